@@ -37,7 +37,7 @@ from benchmarks.ptxas import Archive, Compilation, Message, Ptxas, PtxasMissing
 from tclint.analyses.groups import Groups, is_move
 from tclint.analyses.model import KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
-from tclint.checks import module_checks
+from tclint.checks import Hit, module_checks
 from tclint.config.config import Config
 from tclint.findings.finding import Edit, FileReport, Finding, Span
 from tclint.findings.rules import all_rules
@@ -170,10 +170,10 @@ class Text:
         """The rules by which tclint says that the ptxas of a toolkit refuses the file; ``exit 2`` if it cannot read it."""
         config = Config(toolkit=release)
         found = {"exit 2"} if self.analysed[1] else set()
-        for names, check in module_checks():
-            if not REFUSALS.isdisjoint(names):
+        for check in module_checks():
+            if not REFUSALS.isdisjoint(check.rules):
                 found |= {
-                    rule for rule, hit in check(self.module, config) if rule in REFUSALS and _error(rule, hit)
+                    hit.rule for hit in check.run(self.module, config) if hit.rule in REFUSALS and _error(hit)
                 }
         if any(use.opcode.startswith("tcgen05.ld") for f in self.module.functions for use in f.uses):
             found |= {f.rule.id for f in self.report.findings if f.rule.id == "TC018"}
@@ -187,12 +187,10 @@ class Text:
         ]
 
 
-def _error(rule: str, hit: Any) -> bool:
-    severity, confidence = (
-        hit.severity or all_rules()[rule].severity,
-        hit.confidence or all_rules()[rule].confidence,
-    )
-    return bool(severity == Severity.ERROR and confidence > Confidence.LOW)
+def _error(hit: Hit) -> bool:
+    rule = all_rules()[hit.rule]
+    severity, confidence = hit.severity or rule.severity, hit.confidence or rule.confidence
+    return severity == Severity.ERROR and confidence > Confidence.LOW
 
 
 def named(message: Message) -> list[str]:

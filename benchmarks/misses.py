@@ -234,7 +234,7 @@ def _leads_out(kernel: Kernel) -> bool:
 def _applies(operator: Operator, kernel: Kernel) -> bool:
     """Whether the kernel has an instruction that one of the rules looks at."""
     roots = {use.opcode.partition(".")[0] for use in kernel.function.uses}
-    needs = {need for names, _, need in kernel_checks() if not operator.rules.isdisjoint(names)}
+    needs = {check.needs for check in kernel_checks() if not operator.rules.isdisjoint(check.rules)}
     return not needs or "" in needs or not needs.isdisjoint(roots)
 
 

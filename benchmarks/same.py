@@ -88,23 +88,18 @@ def _lint(order: str, paths: list[str]) -> None:
     from tclint import checks
     from tclint.commands._cli import main as tclint
 
-    for registry in (checks._kernel, checks._module):
-        _reorder(registry, order)
+    checks._discover()
+    _reorder(checks._kernel, order)
+    _reorder(checks._module, order)
     options = "--isolated --pedantic --fail-on never --include *.cu --output-format json"
     tclint(["check", *options.split(), *paths])
 
 
-def _reorder(registry: dict[Any, Any], order: str) -> None:
-    from tclint import checks
-
-    checks._discover()
-    items = list(registry.items())
+def _reorder(registry: list[Any], order: str) -> None:
     if order == "reversed":
-        items.reverse()
+        registry.reverse()
     elif order == "shuffled":
-        Random(0).shuffle(items)
-    registry.clear()
-    registry.update(items)
+        Random(0).shuffle(registry)
 
 
 @contextmanager

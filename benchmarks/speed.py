@@ -513,7 +513,7 @@ def speed(
     compiled = [m for m in measured if m.ptxas is not None]
     slower = sorted((m for m in compiled if m.cpu > (m.ptxas or 0.0)), key=lambda m: (m.ptxas or 0.0) / m.cpu)
     most = sorted(measured, key=lambda m: -m.size)[:largest]
-    together = [*(names for names, *_ in kernel_checks()), *(names for names, _ in module_checks())]
+    together = [*(check.rules for check in kernel_checks()), *(check.rules for check in module_checks())]
     return {
         "all": _sum(measured, start),
         "compiled": _sum(compiled, start) if compiled else None,

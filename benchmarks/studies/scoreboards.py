@@ -109,14 +109,14 @@ class Said(NamedTuple):
 def said(model: KernelModel) -> dict[int, Said]:
     """What tclint says of each load and store of which it says anything."""
     told: dict[int, Said] = {}
-    for rule, hit in register_use_before_wait(model):
-        told |= {site: Said("note", rule, hit.site) for site in hit.about}
-    hits = [(rule, hit) for rule, hit in tensor_memory_hazards(model) if rule != "TC001"]
+    for hit in register_use_before_wait(model):
+        told |= {site: Said("note", hit.rule, hit.site) for site in hit.about}
     rules = all_rules()
-    for rule, hit in sorted(hits, key=lambda item: item[1].confidence or rules[item[0]].confidence):
-        confidence = hit.confidence or rules[rule].confidence
+    hits = (hit for hit in tensor_memory_hazards(model) if hit.rule != "TC001")
+    by_confidence = ((hit.confidence or rules[hit.rule].confidence, hit) for hit in hits)
+    for confidence, hit in sorted(by_confidence, key=lambda item: item[0]):
         verdict = "error" if confidence > Confidence.LOW else "low"
-        told |= {site: Said(verdict, rule, hit.site, hit.doubt) for site in hit.about}
+        told |= {site: Said(verdict, hit.rule, hit.site, hit.doubt) for site in hit.about}
     return told
 
 

@@ -1,16 +1,16 @@
-"""Which accesses to memory a question cannot tell apart, so that one of them answers for all.
+"""Classes of accesses to memory that a question cannot distinguish, so that one access answers for its class.
 
 An analysis changes its state at certain instructions, here called *events*: a fence, a wait, a commit. Two accesses are
-equivalent with respect to a set of events if they are in one basic block, no event intervenes, and the same value guards
-both with the same sense. Then, in every iteration and on every path,
+equivalent with respect to a set of events if they are in one basic block, no event intervenes, and the same value
+guards both with the same sense. Then, in every iteration and on every path,
 
 - the same threads execute both, since control enters and leaves a block as a whole;
 - the state before the one is the state before the other, apart from the facts that members of the class add; and
 - an event follows, or precedes, either both or neither of them.
 
-Whether an access is ordered, pending or fenced is therefore a property of its class: a state needs one fact for a class,
-and a path search one start or end. The first member is the representative. Which bytes a member touches, and whether it
-reads or writes, the relation says nothing about: questions about those go through the members.
+Whether an access is ordered, pending or fenced is therefore a property of its class: a state needs one fact for a
+class, and a path search one start or end. The first member is the representative. The relation does not cover which
+bytes a member touches, or whether it reads or writes: questions about those go through the members.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from tclint.analyses.model import KernelModel
 __all__ = ["AccessClass", "AccessClasses"]
 
 AccessClass = tuple[int, int, int, bool]
-"""How many events precede the accesses in the text, their block, and their guard (:meth:`KernelModel.place`)."""
+"""The number of events that precede the accesses in the text, their block, and their guard
+(:meth:`KernelModel.place`)."""
 
 
 class AccessClasses:
     """The classes of the accesses of one kernel with respect to *events*.
 
-    An event that is itself an access is in the class that it closes: the state before it is that of the accesses before.
+    An event that is itself an access is in the class that it closes: the state before it is that of the accesses
+    before.
     """
 
     def __init__(self, model: KernelModel, events: Iterable[int]) -> None:
@@ -41,7 +43,7 @@ class AccessClasses:
         return bisect_left(self._events, site), *self._model.place(site)
 
     def partition(self, sites: Iterable[int]) -> dict[int, list[int]]:
-        """The classes of the accesses at *sites* by their representatives, all in program order."""
+        """The classes of the accesses at *sites*, keyed by their representatives, all in program order."""
         classes: dict[AccessClass, list[int]] = {}
         for site in sorted(sites):
             classes.setdefault(self.of(site), []).append(site)

@@ -1,7 +1,7 @@
-"""Outstanding bulk copies and reductions from shared to global memory, of one thread (PTX ISA 9.7.9.27.2).
+"""Bulk copies and reductions from shared to global memory that one thread has in flight (PTX ISA 9.7.9.27.2).
 
-A bulk group gets done twice: first its sources are read, then its results are
-written. ``wait_group.read`` waits for the first, ``wait_group`` for both.
+A bulk group completes in two steps: its sources have been read, then its results have been written.
+``wait_group.read`` waits for the first step, ``wait_group`` for both.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from tclint.ir.nodes import Instruction
 __all__ = ["KNOWN", "READ", "TOLD", "BulkReads", "BulkWrites"]
 
 READ = -3
-"""Its source is read, which no thread but the waiting one knows."""
+"""The source has been read, and only the waiting thread knows it."""
 TOLD = -4
-"""The same, and the warp of that thread knows it."""
+"""The source has been read, and the whole warp of the waiting thread knows it."""
 KNOWN = (READ, TOLD)
+"""The ages of an operation whose source has been read."""
 
 
 class BulkReads(Groups):
-    """Bulk groups as far as their sources are read.
+    """Bulk groups until their sources have been read.
 
-    What the thread has waited for stays known as :data:`READ` until it
-    synchronises with its warp, and as :data:`TOLD` until it does so with other
-    warps, in whatever way.
+    An operation that the thread has waited for stays as :data:`READ` until the thread synchronises with its warp, and
+    as :data:`TOLD` until it synchronises with other warps by any means.
     """
 
     group = "bulk"
@@ -34,25 +34,25 @@ class BulkReads(Groups):
         super().__init__(model)
         order = model.made(Order)
         self.lanes = order.collectives
-        self.heed(order.tells | self.lanes)
+        self.add_sites(order.tells | self.lanes)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         facts, copies = state
-        if at in self.heeded:
-            told = {(s, TOLD) for s, age in facts if age in KNOWN and at in self.lanes}
-            return frozenset(f for f in facts if f[1] not in KNOWN) | told, copies
-        known = frozenset(f for f in facts if f[1] in KNOWN)
-        after, copies = super().transfer((facts - known, copies), at, instruction)
+        if at in self.added_sites:
+            known_to_warp = {(s, TOLD) for s, age in facts if age in KNOWN and at in self.lanes}
+            return frozenset(f for f in facts if f[1] not in KNOWN) | known_to_warp, copies
+        read = frozenset(f for f in facts if f[1] in KNOWN)
+        after, copies = super().transfer((facts - read, copies), at, instruction)
         if instruction.event == "wait":
-            known |= {(s, READ) for s, age in facts - known if age >= self.depth(instruction)}
-        return after | known, copies
+            read |= {(s, READ) for s, age in facts - read if age >= self.depth(instruction)}
+        return after | read, copies
 
     def lasting(self, state: State, site: int) -> bool:
         return super().lasting((frozenset(f for f in state[0] if f[1] not in KNOWN), frozenset()), site)
 
 
 class BulkWrites(Groups):
-    """Bulk groups as far as their results are written: a wait for the sources says nothing about them."""
+    """Bulk groups until their results have been written: a wait for the sources alone is ignored."""
 
     group = "bulk"
 

@@ -1,4 +1,4 @@
-"""What the bulk loads of a ring of mbarriers fill, and who reads it (PTX ISA 9.7.9.25)."""
+"""The bytes that the bulk loads of a ring of mbarriers fill, and the accesses that read them (PTX ISA 9.7.9.25)."""
 
 from __future__ import annotations
 
@@ -14,33 +14,37 @@ from tclint.values.shared_memory import Access
 
 __all__ = ["WIDEST", "BulkRings", "Filled", "place_of", "room", "rows"]
 
-_SPANS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
-"""Bytes over which a matrix descriptor swizzles (9.7.15.5.1.2.2, 9.7.16.4.1): it has rows of so many, at least."""
+_SWIZZLE_SPANS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
+"""Bytes that a swizzle mode of a matrix descriptor permutes (9.7.15.5.1.2.2, 9.7.16.4.1): a row has at least as
+many."""
+_UNSWIZZLED = _SWIZZLE_SPANS[0]
 WIDEST = 128
-"""The most of them: what is a multiple of it is one of each."""
-_MODE = 61
-"""The first of the bits of a matrix descriptor that say how it swizzles; that of wgmma has two of them."""
+"""The largest swizzle span: a multiple of it is a multiple of every span."""
+_MODE_SHIFT = 61
+"""The lowest bit of the swizzle mode in a matrix descriptor; the mode has two bits for wgmma, three for tcgen05."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """The bytes that the bulk loads of one ring fill, and what else touches them."""
+    """The bytes that the bulk loads of one ring fill, and the other accesses to them."""
 
     ring: Ring
     copies: list[int]
     places: dict[int, Extent]
-    """By the load; of some it may not be known."""
+    """Load -> the bytes that it fills. Loads whose extent is unknown are left out."""
     reads: list[Access]
+    """The reads that lie inside the bytes of one of the loads."""
     writers: frozenset[int]
-    """What else may write there."""
+    """The other instructions that may write these bytes, including those whose extent is unknown."""
 
     @property
     def waits(self) -> list[int]:
+        """The waits for an mbarrier of the ring."""
         return self.ring.uses.get("mbarrier-wait", [])
 
 
 class BulkRings:
-    """The rings of a function whose bulk loads fill something that is read."""
+    """The rings of a function whose bulk loads fill bytes that are read."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -58,14 +62,16 @@ class BulkRings:
             reads = [a for a in extents.reads if any(_lies_in(extents, a, p) for p in places.values())]
             if reads:
                 others = [a for a in extents.writes if a.site not in copies]
-                writers = [a.site for a in others if any(_may_meet(extents, a, p) for p in places.values())]
+                writers = [
+                    a.site for a in others if any(_may_overlap(extents, a, p) for p in places.values())
+                ]
                 rest = frozenset([*writers, *unknown]) - frozenset(copies)
                 found.append(Filled(ring, copies, places, reads, rest))
         return found
 
     @cached_property
     def matrices(self) -> dict[tuple[Extent, int], int]:
-        """Where matrices are read from shared memory, with the bytes over which they are swizzled; and what reads each."""
+        """``(extent, swizzle span)`` of each matrix that is read from shared memory -> an instruction that reads it."""
         model, found = self.model, dict[tuple[Extent, int], int]()
         for site in (i for group in ("wgmma", "tcgen05") for i in model.sites("issue", group)):
             for access, span in _matrices(model, site):
@@ -75,7 +81,7 @@ class BulkRings:
         return found
 
     def feeding(self, filled: Filled, read: Access) -> list[int]:
-        """The loads that fill all that *read* may read."""
+        """The loads that each fill all the bytes that *read* may read."""
         extents = self.model.made(Extents)
         return [i for i, place in filled.places.items() if _lies_in(extents, read, place)]
 
@@ -85,15 +91,17 @@ def _lies_in(extents: Extents, access: Access, place: Extent) -> bool:
     return extent is not None and extent.inside(place)
 
 
-def _may_meet(extents: Extents, access: Access, place: Extent) -> bool:
+def _may_overlap(extents: Extents, access: Access, place: Extent) -> bool:
     extent = extents.of(access)
     return extent is not None and extents.meet(extent, place)
 
 
 def place_of(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
-    """The bytes that a bulk load fills in all rounds: as many as it says, or as are expected, or as lie between stages.
+    """The bytes that the bulk load *copy* fills over all iterations; None if unknown.
 
-    None that hold an mbarrier: where one is, the last stage ends before.
+    The size of one stage is the load's byte count, else the stride of the ring, else the bytes that its mbarrier
+    expects for this load alone. A stage is no larger than the distance from the first one to the next write that starts
+    after it, and the last stage ends before an mbarrier.
     """
     extents = model.made(Extents)
     place = extents.of(copy)
@@ -109,7 +117,7 @@ def place_of(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
 
 
 def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:
-    """The bytes that are expected for nothing but this copy."""
+    """The bytes that a phase expects for this copy alone; None if unknown, or if other copies share the phase."""
     for delivery in model.made(Mbarriers).deliveries(ring.stages[0]) or ():
         if delivery.copies == [copy.site] and len(delivery.expects) == 1:
             return model.known(delivery.expects[0], "tx")
@@ -117,11 +125,11 @@ def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:
 
 
 def room(model: KernelModel, ring: Ring, together: Collection[int]) -> dict[int, int]:
-    """How many bytes each of the loads *together* in a phase may bring at most: as many as fit before what lies behind.
+    """The maximum bytes that each load of *together*, the loads of one phase, can transfer without an overrun.
 
-    That is where another one of them begins, or any load of another stage, an mbarrier, or the end of the variable. What
-    fills the same stage in other phases may divide it otherwise. Nothing is known of a ring unless it is known of all its
-    loads where each stage is.
+    What a load must not overrun is the start of another of these loads, a later stage of any load of the ring, an
+    mbarrier, or the end of the variable. The first stage of the other loads does not count, since loads of other phases
+    may divide it differently. Empty unless every stage of every load of the ring has a known location.
     """
     mbarriers, extents = model.made(Mbarriers), model.made(Extents)
     lows: dict[int, Extent] = {}
@@ -130,11 +138,11 @@ def room(model: KernelModel, ring: Ring, together: Collection[int]) -> dict[int,
         extent = extents.of(access)
         if extent is None:
             return {}
-        apart = extent.high - extent.low - access.size
-        if apart and (not extent.stride or apart != extent.stride * (len(ring.stages) - 1)):
+        to_last_stage = extent.high - extent.low - access.size
+        if to_last_stage and (not extent.stride or to_last_stage != extent.stride * (len(ring.stages) - 1)):
             return {}
-        places = range(extent.low, extent.low + apart + 1, extent.stride or 1)
-        starts.setdefault(extent.base, set()).update(places if access.site in together else places[1:])
+        stages = range(extent.low, extent.low + to_last_stage + 1, extent.stride or 1)
+        starts.setdefault(extent.base, set()).update(stages if access.site in together else stages[1:])
         if access.site in together:
             lows[access.site] = extent
     for base, offset in mbarriers.objects:
@@ -151,9 +159,9 @@ def room(model: KernelModel, ring: Ring, together: Collection[int]) -> dict[int,
 
 
 def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
-    """A number of bytes of which each load of the ring brings a multiple, and an instruction that shows it.
+    """A divisor of the bytes of every load of the ring, and an instruction that shows it; -1 if none does.
 
-    A box lies in shared memory without gaps. Where a matrix with rows of 128 bytes is read, each row of it has 128.
+    A box is contiguous in shared memory, so where a matrix with rows of 128 bytes is read, each row of the box has 128.
     """
     common, shown = 0, -1
     matrices = model.made(BulkRings).matrices
@@ -161,13 +169,13 @@ def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
     places = {_filled_by(model, ring, access) for access in copies}
     for place in places:
         read = [m for m in matrices if place is not None and m[0].base == place.base and m[0].meets(place)]
-        common = gcd(common, *(span for _, span in read)) if read else _SPANS[0]
+        common = gcd(common, *(span for _, span in read)) if read else _UNSWIZZLED
         shown = matrices[read[0]] if read else shown
     return common, shown
 
 
 def _filled_by(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
-    """The bytes that a bulk load fills, or the variable that it begins."""
+    """The bytes that a bulk load fills; where only their start is known, all from there to the end of the variable."""
     extents = model.made(Extents)
     place = place_of(model, ring, copy) or extents.of(copy)
     if place is not None and place.high - place.low == copy.size:
@@ -176,7 +184,7 @@ def _filled_by(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
 
 
 def _matrices(model: KernelModel, site: int) -> Iterator[tuple[Access, int]]:
-    """The matrices that an instruction reads from shared memory."""
+    """The matrices that an instruction reads through descriptors, each with its swizzle span; 16 if unknown."""
     instruction, values = model.instruction(site), model.values
     names = instruction.match.form.async_reads if instruction.match is not None else ()
     for name in names:
@@ -185,6 +193,6 @@ def _matrices(model: KernelModel, site: int) -> Iterator[tuple[Access, int]]:
             continue
         descriptor = values.operand(operand, site)
         zeros, ones = values.known_bits(descriptor)
-        known = (zeros | ones) >> _MODE & 7 == 7
-        span = _SPANS.get(ones >> _MODE & 7 if known else 0, _SPANS[0])
-        yield Access(site, False, model.shared.start(descriptor), _SPANS[0], later=True), span
+        known = (zeros | ones) >> _MODE_SHIFT & 7 == 7
+        span = _SWIZZLE_SPANS.get(ones >> _MODE_SHIFT & 7 if known else 0, _UNSWIZZLED)
+        yield Access(site, False, model.shared.start(descriptor), _UNSWIZZLED, later=True), span

@@ -1,4 +1,4 @@
-"""Where a thread stands with the barrier of its cluster (PTX ISA 9.7.13.3)."""
+"""Whether a thread has arrived at the cluster barrier and not waited yet (PTX ISA 9.7.13.3)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tclint.ir.nodes import Instruction
 __all__ = ["START", "ClusterBarrier"]
 
 State = frozenset[tuple[int]]
-"""The arrival or the wait that may have been the last one; -1: none since the kernel was entered."""
+"""The arrivals and waits that may be the last one executed, with :data:`START` for none since the entry."""
 
 START = -1
 
 
 class ClusterBarrier(FactSet[tuple[int]]):
-    """A thread arrives and waits by turns; what a call does to the barrier is not known."""
+    """The last arrival or wait of a thread. A call may do either, so the facts end there, except at a system call."""
 
     by_opcode = True
 

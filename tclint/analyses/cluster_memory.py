@@ -1,4 +1,4 @@
-"""What the CTAs of a cluster do to the shared memory of each other (PTX ISA 2.2.2, 9.7.9.23)."""
+"""The instructions that access the shared memory of another CTA of the cluster (PTX ISA 2.2.2, 9.7.9.23)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tclint.values import Values
 __all__ = ["Kind", "Remote", "alone", "peers", "remote"]
 
 Kind = Literal["access", "arrival", "copy", "multicast"]
-"""A load, store or atomic; an arrival on an mbarrier; a copy out of the own shared memory; one from elsewhere, which the
-receivers wait for."""
+"""``access``: a load, store or atomic; ``arrival``: an operation on a remote mbarrier; ``copy``: a copy out of the
+CTA's own shared memory; ``multicast``: a copy from elsewhere, which the receiving CTAs wait for."""
 
 
 class Remote(NamedTuple):
-    """One instruction that may touch the shared memory of another CTA."""
+    """An instruction that may access the shared memory of a peer CTA."""
 
     site: int
     kind: Kind
 
 
 def alone(model: KernelModel) -> bool:
-    """Whether the kernel says that a cluster is one CTA."""
+    """Whether the directives of the kernel fix the cluster size to one CTA."""
     directives = model.function.directives
     if ".reqnctapercluster" in directives:
         return prod(directives[".reqnctapercluster"]) == 1
@@ -35,10 +35,10 @@ def alone(model: KernelModel) -> bool:
 
 
 def peers(model: KernelModel, found: list[Remote]) -> bool:
-    """Whether the kernel is meant for clusters of several CTAs.
+    """Whether the kernel is meant for clusters of several CTAs, judging by the remote accesses *found* in it.
 
-    Templates map an address into a cluster of one CTA too; who multicasts, works in pairs, or reads and writes
-    elsewhere does not.
+    Arrivals alone prove nothing, since templates map the address of an mbarrier in a cluster of one CTA too.
+    Multicasts, operations of CTA pairs and accesses to the memory of a peer do.
     """
     if ".reqnctapercluster" in model.function.directives:
         return not alone(model)
@@ -46,7 +46,7 @@ def peers(model: KernelModel, found: list[Remote]) -> bool:
 
 
 def remote(model: KernelModel) -> list[Remote]:
-    """The instructions that may touch the shared memory of another CTA, in program order."""
+    """The reachable instructions that may access the shared memory of a peer CTA, in program order."""
     maps = any(match.form.compute == "mapa" or _in_pairs(match) for match in _matches(model))
     found = [
         Remote(site, kind)
@@ -67,6 +67,7 @@ def _in_pairs(match: Match) -> bool:
 
 
 def _kind(model: KernelModel, site: int, match: Match) -> Kind | None:
+    """The kind of remote access that *site* performs; None if it accesses the CTA's own memory only."""
     form, instruction = match.form, model.instruction(site)
     if "mbarrier" in form.roles and instruction.role("mask") is not None:
         return "multicast" if form.event == "issue" else "arrival"
@@ -80,7 +81,7 @@ def _kind(model: KernelModel, site: int, match: Match) -> Kind | None:
 
 
 def _addresses(match: Match) -> list[str]:
-    """The operands that say where an instruction accesses shared memory, or arrives."""
+    """The names of the operands that address shared memory, or the mbarrier that an instruction arrives at."""
     form = match.form
     if match.space not in ("", ".shared", ".shared::cluster"):
         return []
@@ -90,6 +91,6 @@ def _addresses(match: Match) -> list[str]:
 
 
 def _mapped(values: Values, instruction: Instruction, name: str, site: int) -> bool:
-    """Whether the operand called *name* is an address that may lie in another CTA."""
+    """Whether the operand called *name* is an address that may be in a peer CTA."""
     operand = instruction.named(name)
     return operand is not None and may_leave(values, values.operand(operand, site))

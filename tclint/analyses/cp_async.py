@@ -1,28 +1,27 @@
-"""Outstanding ``cp.async`` operations of one thread (PTX ISA 9.7.9.25.3)."""
+"""``cp.async`` operations that one thread has in flight (PTX ISA 9.7.9.25.3)."""
 
 from __future__ import annotations
 
 from tclint.analyses.groups import Groups, State
 from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
-from tclint.analyses.since_barrier import news
+from tclint.analyses.since_barrier import synchronising_sites
 from tclint.ir.nodes import Instruction
 
 __all__ = ["TRACKED", "WAITED", "CopyGroups", "WaitedCopies"]
 
 TRACKED = -3
-"""An mbarrier tells when it is done: ``cp.async.mbarrier.arrive`` came after it (9.7.13.15.15)."""
+"""An mbarrier signals the completion: ``cp.async.mbarrier.arrive`` has followed the operation (9.7.13.15.15)."""
 
 WAITED = -4
-"""It is complete, and its own thread alone has waited for it."""
+"""The operation is complete, and only the thread that issued it has waited for it."""
 
 
 class CopyGroups(Groups):
-    """cp.async-groups.
+    """Operations of cp.async-groups.
 
-    What an mbarrier tracks is taken to be complete after a wait for that
-    mbarrier, or for a group, and wherever the thread may hear of another one
-    that has waited.
+    An operation that an mbarrier tracks is taken to be complete after a wait for that mbarrier or for a group, and at
+    every acquire point where the thread may observe that another thread has waited.
     """
 
     group = "cp.async"
@@ -30,13 +29,14 @@ class CopyGroups(Groups):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         tracked = model.sites("mbarrier-arrive", self.group)
-        self.heard = model.made(Order).completed(tracked) if tracked else frozenset[int]()
-        self.heed(self.heard)
+        self.completions = model.made(Order).completed(tracked) if tracked else frozenset[int]()
+        """The waits after which the thread may know that tracked operations are complete."""
+        self.add_sites(self.completions)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         facts, copies = state
         event = instruction.event
-        if at in self.heard:
+        if at in self.completions:
             return frozenset(f for f in facts if f[1] != TRACKED), copies
         if instruction.group != self.group or event == "issue":
             return super().transfer(state, at, instruction)
@@ -48,18 +48,18 @@ class CopyGroups(Groups):
 
 
 class WaitedCopies(CopyGroups):
-    """The same, and the copies that other threads have not been told of (9.7.9.25.3.3)."""
+    """:class:`CopyGroups`, and the complete operations until the thread synchronises with others (9.7.9.25.3.3)."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        self.news = news(model)
-        self.heed(self.news)
+        self.synchronising = synchronising_sites(model)
+        self.add_sites(self.synchronising)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         waited = frozenset(f for f in state[0] if f[1] == WAITED)
         facts = state[0] - waited
         after, copies = super().transfer((facts, state[1]), at, instruction)
-        if at in self.news:
+        if at in self.synchronising:
             return after, copies
         if instruction.event == "wait":
             waited |= {

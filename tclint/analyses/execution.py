@@ -1,4 +1,4 @@
-"""Which threads execute an instruction: the conditions that it depends on, and whether they are known to hold."""
+"""Which threads execute an instruction: the conditions that it is control-dependent on, and whether they hold."""
 
 from __future__ import annotations
 
@@ -13,114 +13,114 @@ from tclint.values import thread_masks as T
 __all__ = ["Condition", "Executed", "branches", "conditions", "executing", "guards", "others_leave"]
 
 
-_COMPUTED = frozenset("const special sum op parameter select compare logic not part pack".split())
-"""What is computed from where a thread stands, and from what comes with the launch, round no loop."""
+_POSITION_NODES = frozenset("const special sum op parameter select compare logic not part pack".split())
+"""The kinds of expressions that depend only on a thread's position and on the launch: none loads, none varies in a
+loop."""
 
 
 class Executed:
-    """Whether it is known which threads execute an instruction, or one decision for the whole CTA says.
+    """Whether the threads that execute an instruction are known, or are the whole CTA or none of it.
 
-    A value that is loaded for each thread may single one out, and a bound that is not known may leave few of them. One of
-    where threads stand in the grid leaves all of them in all CTAs but the last. A wait is repeated until it succeeds, and
-    how often a loop is repeated does not matter.
+    A value that each thread loads for itself may select a single thread, and an unknown bound may leave only a few. Two
+    conditions that are unknown are nevertheless accepted: a bound on the position in the grid, which all threads
+    satisfy in every CTA but the last, and the result of an mbarrier wait, which is repeated until it succeeds. How
+    often a loop iterates does not matter.
     """
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._blocks: dict[int, bool] = {}
-        self._decided: dict[tuple[int, int, bool], bool] = {}
-        self._takers: dict[int, int] = {}
+        self._predicates: dict[tuple[int, int, bool], bool] = {}
+        self._users: dict[int, int] = {}
 
     def certainly(self, site: int) -> bool:
+        """Whether *site* is executed by known threads, or by all or none of the CTA."""
         block = self.model.cfg.block_of[site]
         if block not in self._blocks:
             threads = self.model.reachability.reach.get(block, 0)
-            self._blocks[block] = all(self._certain(threads, *decision) for decision in self._entering(block))
+            self._blocks[block] = all(self._certain(threads, *required) for required in self._entering(block))
         threads = self.model.views.at(site).threads
         return self._blocks[block] and all(
-            self._certain(threads, *decision) for decision in self._guards(site)
+            self._certain(threads, *required) for required in self._guards(site)
         )
 
     def takers(self, site: int) -> int:
-        """The threads of the warps in which what *site* reads gets to memory, to a branch or to an operation.
+        """The threads of the warps in which the value loaded at *site* reaches memory, a branch or an event.
 
-        None where a loaded value singles out the threads of each: compilers read ahead of a guard, in all threads, what few
-        of them need. All, where nothing is read into registers.
+        0 if a data-dependent predicate selects the threads of every such use: compilers hoist a load above its guard,
+        so all threads load what only a few need. All threads if *site* writes no register.
         """
-        if site not in self._takers:
+        if site not in self._users:
             model = self.model
             threads, needed = 0, not model.instruction(site).writes
-            for taker, decided in model.takers(site):
-                threads |= model.views.at(taker).threads
-                needed = needed or not self._singled(taker, guarded=not decided)
+            for user, guard_depends in model.takers(site):
+                threads |= model.views.at(user).threads
+                needed = needed or not self._data_dependent(user, guarded=not guard_depends)
             every = T.full(model.values.threads)
-            taken = T.whole(threads, 32) if model.instruction(site).writes else every
-            self._takers[site] = taken if needed else 0
-        return self._takers[site]
+            used = T.whole(threads, 32) if model.instruction(site).writes else every
+            self._users[site] = used if needed else 0
+        return self._users[site]
 
-    def _singled(self, site: int, guarded: bool) -> bool:
-        """Whether it takes a number from memory, of which nothing is known, to say which threads come to *site*.
-
-        Or, where it counts that it is *guarded*, which ones execute it.
-        """
+    def _data_dependent(self, site: int, guarded: bool) -> bool:
+        """Whether unknown data selects the threads that reach *site* or, if *guarded*, that execute it."""
         values = self.model.values
         threads = self.model.views.at(site).threads
-        decisions = [*(self._guards(site) if guarded else ()), *self._entering(self.model.cfg.block_of[site])]
+        required = [*(self._guards(site) if guarded else ()), *self._entering(self.model.cfg.block_of[site])]
         return any(
             not self._certain(threads, p, truth)
             and any(values.node(v)[0] in ("load", "unknown") for v in values.made_of(p))
-            for p, truth in decisions
+            for p, truth in required
         )
 
     def _guards(self, site: int) -> Iterator[tuple[int, bool]]:
-        """The predicate that *site* stands under, and what it is where that is executed."""
+        """The guard of *site*, if it has one, with the value under which *site* executes."""
         instruction = self.model.instruction(site)
         if instruction.guard >= 0:
             yield self.model.values.before(instruction.guard, site), not instruction.negated
 
     def _entering(self, block: int) -> Iterator[tuple[int, bool]]:
-        """The predicates that decide whether *block* is entered at all, and what they are then."""
+        """The predicates that decide whether *block* is entered, not repeated, each with its value then."""
         cfg = self.model.cfg
         for edge in cfg.controllers(block):
             if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block)):
                 yield self.model.values.before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value
 
     def _certain(self, threads: int, p: int, truth: bool) -> bool:
-        """Whether *p* is *truth* for all of *threads*, or one decision for all says whether it is."""
+        """Whether *p* is *truth* for all of *threads*, is CTA-uniform, or is one of the accepted unknown conditions."""
         key = threads, p, truth
-        if key not in self._decided:
+        if key not in self._predicates:
             values = self.model.values
-            self._decided[key] = (
+            self._predicates[key] = (
                 not threads & values.may(p, not truth)
                 or values.level(p) is Level.CTA
-                or self._waited(p)
-                or self._bounded(threads, p, truth)
+                or self._from_waits(p)
+                or self._bounds_position(threads, p, truth)
             )
-        return self._decided[key]
+        return self._predicates[key]
 
-    def _bounded(self, threads: int, p: int, truth: bool) -> bool:
-        """Whether *p* is *truth* for those of *threads* that stand in the grid before a bound that comes with the launch."""
+    def _bounds_position(self, threads: int, p: int, truth: bool) -> bool:
+        """Whether *p* is *truth* for those of *threads* whose position in the grid is below a bound from the launch."""
         values = self.model.values
         kind, *rest = node = values.node(p)
         if kind == "not":
-            return self._bounded(threads, rest[0], not truth)
+            return self._bounds_position(threads, rest[0], not truth)
         if kind == "logic":
             return (rest[0] == "and") is truth and all(
                 self._certain(threads, q, truth) for q in values.parts(node)
             )
         if kind != "compare" or rest[0] != "lt":
             return False
-        place, bound = rest[1:3] if truth else (rest[2], rest[1])
-        made = [values.node(v) for v in values.made_of(place)]
+        position, bound = rest[1:3] if truth else (rest[2], rest[1])
+        nodes = [values.node(v) for v in values.made_of(position)]
         return (
             values.level(bound) is Level.CTA
             and any(values.node(v)[0] == "parameter" for v in values.made_of(bound))
-            and any(n[0] == "special" and n[1].startswith("%ctaid") for n in made)
-            and all(n[0] in _COMPUTED for n in made)
+            and any(n[0] == "special" and n[1].startswith("%ctaid") for n in nodes)
+            and all(n[0] in _POSITION_NODES for n in nodes)
         )
 
-    def _waited(self, value: int) -> bool:
-        """Whether *value* is made from what waits for an mbarrier say, and from nothing else."""
+    def _from_waits(self, value: int) -> bool:
+        """Whether *value* is computed from the results of mbarrier waits, and otherwise from constants alone."""
         values = self.model.values
         seen, work = {value}, [value]
         while work:
@@ -149,7 +149,7 @@ class Condition:
 
 
 def conditions(model: KernelModel, site: int) -> list[Condition]:
-    """What decides whether *site* executes: its guard first, then the branches before it."""
+    """The conditions under which *site* executes: its guard, then the branches that it is control-dependent on."""
     return [*guards(model, site), *branches(model, model.cfg.block_of[site])]
 
 
@@ -162,7 +162,7 @@ def guards(model: KernelModel, site: int) -> list[Condition]:
 
 
 def branches(model: KernelModel, block: int) -> list[Condition]:
-    """The branches that decide whether *block* runs."""
+    """The branches that *block* is control-dependent on, without branch tables."""
     return [
         Condition(model.cfg.blocks[e.source].end - 1, e.predicate, e.value, e)
         for e in model.cfg.controllers(block)
@@ -171,20 +171,21 @@ def branches(model: KernelModel, block: int) -> list[Condition]:
 
 
 def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
-    """The threads that execute *site*, as far as the thread index decides; None when something unknown splits warps.
+    """The threads that may execute *site*, as the thread index decides, and whether nothing else decides.
 
-    The flag says that nothing else decides: otherwise each warp of them comes whole or not at all.
+    If the flag is False, warp-uniform conditions decide too, so each warp of these threads executes *site* as a whole
+    or not. None if an unknown condition may diverge within a warp, or if *site* is unreachable.
     """
     values, cfg = model.values, model.cfg
-    block, sure, threads = cfg.block_of[site], True, model.cta
+    block, by_index_alone, threads = cfg.block_of[site], True, model.cta
     if block not in cfg.rank:
-        return None  # never reached
+        return None
     for table in cfg.controllers(block):
         if table.predicate < 0:
             last = cfg.blocks[table.source].end - 1
             if values.level(values.operand(model.instruction(last).operands[0], last)) > Level.WARP:
                 return None
-            sure = False
+            by_index_alone = False
     for condition in conditions(model, site):
         edge = condition.edge
         if edge is not None and (
@@ -196,14 +197,14 @@ def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
         if mask is not None:
             threads &= mask if condition.value else ~mask
         elif values.level(p) <= Level.WARP:
-            sure = False
+            by_index_alone = False
         else:
             return None
-    return threads, sure
+    return threads, by_index_alone
 
 
 def others_leave(cfg: CFG, edge: Edge) -> bool:
-    """Whether the threads that do not take *edge* leave the function at once."""
+    """Whether the threads that do not take *edge* leave the function by the next instruction."""
     others = [e for e in cfg.successors[edge.source] if e != edge]
     return all(
         e.target in cfg.exits

@@ -1,9 +1,8 @@
-"""Which bytes of shared memory an instruction may touch, in all threads and rounds of all loops.
+"""The bytes of shared memory that an instruction may access, over all threads and all iterations.
 
-Roles address the same stage of a ring by loop counters of their own, so the
-values of two addresses say nothing about each other. The range of all that an
-address may be does: what lies inside the bytes that copies fill reads copied
-bytes, whatever the round.
+Each role of a kernel addresses a stage of a ring by its own loop counter, so the expressions of two addresses cannot be
+compared. The ranges of the addresses can: an access inside the bytes that copies fill reads copied bytes, whatever the
+iteration.
 """
 
 from __future__ import annotations
@@ -20,28 +19,31 @@ from tclint.values.shared_memory import Access
 __all__ = ["Extent", "Extents", "Terms", "steps"]
 
 Terms = tuple[tuple[int, int], ...]
-"""A sum: values with their factors."""
+"""A sum: ``(value, factor)`` for each term."""
 
 
 class Extent(NamedTuple):
-    """All bytes that an access may touch, relative to an address that stays."""
+    """The half-open range of bytes that an access may touch, as offsets from a base."""
 
     base: int
+    """An address that is CTA-uniform and does not vary in any loop."""
     low: int
     high: int
-    """The first byte behind."""
+    """The offset after the last byte."""
     stride: int
-    """How far apart the places of two rounds are; 0: there is one place."""
+    """A divisor of the distance between the accesses of two iterations; 0: all are at one location."""
 
     def inside(self, other: Extent) -> bool:
+        """Whether all bytes are among those of *other*; False for different bases."""
         return self.base == other.base and other.low <= self.low and self.high <= other.high
 
     def meets(self, other: Extent) -> bool:
+        """Whether the two may overlap; True for different bases."""
         return self.base != other.base or (self.low < other.high and other.low < self.high)
 
 
 class Extents:
-    """The extents of all accesses to shared memory."""
+    """The extents of the accesses to shared memory of one function."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -55,14 +57,16 @@ class Extents:
 
     @cached_property
     def reads(self) -> list[Access]:
+        """The reachable reads of shared memory, in program order."""
         return [a for a in self._accesses if not a.writes]
 
     @cached_property
     def writes(self) -> list[Access]:
+        """The reachable writes to shared memory, in program order."""
         return [a for a in self._accesses if a.writes]
 
     def of(self, access: Access) -> Extent | None:
-        """The extent of *access*; None when it is not known."""
+        """The extent of *access*, else all of the variable that it is in; None if neither is known."""
         threads = self.model.views.at(access.site).threads
         key = access.address, access.size, threads
         if key not in self._known:
@@ -70,7 +74,7 @@ class Extents:
         return self._known[key]
 
     def meet(self, a: Extent, b: Extent) -> bool:
-        """Whether the two may have bytes in common."""
+        """Whether the two may overlap."""
         return not self.model.separate(a.base, b.base) and a.meets(b)
 
     def _find(self, access: Access, threads: int) -> Extent | None:
@@ -81,47 +85,50 @@ class Extents:
         return self._whole(self._parts(access.address)[0])
 
     def reach(self, address: int, size: int, threads: int) -> Extent | None:
-        """All *size* bytes, or columns of tensor memory, at *address* in *threads*, in all rounds of all loops."""
+        """The range of *size* bytes, or columns of tensor memory, at *address*, over *threads* and all iterations.
+
+        None if the number of stages that the address selects, or its dependence on the thread index, is unknown.
+        """
         values = self.model.values
-        stays, mine, moves = self._parts(address)
-        stride, low, count = steps(values, moves)
-        own = self._bounds(values.total(mine, 0), threads)
-        if count is None or own is None:
+        invariant, per_thread, varying = self._parts(address)
+        stride, low, count = steps(values, varying)
+        bounds = self._bounds(values.total(per_thread, 0), threads)
+        if count is None or bounds is None:
             return None
         low += values.linear(address)[1]
         high = low + (count - 1) * stride + size
-        return Extent(values.total(stays, 0), low + own[0], high + own[1], stride)
+        return Extent(values.total(invariant, 0), low + bounds[0], high + bounds[1], stride)
 
     def _parts(self, address: int) -> tuple[Terms, Terms, Terms]:
-        """The terms of *address* that stay, that depend on the thread index alone, and the others."""
+        """The invariant, CTA-uniform terms of *address*, those of the thread index alone, and the others."""
         values = self.model.values
         terms = values.linear(address)[0]
-        mine = tuple(t for t in terms if values.planes(t[0]) is not None)
-        stays = tuple(
+        per_thread = tuple(t for t in terms if values.planes(t[0]) is not None)
+        invariant = tuple(
             t
             for t in terms
-            if t not in mine and not values.volatile(t[0]) and values.level(t[0]) is Level.CTA
+            if t not in per_thread and not values.volatile(t[0]) and values.level(t[0]) is Level.CTA
         )
-        return stays, mine, tuple(t for t in terms if t not in mine and t not in stays)
+        return invariant, per_thread, tuple(t for t in terms if t not in per_thread and t not in invariant)
 
-    def _whole(self, stays: Terms) -> Extent | None:
-        """All bytes of a variable: no address that is made of it leads out of it."""
-        size = self.model.size(stays[0][0]) if len(stays) == 1 and stays[0][1] == 1 else 0
-        return Extent(stays[0][0], 0, size, 0) if size else None
+    def _whole(self, invariant: Terms) -> Extent | None:
+        """All bytes of the variable *invariant*, which addresses based on it do not leave; None if it is not one."""
+        size = self.model.size(invariant[0][0]) if len(invariant) == 1 and invariant[0][1] == 1 else 0
+        return Extent(invariant[0][0], 0, size, 0) if size else None
 
-    def _bounds(self, mine: int, threads: int) -> tuple[int, int] | None:
-        """The least and the greatest of what depends on the thread index alone."""
-        number = self.model.values.known(mine)
-        if number is not None:
-            return number, number
-        planes = self.model.values.planes(mine)
+    def _bounds(self, per_thread: int, threads: int) -> tuple[int, int] | None:
+        """The minimum and maximum over *threads* of a value that depends on the thread index alone; None if unknown."""
+        constant = self.model.values.known(per_thread)
+        if constant is not None:
+            return constant, constant
+        planes = self.model.values.planes(per_thread)
         if planes is None or not threads:
             return None
         return T.extreme(planes, threads, least=True), T.extreme(planes, threads, least=False)
 
 
 def steps(values: Values, terms: Terms) -> tuple[int, int, int | None]:
-    """Of a sum that changes: the distance of its values, the least, and how many there are."""
+    """``(stride, minimum, count)`` of the values of a sum that varies in loops; the count is None if it is unknown."""
     if not terms:
         return 0, 0, 1
     ring = values.remainder(terms)

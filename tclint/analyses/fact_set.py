@@ -1,4 +1,4 @@
-"""The base of analyses whose state is a set of facts, each about the instruction that it starts with."""
+"""The base of may analyses whose state is a set of facts, each about one instruction, its first element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Fact = TypeVar("Fact", bound=tuple[Any, ...])
 
 
 class FactSet(Analysis[frozenset[Fact]]):
-    """Facts ``(site, ...)``, true where some path brings them, and gone where the threads of their site do not come."""
+    """Facts ``(site, ...)`` that hold on some path; one ends at an edge that no thread that executes its site can take.
+
+    A dispatcher of roles ends all facts (:attr:`Reachability.dispatchers`).
+    """
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model

@@ -1,4 +1,4 @@
-"""Which bytes of global memory are read, and which ones a bulk copy writes there."""
+"""The bytes of global memory that are read, and those that a bulk copy writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["GlobalMemory"]
 
 
 class GlobalMemory(SharedMemory):
-    """The same of global memory: addresses are compared alike."""
+    """Accesses to global memory, whose addresses are compared like those of shared memory."""
 
     @staticmethod
     def touches(match: Match) -> bool:

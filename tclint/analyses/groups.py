@@ -1,10 +1,11 @@
-"""Outstanding groups of asynchronous operations, as sets of ages (PTX ISA 9.7.15.7, 9.7.9.25.3).
+"""Asynchronous operations in flight, with the possible ages of their groups (PTX ISA 9.7.15.7, 9.7.9.25.3).
 
-An operation is open until a commit puts it into a group; a group is one older
-with every later commit, and ``wait_group N`` completes all but the newest N.
-Each operation carries the *set* of ages that it may have (one fact per age),
-which keeps ``wait_group 1`` in a pipelined loop exact: this iteration's group
-has age 0 there and stays, the last one's has age 1 and ends.
+An operation is open until a commit puts it into a group. The newest group has age 0, each later commit makes it one
+older, and ``wait_group N`` completes all groups but the newest N, those of age N or more.
+
+A state holds one fact for each age that an operation *may* have, so it over-approximates what is in flight. Keeping
+ages and not counts makes ``wait_group 1`` exact in a pipelined loop: the group of this iteration has age 0 there and
+stays, that of the previous one has age 1 and ends.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ __all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups", "resul
 OPEN = -1
 """Issued, not committed."""
 OVERDUE = -2
-"""Issued, not committed, and a wait has passed since."""
-_DEEPEST = 63
+"""Issued, not committed, and a wait has followed."""
+_DEPTH_MASK = 63
 """The bits that ptxas keeps of a negative number of groups."""
 
 Copy = tuple[int, int, int, int]
-"""A register that holds a copy, the operation, the register copied from, and an age of the operation with which it does."""
+"""A copy of a result: the register that holds it, the operation, the register copied from, and an age of the
+operation."""
 State = tuple[frozenset[tuple[int, int]], frozenset[Copy]]
 EMPTY: State = (frozenset(), frozenset())
 
@@ -59,22 +61,22 @@ class Groups(Analysis[State]):
         self.tracked = frozenset().union(*self.results.values()) if self.results else frozenset()
         self.copied = self._copies()
         self.by_opcode = not self.copied
-        self.heeded: frozenset[int] = frozenset()
-        """Instructions of others that change a state: the thread hears of something there, or tells it."""
-        self._heeding: frozenset[Instruction] = frozenset()
+        self.added_sites: frozenset[int] = frozenset()
+        """Instructions outside the group that change a state, such as acquire and release points of the thread."""
+        self._added_instructions: frozenset[Instruction] = frozenset()
 
-    def heed(self, sites: Iterable[int]) -> None:
-        """Takes in instructions of others."""
-        self.heeded |= frozenset(sites)
-        self._heeding = frozenset(map(self.model.instruction, self.heeded))
-        self.by_opcode = self.by_opcode and not self.heeded
+    def add_sites(self, sites: Iterable[int]) -> None:
+        """Adds *sites* to the instructions at which the transfer function of a subclass changes a state."""
+        self.added_sites |= frozenset(sites)
+        self._added_instructions = frozenset(map(self.model.instruction, self.added_sites))
+        self.by_opcode = self.by_opcode and not self.added_sites
 
     def places(self) -> Iterable[int] | None:
-        if self.copied or not self.heeded:
+        if self.copied or not self.added_sites:
             return None
         function = self.model.function
-        asked = (u for u in function.uses if u.sites and self.relevant(function.instructions[u.sites[0]]))
-        return self.heeded.union(i for use in asked for i in use.sites)
+        affecting = (u for u in function.uses if u.sites and self.relevant(function.instructions[u.sites[0]]))
+        return self.added_sites.union(i for use in affecting for i in use.sites)
 
     def _collect(self, site: int) -> None:
         instruction = self.model.instruction(site)
@@ -110,10 +112,10 @@ class Groups(Analysis[State]):
         """The N of a wait; 0 for a wait without one."""
         operand = instruction.role("depth")
         number = operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else 0
-        return number if number >= 0 else number & _DEEPEST
+        return number if number >= 0 else number & _DEPTH_MASK
 
     def _older(self, age: int) -> int:
-        """The age behind a commit."""
+        """The age after a commit; ages saturate at ``deepest``, which every wait completes."""
         return 0 if age < 0 else min(age + 1, self.deepest)
 
     def boundary(self) -> State:
@@ -131,7 +133,7 @@ class Groups(Analysis[State]):
         match = instruction.match
         if match is not None and match.form.group == self.group:
             return True
-        return instruction in self._heeding or not self.copied.isdisjoint(instruction.writes)
+        return instruction in self._added_instructions or not self.copied.isdisjoint(instruction.writes)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         facts, copies = state
@@ -197,16 +199,16 @@ class Groups(Analysis[State]):
 
     @staticmethod
     def start(site: int) -> State:
-        """The state just after the operation *site*, as far as it is about it."""
+        """The state just after *site*, restricted to that operation."""
         return frozenset(((site, OPEN),)), frozenset()
 
     def only(self, state: State, site: int) -> State | None:
-        """*state* as far as it is about the operation *site*; None when that has ended."""
+        """*state* restricted to the operation *site*; None if the operation has completed."""
         facts = frozenset(f for f in state[0] if f[0] == site)
         return (facts, frozenset(c for c in state[1] if c[1] == site)) if facts else None
 
     def following(self, site: int) -> Callable[[State, int, Instruction], State | None]:
-        """A step along a path that follows the operation *site* alone."""
+        """A step function for a path search that follows the operation *site* alone."""
 
         def step(state: State, at: int, instruction: Instruction) -> State | None:
             return self.only(self.transfer(state, at, instruction), site)
@@ -214,9 +216,9 @@ class Groups(Analysis[State]):
         return step
 
     def follow(self, site: int, age: int, at: int, instruction: Instruction) -> int | None:
-        """The age of the operation that *site* began, after one more instruction; None when it is complete.
+        """The age after one more instruction of the operation that *site* issued; None if it has completed.
 
-        What the same instruction begins in the next round of a loop is another operation.
+        When *site* executes again, in the next iteration of a loop, it issues another operation, and the age stays.
         """
         if at == site:
             return age
@@ -231,7 +233,7 @@ class WgmmaGroups(Groups):
 
 
 class _Outstanding(Analysis[int]):
-    """An upper bound of the committed wgmma-groups that are outstanding, ``limit`` at most."""
+    """An upper bound, at most ``limit``, of a number of committed wgmma-groups that are pending."""
 
     by_opcode = True
     limit = 64
@@ -250,7 +252,7 @@ class _Outstanding(Analysis[int]):
 
 
 class Depth(_Outstanding):
-    """The largest number of committed wgmma-groups that may be outstanding (saturating)."""
+    """The maximum number of committed wgmma-groups that may be pending, saturating at ``limit``."""
 
     def boundary(self) -> int:
         return 0
@@ -262,7 +264,7 @@ class Depth(_Outstanding):
 
 
 class Waited(_Outstanding):
-    """What the waits since the last commit leave outstanding at most; ``limit`` where there is a commit since."""
+    """The maximum number of groups that the waits since the last commit leave pending; ``limit`` without a wait."""
 
     def boundary(self) -> int:
         return self.limit

@@ -1,15 +1,23 @@
-"""Happens-before between the threads of a kernel: where one may have heard of what another has done (PTX ISA 8.8, 9.7.13).
+"""Happens-before between the threads of a kernel: where one may observe what another did (PTX ISA 8.8, 9.7.13).
 
-A thread hears of an event at a wait: a barrier, an mbarrier, a cluster barrier,
-a loop that loads what others release. Waits are matched with the signals that
-complete them: arrivals at the same mbarrier ring, commits, barriers with the
-same number. Which round of a loop belongs to which is not asked, so *may have
-heard* is said too often and never too seldom: a path on which nothing can be
-heard is a proof that two events are not ordered on it.
+A *release point* (:attr:`HappensBefore.release_points`) makes known what a thread has done so far: a barrier, an
+arrival, a commit, a strong write. At an *acquire point* (:meth:`HappensBefore.acquire_points`) a thread *observes* such
+events: a barrier, an mbarrier wait, a cluster barrier wait, a loop that polls memory. A *channel* connects the two: one
+ring of mbarriers, one barrier number, the cluster barrier, or :data:`_ANY` for everything that is not resolved, such as
+a call.
 
-Checks ask here which instructions bring news, and to whom (:class:`Scope`),
-and look for paths that pass none of these. What ends the facts of one kind of
-operation, as a barrier may, is a matter of the analysis that follows them.
+An event reaches every release point that may follow it in program order, and through the channel of that release point
+every acquire point on the channel. From there it continues in the thread that waited, and so on through any number of
+threads. The acquire points that it reaches are its *observers*; ``_observed_from`` computes them with a worklist.
+
+Releases and acquires are matched by channel, not by iteration or phase, so the observers are over-approximated. A path
+on which a thread passes none of them proves that it is not ordered after the event; passing one proves nothing. Only
+:meth:`HappensBefore.synchronised_pairs` are certain to match. Two restrictions keep the observers few: a load counts as
+an acquire point only if it polls in a loop, and threads are assumed to pass a barrier equally often
+(``_paired_waits``).
+
+Checks ask at which instructions threads at some distance (:class:`Scope`) may observe each other, and search for paths
+that pass none of these. Which of them ends the facts of an analysis is up to that analysis.
 """
 
 from __future__ import annotations
@@ -34,7 +42,7 @@ __all__ = ["Handover", "Order", "Scope", "Verdict", "strong"]
 
 
 class Scope(IntEnum):
-    """How far apart threads are that hear of each other."""
+    """How far apart two threads are."""
 
     LANES = 0
     """In one warp."""
@@ -44,80 +52,95 @@ class Scope(IntEnum):
     """In different CTAs of a cluster."""
 
 
-_MEETS = ("barrier-sync", "barrier-wait")
-"""Where threads wait for each other: whoever goes on knows what all of them have done."""
-_TELLS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
+_BARRIER_WAITS = ("barrier-sync", "barrier-wait")
+"""Events at which threads wait for each other: a thread that continues has observed what all of them have done."""
+_SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
 _RELEASE = frozenset((".release", ".acq_rel", ".volatile"))
 _STRONG = _RELEASE | {".relaxed", ".acquire"}
 
 _END = 1 << 62
-"""Behind all instructions."""
-_Given = tuple[frozenset[int], frozenset[Hashable]]
-"""Waits that signals end, and the channels of which they end all."""
+"""Greater than the number of any instruction."""
+_Targets = tuple[frozenset[int], frozenset[Hashable]]
+"""Waits that signals may complete, and channels of which they may complete every wait."""
+
+
+class _CtaBarrier(NamedTuple):
+    """The channel of a CTA barrier."""
+
+    number: int
+
 
 _ANY = "any"
 """The channel of what cannot be resolved: a call, an access that releases or acquires, an address from memory."""
 
 
 def strong(match: Match) -> frozenset[str]:
-    """How threads may exchange news by an access to memory (8.6): the order it says; none: a weak one.
+    """The memory orders of an access by which threads may synchronise (8.6); empty for a weak access.
 
-    What is atomic and says none is ``.relaxed`` (9.7.13.5).
+    An atomic operation that states none is ``.relaxed`` (9.7.13.5).
     """
-    said = _STRONG.intersection(match.modifiers)
+    stated = _STRONG.intersection(match.modifiers)
     atomic = len({verb for verb, _ in match.form.memory}) > 1
-    return said or frozenset((".relaxed",) if atomic else ())
+    return stated or frozenset((".relaxed",) if atomic else ())
 
 
 class Handover(NamedTuple):
-    """What a thread did before *arrival* is done for one that is past *wait*."""
+    """A synchronised pair: what a thread does before *arrival* happens before what another does after *wait*."""
 
     arrival: int
     wait: int
 
 
 class Verdict(NamedTuple):
-    """What is known of whether a thread has heard of something by the time it comes to an instruction."""
+    """Whether a thread may have observed an event by the time it reaches an instruction."""
 
     path: Path | None
-    """A way there on which it has heard nothing; None: no such way was found."""
+    """A path to the instruction on which the thread cannot observe the event; None if none was found."""
     at: tuple[int, ...]
-    """The waits at which it may hear of it, the last one on each way."""
+    """The acquire points at which it may observe the event, the last one on each path."""
     resolved: bool
-    """Whether each way passes one of which it is known what ends it."""
+    """Whether each path passes an acquire point whose signals are known."""
 
     @property
     def ordered(self) -> bool | None:
-        """Whether it has heard of it on every path; None: unknown."""
+        """Whether every path passes an acquire point that may observe the event; None if unknown."""
         if self.path is not None:
             return False
         return True if self.at and self.resolved else None
 
 
 class Order:
-    """The signals and waits of a function, and the channels that connect them."""
+    """The release and acquire points of a function, and the channels that connect them.
+
+    A *signal* is a release point or the completion of a copy; a *wait* is an acquire point between warps.
+    """
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._followed: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
-        self._ended: dict[int, frozenset[int]] = {}
-        self._gives: dict[int, _Given] = {}
-        self._gives_in: dict[int, _Given] = {}
-        self._unheard: dict[tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None] = {}
-        self._others: dict[tuple[int, Hashable], frozenset[int]] = {}
+        self._observed: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
+        self._completed_waits: dict[int, frozenset[int]] = {}
+        self._targets_of: dict[int, _Targets] = {}
+        self._targets_of_block: dict[int, _Targets] = {}
+        self._unsynchronised: dict[
+            tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None
+        ] = {}
+        self._paired: dict[tuple[int, Hashable], frozenset[int]] = {}
 
     def hears(self, scope: Scope) -> frozenset[int]:
-        """Where a thread may hear of one that is as far away: barriers, waits, loops that load what others release, calls."""
-        return self._hears[scope]
+        """The acquire points by which a thread may observe one at the distance *scope*.
+
+        They are barriers, mbarrier waits, polling loads and, since a callee may wait, calls.
+        """
+        return self._acquire_points[scope]
 
     def meets(self, scope: Scope) -> frozenset[int]:
-        """Those of them at which threads that are so far away wait for each other: all, or as many as are counted."""
-        return self._meets[scope]
+        """The acquire points of *scope* that are barriers, at which all threads, or as many as are counted, wait."""
+        return self._barriers[scope]
 
     def joins(self, site: int) -> bool:
-        """Whether the threads that come to the barrier *site* go on from there together, as all that are counted come."""
+        """Whether the threads that reach the CTA barrier *site* leave it together: it waits for as many or more."""
         model = self.model
-        if site not in self._meets[Scope.WARPS]:
+        if site not in self._barriers[Scope.WARPS]:
             return False
         if model.instruction(site).role("count") is None:
             return True
@@ -126,11 +149,11 @@ class Order:
 
     @cached_property
     def all_meet(self) -> list[int]:
-        """The barriers that every thread of the CTA waits at, once."""
+        """The barriers that every thread of the CTA waits at, once: with no count, no guard and no loop around them."""
         model = self.model
         return [
             i
-            for i in sorted(self._meets[Scope.WARPS].intersection(model.sites("barrier-sync")))
+            for i in sorted(self._barriers[Scope.WARPS].intersection(model.sites("barrier-sync")))
             if model.instruction(i).role("count") is None
             and model.instruction(i).guard < 0
             and model.cfg.block_of[i] not in model.cfg.in_cycle
@@ -138,14 +161,14 @@ class Order:
 
     @cached_property
     def tells(self) -> frozenset[int]:
-        """Where a warp tells others that it has come so far: barriers, arrivals, commits, releasing writes, calls.
+        """The release points between warps: barriers, arrivals, commits, releasing writes and calls.
 
-        Where some thread polls, any strong write may tell it: a fence can stand before that.
+        If some thread polls, every strong write is one, since a fence may precede it.
         """
         found = [*calls(self.model), *self._strong("write", _STRONG if self.polls else _RELEASE)]
-        for event in _TELLS:
+        for event in _SIGNALS:
             found += (i for i in self.model.sites(event) if self._scope(i) >= Scope.WARPS)
-        # What is no mbarrier's is a group of the thread itself.
+        # A commit without an mbarrier closes a group of the thread itself and signals nothing.
         found += (
             i for i in self.model.sites("commit") if self.model.instruction(i).role("mbarrier") is not None
         )
@@ -153,7 +176,7 @@ class Order:
 
     @cached_property
     def collectives(self) -> frozenset[int]:
-        """Where the lanes of a warp meet: they come to one instruction together."""
+        """The events that the lanes of a warp execute together, and so synchronise at."""
         return frozenset(
             i
             for use in self.model.function.uses
@@ -162,12 +185,13 @@ class Order:
         )
 
     @cached_property
-    def _hears(self) -> tuple[frozenset[int], ...]:
-        return tuple(met | self._awaits for met in self._meets)
+    def _acquire_points(self) -> tuple[frozenset[int], ...]:
+        """The acquire points by :class:`Scope`."""
+        return tuple(barriers | self._other_waits for barriers in self._barriers)
 
     @cached_property
-    def _awaits(self) -> frozenset[int]:
-        """Waits that are no barriers: for an mbarrier, or for what a call or another thread may do about one."""
+    def _other_waits(self) -> frozenset[int]:
+        """The acquire points that are not barriers, of any scope: mbarrier waits, polling loads and calls."""
         called = calls(self.model)
         for site in called:
             self.model.ledger.drop("order past a call", site, "a callee may synchronise with any thread")
@@ -175,18 +199,19 @@ class Order:
 
     @cached_property
     def polls(self) -> frozenset[int]:
-        """Loads and atomic operations in loops, whose numbers decide where to go: until another thread has written."""
+        """Strong loads and atomics in loops whose result decides a branch: they wait until another thread writes."""
         model, cfg = self.model, self.model.cfg
         reads = (i for i in self._strong("read", _STRONG) if cfg.block_of[i] in cfg.in_cycle)
         return frozenset(i for i in reads if any(model.instruction(j).flow for j, _ in model.takers(i)))
 
     @cached_property
-    def _meets(self) -> tuple[frozenset[int], ...]:
-        met = {i: self._scope(i) for event in _MEETS for i in self.model.sites(event)}
-        return tuple(frozenset(i for i, scope in met.items() if scope >= least) for least in Scope)
+    def _barriers(self) -> tuple[frozenset[int], ...]:
+        """The barriers at which threads wait, by the :class:`Scope` that they have at least."""
+        scopes = {i: self._scope(i) for event in _BARRIER_WAITS for i in self.model.sites(event)}
+        return tuple(frozenset(i for i, scope in scopes.items() if scope >= least) for least in Scope)
 
     def _scope(self, site: int) -> Scope:
-        """How far away those may be of whom is heard at a barrier, or who are told by a signal."""
+        """How far apart the threads may be that the barrier or signal *site* synchronises."""
         match = self.model.instruction(site).match
         assert match is not None
         form = match.form
@@ -196,7 +221,7 @@ class Order:
         return Scope.WARPS if of_cta else Scope.CTAS
 
     def _strong(self, verb: str, orders: frozenset[str]) -> Iterator[int]:
-        """What reads or writes memory (*verb*) in one of *orders*."""
+        """The accesses that *verb*, ``read`` or ``write``, memory in one of the memory *orders*."""
         for use in self.model.function.uses:
             match = use.match
             if match is None or match.form.event not in ("", "issue"):
@@ -210,15 +235,15 @@ class Order:
 
     @cached_property
     def _signals(self) -> dict[int, frozenset[Hashable]]:
-        # Where a copy is complete, its thread has come so far as to start it.
+        # The completion of a copy implies that its thread has issued it.
         return {i: self._channels(i) for i in (*self.tells, *self.model.sites("issue", "mbarrier"))}
 
     @cached_property
     def _waits(self) -> dict[int, frozenset[Hashable]]:
-        return {i: self._channels(i) for i in self._hears[Scope.WARPS]}
+        return {i: self._channels(i) for i in self._acquire_points[Scope.WARPS]}
 
     def _channels(self, site: int) -> frozenset[Hashable]:
-        """By what a signal reaches a wait: the same ring of mbarriers, or barrier."""
+        """The channels of a signal or a wait: rings of mbarriers, a CTA barrier, the cluster barrier, or any."""
         model = self.model
         instruction = model.instruction(site)
         match = instruction.match
@@ -227,67 +252,68 @@ class Order:
         if "mbarrier" in match.form.roles:
             return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._variable(site),))
         if "id" in match.form.roles:
-            number = model.known(site, "id")
-            return frozenset((_ANY if number is None else ("barrier", number),))
+            barrier = model.known(site, "id")
+            return frozenset((_ANY if barrier is None else _CtaBarrier(barrier),))
         return frozenset(("cluster",)) if match.form.event.startswith("barrier") else frozenset((_ANY,))
 
     def _variable(self, site: int) -> Hashable:
-        """The mbarrier in a shared variable that nothing in the kernel initialises."""
+        """The channel of an mbarrier in a shared variable that the kernel does not initialise; any if unresolved."""
         places = self.mbarriers.addresses.places(site) or ()
         if len(places) == 1 and self.model.space((place := min(places)).base).startswith(".shared"):
             return place
         return _ANY
 
     def heard(self, sites: Iterable[int]) -> frozenset[int]:
-        """The waits behind which a thread may know that one of *sites* was passed.
+        """The waits after which a thread may know that another has executed one of *sites*.
 
-        These are events of the thread itself: what it does there has happened when it goes on. Of an asynchronous
-        operation, ask for :meth:`completed`.
+        An event of *sites* has happened when its thread continues. For asynchronous operations, see :meth:`completed`.
         """
-        return self._follow(frozenset(sites), frozenset())
+        return self._observed_after(frozenset(sites), frozenset())
 
     def told(self, waits: Iterable[int]) -> frozenset[int]:
-        """*waits*, and those behind which a thread may know that another one has passed one of them.
-
-        One of which it is not known whom it hears of may be such a one: a call, or a wait that nothing before us ends.
-        """
+        """*waits*, and all waits that may be ordered after one of them; :attr:`unknown` waits are included."""
         own = self.unknown.union(waits)
-        return self._follow(own, own)
+        return self._observed_after(own, own)
 
     @cached_property
     def unknown(self) -> frozenset[int]:
-        """The waits that somebody ends who cannot be told."""
-        given = frozenset((_ANY, "cluster")).union(*self._signals.values())
+        """The waits whose signals are unknown: on an unresolved channel, or one that nothing in the kernel signals."""
+        signalled = frozenset((_ANY, "cluster")).union(*self._signals.values())
         return frozenset(
-            i for i, channels in self._waits.items() if _ANY in channels or given.isdisjoint(channels)
+            i for i, channels in self._waits.items() if _ANY in channels or signalled.isdisjoint(channels)
         )
 
     def completed(self, copies: Iterable[int], idle: Collection[int] = ()) -> frozenset[int]:
-        """The waits behind which a thread may know that one of the *copies* is complete: those for its mbarrier, and on.
+        """The waits after which a thread may know that one of *copies* is complete.
 
-        Nothing is learned at the waits *idle*.
+        These are the waits for its mbarrier, without those in *idle*, and the waits that may be ordered after one of
+        them.
         """
         own = self.waits_for(copies).difference(idle)
-        return self._follow(own, own)
+        return self._observed_after(own, own)
 
     def waits_for(self, copies: Iterable[int]) -> frozenset[int]:
-        """The waits that may be for an mbarrier at which one of the *copies* completes."""
-        return frozenset[int]().union(*map(self.ended_by, copies))
+        """The waits that may be for an mbarrier on which one of the *copies* completes."""
+        return frozenset[int]().union(*map(self.waits_completed_by, copies))
 
-    def ended_by(self, signal: int) -> frozenset[int]:
+    def waits_completed_by(self, signal: int) -> frozenset[int]:
         """The waits that may be for the mbarrier of a *signal*."""
-        if signal not in self._ended:
-            given = self._signals.get(signal) or self._channels(signal)
-            self._ended[signal] = frozenset(
+        if signal not in self._completed_waits:
+            signalled = self._signals.get(signal) or self._channels(signal)
+            self._completed_waits[signal] = frozenset(
                 wait
-                for wait in self._awaits
-                if (_ANY in given or _ANY in (ended := self._waits[wait]) or not given.isdisjoint(ended))
+                for wait in self._other_waits
+                if (
+                    _ANY in signalled
+                    or _ANY in (waited := self._waits[wait])
+                    or not signalled.isdisjoint(waited)
+                )
                 and self.mbarriers.addresses.same(signal, wait) is not False
             )
-        return self._ended[signal]
+        return self._completed_waits[signal]
 
     def over(self, sites: Iterable[int]) -> frozenset[int]:
-        """The waits behind which a thread may know that all is over that *sites* do, at once or asynchronously."""
+        """The waits after which a thread may know that what *sites* do, at once or asynchronously, is complete."""
         groups: dict[str, list[int]] = {}
         for site in sites:
             instruction = self.model.instruction(site)
@@ -302,7 +328,10 @@ class Order:
         return found
 
     def ends(self, sites: Collection[int], group: str) -> frozenset[int]:
-        """Where a thread knows, or tells, that the operations *sites* of a *group* are over: ordinary accesses (``""``) at once."""
+        """Where a thread knows or signals that the operations *sites* of *group* are complete.
+
+        Ordinary accesses, the group ``""``, are complete when they have executed.
+        """
         if not group:
             return frozenset(sites)
         model = self.model
@@ -312,11 +341,11 @@ class Order:
         return frozenset(e for e in found if any(model.reaches(i, e) for i in sites))
 
     def unordered(self, site: int, fences: Collection[int]) -> dict[int, int]:
-        """Waits for the cluster at which nothing is heard of what a thread did at *site*, each with the arrival that is why.
+        """The cluster barrier waits that may not order what a thread did at *site*, each with the arrival to blame.
 
-        It is ``.relaxed``, which orders no memory, and none of the *fences* comes before it.
+        The arrival is ``.relaxed``, which orders no memory, and a path from *site* to it passes none of *fences*.
         """
-        model, cluster = self.model, self._meets[Scope.CTAS]
+        model, cluster = self.model, self._barriers[Scope.CTAS]
         arrivals = model.sites("barrier-arrive", "cluster")
         found: dict[int, int] = {}
         for arrival in arrivals:
@@ -332,81 +361,83 @@ class Order:
                     found[wait] = arrival
         return found
 
-    def _follow(self, known: frozenset[int], heard: frozenset[int]) -> frozenset[int]:
-        """The waits that are reached from *known* by signals, through any number of threads, and those *heard*."""
-        if (known, heard) not in self._followed:
-            self._followed[known, heard] = self._through(known, heard)
-        return self._followed[known, heard]
+    def _observed_after(self, sources: frozenset[int], waits: frozenset[int]) -> frozenset[int]:
+        """*waits*, and the waits that signals reach from *sources*, through any number of threads."""
+        if (sources, waits) not in self._observed:
+            self._observed[sources, waits] = self._observed_from(sources, waits)
+        return self._observed[sources, waits]
 
-    def _through(self, known: frozenset[int], heard: frozenset[int]) -> frozenset[int]:
+    def _observed_from(self, sources: frozenset[int], waits: frozenset[int]) -> frozenset[int]:
+        """:meth:`_observed_after`, not cached. A thread that passes an instruction in ``work`` knows of the event."""
         cfg = self.model.cfg
-        found, work = set(heard), list(known)
-        passed = 0  # the blocks whose signals have been given
-        since: dict[int, int] = {}  # of others, those from there on
+        found, work = set(waits), list(sources)
+        visited = 0  # the blocks all of whose signals have been taken
+        visited_from: dict[int, int] = {}  # other blocks, and the instruction from which on they have been
         channels: set[Hashable] = set()
         while work:
             site = work.pop()
             block = cfg.block_of[site]
-            behind = cfg.following[block] & self._signalling & ~passed
-            passed |= behind
-            given = []
-            if not passed >> block & 1 and site < (end := since.get(block, _END)):
-                given = [self._given(i) for i in self._in_block.get(block, ()) if site <= i < end]
-                since[block] = site
-            while behind:
-                given.append(self._given_in((behind & -behind).bit_length() - 1))
-                behind &= behind - 1
-            ended = set[int]()
-            for waits, more in given:
-                ended |= waits
-                for channel in more - channels:
-                    ended.update(self._by_channel.get(channel, ()))
-                channels |= more
-            work += ended - found
-            found |= ended
+            reachable = cfg.following[block] & self._signalling_blocks & ~visited
+            visited |= reachable
+            targets = []
+            if not visited >> block & 1 and site < (end := visited_from.get(block, _END)):
+                targets = [self._targets(i) for i in self._signals_in.get(block, ()) if site <= i < end]
+                visited_from[block] = site
+            while reachable:
+                targets.append(self._targets_in((reachable & -reachable).bit_length() - 1))
+                reachable &= reachable - 1
+            completed = set[int]()
+            for single, whole in targets:
+                completed |= single
+                for channel in whole - channels:
+                    completed.update(self._waits_on.get(channel, ()))
+                channels |= whole
+            work += completed - found
+            found |= completed
         return frozenset(found)
 
     @cached_property
-    def _in_block(self) -> dict[int, list[int]]:
-        """The signals, and the places where lanes meet, by block."""
+    def _signals_in(self) -> dict[int, list[int]]:
+        """Block -> its signals and the collectives of its lanes."""
         found: dict[int, list[int]] = {}
         for site in sorted({*self._signals, *self.collectives}):
             found.setdefault(self.model.cfg.block_of[site], []).append(site)
         return found
 
     @cached_property
-    def _signalling(self) -> int:
-        return sum(1 << block for block in self._in_block)
+    def _signalling_blocks(self) -> int:
+        """The blocks with such an instruction, one bit each."""
+        return sum(1 << block for block in self._signals_in)
 
     @cached_property
-    def _by_channel(self) -> dict[Hashable, list[int]]:
-        """The waits that a channel may end."""
+    def _waits_on(self) -> dict[Hashable, list[int]]:
+        """Channel -> its waits."""
         found: dict[Hashable, list[int]] = {}
         for wait, channels in self._waits.items():
             for channel in channels:
                 found.setdefault(channel, []).append(wait)
         return found
 
-    def _given(self, signal: int) -> _Given:
-        """What a signal ends."""
-        if signal not in self._gives:
+    def _targets(self, signal: int) -> _Targets:
+        """The waits and channels that a signal may complete; a collective, itself for the other lanes."""
+        if signal not in self._targets_of:
             waits, channels, own = {signal}, set[Hashable](), frozenset[Hashable]()
             if signal not in self.collectives:
-                # Whatever it is, it may end a wait of which nothing is known.
-                waits, own = {*self._by_channel.get(_ANY, ())}, self._signals[signal]
+                # A wait on an unresolved channel may be completed by any signal.
+                waits, own = {*self._waits_on.get(_ANY, ())}, self._signals[signal]
             for channel in own:
-                if isinstance(channel, tuple) or channel == "cluster":
-                    waits |= self._met(self.model.cfg.block_of[signal], channel)
-                    waits |= {signal} if signal in self._waits else self._behind(signal, channel)
+                if isinstance(channel, _CtaBarrier) or channel == "cluster":
+                    waits |= self._paired_waits(self.model.cfg.block_of[signal], channel)
+                    waits |= {signal} if signal in self._waits else self._next_waits(signal, channel)
                 elif channel != _ANY:
                     channels.add(channel)
                 elif not self._writes(signal):
                     waits.update(self._waits)
-            self._gives[signal] = frozenset(waits), frozenset(channels)
-        return self._gives[signal]
+            self._targets_of[signal] = frozenset(waits), frozenset(channels)
+        return self._targets_of[signal]
 
     def _writes(self, signal: int) -> bool:
-        """Whether a signal is a strong write: who polls may hear of it, and nobody at a barrier or an mbarrier."""
+        """Whether *signal* is a strong write: polling loads can observe it, barrier and mbarrier waits cannot."""
         match = self.model.instruction(signal).match
         return (
             match is not None
@@ -415,86 +446,90 @@ class Order:
             and "mbarrier" not in match.form.roles
         )
 
-    def _given_in(self, block: int) -> _Given:
-        """The same of all signals of a block."""
-        if block not in self._gives_in:
-            given = [self._given(i) for i in self._in_block[block]]
-            self._gives_in[block] = (
-                frozenset[int]().union(*(waits for waits, _ in given)),
-                frozenset[Hashable]().union(*(channels for _, channels in given)),
+    def _targets_in(self, block: int) -> _Targets:
+        """The union of the targets of all signals in a block."""
+        if block not in self._targets_of_block:
+            targets = [self._targets(i) for i in self._signals_in[block]]
+            self._targets_of_block[block] = (
+                frozenset[int]().union(*(waits for waits, _ in targets)),
+                frozenset[Hashable]().union(*(channels for _, channels in targets)),
             )
-        return self._gives_in[block]
+        return self._targets_of_block[block]
 
-    def _behind(self, arrival: int, channel: Hashable) -> set[int]:
-        """Where a thread that arrives at a barrier may wait there next: others that arrived have come so far by then."""
-        waits = {*self._by_channel.get(channel, ())}
+    def _next_waits(self, arrival: int, channel: Hashable) -> set[int]:
+        """Where a thread that arrives at a barrier may wait for it next; by then, other threads have arrived too."""
+        waits = {*self._waits_on.get(channel, ())}
         return {w for w in waits if self.model.reaches(arrival, w, waits - {w})}
 
-    def _met(self, block: int, channel: Hashable) -> frozenset[int]:
-        """Where else others may come to the barrier that a thread comes to in *block*.
+    def _paired_waits(self, block: int, channel: Hashable) -> frozenset[int]:
+        """The waits in other blocks at which threads may be while a thread in *block* waits at the barrier *channel*.
 
-        All threads of a barrier pass it equally often, so who comes to one of two places has passed the other, or will,
-        if there is a way between them, and what is met at the second is what is at the second. Roles that a dispatcher
-        calls reach each other through it, and none is sure to come.
+        All threads of a barrier pass it equally often. So if a path connects two of its waits, a thread at one of them
+        has passed the other or will pass it, and the threads at the second one meet there. Only waits that no path
+        connects can pair. Roles that a dispatcher selects reach each other through it, and none of them is certain to
+        run; there, only a wait that dominates the other counts as connected.
         """
         key = block, channel
-        if key not in self._others:
+        if key not in self._paired:
             cfg = self.model.cfg
             dispatched = self.model.reachability.dispatchers
 
-            def between(a: int, b: int) -> bool:
+            def precedes(a: int, b: int) -> bool:
                 return cfg.dominates(a, b) if dispatched else bool(cfg.following[a] >> b & 1)
 
-            self._others[key] = frozenset(
+            self._paired[key] = frozenset(
                 wait
-                for wait in self._by_channel.get(channel, ())
-                if (b := cfg.block_of[wait]) != block and not between(block, b) and not between(b, block)
+                for wait in self._waits_on.get(channel, ())
+                if (b := cfg.block_of[wait]) != block and not precedes(block, b) and not precedes(b, block)
             )
-        return self._others[key]
+        return self._paired[key]
 
     def handovers(self, arrivals: Iterable[int], waits: AbstractSet[int]) -> Iterator[Handover]:
-        """Those of *arrivals* and *waits* that surely go together: at one ring of mbarriers, or at one barrier.
+        """The pairs of *arrivals* and *waits* that are certain to match: on one ring of mbarriers, or at one barrier.
 
-        Where the threads of one side come to a barrier of the CTA at several places, nothing says which of these goes
-        with which of the other side. At that of the cluster, all threads come to one place, and wait behind it.
+        Where the threads of one side reach a CTA barrier at several sites, which of these match which sites of the
+        other side is unknown. At the cluster barrier, all threads must arrive at one site, and wait after it.
         """
-        named: dict[Hashable, list[int]] = {}
+        by_channel: dict[Hashable, list[int]] = {}
         for wait in sorted(waits):
             for channel in self._waits.get(wait, ()):
-                named.setdefault(channel, []).append(wait)
+                by_channel.setdefault(channel, []).append(wait)
         for arrival in arrivals:
             if self.model.instruction(arrival).group == "cp.async":
-                continue  # it tells of copies
+                continue  # it signals copies, not its thread
             for channel in self._signals.get(arrival, frozenset()) - {_ANY}:
-                for wait in named.get(channel, ()):
-                    if self._pair(arrival, wait, channel):
+                for wait in by_channel.get(channel, ()):
+                    if self._matches(arrival, wait, channel):
                         yield Handover(arrival, wait)
 
-    def _pair(self, a: int, b: int, channel: Hashable) -> bool:
-        """Whether the wait *b* is surely for the arrival *a*."""
+    def _matches(self, a: int, b: int, channel: Hashable) -> bool:
+        """Whether the wait *b* is certain to be for the arrival *a*."""
         if channel == "cluster":
             every = self.model.views.at(a).threads == T.full(self.model.values.threads)
-            return every and b in self._behind(a, channel)
-        return a == b or not isinstance(channel, tuple) or self._alone(a, b, channel)
+            return every and b in self._next_waits(a, channel)
+        return a == b or not isinstance(channel, _CtaBarrier) or self._only_sites(a, b, channel)
 
-    def _alone(self, a: int, b: int, barrier: Hashable) -> bool:
-        """Whether the threads of *a* and those of *b* come to one barrier of the CTA, and to no other place of it."""
+    def _only_sites(self, a: int, b: int, barrier: Hashable) -> bool:
+        """Whether the threads of *a* and those of *b* synchronise at one CTA barrier, and reach it at no other site."""
         model = self.model
-        apart, count = model.views.apart, model.known(a, "count")
-        if count is None or count != model.known(b, "count") or not apart(a, b):
+        exclusive, count = model.views.apart, model.known(a, "count")
+        if count is None or count != model.known(b, "count") or not exclusive(a, b):
             return False
         if any(model.views.at(site).threads.bit_count() >= count for site in (a, b)):
             return False
         sites = {i for i, channels in (*self._signals.items(), *self._waits.items()) if barrier in channels}
-        return all(site in (a, b) or (apart(a, site) and apart(b, site)) for site in sites)
+        return all(site in (a, b) or (exclusive(a, site) and exclusive(b, site)) for site in sites)
 
     def certain(self, sites: Collection[int]) -> Facts:
-        """What holds in the whole CTA, and stays, whenever one of *sites* is executed: a loop has a round to run."""
+        """The CTA-uniform, invariant facts that hold whenever any of *sites* executes.
+
+        One such fact is that a loop has an iteration to run.
+        """
         values = self.model.values
         each = [self.model.views.at(i).lasting(values) for i in sites]
-        said = {fact for facts in each for fact in facts.items() if values.level(fact[0]) is Level.CTA}
+        uniform = {fact for facts in each for fact in facts.items() if values.level(fact[0]) is Level.CTA}
         return Facts(
-            (p, truth) for p, truth in sorted(said) if all(values.decide(p, f) is truth for f in each)
+            (p, truth) for p, truth in sorted(uniform) if all(values.decide(p, f) is truth for f in each)
         )
 
     def unheard(
@@ -504,49 +539,50 @@ class Order:
         start: int = -1,
         given: Mapping[int, bool] = MappingProxyType({}),
     ) -> Path | None:
-        """A path to *use*, from *start* or the entry, that passes none of *stops*, waits that may tell of some event.
+        """A path to *use*, from *start* or the entry, that passes none of *stops*; None: none was found.
 
-        On it the thread knows nothing of that, and *given* holds all the way.
+        *stops* are the waits at which some event may be observed, so a thread on the path is not ordered after that
+        event. The facts *given* hold on the whole path.
         """
         key = use, frozenset(stops), start, tuple(given.items())
-        if key not in self._unheard:
-            self._unheard[key] = self._without(use, key[1] - {use}, start, given)
-        return self._unheard[key]
+        if key not in self._unsynchronised:
+            self._unsynchronised[key] = self._path_avoiding(use, key[1] - {use}, start, given)
+        return self._unsynchronised[key]
 
     def verdict(
         self,
         use: int,
-        told: Collection[int],
+        observers: Collection[int],
         start: int = -1,
         given: Mapping[int, bool] = MappingProxyType({}),
         scope: Scope = Scope.WARPS,
     ) -> Verdict:
-        """Whether a thread that comes to *use* has heard of what is *told* at these waits, on every path: see :meth:`unheard`.
+        """Whether a thread that reaches *use* has, on every path, passed one of *observers* of an event.
 
-        It is about a thread that is as far away as *scope* says.
+        Other arguments are those of :meth:`unsynchronised_path`. The event is that of a thread at the distance *scope*.
         """
-        path = self.unheard(use, told, start, given)
+        path = self.unheard(use, observers, start, given)
         if path is not None:
             return Verdict(path, (), True)
-        resolved = frozenset(i for i in told if _ANY not in self._waits.get(i, ()))
-        sure = len(resolved) == len(told) or self.unheard(use, resolved, start, given) is None
-        # Where lanes of a warp come together, they pass on what one of them has heard before.
-        nearest = self._nearest(use, self.hears(scope).intersection(resolved if sure else told))
+        resolved = frozenset(i for i in observers if _ANY not in self._waits.get(i, ()))
+        all_resolved = len(resolved) == len(observers) or self.unheard(use, resolved, start, given) is None
+        # A collective is an observer for what another lane has observed before it, and is not where that happened.
+        nearest = self._nearest(use, self.hears(scope).intersection(resolved if all_resolved else observers))
         views = self.model.views
         at = tuple(sorted({i for i in nearest if views.at(i).threads & views.at(use).threads}))
-        return Verdict(None, at, sure)
+        return Verdict(None, at, all_resolved)
 
     def _nearest(self, use: int, waits: Collection[int]) -> Iterator[int]:
-        """The last of *waits* on each way to *use*; behind a guard the one before as well."""
+        """The last of *waits* on each path to *use*; if that has a guard, also the one before it."""
         cfg = self.model.cfg
-        inside: dict[int, list[int]] = {}
+        by_block: dict[int, list[int]] = {}
         for wait in sorted(waits):
-            inside.setdefault(cfg.block_of[wait], []).append(wait)
+            by_block.setdefault(cfg.block_of[wait], []).append(wait)
         work = [(cfg.block_of[use], use)]
         seen = set(work)
         while work:
             block, end = work.pop()
-            for wait in reversed([i for i in inside.get(block, ()) if i < end]):
+            for wait in reversed([i for i in by_block.get(block, ()) if i < end]):
                 yield wait
                 if self.model.instruction(wait).guard < 0:
                     break
@@ -555,11 +591,13 @@ class Order:
                 seen |= before
                 work += before
 
-    def _without(self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]) -> Path | None:
+    def _path_avoiding(
+        self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]
+    ) -> Path | None:
         model = self.model
         here = model.views.now(start)
-        view = View(here.threads, Facts({**here.facts, **given})) if given else here
-        sure = {i for i in stops if model.instruction(i).guard < 0}
-        if not view.threads or start in sure or not model.reaches(start, use, sure):
+        context = View(here.threads, Facts({**here.facts, **given})) if given else here
+        unguarded = {i for i in stops if model.instruction(i).guard < 0}
+        if not context.threads or start in unguarded or not model.reaches(start, use, unguarded):
             return None
-        return follow(model, start, view, (use,), stops, likely=True).witness
+        return follow(model, start, context, (use,), stops, likely=True).witness

@@ -1,4 +1,4 @@
-"""How many threads issue an operation that one thread, or one per warp, should issue (PTX ISA 9.7.9.25.4, 9.7.16.5)."""
+"""The threads that issue what one thread, or one per warp, should issue (PTX ISA 9.7.9.25.4, 9.7.16.5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def reachable(model: KernelModel, wanted: Callable[[Match], bool]) -> list[int]:
-    """The reachable instructions that are *wanted*."""
+    """The reachable instructions whose match is *wanted*."""
     rank, block_of = model.cfg.rank, model.cfg.block_of
     return [
         i
@@ -34,7 +34,7 @@ def reachable(model: KernelModel, wanted: Callable[[Match], bool]) -> list[int]:
 
 
 def _deciding(model: KernelModel, site: int) -> Iterator[int]:
-    """The predicate values that hold when the instruction executes, each alone."""
+    """The values of the predicates that *site* depends on, negated where necessary: each is true when it executes."""
     values = model.values
     for condition in conditions(model, site):
         p = values.before(condition.register, condition.at)
@@ -42,7 +42,7 @@ def _deciding(model: KernelModel, site: int) -> Iterator[int]:
 
 
 def by_several_threads(model: KernelModel, sites: Iterable[int]) -> dict[int, list[int]]:
-    """Those of *sites* that several threads of a warp are proven to execute, by these."""
+    """The *sites* that several threads of one warp are proven to execute, keyed by the threads that execute them."""
     found: dict[int, list[int]] = {}
     for site in sites:
         threads = _several(model, site)
@@ -52,32 +52,35 @@ def by_several_threads(model: KernelModel, sites: Iterable[int]) -> dict[int, li
 
 
 def _several(model: KernelModel, site: int) -> int:
-    """The threads that are proven to execute *site*, several of a warp; 0 when that is not so.
+    """The threads that execute *site* whenever it is executed, if they are proven to be several of one warp; else 0.
 
-    Every condition on the way must depend on the thread index alone or be the
-    same in the whole warp: then no lane that is left drops out.
+    The proof requires that every condition depend on the thread index alone or be warp-uniform: then none of the lanes
+    that the thread index admits is excluded by another condition.
     """
     if not model.function.entry:
-        return 0  # the callers may leave one thread
+        return 0  # a caller may call it with one thread
     threads, values = model.present(site), model.values
     if T.at_most_one_lane(threads):
         return 0
-    sure = all(values.mask(p) is not None or values.level(p) <= Level.WARP for p in _deciding(model, site))
-    return threads if sure else 0
+    proven = all(values.mask(p) is not None or values.level(p) <= Level.WARP for p in _deciding(model, site))
+    return threads if proven else 0
 
 
 def copies_in_bulk(form: Form) -> bool:
-    """Whether a form copies in bulk: it has a number of bytes, or a tensor map that says it."""
+    """Whether a form is a bulk copy: it has a byte count, or a tensor map that determines it."""
     return form.event == "issue" and not form.roles.keys().isdisjoint(("bytes", "tensormap"))
 
 
 def issued_by_each_lane(match: Match) -> bool:
-    """Whether each thread starts a copy of its own: ptxas 13 lets a warp store once, and loops for all else."""
+    """Whether each executing thread issues a copy of its own.
+
+    ptxas 13 issues a plain bulk store once for a warp, and compiles every other bulk copy to a loop over the lanes.
+    """
     return copies_in_bulk(match.form) and (match.form.group == "mbarrier" or "redOp" in match.binding)
 
 
 def same_in_all_lanes(model: KernelModel, site: int) -> bool:
-    """Whether all lanes of a warp copy to the same place, and, into global memory, from the same one."""
+    """Whether the destination of a bulk copy is warp-uniform, and, for a copy to global memory, the source as well."""
     instruction = model.instruction(site)
     roles = ("destination",) if instruction.group == "mbarrier" else ("destination", "coords", "source")
     operands = [o for role in roles if (o := instruction.role(role)) is not None]
@@ -88,7 +91,7 @@ def same_in_all_lanes(model: KernelModel, site: int) -> bool:
 
 
 def once_for_a_warp(model: KernelModel, site: int) -> bool:
-    """Whether ptxas 13 lets a warp start an operation once: a plain store, the same one in all lanes."""
+    """Whether ptxas 13 issues the operation once for a warp: a plain bulk store with the same operands in all lanes."""
     match = model.instruction(site).match
     return (
         match is not None

@@ -1,19 +1,20 @@
-"""Where the mbarrier of an address is resolved, and when two addresses name different mbarriers.
+"""The mbarriers that an address may name, and when two addresses name different mbarriers.
 
 Every analysis, check and view of a kernel asks this module. It resolves an address in three steps:
 
 1. :func:`home` removes what only selects a CTA of the cluster: ``mapa`` and the masks of a CTA pair (:data:`MASKS`).
    What remains is an address in the shared memory of each CTA. ``cvta``, and ``mapa`` with the CTA's own rank, do not
    change a value (:mod:`tclint.values.ssa`), so generic addresses resolve as well.
-2. :meth:`MbarrierAddresses.of` returns an :class:`Address` for each alternative that a join or a ``selp`` brings: a
-   base, an offset, and the stages of a ring buffer that a loop selects.
+2. :meth:`MbarrierAddresses.of` returns an :class:`Address` for each alternative of a join or a ``selp``: a base, an
+   offset, and the stages of a ring buffer that a loop selects.
 3. :meth:`MbarrierAddresses.places` enumerates the mbarriers, each a :class:`Place`, where they are finitely many.
 
 An address is unresolved where it may differ between threads in an unknown manner, as after a load from memory, or where
 the index of its stage has no bound. One that a caller passes is a base of its own, which compares with no variable.
 
 :func:`same` compares two mbarriers and :meth:`MbarrierAddresses.same` those of two instructions. Both are three-valued:
-True (one mbarrier), False (no byte in common) or None (unknown). A check must not take unknown for either of the others.
+True (one mbarrier), False (no byte in common) or None (unknown). A check must not take unknown for either of the
+others.
 
 Places are compared within a CTA: the mbarriers at one offset in two CTAs of a cluster have one place.
 :func:`may_leave` answers whether an address may be in another CTA.
@@ -36,11 +37,11 @@ __all__ = ["MASKS", "SIZE", "Address", "Array", "ClearedBits", "Home", "Mbarrier
 SIZE = 8
 """Bytes of an mbarrier object, and their alignment (9.7.13.15.1)."""
 _MAX_STAGES = 64
-"""Mbarriers that one address may name; more are not a pipeline."""
+"""The maximum number of mbarriers that one address may name; more are not a pipeline."""
 _MAX_RANGE = 1 << 10
-"""Values that are examined for those that a term may have."""
+"""The maximum number of candidates that are examined for the possible values of a term."""
 _MAX_DEPTH = 4
-"""Masks, joins and selects around a mapped address."""
+"""The maximum number of nested masks, joins and selects around a mapped address."""
 _ADDRESS = (1 << 32) - 1
 """The bits of a shared-memory address."""
 
@@ -64,25 +65,25 @@ MASKS = (
     ClearedBits(
         0x3FF,
         "The alignment of the address, 8 bytes at least (9.7.13.15.1): a compiler also clears, in that mask, bits that"
-        " are 0 anyway, as in 0xFEFFFFF8. Where they need not be 0, the mask rounds the address as well.",
+        " are 0 anyway, as in 0xFEFFFFF8. Where they need not be 0, the mask also rounds the address.",
         False,
     ),
 )
-"""What a mask of a CTA pair clears: all bits that leave the CTA, and any of the others."""
+"""The bits that a mask of a CTA pair clears: all those that leave the CTA, and any of the others."""
 _LEAVING = sum(cleared.bits for cleared in MASKS if cleared.leaves)
 _ALIGNED = sum(cleared.bits for cleared in MASKS if not cleared.leaves)
 
 
 class Home(NamedTuple):
-    """An address in the CTA itself."""
+    """An address in the CTA itself, for one that may have been mapped into the cluster."""
 
     address: int
     leaves: bool
-    """Whether it was mapped, such that the original may be in another CTA."""
+    """Whether the original was mapped, so that it may be in another CTA."""
 
 
 def home(values: Values, address: int) -> Home:
-    """*address* without ``mapa`` and the masks of a CTA pair: the same offset in the shared memory of the CTA itself."""
+    """*address* without ``mapa`` and the masks of a CTA pair: the same offset in the memory of the CTA itself."""
     leaves = False
     while True:
         for term, factor in values.linear(address)[0]:
@@ -95,13 +96,13 @@ def home(values: Values, address: int) -> Home:
 
 
 def _unmapped(values: Values, term: int, factor: int) -> int | None:
-    """The address that a term of a sum, times its *factor*, was mapped from; None: it was not mapped."""
+    """The address that a term of a sum, times its *factor*, was mapped from; None if it was not mapped."""
     node = values.node(term)
     if node[:2] == ("op", "mapa"):
         return int(node[3]) if factor == 1 else None
     if node[:2] != ("op", "mask") or factor <= 0 or factor & (factor - 1):
         return None
-    # The factor of an address that is shifted to the left was taken out of the mask.
+    # The mask of an address that is shifted left was divided by the factor.
     cleared = ~(node[3] * factor) & -factor & _ADDRESS
     if cleared & _LEAVING != _LEAVING or cleared & ~(_LEAVING | _ALIGNED):
         return None
@@ -116,7 +117,7 @@ def _unmapped(values: Values, term: int, factor: int) -> int | None:
 
 
 def may_leave(values: Values, address: int) -> bool:
-    """Whether some alternative of *address* is mapped, such that it may be in another CTA of the cluster."""
+    """Whether some alternative of *address* is mapped, so that it may be in another CTA of the cluster."""
     work, seen = [(address, 0)], set[int]()
     while work:
         value, depth = work.pop()
@@ -134,7 +135,7 @@ def may_leave(values: Values, address: int) -> bool:
 
 
 def mapped_by(values: Values, address: int) -> tuple[int, int] | None:
-    """The ``mapa`` of *address*, and the rank of the CTA that it maps to; None: the address has none."""
+    """The ``mapa`` in *address*, and the rank of the CTA that it maps to; None if there is no ``mapa``."""
     for term, _ in values.linear(address)[0]:
         node = values.node(term)
         if node[:2] == ("op", "mapa"):
@@ -143,7 +144,7 @@ def mapped_by(values: Values, address: int) -> tuple[int, int] | None:
 
 
 def _arms(values: Values, value: int) -> tuple[int, ...]:
-    """What a select or a phi chooses between."""
+    """The values that a select or a phi chooses between; empty for other values."""
     node = values.node(value)
     if node[0] == "select":
         return node[2], node[3]
@@ -159,7 +160,7 @@ class Place(NamedTuple):
     base: int
     """A value that is the same wherever the mbarrier is named."""
     offset: int
-    """Bytes from there."""
+    """The distance from the base in bytes."""
 
 
 def same(model: KernelModel, a: Place, b: Place) -> bool | None:
@@ -176,11 +177,11 @@ def same(model: KernelModel, a: Place, b: Place) -> bool | None:
 
 
 Array = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
-"""Where an array starts that an address is in, and its stride: two roles count its elements for themselves."""
+"""The start of the array that an address is in, and its strides. Two roles index one array by counters of their own."""
 
 
 def array_of(values: Values, address: int) -> Array:
-    """The invariant part of *address*, and the strides of what a loop changes, whether or not an object is known there."""
+    """The invariant part of *address*, and the factors of the terms that vary in loops; no known object is required."""
     terms, constant = values.linear(address)
     fixed = tuple(term for term in terms if not values.volatile(term[0]))
     return fixed, constant, tuple(sorted(factor for term, factor in terms if values.volatile(term)))
@@ -190,26 +191,26 @@ def array_of(values: Values, address: int) -> Array:
 
 
 class Address(NamedTuple):
-    """Where the address of an mbarrier may point."""
+    """The locations that the address of an mbarrier may have."""
 
     base: int
     """The invariant part that is the same in all threads, without a constant."""
     start: int
-    """The least offset from it."""
+    """The minimum offset from the base, without the part that depends on the thread."""
     stride: int
-    """The distance to the next stage; 0: there is one stage."""
+    """The distance to the next stage; 0 if there is one stage."""
     stages: int | None
-    """How many stages there may be; None: unknown."""
+    """The number of stages that the address may select; None if unknown."""
     mine: int
     """The part of the offset that depends on the thread index alone."""
     remote: bool
-    """Whether it may be in another CTA of the cluster."""
+    """Whether the address may be in another CTA of the cluster."""
     constant: int
     """The offset where the terms that select a stage are 0, or where a pointer starts."""
     moves: Terms
     """The terms that select a stage."""
     pointer: bool
-    """Whether a loop moves a pointer from stage to stage."""
+    """Whether a loop advances a pointer from stage to stage."""
 
 
 class MbarrierAddresses:
@@ -222,26 +223,27 @@ class MbarrierAddresses:
         self._each: dict[int, frozenset[Place]] = {}
 
     def of(self, site: int) -> tuple[Address, ...]:
-        """Where the mbarrier operand of an instruction may point, on all paths to it; empty when that is unknown."""
+        """The addresses that the mbarrier operand of *site* may have, over all paths to it; empty if one is unknown."""
         if site not in self._of:
             value = self.model.value(site, "mbarrier")
             self._of[site] = () if value is None else self._resolved(site, value)
         return self._of[site]
 
     def places(self, site: int) -> frozenset[Place] | None:
-        """Every mbarrier that the instruction at *site* may name; None: unknown.
+        """Every mbarrier that the instruction at *site* may name; None if unknown.
 
-        A stage of a ring buffer is any of those that its index can be.
+        For a ring buffer, these are the stages at all values that the index may have.
         """
         if site not in self._places:
             self._places[site] = self._enumerated(site, self.of(site))
         return self._places[site]
 
     def each(self, site: int) -> frozenset[Place]:
-        """The mbarriers that the instruction at *site* names for certain, if it is executed often enough.
+        """The mbarriers that the instruction at *site* is certain to name if it is executed often enough.
 
-        Bounds that are no more than a width in bits do not guarantee that an index reaches each value, nor does a
-        branch that each of its alternatives is taken, nor does a launch have every thread that it may have.
+        It under-approximates :meth:`places`: bounds that follow only from a width in bits do not guarantee that an
+        index reaches each value, a branch may never take one of its alternatives, and a launch need not have every
+        thread that the kernel allows.
         """
         if site not in self._each:
             found = self.of(site)
@@ -249,7 +251,7 @@ class MbarrierAddresses:
         return self._each[site]
 
     def at_first(self, site: int) -> Place | None:
-        """The mbarrier that the instruction at *site* names when it is executed for the first time; None: unknown."""
+        """The mbarrier that the instruction at *site* names when it is executed for the first time; None if unknown."""
         value, resolve = self.model.value(site, "mbarrier"), self.model.at_first(site).witness
         if value is None or resolve is None:
             return None
@@ -257,7 +259,7 @@ class MbarrierAddresses:
         return min(found) if found is not None and len(found) == 1 else None
 
     def same(self, site: int, other: int) -> bool | None:
-        """Whether two instructions name one mbarrier: True, False (never, in whatever iterations), None (unknown)."""
+        """Whether two instructions name one mbarrier: True, False (in no pair of iterations), None (unknown)."""
         mine, theirs = self.places(site), self.places(other)
         if mine is None or theirs is None:
             return False if self._never_meet(site, other) else None
@@ -272,7 +274,7 @@ class MbarrierAddresses:
         return values.never_meet(home(values, a).address, SIZE, home(values, b).address, SIZE)
 
     def offsets(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
-        """The offsets of all stages, where their number is known, each with the threads in which it is one."""
+        """The offsets of all stages, each with the threads that may name it; none if their number is unknown."""
         if address.stages is None:
             return
         for start, threads in self.starts(site, address):
@@ -280,16 +282,16 @@ class MbarrierAddresses:
                 yield start + k * address.stride, threads
 
     def starts(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
-        """The offsets of the first stage, each with the threads in which it is one."""
+        """The offsets of the first stage, each with the threads that may name it."""
         values, threads = self.model.values, self.model.views.at(site).threads
-        number, planes = values.known(address.mine), values.planes(address.mine)
-        own: Iterable[tuple[int, int]] = ()
-        if number is not None:
-            own = ((number, threads),)
+        constant, planes = values.known(address.mine), values.planes(address.mine)
+        per_thread: Iterable[tuple[int, int]] = ()
+        if constant is not None:
+            per_thread = ((constant, threads),)
         elif planes is not None:
-            own = T.numbers(planes, threads)
-        for offset, those in own:
-            yield address.start + offset, those
+            per_thread = T.numbers(planes, threads)
+        for offset, threads_at in per_thread:
+            yield address.start + offset, threads_at
 
     # ------------------------------------------------------------ resolution
 
@@ -340,27 +342,34 @@ class MbarrierAddresses:
         pointer = next((t for t, factor in terms if factor == 1 and self._is_pointer(t)), None)
         step = 0
         if pointer is not None:
-            began, step, _ = values.induction(pointer) or (pointer, 0, None)
-            terms, constant = values.linear(values.add(value, values.add(began, values.times(pointer, -1))))
+            initial, step, _ = values.induction(pointer) or (pointer, 0, None)
+            terms, constant = values.linear(values.add(value, values.add(initial, values.times(pointer, -1))))
         base, rest = self._split(terms, init)
-        mine = tuple(t for t in rest if values.planes(t[0]) is not None)
-        moves = tuple(t for t in rest if t not in mine)
-        if any(not values.volatile(t) and values.level(t) is not Level.CTA for t, _ in moves):
+        per_thread = tuple(t for t in rest if values.planes(t[0]) is not None)
+        varying = tuple(t for t in rest if t not in per_thread)
+        if any(not values.volatile(t) and values.level(t) is not Level.CTA for t, _ in varying):
             return None
-        stride, low, stages = steps(values, moves)
+        stride, low, stages = steps(values, varying)
         if step:
             assert pointer is not None
-            rounds = None if moves else values.rounds(values.node(pointer)[1])
-            stride, low, stages = gcd(stride, step), min(step, 0) * ((rounds or 1) - 1), rounds
+            trip_count = None if varying else values.rounds(values.node(pointer)[1])
+            stride, low, stages = gcd(stride, step), min(step, 0) * ((trip_count or 1) - 1), trip_count
         if stages is not None and stages > _MAX_STAGES:
             low, stages = 0, None
-        own = values.total(mine, 0)
         return Address(
-            values.total(base, 0), constant + low, stride, stages, own, leaves, constant, moves, step != 0
+            values.total(base, 0),
+            constant + low,
+            stride,
+            stages,
+            values.total(per_thread, 0),
+            leaves,
+            constant,
+            varying,
+            step != 0,
         )
 
     def _is_pointer(self, value: int) -> bool:
-        """Whether a loop moves a pointer, and not an index: its initial value is an address."""
+        """Whether *value* is a pointer that a loop advances, not an index: its initial value is an address."""
         values = self.model.values
         found = values.induction(value)
         return (
@@ -370,10 +379,10 @@ class MbarrierAddresses:
         )
 
     def _split(self, terms: Terms, init: bool) -> tuple[Terms, Terms]:
-        """The base among the terms of an address, that of an init if it has one, and the other terms."""
+        """*terms*, split into the base of the address and the rest; the base of an init is preferred."""
         values = self.model.values
-        known = () if init else self._bases
-        base = next((b for b in known if set(b).issubset(terms)), None)
+        of_inits = () if init else self._bases
+        base = next((b for b in of_inits if set(b).issubset(terms)), None)
         if base is None:
             base = tuple(
                 t
@@ -386,7 +395,7 @@ class MbarrierAddresses:
 
     @cached_property
     def _bases(self) -> list[Terms]:
-        """The bases of the addresses that inits have, those of most terms first."""
+        """The bases of the addresses of all inits, those of most terms first."""
         rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
         inits = (i for i in self.model.sites("mbarrier-init") if block_of[i] in rank)
         bases = dict.fromkeys(self.model.values.linear(a.base)[0] for i in inits for a in self.of(i))
@@ -398,20 +407,20 @@ class MbarrierAddresses:
         found = set[Place]()
         for address in addresses:
             stages = self._stages(address)
-            own = self.model.shared.offsets(address.mine, self.model.views.at(site).threads)
-            if stages is None or own is None or len(own) > _MAX_STAGES:
+            per_thread = self.model.shared.offsets(address.mine, self.model.views.at(site).threads)
+            if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
                 return None
-            found.update(Place(address.base, stage + n) for stage in stages for n in own)
+            found.update(Place(address.base, stage + n) for stage in stages for n in per_thread)
         return frozenset(found) or None
 
     def _stages(self, address: Address) -> list[int] | None:
-        """The offsets of the stages; where no interval bounds their index, by its bits that are known."""
+        """The offsets of the stages; None if unknown. Where no interval bounds the index, its known bits may."""
         if address.stages is not None:
             return [address.start + k * address.stride for k in range(address.stages)]
         return self._selected(address)
 
     def _selected(self, address: Address) -> list[int] | None:
-        """The offsets of the stages that one term selects; None: unknown, or by several terms."""
+        """The offsets of the stages that one term selects; None if they are unknown, or several terms select them."""
         if len(address.moves) != 1 or address.pointer:
             return None
         ((term, factor),) = address.moves
@@ -425,19 +434,19 @@ class MbarrierAddresses:
         stages = self._selected(address) if address.moves else self._stages(address)
         if self.model.function.most_threads is None:
             threads = self.model.shared.sure(threads, self._initialising)
-        own = self.model.shared.offsets(address.mine, threads)
-        if stages is None or own is None or len(own) > _MAX_STAGES:
+        per_thread = self.model.shared.offsets(address.mine, threads)
+        if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
             return frozenset()
-        return frozenset(Place(address.base, stage + n) for stage in stages for n in own)
+        return frozenset(Place(address.base, stage + n) for stage in stages for n in per_thread)
 
     @cached_property
     def _initialising(self) -> int:
-        """A thread of every launch: it initialises an mbarrier that no thread before it does."""
-        makers = (self.model.views.at(i).threads for i in self.model.sites("mbarrier-init"))
-        return max((threads & -threads for threads in makers), default=0)
+        """A thread that every launch must have: the highest one that is the first to execute an mbarrier init."""
+        initialising = (self.model.views.at(i).threads for i in self.model.sites("mbarrier-init"))
+        return max((threads & -threads for threads in initialising), default=0)
 
     def _numbers(self, value: int) -> list[int] | None:
-        """The values of a term, if there are few: within its bounds, with its known bits."""
+        """The values that a term may have, within its bounds and with its known bits; None if they are too many."""
         values = self.model.values
         value = self._unmasked(value)
         zeros, ones = values.known_bits(value)
@@ -464,28 +473,31 @@ class MbarrierAddresses:
             value = node[2]
 
     def _takes_each_value(self, value: int) -> bool:
+        """Whether a loop is certain to reach every value within the bounds of *value*."""
         value = self._unmasked(value)
         bounds = self.model.values.interval(value)
         return bounds is not None and self._counts(value, bounds)
 
     def _counts(self, value: int, bounds: tuple[int, int]) -> bool:
-        """Whether *value* is a loop counter, which reaches both of its bounds, or bits of one, or of any value.
+        """Whether *value* is a loop counter, which reaches both of its *bounds*, or a mask of one, or of a plain value.
 
-        A loop that packs a stage and a phase into one value need not reach all bits.
+        A loop that packs a stage and a phase into one value need not reach all combinations of its bits.
         """
         values = self.model.values
         node = values.node(value)
         if node[0] == "phi":
-            # At a join, it is what one of the paths brings.
-            brought = () if node[1] in self.model.cfg.loops else values.arguments(value)
-            parts = [(a, values.interval(a)) for a in brought if values.known(a) is None]
+            # At a join, not at a loop header, every incoming value must be one.
+            incoming = () if node[1] in self.model.cfg.loops else values.arguments(value)
+            parts = [(a, values.interval(a)) for a in incoming if values.known(a) is None]
             return all(ends is not None and self._counts(a, ends) for a, ends in parts)
         if node[:2] == ("op", "mask"):
-            moving = [t for t, _ in values.linear(node[2])[0] if values.node(t)[0] in ("phi", "select", "op")]
-            return all(values.node(t)[0] == "phi" and values.induction(t) for t in moving)
+            varying = [
+                t for t, _ in values.linear(node[2])[0] if values.node(t)[0] in ("phi", "select", "op")
+            ]
+            return all(values.node(t)[0] == "phi" and values.induction(t) for t in varying)
         if node[0] != "select":
             return False
-        for arm in node[2:4]:  # the next stage of a ring: 0, or one more
+        for arm in node[2:4]:  # the next stage of a ring: back to 0, or one more
             terms, _ = values.linear(arm)
             if not terms:
                 continue

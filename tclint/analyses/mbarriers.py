@@ -1,13 +1,15 @@
-"""The mbarrier objects of a function: which of them an instruction names, and how many arrivals a phase gets.
+"""The mbarrier objects of a function, the instructions that name them, and the arrivals and bytes of their phases.
 
-An object is where an ``mbarrier.init`` makes one. A pipeline has an array of
-them, of which an address that a loop changes names one after the other: a
-*ring*. Roles name the same ring by loop counters of their own, so rings are
-compared, not the expressions (PTX ISA 9.7.13.15).
+An *object* is a location that an ``mbarrier.init`` initialises. A pipeline has an array of objects, and an address that
+varies in a loop names one after the other: a *ring*. Each role names the ring by its own loop counter, so rings are
+compared and not expressions (PTX ISA 9.7.13.15).
 
-Addresses are resolved in :mod:`tclint.analyses.mbarrier_addresses`. What
-cannot be resolved is unknown: an address that is loaded from memory, passed by
-a caller, or made by an array of inits whose end is not known.
+What one phase gets is counted by wait-free regions (:mod:`tclint.analyses.phases`): operations of one region on one
+object belong to one phase. The counts are bounds where threads or conditions are unknown (:class:`Arrivals`), and None
+where peer CTAs take part.
+
+Addresses are resolved in :mod:`tclint.analyses.mbarrier_addresses`. An address is unknown if it is loaded from memory,
+passed by a caller, or initialised by an array of inits whose end is unknown.
 """
 
 from __future__ import annotations
@@ -29,74 +31,77 @@ from tclint.values import thread_masks as T
 __all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_parity", "transferred"]  # fmt: skip
 
 RESPONSE = 16
-"""Bytes of the response to a request to cancel a launch, which it completes at an mbarrier (9.7.13.17)."""
-_TOTALS = 256
-"""Numbers of arrivals that are told apart."""
+"""Bytes of the response to a request to cancel a launch; the request completes them on an mbarrier (9.7.13.17)."""
+_MAX_TOTALS = 256
+"""Possible totals of arrivals that are enumerated for one phase before the enumeration is given up."""
 
 
 class Arrivals(NamedTuple):
-    """How many arrivals a phase may get."""
+    """The number of arrivals that a phase may get."""
 
     least: int
     most: int | None
-    """None: without limit, or not known."""
+    """None if unbounded or unknown."""
     open: int
-    """So many of them by threads of which it is not known whether they take part."""
+    """The number of these by threads that need not take part."""
     known: frozenset[int]
-    """Without these, the numbers that come about when each thread arrives at one of the places that are alike: a loop
-    that was peeled or unrolled has several."""
+    """The possible totals without the open arrivals. Each group of threads arrives at one of several equivalent sites,
+    or at none; a peeled or unrolled loop has such a site in each of its copies."""
 
     def usual(self, count: int) -> bool:
-        """Whether a phase may get *count* arrivals in that way."""
+        """Whether a phase may get *count* arrivals: a known total and some of the open ones."""
         return self.most is None or any(n <= count <= n + self.open for n in self.known)
 
 
 @dataclass(slots=True, eq=False)
 class Mbarrier:
-    """An mbarrier object."""
+    """An mbarrier object: the location, and its inits."""
 
     base: int
     offset: int
     inits: list[int] = field(default_factory=list)
     counts: set[int | None] = field(default_factory=set)
-    """The arrivals that its inits ask for."""
+    """The arrival counts that the inits set."""
 
     @property
     def count(self) -> int | None:
-        """The arrivals that complete a phase; None where that is not known."""
+        """The number of arrivals that completes a phase; None if unknown."""
         return next(iter(self.counts)) if len(self.counts) == 1 else None
 
 
 @dataclass(slots=True, eq=False)
 class Ring:
-    """Objects that take turns: an address names each of them in some round of a loop. Most rings are one object."""
+    """Objects that one address names in different iterations of a loop. Most rings consist of a single object."""
 
     stages: tuple[Mbarrier, ...]
     uses: dict[str, list[int]] = field(default_factory=dict)
-    """What names one of them, by event."""
+    """Event -> the instructions that name an object of the ring."""
 
     @property
     def inits(self) -> list[int]:
+        """The inits of all stages."""
         return [i for stage in self.stages for i in stage.inits]
 
     @property
     def count(self) -> int | None:
-        """The arrivals that complete a phase of any stage."""
+        """The number of arrivals that completes a phase of any stage; None if unknown, or if the stages differ."""
         counts = {stage.count for stage in self.stages}
         return next(iter(counts)) if len(counts) == 1 else None
 
 
 @dataclass(slots=True)
 class Delivery:
-    """What one group of threads does about the bytes of a phase, between two waits."""
+    """The instructions in one wait-free region by which the same threads take part in the bytes of a phase."""
 
     threads: int
     expects: list[int]
+    """Those that perform expect_tx."""
     copies: list[int]
+    """Those that perform complete_tx."""
 
 
 class Mbarriers:
-    """All mbarrier objects of a function, and what each instruction does to them."""
+    """The mbarrier objects and rings of a function, and the operations on them."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -107,7 +112,7 @@ class Mbarriers:
 
     @cached_property
     def sites(self) -> dict[str, list[int]]:
-        """The reachable instructions that name an mbarrier, by event."""
+        """Event -> the reachable instructions that name an mbarrier, in program order."""
         found: dict[str, list[int]] = {}
         rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
         for use in self.model.function.uses:
@@ -121,33 +126,34 @@ class Mbarriers:
 
     @cached_property
     def objects(self) -> dict[tuple[int, int], Mbarrier]:
-        """The objects by base and offset."""
+        """``(base, offset)`` -> the object at that location."""
         found: dict[tuple[int, int], Mbarrier] = {}
         for site in self.sites.get("mbarrier-init", ()):
             count = self._number(site, "count")
             for address in self.addresses.of(site):
                 for place, _ in self.addresses.offsets(site, address):
-                    made = found.setdefault((address.base, place), Mbarrier(address.base, place))
-                    made.inits.append(site)
-                    made.counts.add(count)
+                    object_ = found.setdefault((address.base, place), Mbarrier(address.base, place))
+                    object_.inits.append(site)
+                    object_.counts.add(count)
         return found
 
     @cached_property
     def unresolved(self) -> list[int]:
-        """The instructions of which it is not known which mbarrier they name."""
+        """The reachable instructions for which it is unknown which mbarrier they name, in program order."""
         return sorted(
             i
             for event, sites in self.sites.items()
             for i in sites
-            if (event == "mbarrier-init" and not self._made(i))
+            if (event == "mbarrier-init" and not self._initialises(i))
             or (event != "mbarrier-init" and not self.named(i))
         )
 
-    def _made(self, site: int) -> bool:
+    def _initialises(self, site: int) -> bool:
+        """Whether the init at *site* initialises known objects."""
         return any(True for address in self.addresses.of(site) for _ in self.addresses.offsets(site, address))
 
     def named(self, site: int) -> dict[Mbarrier, int]:
-        """The objects that the instruction may name, each with the threads that may name it; none: not known which."""
+        """The objects that the instruction may name, each with the threads that may name it; empty if unknown."""
         if site not in self._named:
             self._named[site] = self._find(site)
         return self._named[site]
@@ -155,57 +161,57 @@ class Mbarriers:
     def _find(self, site: int) -> dict[Mbarrier, int]:
         found: dict[Mbarrier, int] = {}
         for address in self.addresses.of(site):
-            there = list(self._there(site, address))
-            if not there:
+            objects = list(self._objects_at(site, address))
+            if not objects:
                 return {}
-            for object_, threads in there:
+            for object_, threads in objects:
                 found[object_] = found.get(object_, 0) | threads
         return found
 
-    def _there(self, site: int, address: Address) -> Iterator[tuple[Mbarrier, int]]:
+    def _objects_at(self, site: int, address: Address) -> Iterator[tuple[Mbarrier, int]]:
         """The objects at an address, each with the threads that may name it."""
         if address.stages is None:
             for start, threads in self.addresses.starts(site, address):
-                for object_ in self._run(address, start):
+                for object_ in self._array(address, start):
                     yield object_, threads
             return
         for place, threads in self.addresses.offsets(site, address):
-            there = self.objects.get((address.base, place))
-            if there is not None:
-                yield there, threads
+            if (address.base, place) in self.objects:
+                yield self.objects[address.base, place], threads
 
-    def _run(self, address: Address, start: int) -> Iterator[Mbarrier]:
-        """The objects from *start* on that look like one array: alike, a stride apart, none of them the start of another.
+    def _array(self, address: Address, start: int) -> Iterator[Mbarrier]:
+        """The objects from *start* on that look like one array: equal counts, a stride apart, no other array's start.
 
-        One of another count is of it too where there would be no array without it, or where threads arrive at it and
-        nobody would ever wait.
+        An object with another count belongs to it too if no wait names that object by itself (:attr:`_named_alone`),
+        and either the array would be a single object without it, or another instruction names it by itself: no thread
+        would ever wait for it otherwise.
         """
         object_ = self.objects.get((address.base, start))
         counts = object_.counts if object_ is not None else set[int | None]()
-        alone = True
+        single = True
         while object_ is not None and (
-            object_.counts <= counts or self._left_over(address.base, start, alone)
+            object_.counts <= counts or self._unwaited(address.base, start, single)
         ):
             yield object_
-            alone = object_.counts == counts and start == address.start
+            single = object_.counts == counts and start == address.start
             counts = counts | object_.counts
             start += address.stride
             if not address.stride or (address.base, start) in self._starts:
                 return
             object_ = self.objects.get((address.base, start))
 
-    def _left_over(self, base: int, offset: int, unused: bool) -> bool:
-        """Whether no wait names an object by itself; something else does, unless it may be *unused*."""
-        named = self._by_themselves
+    def _unwaited(self, base: int, offset: int, may_be_unused: bool) -> bool:
+        """Whether no wait names an object by itself, and another instruction does, unless it *may_be_unused*."""
+        named = self._named_alone
         return (
             named is not None
             and (base, offset) not in named["mbarrier-wait"]
-            and (unused or any((base, offset) in found for found in named.values()))
+            and (may_be_unused or any((base, offset) in found for found in named.values()))
         )
 
     @cached_property
-    def _by_themselves(self) -> dict[str, set[tuple[int, int]]] | None:
-        """The objects that are named by what names no array, by event; None: some are not known."""
+    def _named_alone(self) -> dict[str, set[tuple[int, int]]] | None:
+        """Event -> the locations that addresses with a known number of stages name; None if an address is unknown."""
         found: dict[str, set[tuple[int, int]]] = {"mbarrier-wait": set()}
         for event, sites in self.sites.items():
             for site in sites if event not in ("mbarrier-init", "mbarrier-inval") else ():
@@ -218,10 +224,10 @@ class Mbarriers:
 
     @cached_property
     def _starts(self) -> set[tuple[int, int]]:
-        """Where the arrays begin that addresses name.
+        """The locations at which arrays begin.
 
-        One stage behind where another one begins, and of the same count, is the next stage of that: what an index is added
-        to has two at least.
+        A start one stride after another start, with the same count, is the second stage of that array and begins none:
+        an array that is indexed has at least two stages.
         """
         found: dict[tuple[int, int], int] = {}
         for event, sites in self.sites.items():
@@ -230,10 +236,10 @@ class Mbarriers:
                     if address.stages != 1:
                         stride = 0 if address.stages is not None else address.stride
                         found[address.base, address.start] = stride
-        return {place for place, stride in found.items() if not self._next(found, place, stride)}
+        return {place for place, stride in found.items() if not self._is_next(found, place, stride)}
 
-    def _next(self, starts: Container[tuple[int, int]], place: tuple[int, int], stride: int) -> bool:
-        """Whether the object at *place* is one like another that is one of *starts*, and a *stride* before it."""
+    def _is_next(self, starts: Container[tuple[int, int]], place: tuple[int, int], stride: int) -> bool:
+        """Whether one of *starts* is a *stride* before *place*, and the objects at both have the same count."""
         before = place[0], place[1] - stride
         one, two = self.objects.get(before), self.objects.get(place)
         return (
@@ -246,12 +252,12 @@ class Mbarriers:
 
     @cached_property
     def rings(self) -> list[Ring]:
-        """The rings in order of their addresses."""
+        """The rings, ordered by address."""
         return list(dict.fromkeys(self._ring_of.values()))
 
     @cached_property
     def made(self) -> list[Ring]:
-        """The rings in the order in which they are made."""
+        """The rings, ordered by their first init."""
         return sorted(self.rings, key=lambda ring: (min(ring.inits), ring.stages[0].offset))
 
     @cached_property
@@ -267,16 +273,16 @@ class Mbarriers:
             for site in sites if event != "mbarrier-init" else ():
                 for address in self.addresses.of(site):
                     if address.stages != 1:
-                        alike = [m for m, _ in self._there(site, address)]
-                        for other in alike[1:]:
-                            leader[find(other)] = find(alike[0])
+                        array = [m for m, _ in self._objects_at(site, address)]
+                        for other in array[1:]:
+                            leader[find(other)] = find(array[0])
         groups: dict[Mbarrier, list[Mbarrier]] = {}
         for object_ in leader:
             groups.setdefault(find(object_), []).append(object_)
         rings = [
-            Ring(tuple(sorted(alike, key=lambda m: m.offset)))
+            Ring(tuple(sorted(stages, key=lambda m: m.offset)))
             for group in groups.values()
-            for alike in self._alike(group)
+            for stages in self._by_count(group)
         ]
         rings.sort(key=lambda ring: (ring.stages[0].base, ring.stages[0].offset))
         of = {m: ring for ring in rings for m in ring.stages}
@@ -286,8 +292,11 @@ class Mbarriers:
                     ring.uses.setdefault(event, []).append(site)
         return of
 
-    def _alike(self, group: list[Mbarrier]) -> list[list[Mbarrier]]:
-        """*group* in parts that count alike: an index may be known less well than it is, if none names them all."""
+    def _by_count(self, group: list[Mbarrier]) -> list[list[Mbarrier]]:
+        """*group*, split by arrival count unless some instruction names all of it.
+
+        Without such an instruction, different counts suggest that an index was bounded too loosely.
+        """
         counts = {frozenset(m.counts) for m in group}
         every = set(group)
         if len(counts) == 1 or any(
@@ -297,40 +306,40 @@ class Mbarriers:
             for i in sites
         ):
             return [group]
-        return [[m for m in group if frozenset(m.counts) == alike] for alike in counts]
+        return [[m for m in group if frozenset(m.counts) == count] for count in counts]
 
     def rings_at(self, site: int) -> set[Ring]:
-        """The rings of the objects that an instruction may name; none: not known which."""
+        """The rings of the objects that an instruction may name; empty if unknown."""
         return {self._ring_of[m] for m in self.named(site)}
 
     # ------------------------------------------------------------ arrivals
 
     @cached_property
     def elsewhere(self) -> bool:
-        """Whether arrivals may come from what is not seen: a callee, or an address that is not resolved."""
+        """Whether there may be arrivals that the analysis does not see: in a callee, or at an unresolved address."""
         return not whole_program(self.model) or any(not self.named(i) for i in self.arriving)
 
     @cached_property
     def arriving(self) -> list[int]:
-        """What arrives at an mbarrier for the threads that execute it (9.7.13.15.13, 9.7.16.12.1)."""
+        """The instructions that arrive at an mbarrier for the threads that execute them (9.7.13.15.13, 9.7.16.12.1)."""
         sites = self.sites
         found = [*sites.get("mbarrier-arrive", ()), *sites.get("commit", ())]
-        return sorted(i for i in found if not self._nets(i))
+        return sorted(i for i in found if not self._is_neutral(i))
 
-    def _nets(self, site: int) -> bool:
-        """Whether an arrival raises the count by one before it arrives, so that it changes nothing (9.7.9.25.3.4)."""
+    def _is_neutral(self, site: int) -> bool:
+        """Whether an arrival also increments the pending count, so that both cancel out (9.7.9.25.3.4)."""
         instruction = self.model.instruction(site)
         return instruction.group == "cp.async" and ".noinc" not in instruction.opcode
 
     def arrivals(self, object_: Mbarrier) -> Arrivals | None:
-        """How many arrivals a phase of the object may get from this CTA; None when that is not known.
+        """The number of arrivals that a phase of the object may get; None if CTAs may arrive at objects of their peers.
 
-        A thread arrives in one phase at those places between which it waits for nothing. What a condition decides that
-        is the same for all threads happens, or else nothing does.
+        Arrivals of one thread in one wait-free region belong to the same phase. A uniform condition makes all threads
+        concerned arrive, or none of them.
         """
         ring = self._ring_of[object_]
         sites = self._arriving_at.get(object_, [])
-        # What the stages of a ring have in common is counted once.
+        # Stages of a ring that the same threads arrive at by the same instructions share one count.
         key = ring, tuple((i, self.named(i)[object_]) for i in sites)
         if key not in self._counted:
             self._counted[key] = self._arrivals(object_, sites)
@@ -345,18 +354,18 @@ class Mbarriers:
         return found
 
     def hiding_arrivals(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
-        """The instructions for which it is not known how many arrivals a phase gets, each with the reason.
+        """The instructions that make the number of arrivals of a phase unknown, each with the reason.
 
-        What arrives where nobody sees it, or so often as nobody knows, is none of them.
+        Unseen arrivals (:attr:`elsewhere`) and unknown arrival counts are not among them.
         """
         for i in self._leaving(object_):
-            yield i, "other CTAs may arrive as well"
+            yield i, "peer CTAs may also arrive"
         for i in self._arriving_at.get(object_, ()):
-            if why := self._unsure(i, object_, self._ended, "arrive"):
+            if why := self._uncertainty(i, object_, self._within_phase, "arrive"):
                 yield i, why
 
     def _leaving(self, object_: Mbarrier) -> list[int]:
-        """The arrivals at the ring of the object that may be in another CTA."""
+        """The arrivals at the ring of the object that may be at an mbarrier of a peer CTA."""
         stages = self._ring_of[object_].stages
         sites = dict.fromkeys(i for stage in stages for i in self._arriving_at.get(stage, ()))
         return [i for i in sites if self._leaves(i)]
@@ -364,55 +373,61 @@ class Mbarriers:
     def _arrivals(self, object_: Mbarrier, sites: list[int]) -> Arrivals | None:
         if self._leaving(object_):
             return None
-        here = {i: self._takes_part(i, object_) for i in sites}
+        participants = {i: self._participants(i, object_) for i in sites}
         least, most = 0, 0
         known, open_ = {0}, 0
-        for threads, places in _classes({i: many for i, (_, many) in here.items()}):
-            sure = [
-                sum(self._amount(i) or 1 for i in bunch if not threads & ~here[i][0])
-                for bunch in self._in_a_row(places)
+        for threads, members in _classes({i: possible for i, (_, possible) in participants.items()}):
+            certain = [
+                sum(self._amount(i) or 1 for i in run if not threads & ~participants[i][0])
+                for run in self._consecutive(members)
             ]
-            # Other threads may take turns with these.
-            least = max(least, self._launched(threads).bit_count() * max(sure))
-            alike: dict[Hashable, int] = {}
-            for bunch in self._ended.together(places):
-                many = self._at_most(bunch)
-                if many is None or len(known) > _TOTALS:
+            # Other threads may alternate with these, so the minimum is not a sum over classes.
+            least = max(least, self._launched(threads).bit_count() * max(certain))
+            amounts: dict[Hashable, int] = {}
+            for region in self._within_phase.together(members):
+                amount = self._at_most(region)
+                if amount is None or len(known) > _MAX_TOTALS:
                     return Arrivals(least, None, least, frozenset())
-                most += many * threads.bit_count()
-                alike[tuple((here[i][1], self.model.instruction(i).opcode) for i in bunch)] = many
-            # Those that no launch need have are open as well.
-            there = self._launched(threads) if all(threads & here[i][0] == threads for i in places) else 0
-            for many in alike.values():
-                known |= {total + many * there.bit_count() for total in known}
-                open_ += many * (threads & ~there).bit_count()
+                most += amount * threads.bit_count()
+                amounts[tuple((participants[i][1], self.model.instruction(i).opcode) for i in region)] = (
+                    amount
+                )
+            # Threads that a launch need not have are open too.
+            all_certain = all(threads & participants[i][0] == threads for i in members)
+            present = self._launched(threads) if all_certain else 0
+            for amount in amounts.values():
+                known |= {total + amount * present.bit_count() for total in known}
+                open_ += amount * (threads & ~present).bit_count()
         return Arrivals(least, None if self.elsewhere else most, open_, frozenset(known))
 
     def deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
-        """Who expects bytes in a phase of the object, and who brings them; None when that is not known.
+        """The expectations and copies of bytes in a phase of the object, by threads and region; None if unknown.
 
-        There may be one for each copy of a loop that was peeled or unrolled.
+        A loop that was peeled or unrolled may have one for each of its copies.
         """
         if object_ not in self._delivered:
             self._delivered[object_] = self._deliveries(object_)
         return self._delivered[object_]
 
     def stretches(self, ring: Ring) -> list[Delivery]:
-        """What this CTA expects and brings between two waits at a ring of which other CTAs may do the rest."""
+        """The expectations and copies of this CTA in each wait-free region, for a ring that peer CTAs may also use.
+
+        Threads are not distinguished, and regions that a loop may repeat in one phase are left out.
+        """
         every = [*self.expects(ring), *self.copies(ring)]
         copies = frozenset(self.copies(ring))
         return [
-            Delivery(0, [i for i in bunch if i not in copies], [i for i in bunch if i in copies])
-            for bunch in self.between_waits(every)
-            if not any(self._repeated(i, self._phases) for i in bunch)
+            Delivery(0, [i for i in region if i not in copies], [i for i in region if i in copies])
+            for region in self.between_waits(every)
+            if not any(self._repeated(i, self._between_waits) for i in region)
         ]
 
     def between_waits(self, sites: Iterable[int]) -> list[list[int]]:
-        """*sites* in parts: one holds those that a thread may pass without a wait for an mbarrier between."""
-        return self._phases.together(sites)
+        """The *sites* of each region that mbarrier waits bound."""
+        return self._between_waits.together(sites)
 
     def expects(self, ring: Ring) -> list[int]:
-        """What expects bytes at an object of the ring."""
+        """The instructions that perform expect_tx on an object of the ring."""
         return [
             i
             for e in ("mbarrier-arrive", "mbarrier-expect")
@@ -425,63 +440,67 @@ class Mbarriers:
             return None
         ring = self._ring_of[object_]
         copies = self.copies(ring)
-        here = {
-            i: self._takes_part(i, object_)[1]
+        participants = {
+            i: self._participants(i, object_)[1]
             for i in (*self.expects(ring), *copies)
             if object_ in self.named(i)
         }
         found = []
-        for threads, places in _classes(here):
-            for bunch in self._phases.together(places):
-                mine = [i for i in bunch if i in copies]
-                found.append(Delivery(self._launched(threads), [i for i in bunch if i not in mine], mine))
+        for threads, members in _classes(participants):
+            for region in self._between_waits.together(members):
+                completing = [i for i in region if i in copies]
+                expecting = [i for i in region if i not in completing]
+                found.append(Delivery(self._launched(threads), expecting, completing))
         return found
 
     def hiding_bytes(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
-        """The instructions for which it is not known who expects and brings the bytes of a phase, each with the reason."""
+        """The instructions that make the bytes of a phase unknown, each with the reason."""
         ring = self._ring_of[object_]
         every = [*self.expects(ring), *self.copies(ring)]
         for i in every:
             if self._leaves(i):
-                yield i, "other CTAs may expect or bring some as well"
+                yield i, "peer CTAs may also expect or transfer bytes"
         for i in ring.uses.get("mbarrier-complete", ()):
-            yield i, "it completes some that no copy brings"
+            yield i, "it performs complete_tx without a copy"
         for i in every:
-            if object_ in self.named(i) and (why := self._unsure(i, object_, self._phases, "take part")):
+            if object_ in self.named(i) and (
+                why := self._uncertainty(i, object_, self._between_waits, "take part")
+            ):
                 yield i, why
 
-    def _unsure(self, site: int, object_: Mbarrier, parted: Stretches, deed: str) -> str:
-        """Why it is not known which threads do that at *site* in one phase, or how often; "": it is."""
-        chosen = self._choosing(site, object_)
-        if chosen is not None:
-            return f"which threads {deed} depends on {origin(self.model, chosen)}"
-        return "a loop comes there several times in one phase" if self._repeated(site, parted) else ""
+    def _uncertainty(self, site: int, object_: Mbarrier, regions: Stretches, verb: str) -> str:
+        """Why it is unknown which threads execute *site* in one phase, or how often; "" if it is known."""
+        unknown = self._deciding_value(site, object_)
+        if unknown is not None:
+            return f"which threads {verb} depends on {origin(self.model, unknown)}"
+        return "a loop may execute it several times in one phase" if self._repeated(site, regions) else ""
 
     def copies(self, ring: Ring) -> list[int]:
-        """What completes transactions at an object of the ring."""
+        """The instructions that complete transactions on an object of the ring, in program order."""
         return sorted(i for event in ("issue", "clc-request") for i in ring.uses.get(event, ()))
 
     def _launched(self, threads: int) -> int:
-        """Those of *threads* that there are: a bound of the kernel is taken for the size of a CTA, else there is one warp."""
+        """Those of *threads* that a launch has: as many as the kernel's bound, if there is one, else one warp."""
         return threads if self.model.function.most_threads else self.model.shared.sure(threads)
 
-    def _at_most(self, bunch: list[int]) -> int | None:
-        amounts = [self._amount(i) for i in bunch]
+    def _at_most(self, region: list[int]) -> int | None:
+        """The arrivals that a thread makes in *region*; None if an amount is unknown, or a loop may repeat one."""
+        amounts = [self._amount(i) for i in region]
         known = [a for a in amounts if a is not None]
-        repeated = any(self._repeated(i, self._ended) for i in bunch)
+        repeated = any(self._repeated(i, self._within_phase) for i in region)
         return sum(known) if len(known) == len(amounts) and not repeated else None
 
     def _leaves(self, site: int) -> bool:
-        """Whether the arrival may be at an object of another CTA; then other CTAs may arrive at that of this one."""
+        """Whether the operation may be on an mbarrier of a peer CTA; then peers may operate on those of this CTA."""
         remote = any(a.remote for a in self.addresses.of(site))
         return remote or ".multicast" in self.model.instruction(site).opcode
 
     def _amount(self, site: int) -> int | None:
-        """How often one thread arrives there at once."""
+        """The number of arrivals that one execution by one thread makes; None if unknown."""
         return 1 if self.model.instruction(site).role("count") is None else self._number(site, "count")
 
     def _number(self, site: int, role: str) -> int | None:
-        """A count that is a number, or made of the size of the CTA where the kernel has a bound for that."""
+        """The constant that the operand *role* is, with the bound of the kernel for the CTA size; None if unknown."""
         values, value = self.model.values, self.model.value(site, role)
         if value is None:
             return None
@@ -491,62 +510,63 @@ class Mbarriers:
             return size + constant
         return constant if not terms else None
 
-    def _takes_part(self, site: int, object_: Mbarrier) -> tuple[int, int]:
-        """The threads that execute *site* for the object when it is executed at all, and those that may."""
-        many = self.named(site)[object_] & self.model.present(site)
-        return many if self._choosing(site, object_) is None else 0, many
+    def _participants(self, site: int, object_: Mbarrier) -> tuple[int, int]:
+        """The threads that are certain to execute *site* for the object if it is executed, and those that may."""
+        possible = self.named(site)[object_] & self.model.present(site)
+        return possible if self._deciding_value(site, object_) is None else 0, possible
 
-    def _choosing(self, site: int, object_: Mbarrier) -> int | None:
-        """A value that is not known and decides which threads execute *site* for the object; None: all of them do."""
+    def _deciding_value(self, site: int, object_: Mbarrier) -> int | None:
+        """An unknown value that decides which threads execute *site* for the object; None if all of them do."""
         model = self.model
         values = model.values
-        many = self.named(site)[object_] & model.present(site)
-        if not many:
+        possible = self.named(site)[object_] & model.present(site)
+        if not possible:
             return None
-        alike = _scope(many)
+        common = _scope(possible)
         address = model.value(site, "mbarrier")
         if any(a.stages is None for a in self.addresses.of(site)) and not self._names_all(site, object_):
             return address
-        if not many & (many - 1):
+        if not possible & (possible - 1):
             return None
         for t, _ in () if address is None else values.linear(address)[0]:
-            if values.planes(t) is None and values.level(t) > alike:
-                return t  # groups of threads may take turns at the stages
+            if values.planes(t) is None and values.level(t) > common:
+                return t  # groups of threads may alternate between the stages
         return next(
-            (p for p in deciding(model, site) if values.mask(p) is None and values.level(p) > alike), None
+            (p for p in deciding(model, site) if values.mask(p) is None and values.level(p) > common), None
         )
 
     def _names_all(self, site: int, object_: Mbarrier) -> bool:
-        """Whether the instruction may name each stage of the ring, and nothing else."""
+        """Whether the objects that the instruction may name are exactly the stages of the ring."""
         return set(self.named(site)) == set(self._ring_of[object_].stages)
 
-    def _in_a_row(self, sites: list[int]) -> list[list[int]]:
-        """*sites* in parts: one holds those at which a thread arrives at one object, with no wait between."""
-        parts: list[list[int]] = []
+    def _consecutive(self, sites: list[int]) -> list[list[int]]:
+        """*sites*, split into runs at one address in one block, with no wait or barrier between."""
+        runs: list[list[int]] = []
         for site in sites:
-            last = parts[-1][-1] if parts else -1
-            if parts and self._parted.alike(last, site) and self._same(last, site):
-                parts[-1].append(site)
+            last = runs[-1][-1] if runs else -1
+            if runs and self._before_any_wait.alike(last, site) and self._same(last, site):
+                runs[-1].append(site)
             else:
-                parts.append([site])
-        return parts
+                runs.append([site])
+        return runs
 
     def _same(self, first: int, then: int) -> bool:
+        """Whether both instructions have the same mbarrier address, as a value."""
         a, b = self.model.value(first, "mbarrier"), self.model.value(then, "mbarrier")
         return a is not None and b is not None and self.model.values.find(a) == self.model.values.find(b)
 
-    def _repeated(self, site: int, parted: Stretches) -> bool:
-        """Whether a loop may bring a thread there several times in one phase: at the same stage, and it waits for nothing."""
+    def _repeated(self, site: int, regions: Stretches) -> bool:
+        """Whether a loop may execute *site* several times in a phase: for the same stage, with no wait between."""
         cfg, value = self.model.cfg, self.model.value(site, "mbarrier")
-        if not parted.returns(site):
+        if not regions.returns(site):
             return False
         loop = cfg.innermost(cfg.block_of[site])
-        places = () if value is None else self.model.values.volatile(value)
-        return not any((at if kind == "block" else cfg.block_of[at]) in loop for kind, at in places)
+        changes = () if value is None else self.model.values.volatile(value)
+        return not any((at if kind == "block" else cfg.block_of[at]) in loop for kind, at in changes)
 
     @cached_property
-    def _heeded(self) -> list[int]:
-        """The waits of which the answer decides where a thread goes: behind others the phase need not be over."""
+    def _tested_waits(self) -> list[int]:
+        """The waits whose result decides a branch or a guard. After another wait the phase need not be complete."""
         model = self.model
         return [
             i
@@ -555,27 +575,30 @@ class Mbarriers:
         ]
 
     @cached_property
-    def _phases(self) -> Stretches:
-        """What lies between two of these waits."""
-        return Stretches(self.model.cfg, self._heeded)
+    def _between_waits(self) -> Stretches:
+        """The regions that tested waits bound."""
+        return Stretches(self.model.cfg, self._tested_waits)
 
     @cached_property
     def _barriers(self) -> list[int]:
         return [*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait")]
 
     @cached_property
-    def _ended(self) -> Stretches:
-        """What lies between two of these waits, or at barriers: no phase goes on for longer."""
-        return Stretches(self.model.cfg, (*self._heeded, *self._barriers))
+    def _within_phase(self) -> Stretches:
+        """The regions that tested waits and barriers bound, which no phase is assumed to outlast."""
+        return Stretches(self.model.cfg, (*self._tested_waits, *self._barriers))
 
     @cached_property
-    def _parted(self) -> Stretches:
-        """What lies between two waits for mbarriers or at barriers: behind both another thread may know of a phase."""
+    def _before_any_wait(self) -> Stretches:
+        """The regions bounded by barriers and all mbarrier waits: after either, a phase may have completed."""
         return Stretches(self.model.cfg, (*self.sites.get("mbarrier-wait", ()), *self._barriers))
 
 
 def transferred(match: Match) -> int | None:
-    """The bytes that an instruction completes at an mbarrier, if its form says how many: no operand does, nor a tensor map."""
+    """The bytes that an instruction completes on an mbarrier, if its form determines them; None otherwise.
+
+    An operand or a tensor map determines them for bulk copies.
+    """
     form = match.form
     if form.event == "clc-request":
         return RESPONSE
@@ -585,31 +608,31 @@ def transferred(match: Match) -> int | None:
 
 
 def _scope(threads: int) -> Level:
-    """The scope in which a value must be the same, so that all of *threads* have it in common."""
+    """The scope in which a value must be uniform so that all of *threads* have it in common."""
     if T.one_warp(threads):
         return Level.WARP
     return Level.WARPGROUP if T.whole(threads, 128).bit_count() == 128 else Level.CTA
 
 
 def _classes(sites: dict[int, int]) -> Iterator[tuple[int, list[int]]]:
-    """The threads that execute the same of *sites*, and these; each site comes with its threads."""
+    """The partition of the threads by the sites that they execute: the threads and the sites of each class."""
     classes: dict[int, list[int]] = {}
     for site, threads in sorted(sites.items()):
-        made: dict[int, list[int]] = {}
-        for others, places in classes.items():
+        refined: dict[int, list[int]] = {}
+        for others, members in classes.items():
             if others & threads:
-                made[others & threads] = [*places, site]
+                refined[others & threads] = [*members, site]
             if others & ~threads:
-                made[others & ~threads] = places
+                refined[others & ~threads] = members
             threads &= ~others
         if threads:
-            made[threads] = [site]
-        classes = made
+            refined[threads] = [site]
+        classes = refined
     yield from classes.items()
 
 
 def first_parity(model: KernelModel, wait: int) -> int | None:
-    """The parity that a wait has when it is executed for the first time, where that is known."""
+    """The parity that *wait* tests when it is executed for the first time; None if unknown."""
     value, resolve = model.value(wait, "parity"), model.at_first(wait).witness
-    number = None if value is None or resolve is None else model.values.known(resolve(value))
-    return None if number is None else number & 1
+    constant = None if value is None or resolve is None else model.values.known(resolve(value))
+    return None if constant is None else constant & 1

@@ -1,9 +1,8 @@
-"""What the checks know about one function, collected once and lazily.
+"""Everything that checks may ask about one function, computed on demand and once.
 
-:class:`KernelModel` owns the graph, the values, the views and the solved
-analyses of a function, and the list of its events: everything asynchronous or
-collective in program order, with the object it is about. Checks ask it; none
-of them looks for events or solves an analysis by itself.
+:class:`KernelModel` owns the CFG, the values, the contexts and the solved analyses of a function, and the list of its
+events: everything asynchronous or collective, in program order. A check asks the model, and neither looks for events
+nor solves an analysis by itself.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ __all__ = ["Event", "KernelModel"]
 A = TypeVar("A", bound=Analysis[Any])
 B = TypeVar("B")
 
-_OTHERWISE = "as often as the loops on this way have gone round, a branch goes another way"
-"""What there is to say where no path is found on which each branch is taken as it is there."""
-_LEFT_OVER = (
-    "a loop for what an unrolled one leaves over decides it, and how its numbers go together is not known"
+_CONTRADICTED = "given how often the loops on this path have iterated, one of its branches is not taken"
+"""The doubt if the first iteration's values contradict a branch on every path that was found."""
+_REMAINDER_LOOP = (
+    "the path depends on the trip count of a remainder loop, which is not related to the unrolled loop"
 )
-"""What there is to say where every path takes a branch by such a number."""
+"""The doubt if every path that was found depends on such a trip count."""
 
 
-def _go_on() -> None:
-    """Nobody wants to end it."""
+def _never_cancel() -> None:
+    """The default pause hook."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One asynchronous or collective instruction: what it means, and what completes it."""
+    """One asynchronous or collective instruction, with the ``event`` and ``group`` of its form."""
 
     site: int
     kind: str
@@ -67,8 +66,8 @@ class Event:
 class KernelModel:
     """Everything that is known about one function with a body.
 
-    *pause* is called before each of its parts is made, and before each search for a path; what it raises ends that, and
-    the model is of no use any more.
+    *pause* is called before each analysis and before each search for a path. If it raises, the model must not be used
+    any more.
     """
 
     def __init__(
@@ -81,22 +80,22 @@ class KernelModel:
         self.function = function
         self.module = module
         self.config = config or Config()
-        self.pause = pause or _go_on
+        self.pause = pause or _never_cancel
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
-        self._firsts: dict[int, Answer[Along]] = {}
-        self._leads: dict[tuple[int, int, bool], Answer[Path]] = {}
+        self._first_times: dict[int, Answer[Along]] = {}
+        self._entry_paths: dict[tuple[int, int, bool], Answer[Path]] = {}
         self.ledger = Ledger()
-        """Every question about this function that a search, a replay or an analysis leaves open."""
+        """The questions about this function that a search, a replay or an analysis left open."""
 
     def shaped(self, shape: tuple[int, ...]) -> KernelModel:
-        """The same function in CTAs of so many threads along x, y and z, as if ``.reqntid`` said so."""
+        """The model of the same function in CTAs of *shape*, the threads along x, y and z, as if by ``.reqntid``."""
         directives = {**self.function.directives, ".reqntid": shape}
-        made = KernelModel(
+        model = KernelModel(
             replace(self.function, directives=directives), self.module, self.config, self.pause
         )
-        made.cfg, made.ledger = self.cfg, self.ledger
-        return made
+        model.cfg, model.ledger = self.cfg, self.ledger
+        return model
 
     @cached_property
     def cfg(self) -> CFG:
@@ -110,12 +109,12 @@ class KernelModel:
 
     @cached_property
     def cta(self) -> int:
-        """The threads of a CTA, as many as there can be."""
+        """The threads of a CTA, as many as a launch may have."""
         return T.full(self.function.most_threads or T.LIMIT)
 
     @cached_property
     def reachability(self) -> Reachability:
-        """Which threads reach which block."""
+        """The threads that may reach each block."""
         return Reachability(self.cfg, self.values)
 
     @cached_property
@@ -132,7 +131,7 @@ class KernelModel:
 
     @cached_property
     def readers(self) -> dict[int, list[int]]:
-        """The instructions that read a register, or stand under it as their guard."""
+        """Register -> the instructions that read it or have it as their guard."""
         found: dict[int, list[int]] = {}
         for i, instruction in enumerate(self.function.instructions):
             for register in instruction.reads:
@@ -142,25 +141,26 @@ class KernelModel:
         return found
 
     def takers(self, site: int) -> Iterator[tuple[int, bool]]:
-        """What takes the numbers that *site* makes, or others that are made of them: branches, accesses to memory, events.
+        """The branches, memory accesses and events that use the results of *site*, or values computed from them.
 
-        And whether its guard is made of them. Registers count wherever they are read, so it may be one too many.
+        Each comes with whether its guard is computed from them. The search is by registers and not by values, so it
+        over-approximates. It does not follow values through memory.
         """
-        made = set(self.instruction(site).writes)
-        work = list(made)
+        derived = set(self.instruction(site).writes)
+        work = list(derived)
         while work:
             for i in self.readers.get(work.pop(), ()):
                 instruction = self.instruction(i)
                 match = instruction.match
                 if match is None or match.form.event or match.form.memory or instruction.flow:
-                    yield i, instruction.guard in made
+                    yield i, instruction.guard in derived
                 if match is not None and not match.form.memory:
-                    work += set(instruction.writes) - made
-                    made.update(instruction.writes)
+                    work += set(instruction.writes) - derived
+                    derived.update(instruction.writes)
 
     @cached_property
     def events(self) -> list[Event]:
-        """The events in program order; unreachable ones are left out."""
+        """The reachable events, in program order."""
         found = [
             Event(i, use.match.form.event, use.match.form.group)
             for use in self.function.uses
@@ -173,7 +173,7 @@ class KernelModel:
         return found
 
     def sites(self, kind: str, group: str | None = None) -> list[int]:
-        """The instructions with event *kind* (and *group*)."""
+        """The reachable instructions with event *kind* (and *group*), in program order."""
         return list(self._sites.get((kind, group), ()))
 
     @cached_property
@@ -192,7 +192,7 @@ class KernelModel:
         return self.instruction(site).name
 
     def present(self, site: int) -> int:
-        """The threads that may execute *site*, but for lanes of the last warp that a CTA does not have (11.4.2, 11.4.4)."""
+        """The threads that may execute *site*, without the lanes that a partial last warp lacks (11.4.2, 11.4.4)."""
         most = self.function.most_threads
         threads = self.views.at(site).threads
         return threads if most is None else threads & T.full(most)
@@ -202,54 +202,54 @@ class KernelModel:
         return T.describe(threads, self.values.threads)
 
     def space(self, value: int) -> str:
-        """The state space of the variable that *value* is the address of, "" when it is none."""
+        """The state space of the variable whose address *value* is; "" if it is not the address of a variable."""
         node = self.values.node(value)
         return self.space_of(str(node[1])) if node[0] == "symbol" else ""
 
     def space_of(self, name: str) -> str:
-        """The state space of the variable called *name*, "" when there is none."""
+        """The state space of the variable called *name*; "" if there is none."""
         variable = self.variable(name)
         return variable.space if variable is not None else ""
 
     def size(self, value: int) -> int:
-        """The bytes of the variable that *value* is the address of; 0: it is none, or its size is not known."""
+        """The size in bytes of the variable whose address *value* is; 0 if it is not one, or the size is unknown."""
         variable = self.values.variable(value)
         return variable.size if variable is not None else 0
 
     def separate(self, a: int, b: int) -> bool:
-        """Whether these are the addresses of different variables, none of which reaches into the other.
+        """Whether *a* and *b* are the addresses of different variables that do not overlap.
 
-        Those without a size are names for the same memory, behind that of all others (5.1.7).
+        Variables without a size all name the same memory, which follows that of all others (5.1.7).
         """
         kinds = {self.values.node(v)[0] for v in (a, b)}
         return a != b and kinds == {"symbol"} and bool(self.size(a) or self.size(b))
 
     def variable(self, name: str) -> Variable | None:
-        """The variable called *name*, of the function or of the module."""
+        """The variable called *name*, of the function or else of the module; None if there is none."""
         return self.function.variables.get(name) or self.module.variables.get(name)
 
     def value(self, site: int, role: str) -> int | None:
-        """The value of the operand that plays *role* at *site*, if the instruction has one."""
+        """The value of the operand that plays *role* at *site*; None if the instruction has no such operand."""
         operand: Operand | None = self.instruction(site).role(role)
         return None if operand is None else self.values.operand(operand, site)
 
     def known(self, site: int, role: str) -> int | None:
-        """The integer that the operand that plays *role* at *site* is; a literal needs no values."""
+        """The integer constant that the operand that plays *role* at *site* is; None if unknown."""
         operand = self.instruction(site).role(role)
-        if isinstance(operand, Immediate):
+        if isinstance(operand, Immediate):  # does not need the values of the function
             return operand.value if isinstance(operand.value, int) else None
         return None if operand is None else self.values.known(self.values.operand(operand, site))
 
     def solved(self, analysis: type[A]) -> tuple[A, Results[Any]]:
-        """*analysis* made for this function, and its solution; solved once."""
+        """An instance of *analysis* for this function, and its fixpoint; solved once."""
         if analysis not in self._solved:
             self.pause()
-            made = analysis(self)  # type: ignore[call-arg]
-            self._solved[analysis] = (made, solve(made, self.cfg))
+            instance = analysis(self)  # type: ignore[call-arg]
+            self._solved[analysis] = (instance, solve(instance, self.cfg))
         return self._solved[analysis]
 
     def made(self, kind: Callable[[KernelModel], B]) -> B:
-        """What *kind*, a class in :mod:`tclint.analyses`, knows about this function; made once."""
+        """The instance of *kind*, a class in :mod:`tclint.analyses`, for this function; created once."""
         if kind not in self._made:
             self.pause()
             self._made[kind] = kind(self)
@@ -266,7 +266,7 @@ class KernelModel:
         to: Iterable[int],
         closed: AbstractSet[Edge] = frozenset(),
     ) -> Answer[Path]:
-        """The first of :meth:`paths`, or why there is none."""
+        """The first of :meth:`paths`, or the reason why there is none."""
         return next_answer(self.paths(start, state, results, step, goal, to, closed))
 
     def paths(
@@ -281,11 +281,10 @@ class KernelModel:
         *,
         together: bool = False,
     ) -> Search[Path]:
-        """Paths from *start* on which the fact lives until *goal*, taken by the threads that execute *start*.
+        """The feasible paths of the threads that execute *start* on which the fact *state* lives until *goal* holds.
 
-        *to* are the instructions at which *goal* can be met; none: where the
-        function is left. No edge of *closed* is taken. They go on from the
-        round of a loop that *start* is in.
+        *goal* can hold at the instructions *to* or, if there are none, where the function is left. No path takes an
+        edge of *closed*. Inside a loop, a path continues from the iteration in which *start* executes.
         """
         self.pause()
         relevant: Sequence[Sequence[int]] = results.relevant
@@ -294,10 +293,13 @@ class KernelModel:
             sites.setdefault(self.cfg.block_of[site], set()).add(site)
         goals = set(sites) or self.cfg.exits | self.reachability.dispatchers
         merged: list[Sequence[int]] | None = None
-        for block, inside in sites.items():  # goal is asked there although the analysis does not change
-            if not inside.issubset(relevant[block]):
+        for (
+            block,
+            goal_sites,
+        ) in sites.items():  # the search must stop there although the state does not change
+            if not goal_sites.issubset(relevant[block]):
                 relevant = merged = merged or list(relevant)
-                merged[block] = sorted(inside.union(merged[block]))
+                merged[block] = sorted(goal_sites.union(merged[block]))
         alive = results.carrying(start) if start >= 0 else None
         return find_paths(
             self.survey,
@@ -314,24 +316,24 @@ class KernelModel:
         )
 
     def lead(self, site: int, view: View | None = None) -> Answer[Path]:
-        """A path from the entry of the function to *site*, or another instruction of its block under the same guard.
+        """A feasible path from the entry to *site*, or to another instruction of its block under the same guard.
 
-        It is taken by the threads of *view*; without one by any.
+        It is a path of the threads of the context *view*; without one, of any thread.
         """
         if view is not None:
-            return self._lead(site, view)
+            return self._search_entry_path(site, view)
         key = self.place(site)
-        if key not in self._leads:
-            self._leads[key] = self._lead(site, self.views.at(-1))
-        return self._leads[key]
+        if key not in self._entry_paths:
+            self._entry_paths[key] = self._search_entry_path(site, self.views.at(-1))
+        return self._entry_paths[key]
 
     def place(self, site: int) -> tuple[int, int, bool]:
-        """The block that an instruction is in, and its guard there: -1 when it has none, and whether that is negated."""
+        """The block of an instruction, the value of its guard, -1 if it has none, and whether the guard is negated."""
         instruction = self.instruction(site)
         guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
         return self.cfg.block_of[site], guard, instruction.negated
 
-    def _lead(self, site: int, view: View) -> Answer[Path]:
+    def _search_entry_path(self, site: int, view: View) -> Answer[Path]:
         block = self.cfg.block_of[site]
         relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
         relevant[block] = (site,)
@@ -348,54 +350,57 @@ class KernelModel:
         return next_answer(found)
 
     def at_first(self, site: int) -> Answer[Along]:
-        """What an expression stands for when *site* is executed for the first time, or why no path to it is found."""
+        """The substitution of expressions when *site* executes for the first time, or why no path was found."""
         block = self.cfg.block_of[site]
-        if block not in self._firsts:
-            self._firsts[block] = self._first(site)
-        return self._firsts[block]
+        if block not in self._first_times:
+            self._first_times[block] = self._substitution_at_first(site)
+        return self._first_times[block]
 
-    def _first(self, site: int) -> Answer[Along]:
+    def _substitution_at_first(self, site: int) -> Answer[Along]:
         path = self.lead(site)
         if not isinstance(path, Found):
             return path
         edges = path.witness.edges
-        if any(self._contrary(edges, Facts())):
-            lead = find_lead(self.survey, self.cfg.block_of[site])
-            if not isinstance(lead, Found):
-                return lead
-            edges = lead.witness
+        if any(self._contradicted(edges, Facts())):
+            entry_path = find_lead(self.survey, self.cfg.block_of[site])
+            if not isinstance(entry_path, Found):
+                return entry_path
+            edges = entry_path.witness
         return Found(self.values.along(edges, frozenset()))
 
-    def _contrary(self, edges: Sequence[Edge], facts: Facts, since: int = 0) -> Iterator[Edge]:
-        """Those of *edges*, from number *since* on, where the way up to there says that the branch goes another way."""
-        return (edge for edge, truth in self._told(edges, facts, since) if truth is (not edge.value))
+    def _contradicted(self, edges: Sequence[Edge], facts: Facts, since: int = 0) -> Iterator[Edge]:
+        """Those of *edges*, from index *since* on, whose condition is false given the edges before."""
+        return (edge for edge, truth in self._evaluated(edges, facts, since) if truth is (not edge.value))
 
-    def _told(
+    def _evaluated(
         self, edges: Sequence[Edge], facts: Facts, since: int = 0
     ) -> Iterator[tuple[Edge, bool | None]]:
-        """Those of *edges* that a branch decides, from number *since* on, and what the way up to there says of the predicate."""
+        """The conditional *edges* from index *since* on, each with the value of its predicate given those before."""
         along = self.values.along(edges, frozenset())
         for k, edge in enumerate(edges[since:], since):
             p = self.reachability.edge_value(edge)
             if p is not None:
                 yield edge, self.values.decide(along.walk(p, k), facts)
 
-    def _at_first(self, start: int, path: Path) -> Iterator[tuple[Edge, bool | None]]:
-        """The same of the edges of *path* when *start* is executed for the first time."""
-        first = self.at_first(start).witness if start >= 0 else None  # else of whatever iteration
-        lead = () if first is None else (*first.edges,)
-        return self._told((*lead, *path.edges), self.views.at(start).facts, len(lead))
+    def _evaluated_at_first(self, start: int, path: Path) -> Iterator[tuple[Edge, bool | None]]:
+        """The conditional edges of *path*, each with its predicate's value when *start* is executed for the first time.
+
+        If no path from the entry to *start* is known, that of any iteration.
+        """
+        first = self.at_first(start).witness if start >= 0 else None
+        prefix = () if first is None else (*first.edges,)
+        return self._evaluated((*prefix, *path.edges), self.views.at(start).facts, len(prefix))
 
     def settled(self, start: int, path: Path) -> frozenset[Edge]:
-        """The edges of *path* that are taken for certain when *start* is executed for the first time."""
-        return frozenset(edge for edge, truth in self._at_first(start, path) if truth is edge.value)
+        """The edges of *path* that are certain to be taken when *start* is executed for the first time."""
+        return frozenset(edge for edge, truth in self._evaluated_at_first(start, path) if truth is edge.value)
 
     def untaken(self, start: int, path: Path, relevant: Sequence[Sequence[int]]) -> Edge | None:
-        """The first branch on *path* that goes the other way when *start* is executed for the first time; None: none does.
+        """The first edge of *path* whose condition is false when *start* executes for the first time, or None.
 
-        One that leaves a loop in which nothing is *relevant* may be taken in a later round.
+        An edge that leaves a loop without *relevant* instructions is not one, since a later iteration may take it.
         """
-        for edge, truth in self._at_first(start, path):
+        for edge, truth in self._evaluated_at_first(start, path):
             loop = self.cfg.innermost(edge.source)
             if truth is (not edge.value) and (
                 edge.target in loop or not loop or any(relevant[block] for block in loop)
@@ -412,10 +417,10 @@ class KernelModel:
         goal: Callable[[Any, int], bool],
         to: Collection[int],
     ) -> Answer[tuple[Path, str]]:
-        """The first of :meth:`paths` without anything to say against it; else the first one, and what there is.
+        """The first of :meth:`paths` that is not in doubt, and ""; else the first path, and the doubt about it.
 
-        A branch may contradict it (:meth:`untaken`), or depend on how the loop for the rest and the unrolled one before it
-        go together.
+        A path is in doubt if one of its branches is infeasible in the first iteration (:meth:`infeasible_branch`), or
+        depends on how a remainder loop relates to the unrolled loop before it.
         """
         closed = set[Edge]()
         first: Found[tuple[Path, str]] | None = None
@@ -424,21 +429,24 @@ class KernelModel:
             if not isinstance(found, Found):
                 return first or found
             path = found.witness
-            wrong, doubt = self.untaken(start, path, results.relevant), _OTHERWISE
-            if wrong is None:
-                wrong, doubt = self._by_the_rest(start, path), _LEFT_OVER
-            if wrong is None:
+            doubted, doubt = self.untaken(start, path, results.relevant), _CONTRADICTED
+            if doubted is None:
+                doubted, doubt = self._remainder_branch(start, path), _REMAINDER_LOOP
+            if doubted is None:
                 return Found((path, ""))
             first = first or Found((path, doubt))
-            if wrong not in path.edges:
+            if doubted not in path.edges:
                 return first
-            closed.add(wrong)
+            closed.add(doubted)
 
-    def _by_the_rest(self, start: int, path: Path) -> Edge | None:
-        """A branch on *path*, or to *start*, that a number of a loop for the rest decides, and which does not end that loop."""
+    def _remainder_branch(self, start: int, path: Path) -> Edge | None:
+        """A branch on *path*, or one that *start* is control-dependent on, which a counter of a remainder loop decides.
+
+        A branch that ends the remainder loop is not one. None if there is none.
+        """
         cfg, values = self.cfg, self.values
-        before = cfg.controllers(cfg.block_of[start]) if start >= 0 else ()
-        for edge in (*path.edges, *before):
+        controlling = cfg.controllers(cfg.block_of[start]) if start >= 0 else ()
+        for edge in (*path.edges, *controlling):
             p = self.reachability.edge_value(edge)
             if p is not None and any(
                 values.counts_the_rest(head, p)
@@ -450,58 +458,61 @@ class KernelModel:
         return None
 
     def along(self, path: Path, start: int) -> Along:
-        """What expressions stand for at the end of *path*, in terms of the values at *start*, where it begins."""
+        """The substitution of expressions at the end of *path*, in terms of the values at *start*, where it begins."""
         return self.values.along(path.edges, path.passed(self.cfg, start))
 
     def changes(self, value: int, path: Path, start: int) -> bool:
-        """Whether *value* may have become another one on *path*, which begins at *start*."""
-        places = self.values.volatile(value)
-        if not places:
+        """Whether *value* may change on *path*, which begins at *start*."""
+        changes = self.values.volatile(value)
+        if not changes:
             return False
         entered = {edge.target for edge in path.edges}
         passed = set(path.sites(self.cfg, start))
-        return any(where in (entered if kind == "block" else passed) for kind, where in places)
+        return any(at in (entered if kind == "block" else passed) for kind, at in changes)
 
     def reaches(self, start: int, end: int, avoiding: Collection[int] = ()) -> bool:
-        """Whether some way leads from instruction *start*, or from the entry (-1), to *end* and passes none of *avoiding*."""
+        """Whether a path of the CFG leads from *start*, or the entry (-1), to *end* and passes none of *avoiding*.
+
+        Predicates and guards are ignored, so the path need not be feasible.
+        """
         cfg = self.cfg
         first, last = cfg.block_of[max(start, 0)], cfg.block_of[end]
         straight = first == last and start < end
         if not avoiding or not (straight or cfg.following[first] >> last & 1):
             return straight or bool(cfg.following[first] >> last & 1)
-        barred: dict[int, list[int]] = {}
+        avoided: dict[int, list[int]] = {}
         for i in avoiding:
-            barred.setdefault(cfg.block_of[i], []).append(i)
-        if straight and not any(start < i < end for i in barred.get(first, ())):
+            avoided.setdefault(cfg.block_of[i], []).append(i)
+        if straight and not any(start < i < end for i in avoided.get(first, ())):
             return True
-        if any(i > start for i in barred.get(first, ())) or any(i < end for i in barred.get(last, ())):
+        if any(i > start for i in avoided.get(first, ())) or any(i < end for i in avoided.get(last, ())):
             return False
         work, seen = [first], set[int]()
         while work:
             for edge in cfg.successors[work.pop()]:
                 if edge.target == last:
                     return True
-                if edge.target not in seen and edge.target not in barred:
+                if edge.target not in seen and edge.target not in avoided:
                     seen.add(edge.target)
                     work.append(edge.target)
         return False
 
     def release(self) -> None:
-        """Drop what knows this model, or its values: without that they go as soon as nobody holds them."""
+        """Drops what refers back to this model or its values, so that they are freed without a garbage collection."""
         if "values" in self.__dict__:
             self.values.release()
         self._solved.clear()
         self._made.clear()
-        self._firsts.clear()
-        self._leads.clear()
+        self._first_times.clear()
+        self._entry_paths.clear()
 
     def drop_facts(self, analysis: Analysis[Any], site: int) -> None:
-        """Records that *analysis* drops its facts at *site*, which is a call or a branch table that selects a role."""
+        """Records that *analysis* drops its facts at *site*, which is a call or the branch table of a dispatcher."""
         call = self.instruction(site).flow == "call"
         question = "facts past a call" if call else "facts past a branch table"
         self.ledger.drop(question, site, f"{type(analysis).__name__} drops its facts there")
 
     def confidence(self, path: Path, start: int) -> Confidence | None:
-        """Lowered by a step when the path passes a call whose body is not known; None: the rule's own."""
+        """MEDIUM if *path* passes a call, whose body is unknown; None for the confidence of the rule."""
         calls = any(self.instruction(i).flow == "call" for i in path.sites(self.cfg, start))
         return Confidence.MEDIUM if calls else None

@@ -1,10 +1,20 @@
-"""Accesses to memory that meet the bytes of an asynchronous operation while it is in flight.
+"""Accesses to memory that overlap the bytes of an asynchronous operation while it is in flight.
 
-The state of an analysis says which operations may be in flight at an access.
-A path from one to the other is then searched for, and both addresses are
-compared as they are on that path: a stage of a ring is a number there. A path
-with a branch that cannot be taken in that round of a loop is replaced by one
-without it.
+The state of an analysis gives the operations that *may* be in flight at an access, the *use*. :class:`OverlapSearch`
+turns such pairs into *conflicts*, which are proven:
+
+1. Operations and uses are grouped by :mod:`access class <tclint.analyses.access_classes>`. Pairs of classes whose bytes
+   differ on every path are dropped.
+2. A feasible path from an operation to the next use is searched for. Where a stage of a ring is used some iterations
+   after it was filled, the path has to return to the operation, or to a use, a few times.
+3. Both addresses are compared as they are on that path: first in terms of the values at the operation; then, if they
+   vary in a loop, with a path from the entry put before it (``Route.entry_prefix``), on which the stage is often a
+   constant.
+4. Every branch of the route is decided again with the values of its own iteration. If one cannot be taken, the path is
+   extended by the iterations that make a loop exit there, or the search continues without that edge.
+
+The result under-approximates: paths, iterations and failed searches have budgets (the ``MAX_`` constants below), and
+the ledger of the model records where one was exhausted. No operation spends the budget of another one.
 """
 
 from __future__ import annotations
@@ -31,59 +41,61 @@ from tclint.values.shared_memory import Access, Footprint, SharedMemory
 __all__ = ["Meeting", "Meetings", "Route"]
 
 Resolve = Callable[[int], int]
-"""What an expression stands for at the end of a path (:meth:`Values.along`)."""
+"""The substitution of an expression along a path (:meth:`Values.along`)."""
 
 OVERLAP = "overlap"
-"""The question of this module, as a ledger names it: whether a use overlaps an operation in flight."""
+"""The name of this module's question in the ledger: whether a use overlaps an operation in flight."""
 MAX_PATHS_PER_OPERATION = 8
-"""Paths that are looked at for operations that begin together, and one more for each location of a use."""
+"""Paths that are examined for the operations of one class, besides one for each class of uses."""
 MAX_PATHS_PER_USE = 2
-"""Those of them that may lead to one use."""
+"""Paths of these that may lead to one class of uses."""
 MAX_ITERATIONS_PER_LOOP = 32
 """Iterations of a loop that are added to a path so that the loop exits there."""
 MAX_FAILED_ENTRY_PATHS_PER_OPERATION = 2
-"""Failed searches for a path from the entry that continues along a path from one operation: each is long, and the next is
-alike."""
+"""Failed searches for an entry path that continues along a path from one operation. Each search is long, and the next
+one is similar."""
 MAX_RETURNS_PER_PATH = 4
-"""How often a path may return to the instruction where the operations begin, or to a use."""
+"""Returns of a path to the operation, or to a use, before it ends at a use."""
 
-_Touching = tuple[Access, Footprint | None]
-"""An access, and the bytes that threads touch for certain, relative to the base of its address."""
+_Footprint = tuple[Access, Footprint | None]
+"""An access, and the bytes that threads are certain to touch, relative to the base of its address; None if unknown."""
 
 
 @dataclass(slots=True, eq=False)
 class _Members:
-    """Accesses of one class."""
+    """The accesses of one class, either operations or uses."""
 
     accesses: list[Access] = field(default_factory=list)
     pending: set[int] = field(default_factory=set)
-    """The operations that may be in flight."""
-    based: dict[int, list[Access]] = field(default_factory=dict)
-    """The same by the bases of their addresses."""
-    footprints: dict[int, Footprint | None] = field(default_factory=dict)
-    """All bytes that those with a base touch, when all threads have the base in common; found when asked for."""
-    touching: dict[tuple[int, int], list[_Touching]] = field(default_factory=dict)
-    """Those with a base, as threads touch them of which others are there for certain."""
-    lasting: dict[int, tuple[int, int | None]] = field(default_factory=dict)
-    """Of bases that stay what they are on every path: the base without a constant, and the constant.
+    """The operations that may be in flight at these uses."""
+    by_base: dict[int, list[Access]] = field(default_factory=dict)
+    """Base of an address -> the accesses that have it."""
+    unions: dict[int, Footprint | None] = field(default_factory=dict)
+    """Base -> all bytes that its accesses touch if all threads have the base in common; filled on demand."""
+    footprints: dict[tuple[int, int], list[_Footprint]] = field(default_factory=dict)
+    """Base, and threads of the other class -> the footprints of its accesses, given that those threads exist."""
+    resolved: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+    """Base that does not vary -> the base without its constant, and the constant, on every path.
 
-    None for that where a pointer may have begun in another place for each thread.
+    The constant is None where a pointer may have a different initial value in each thread.
     """
 
 
 class Route(NamedTuple):
-    """A path from an operation to a use, and what the expressions of both stand for on it."""
+    """A path from an operation to a use, with the substitutions that hold at both."""
 
     path: Path
     before: Resolve
+    """The values of expressions at the operation."""
     after: Resolve
+    """The values of expressions at the use."""
     lead: tuple[Edge, ...] = ()
-    """How the operation is reached from the entry, when that says what its expressions are."""
+    """The path from the entry to the operation by which *before* is known; empty if *before* is the identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A use that provably meets bytes of an operation in flight, and the path to it."""
+    """A use that provably overlaps bytes of an operation in flight, and the path to it."""
 
     operation: Access
     use: Access
@@ -92,67 +104,69 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Meetings:
-    """The question: which operations, what follows one of them along a path, and what must not meet it."""
+    """A search for conflicts: the operations, the transfer along a path, and the accesses that must not overlap them.
+
+    Iterating over it yields the conflicts: for each operation, those with the nearest uses on a path.
+    """
 
     model: KernelModel
     results: Results[Any]
     operations: Collection[int]
     pending: Callable[[Any], Iterable[int]]
-    """The operations that a state says are in flight."""
+    """The operations that are in flight in a state."""
     lasting: Callable[[Any, int], bool]
-    """Whether a state says that one stays in flight, as it is, however often a loop is gone through."""
+    """Whether an operation stays in flight in a state, unchanged, however often a loop iterates."""
     start: Callable[[int], Hashable]
     """The state of one operation when it begins."""
     follow: Callable[[int, Any, int, Instruction], Hashable]
-    """The state of one operation after one more instruction; None when it is complete."""
+    """The state of one operation after one more instruction; None if it is complete."""
     wanted: Callable[[Access], bool]
-    """The accesses that count."""
+    """Whether an access counts as a use."""
     meet: Callable[[Access, Access, Route], bool]
     """Whether an operation and a use, as they are on the route, provably touch the same bytes."""
     begins: Callable[[Access], bool] = lambda access: access.later
-    """Which accesses of an operation are what must not be met."""
+    """Whether an access of an operation is one that no use may overlap."""
     memory: SharedMemory | None = None
-    """What both access, where it is not :attr:`KernelModel.shared`."""
+    """The memory that both access, if it is not :attr:`KernelModel.shared`."""
     tries: int | None = None
-    """Paths that are looked at for operations that begin together; None: some, and one for each place of a use."""
+    """Paths that are examined for the operations of one class; None for the default budget."""
     ready: Callable[[Any], bool] = lambda state: True
-    """The states of an operation in which a use counts."""
+    """Whether a use counts in a state of an operation."""
     doubtful: Callable[[int, Path], Edge | None] = lambda start, path: None
-    """An edge of a path from an operation that it is not known whether anybody takes: one without it is looked for first."""
+    """An edge of a path from an operation that perhaps no thread takes, or None; a path without it is preferred."""
     rounds: bool = False
-    """Whether a path that leaves a loop too early is looked at with as many rounds as the loop has."""
-    _firsts: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
-    """What expressions stand for at the end of a way from the entry."""
-    _own_leads: dict[tuple[int, int, tuple[Edge, ...], bool], tuple[Edge, ...] | None] = field(
+    """Whether a path that leaves a loop too early is extended to the trip count of the loop."""
+    _substitutions: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
+    """Entry path -> the substitution at its end."""
+    _own_prefixes: dict[tuple[int, int, tuple[Edge, ...], bool], tuple[Edge, ...] | None] = field(
         default_factory=dict
     )
-    """For each operation, view of those that the path leads to, path, and whether the way of all is astray."""
+    """The results of :meth:`_own_prefix`, by operation, context of the use, path, and *contradicted*."""
     _failed: Counter[int] = field(default_factory=Counter)
-    """How many searches for such a path failed, by operation: no operation spends the budget of another one."""
+    """Operation -> the failed searches for such a path. No operation spends the budget of another one."""
 
     @property
     def shared(self) -> SharedMemory:
         return self.memory or self.model.shared
 
     def __iter__(self) -> Iterator[Meeting]:
-        """For each operation the uses that are nearest on a path."""
-        first, second = self._collect()
-        for members in first:
-            mine = {a.site for a in members.accesses}
-            uses = {
+        operations, uses = self._collect()
+        for members in operations:
+            sites = {a.site for a in members.accesses}
+            candidates = {
                 use.accesses[-1].site: use
-                for use in second
-                if not mine.isdisjoint(use.pending) and self._may_meet(members, use)
+                for use in uses
+                if not sites.isdisjoint(use.pending) and self._may_overlap(members, use)
             }
-            if uses:
-                yield from self._search(members, uses)
+            if candidates:
+                yield from self._search(members, candidates)
 
     def _collect(self) -> tuple[list[_Members], list[_Members]]:
-        """The operations, and the accesses that happen while one may be in flight, by their classes."""
+        """The classes of operations, and those of accesses that execute while one of them may be in flight."""
         model, results, shared = self.model, self.results, self.shared
         classes = AccessClasses(model, self._changes.difference(self.operations))
-        first: dict[AccessClass, _Members] = {}
-        second: dict[tuple[AccessClass, bool], _Members] = {}
+        operations: dict[AccessClass, _Members] = {}
+        uses: dict[tuple[AccessClass, bool], _Members] = {}
         sites = sorted(shared.sites)
         for b in model.cfg.order:
             block = model.cfg.blocks[b]
@@ -176,42 +190,44 @@ class Meetings:
                 wanted = [a for a in shared.accesses(i) if self.wanted(a)] if pending else []
                 if not begun and not wanted:
                     continue
-                alike = classes.of(i)
+                class_ = classes.of(i)
                 if begun:
-                    first.setdefault(alike, _Members()).accesses.extend(begun)
+                    operations.setdefault(class_, _Members()).accesses.extend(begun)
                 for access in wanted:
-                    use = second.setdefault((alike, access.writes), _Members())
+                    use = uses.setdefault((class_, access.writes), _Members())
                     use.accesses.append(access)
                     use.pending |= pending
-        for members in (*first.values(), *second.values()):
+        for members in (*operations.values(), *uses.values()):
             for access in members.accesses:
-                members.based.setdefault(shared.split(access.address)[0], []).append(access)
-        return list(first.values()), list(second.values())
+                members.by_base.setdefault(shared.split(access.address)[0], []).append(access)
+        return list(operations.values()), list(uses.values())
 
-    def _may_meet(self, operations: _Members, uses: _Members) -> bool:
+    def _may_overlap(self, operations: _Members, uses: _Members) -> bool:
         """Whether some bytes of the two may be the same on some path."""
         volatile = self.model.values.volatile
-        for base in operations.based:
-            for other in uses.based:
+        for base in operations.by_base:
+            for other in uses.by_base:
                 if base != other:
                     if self.shared.may_meet(base, other):
                         return True
-                elif volatile(base) or _may(self._all(operations, base), self._all(uses, base), 0):
+                elif volatile(base) or _may_overlap(
+                    self._union(operations, base), self._union(uses, base), 0
+                ):
                     return True
         return False
 
-    def _all(self, members: _Members, base: int) -> Footprint | None:
-        """All bytes that the accesses of *members* with that base touch."""
-        if base not in members.footprints:
+    def _union(self, members: _Members, base: int) -> Footprint | None:
+        """All bytes that the accesses of *members* with that base touch; None if unknown."""
+        if base not in members.unions:
             threads = self.model.views.at(members.accesses[0].site).threads
-            members.footprints.update(self.shared.together(members.based[base], threads))
-        return members.footprints[base]
+            members.unions.update(self.shared.together(members.by_base[base], threads))
+        return members.unions[base]
 
     def _search(self, operations: _Members, uses: dict[int, _Members]) -> list[Meeting]:
-        """The uses next to the *operations* that meet one of them on a feasible path; one around a loop comes last.
+        """The conflicts of *operations* with the nearest of *uses* on a feasible path; longer loop paths come last.
 
-        A stage of a ring is used some rounds after it is filled: on a path that begins to fill it again each time,
-        or on one that passes what uses the other stages, when the loop has no more to fill.
+        A stage of a ring is used some iterations after it was filled: on a path that returns to the operation each time
+        or, when the loop has no more to fill, on one that returns to the reads of other stages.
         """
         start, cfg = operations.accesses[0].site, self.model.cfg
         found = self._nearest(start, operations, uses)
@@ -226,31 +242,35 @@ class Meetings:
     def _nearest(
         self, start: int, operations: _Members, uses: dict[int, _Members], again: int | None = None
     ) -> list[Meeting]:
-        """The same on paths that come back to *again*, a few times at most; None: on paths that need not."""
-        rounds = 0 if again is None else MAX_RETURNS_PER_PATH
-        each, most = max(rounds, MAX_PATHS_PER_USE), self.tries or MAX_PATHS_PER_OPERATION + len(uses)
+        """The conflicts on paths that return to *again*, at most MAX_RETURNS_PER_PATH times; None: on all paths."""
+        max_returns = 0 if again is None else MAX_RETURNS_PER_PATH
+        max_per_use = max(max_returns, MAX_PATHS_PER_USE)
+        max_paths = self.tries or MAX_PATHS_PER_OPERATION + len(uses)
         tried: set[tuple[int, Hashable]] = set()
-        left = dict.fromkeys(uses, each)
+        left = dict.fromkeys(uses, max_per_use)
         closed: set[Edge] = set()
         reached: tuple[int, Hashable] = start, None
 
         def step(state: tuple[Any, int], i: int, instruction: Instruction) -> Hashable:
-            fact, times = state
+            fact, returns = state
             after = self.follow(start, fact, i, instruction)
-            if i == again and times < rounds:
-                times += 1
+            if i == again and returns < max_returns:
+                returns += 1
             elif after == fact:
                 return state
-            return None if after is None else (after, times)
+            return None if after is None else (after, returns)
 
         def goal(state: Any, i: int) -> bool:
             return (
-                i in left and self.ready(state[0]) and state[1] >= min(rounds, 1) and (i, state) not in tried
+                i in left
+                and self.ready(state[0])
+                and state[1] >= min(max_returns, 1)
+                and (i, state) not in tried
             )
 
         paths: Search[Path] | None = None
         doubted: list[Meeting] = []
-        for _ in range(most):
+        for _ in range(max_paths):
             if paths is None:
                 paths = self.model.paths(
                     start, (self.start(start), 0), self.results, step, goal, left, closed
@@ -259,13 +279,13 @@ class Meetings:
             if path is not None:
                 reached = path.end, path.state
                 path = replace(path, state=path.state[0])
-                found, wrong = self._met(start, operations, uses[path.end], path)
+                found, infeasible = self._conflicts(start, operations, uses[path.end], path)
                 doubt = self.doubtful(start, path) if found else None
                 if found and doubt is None:
                     return found
                 doubted = doubted or found
-                if doubt is not None or wrong is not None:
-                    closed.update(edge for edge in (doubt, wrong) if edge is not None)
+                if doubt is not None or infeasible is not None:
+                    closed.update(edge for edge in (doubt, infeasible) if edge is not None)
                     paths = None
                     continue
             elif doubted or not closed:
@@ -278,53 +298,60 @@ class Meetings:
             if not left[reached[0]]:
                 del left[reached[0]]
                 if not doubted:
-                    self.model.ledger.give_up(OVERLAP, reached[0], f"more than {each} paths to a use")
+                    self.model.ledger.give_up(OVERLAP, reached[0], f"more than {max_per_use} paths to a use")
                 if not left:
                     break
         else:
             if not doubted:
-                self.model.ledger.give_up(OVERLAP, start, f"more than {most} paths")
+                self.model.ledger.give_up(OVERLAP, start, f"more than {max_paths} paths")
         return doubted
 
-    def _met(
+    def _conflicts(
         self, start: int, operations: _Members, uses: _Members, path: Path
     ) -> tuple[list[Meeting], Edge | None]:
-        """What meets at the end of the path, or else the branch that it takes and cannot, were it not for which it would."""
+        """The conflicts at the end of *path*; and the edge of it that cannot be taken, if only that rules some out.
+
+        If the path could be extended so that the edge can be taken, both are returned.
+        """
         first: Edge | None = None
         for route, found in self._routes(start, operations, uses, path):
             if found:
-                at, wrong = _wrong(self.model, start, route)
-                if wrong is None and (route.lead or self.model.made(_Leads).reached(start)):
+                at, infeasible = _first_infeasible(self.model, start, route)
+                if infeasible is None and (route.lead or self.model.made(_EntryPaths).reached(start)):
                     return found, None
-                if at >= len(route.lead) and isinstance(wrong, Edge):
-                    longer = self._longer(start, route, at - len(route.lead)) if self.rounds else None
+                if at >= len(route.lead) and isinstance(infeasible, Edge):
+                    longer = self._extended(start, route, at - len(route.lead)) if self.rounds else None
                     found = [] if longer is None else list(self._pairs(operations, uses, longer))
                     if found or not self.rounds:
-                        return found, wrong
-                    first = first or wrong
+                        return found, infeasible
+                    first = first or infeasible
         return [], first
 
-    def _longer(self, start: int, route: Route, leaving: int) -> Route | None:
-        """The route with as many rounds of the loop that its edge *leaving* leaves as it takes to be let out there."""
+    def _extended(self, start: int, route: Route, leaving: int) -> Route | None:
+        """*route* with as many iterations of the loop that its edge number *leaving* leaves as make that edge feasible.
+
+        None if more than MAX_ITERATIONS_PER_LOOP are needed, another branch then contradicts, or the state at the end
+        is not the same.
+        """
         path = route.path
-        around = self._around(path.edges[leaving])
-        edges = path.edges[:leaving] + around * MAX_ITERATIONS_PER_LOOP + path.edges[leaving:]
-        for _ in range(2 if around else 0):
+        iteration = self._iteration(path.edges[leaving])
+        edges = path.edges[:leaving] + iteration * MAX_ITERATIONS_PER_LOOP + path.edges[leaving:]
+        for _ in range(2 if iteration else 0):
             longer = replace(path, edges=edges)
             found = _route(longer, self.model.along(longer, start), route.before, route.lead)
-            at, wrong = _wrong(self.model, start, found)
-            if wrong is None:
+            at, infeasible = _first_infeasible(self.model, start, found)
+            if infeasible is None:
                 return found if self._state(start, found.path) == path.state else None
-            turns = (at - len(route.lead) - leaving) // len(around)
-            if turns >= MAX_ITERATIONS_PER_LOOP:
+            iterations = (at - len(route.lead) - leaving) // len(iteration)
+            if iterations >= MAX_ITERATIONS_PER_LOOP:
                 why = f"more than {MAX_ITERATIONS_PER_LOOP} iterations of a loop"
                 self.model.ledger.give_up(OVERLAP, start, why)
                 return None
-            edges = path.edges[:leaving] + around * max(turns, 0) + path.edges[leaving:]
+            edges = path.edges[:leaving] + iteration * max(iterations, 0) + path.edges[leaving:]
         return None
 
     def _state(self, start: int, path: Path) -> Any:
-        """The state at the end of *path* of an operation that begins at *start*; None when it is complete."""
+        """The state at the end of *path* of the operation that begins at *start*; None if it is complete."""
         state: Any = self.start(start)
         for i in path.sites(self.model.cfg, start):
             if state is not None and i in self._changes:
@@ -336,202 +363,209 @@ class Meetings:
         """The instructions that may change a state."""
         return frozenset(chain.from_iterable(self.results.relevant))
 
-    def _around(self, leaving: Edge) -> tuple[Edge, ...]:
-        """The shortest way through the loop that *leaving* leaves; or none."""
-        cfg, head = self.model.cfg, leaving.source
-        inside = min(
-            (loop for loop in cfg.loops.values() if head in loop and leaving.target not in loop),
+    def _iteration(self, leaving: Edge) -> tuple[Edge, ...]:
+        """The shortest path around the loop that *leaving* leaves, from the source of that edge; () if none."""
+        cfg, exiting = self.model.cfg, leaving.source
+        loop = min(
+            (loop for loop in cfg.loops.values() if exiting in loop and leaving.target not in loop),
             key=lambda loop: len(loop),
             default=frozenset[int](),
         )
-        ways: dict[int, tuple[Edge, ...]] = {}
-        work = [head]
+        paths: dict[int, tuple[Edge, ...]] = {}
+        work = [exiting]
         for block in work:
             for edge in cfg.successors[block]:
-                if edge.target in inside and edge.target not in ways:
-                    ways[edge.target] = (*ways.get(block, ()), edge) if block != head else (edge,)
-                    work += [edge.target] if edge.target != head else []
-        return ways.get(head, ())
+                if edge.target in loop and edge.target not in paths:
+                    paths[edge.target] = (*paths.get(block, ()), edge) if block != exiting else (edge,)
+                    work += [edge.target] if edge.target != exiting else []
+        return paths.get(exiting, ())
 
     def _routes(
         self, start: int, operations: _Members, uses: _Members, path: Path
     ) -> Iterator[tuple[Route, list[Meeting]]]:
-        """The path with both addresses in terms of the values at *start*, then as they are when it is executed first.
+        """The routes of *path*, each with its conflicts, from the most general one to the most specific.
 
-        And what meets on it.
+        First in terms of the values at *start*; then for its first execution; then for the first execution by the
+        threads that continue along the path. The caller stops at the first route whose conflicts it accepts.
         """
         model, values = self.model, self.model.values
         along = model.along(path, start)
 
-        def met(before: Resolve, lead: tuple[Edge, ...] = ()) -> tuple[Route, list[Meeting]]:
-            route = _route(path, along, before, lead)
+        def conflicts(before: Resolve, prefix: tuple[Edge, ...] = ()) -> tuple[Route, list[Meeting]]:
+            route = _route(path, along, before, prefix)
             return route, list(self._pairs(operations, uses, route))
 
-        yield met(values.find)
-        bases = (*operations.based, *map(along, uses.based))
+        yield conflicts(values.find)
+        bases = (*operations.by_base, *map(along, uses.by_base))
         if not any(map(values.volatile, bases)):
             return
-        edges = model.made(_Leads).to(start)
-        if edges is None:
+        prefix = model.made(_EntryPaths).to(start)
+        if prefix is None:
             return
-        first = met(self._first(edges), edges)
+        first = conflicts(self._substitution(prefix), prefix)
         yield first
         if not self.rounds:
             return
-        # What met cannot go on so.
-        own = self._own_lead(start, path, astray=bool(first[1]))
-        if own is not None and own != edges:
-            yield met(self._first(own), own)
+        # If there were conflicts and the caller continues, a branch of this route has ruled them out.
+        own = self._own_prefix(start, path, contradicted=bool(first[1]))
+        if own is not None and own != prefix:
+            yield conflicts(self._substitution(own), own)
 
-    def _first(self, edges: tuple[Edge, ...]) -> Resolve:
-        """What expressions stand for at the end of *edges*, a way from the entry."""
-        if edges not in self._firsts:
-            self._firsts[edges] = self.model.values.along(edges, frozenset())
-        return self._firsts[edges]
+    def _substitution(self, edges: tuple[Edge, ...]) -> Resolve:
+        """The substitution at the end of *edges*, a path from the entry."""
+        if edges not in self._substitutions:
+            self._substitutions[edges] = self.model.values.along(edges, frozenset())
+        return self._substitutions[edges]
 
-    def _own_lead(self, start: int, path: Path, astray: bool) -> tuple[Edge, ...] | None:
-        """The way of the threads that go on by the path, where not all do: only these issue what is at its end.
+    def _own_prefix(self, start: int, path: Path, contradicted: bool) -> tuple[Edge, ...] | None:
+        """An entry path of just the threads that continue along *path* to its end; None if none was found or is needed.
 
-        That is so where there are fewer of them, or where the way that all come by is *astray*: a branch on it has
-        decided the path otherwise, as where a flag is only set by who is elected.
+        It is needed if these are fewer than the threads of *start*, or if the entry path for all threads is
+        *contradicted*: a branch on it implies that the path is not taken, as where only the elected thread sets a flag.
         """
         model = self.model
         end = model.views.at(path.end)
-        key = start, id(end), path.edges, astray
-        if key not in self._own_leads:
-            view = View(path.threads & end.threads, end.lasting(model.values))
-            fewer = view.threads not in (0, model.views.at(start).threads)
-            self._own_leads[key] = self._found_lead(start, view, path.edges) if fewer or astray else None
-        return self._own_leads[key]
+        key = start, id(end), path.edges, contradicted
+        if key not in self._own_prefixes:
+            context = View(path.threads & end.threads, end.lasting(model.values))
+            fewer = context.threads not in (0, model.views.at(start).threads)
+            needed = fewer or contradicted
+            self._own_prefixes[key] = self._prefix_of(start, context, path.edges) if needed else None
+        return self._own_prefixes[key]
 
-    def _found_lead(self, start: int, view: View, onward: tuple[Edge, ...]) -> tuple[Edge, ...] | None:
-        """A path of a *view* from the entry to *start* that continues along *onward*; None after too many failures."""
+    def _prefix_of(self, start: int, context: View, onward: tuple[Edge, ...]) -> tuple[Edge, ...] | None:
+        """An entry path of *context* to *start* that can continue along *onward*; None after too many failures."""
         if self._failed[start] == MAX_FAILED_ENTRY_PATHS_PER_OPERATION:
             why = f"{MAX_FAILED_ENTRY_PATHS_PER_OPERATION} searches for a path from the entry failed"
             self.model.ledger.give_up(OVERLAP, start, why)
             return None
-        found = _lead(self.model, start, view, onward).witness
+        found = _entry_path(self.model, start, context, onward).witness
         self._failed[start] += found is None
         return found
 
     def _pairs(self, operations: _Members, uses: _Members, route: Route) -> Iterator[Meeting]:
-        """For each operation the first use at the end of the path, and after it, that meets it."""
+        """For each operation, the conflict with the first use at or after the end of the path that overlaps it."""
         shared, values = self.shared, self.model.values
 
-        def moved(members: _Members, resolve: Resolve) -> Iterator[tuple[int, int, int | None]]:
-            for base in members.based:
-                found = members.lasting.get(base)
+        def resolved(members: _Members, resolve: Resolve) -> Iterator[tuple[int, int, int | None]]:
+            for base in members.by_base:
+                found = members.resolved.get(base)
                 if found is None:
-                    common, mine, constant = shared.split(resolve(base))
-                    # A pointer that a loop moves may have begun in another place for each thread.
-                    found = common, constant if values.known(mine) == 0 else None
+                    common, per_thread, constant = shared.split(resolve(base))
+                    # A pointer that a loop advances may have a different initial value in each thread.
+                    found = common, constant if values.known(per_thread) == 0 else None
                     if not values.volatile(base):
-                        members.lasting[base] = found
+                        members.resolved[base] = found
                 yield base, *found
 
-        there: dict[int, list[tuple[int, int | None]]] = {}
-        for other, same, by in moved(uses, route.after):
-            there.setdefault(same, []).append((other, by))
-        for base, common, by in moved(operations, route.before):
-            for other, beyond in there.get(common, ()):
-                apart = None if by is None or beyond is None else beyond - by
-                if apart is None or _may(self._all(operations, base), self._all(uses, other), apart):
-                    mine = self._touching(operations, base, uses, route.before if apart is None else None)
-                    near = self._touching(uses, other, operations, route.after if apart is None else None)
-                    yield from self._matched(mine, near, apart or 0, route)
+        by_common: dict[int, list[tuple[int, int | None]]] = {}
+        for other, common, offset in resolved(uses, route.after):
+            by_common.setdefault(common, []).append((other, offset))
+        for base, common, offset in resolved(operations, route.before):
+            for other, other_offset in by_common.get(common, ()):
+                distance = None if offset is None or other_offset is None else other_offset - offset
+                if distance is None or _may_overlap(
+                    self._union(operations, base), self._union(uses, other), distance
+                ):
+                    exact = distance is None
+                    first = self._footprints(operations, base, uses, route.before if exact else None)
+                    second = self._footprints(uses, other, operations, route.after if exact else None)
+                    yield from self._matched(first, second, distance or 0, route)
 
-    def _touching(
+    def _footprints(
         self, members: _Members, base: int, beside: _Members, resolve: Resolve | None
-    ) -> list[_Touching]:
-        """The accesses of *members* with that base, and what threads touch if some of those that make *beside* are there.
+    ) -> list[_Footprint]:
+        """The footprints of the accesses of *members* with *base*, given that some thread executes those of *beside*.
 
-        Relative to the base, or to what it is on a path, where *resolve* says that.
+        They are relative to the base or, with *resolve*, to its value on a path.
         """
         shared, views = self.shared, self.model.views
         threads, others = (views.at(b.accesses[0].site).threads for b in (members, beside))
-        those = members.based[base]
+        accesses = members.by_base[base]
         if resolve is not None:
-            return [(a, shared.footprint(shared.along(a, resolve), threads, others)) for a in those]
-        if (base, others) not in members.touching:
-            members.touching[base, others] = [(a, shared.footprint(a, threads, others)) for a in those]
-        return members.touching[base, others]
+            return [(a, shared.footprint(shared.along(a, resolve), threads, others)) for a in accesses]
+        if (base, others) not in members.footprints:
+            members.footprints[base, others] = [(a, shared.footprint(a, threads, others)) for a in accesses]
+        return members.footprints[base, others]
 
     def _matched(
-        self, operations: list[_Touching], uses: list[_Touching], apart: int, route: Route
+        self, operations: list[_Footprint], uses: list[_Footprint], distance: int, route: Route
     ) -> Iterator[Meeting]:
-        """The operations, each with the first of the *uses* that meets it; their bases are so many bytes *apart*."""
+        """The *operations*, each with the first of *uses* that overlaps it; *distance* is that of their bases."""
         shared = self.shared
-        behind: Footprint | None = None  # what the uses after an operation touch
+        following: Footprint | None = None  # the union of the uses after the operation
         left = len(uses)
         for operation, own in reversed(operations):
             first = 0 if route.path.edges else bisect_right(uses, operation.site, key=lambda use: use[0].site)
             for _, touched in uses[first:left]:
-                behind = touched if behind is None else touched and behind.union(touched)
+                following = touched if following is None else touched and following.union(touched)
             left = min(left, first)
-            if first == len(uses) or not _may(own, behind, apart):
+            if first == len(uses) or not _may_overlap(own, following, distance):
                 continue
             here = shared.along(operation, route.before)
             for use, touched in uses[first:]:
-                if _may(own, touched, apart) and self.meet(here, shared.along(use, route.after), route):
+                if _may_overlap(own, touched, distance) and self.meet(
+                    here, shared.along(use, route.after), route
+                ):
                     yield Meeting(operation, use, route.path)
                     break
 
 
-def _may(one: Footprint | None, other: Footprint | None, apart: int) -> bool:
-    """Whether bytes may be the same where the bases of both are so many *apart*."""
-    return one is None or other is None or one.meets(other.moved(apart))
+def _may_overlap(one: Footprint | None, other: Footprint | None, distance: int) -> bool:
+    """Whether the two may overlap if the base of *other* is *distance* bytes after that of *one*; True if unknown."""
+    return one is None or other is None or one.meets(other.moved(distance))
 
 
-def _route(path: Path, along: Resolve, before: Resolve, lead: tuple[Edge, ...] = ()) -> Route:
-    return Route(path, before, lambda value: before(along(value)), lead)
+def _route(path: Path, along: Resolve, before: Resolve, prefix: tuple[Edge, ...] = ()) -> Route:
+    return Route(path, before, lambda value: before(along(value)), prefix)
 
 
-class _Leads:
-    """How instructions of a function are reached for the first time; found once for all questions."""
+class _EntryPaths:
+    """Paths by which instructions of a function are reached for the first time, shared by all searches."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._known: dict[tuple[int, int, bool], Answer[tuple[Edge, ...]]] = {}
 
     def to(self, start: int) -> tuple[Edge, ...] | None:
-        """The path from the entry to *start*, each branch taken as it is there; None: none is found."""
+        """A path from the entry to *start* on which each branch is evaluated, not assumed; None if none was found."""
         return self._to(start).witness
 
     def reached(self, start: int) -> bool:
-        """Whether a thread may come to *start* at all, each branch taken as it is there."""
+        """Whether some path reaches *start* when each branch is evaluated; True if the search gave up."""
         return not isinstance(self._to(start), Infeasible)
 
     def _to(self, start: int) -> Answer[tuple[Edge, ...]]:
         key = self.model.place(start)
         if key not in self._known:
-            self._known[key] = _lead(self.model, start)
+            self._known[key] = _entry_path(self.model, start)
         return self._known[key]
 
 
-def _lead(
-    model: KernelModel, start: int, view: View | None = None, onward: tuple[Edge, ...] = ()
+def _entry_path(
+    model: KernelModel, start: int, context: View | None = None, onward: tuple[Edge, ...] = ()
 ) -> Answer[tuple[Edge, ...]]:
-    """A path from the entry to *start*, each branch taken as it is there.
+    """A path from the entry to *start* on which each branch is evaluated, not assumed.
 
-    It is one of a *view*, if given, that may continue along the edges of *onward*.
+    It is a path of the threads of *context*, if that is given, and can continue along the edges *onward*.
     """
-    path = model.lead(start, view)
+    path = model.lead(start, context)
     if not isinstance(path, Found):
         return path
     here = Path(onward, (), start, T.full(model.values.threads))
     taken = Route(here, model.values.find, model.values.find, path.witness.edges)
-    if _wrong(model, start, taken)[1] is None:
+    if _first_infeasible(model, start, taken)[1] is None:
         return Found(path.witness.edges)
-    return find_lead(model.survey, model.cfg.block_of[start], view, onward)
+    return find_lead(model.survey, model.cfg.block_of[start], context, onward)
 
 
-def _wrong(model: KernelModel, start: int, route: Route) -> tuple[int, Edge | int | None]:
-    """What on the whole route goes the other way, or may do so in all threads, after how many edges.
+def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int, Edge | int | None]:
+    """``(k, edge or site)`` for the first branch or guard of *route* that excludes it; k edges precede.
 
-    That is a branch, or the guard of an instruction.
-
-    Each predicate is taken as it is there. One that depends on the kernel's arguments, or on data, goes either
-    way in some launch; one that depends on the thread index alone does not.
+    ``(number of all edges, None)`` if there is none. Each predicate has the value of its own iteration. A predicate of
+    the kernel's arguments or of data can have either value, since some launch provides it. One that depends on the
+    thread index alone excludes the route if no thread has the value, or if its values are not computed and none may
+    have it.
     """
     values = model.values
     facts, threads = Facts(), T.full(values.threads)
@@ -542,6 +576,7 @@ def _wrong(model: KernelModel, start: int, route: Route) -> tuple[int, Edge | in
     decisions: list[tuple[int, int | None, bool, Edge | int]] = [
         (k, model.reachability.edge_value(edge), edge.value, edge) for k, edge in enumerate(edges)
     ]
+    # The guard of the operation counts only if the route comes from the entry: otherwise it holds by assumption.
     for k, site in ((len(route.lead), start), (len(edges), route.path.end)):
         instruction = model.instruction(site)
         if instruction.guard >= 0 and (route.lead or site != start):

@@ -1,4 +1,4 @@
-"""The code that a thread goes through from one wait to the next, and what lies in one stretch of it."""
+"""Wait-free regions: the code that a thread may execute from one wait to the next."""
 
 from __future__ import annotations
 
@@ -9,31 +9,35 @@ from tclint.ir.cfg import CFG
 
 __all__ = ["Stretches"]
 
-_Stretch = tuple[int, int]
-"""A block, and how many waits of it come before."""
+_Segment = tuple[int, int]
+"""A part of a block between two of its waits: the block, and the number of its waits that precede the part."""
 
 
 class Stretches:
-    """The parts of a graph between some waits. One ends in a block, or goes on to blocks behind it until their first wait."""
+    """The regions into which *waits* divide a graph. A region extends into successor blocks up to their first wait.
+
+    With the mbarrier waits of a thread as *waits*, two operations of one region on one mbarrier belong to the same
+    phase.
+    """
 
     def __init__(self, cfg: CFG, waits: Iterable[int]) -> None:
         self._cfg = cfg
         self._waits: dict[int, list[int]] = {}
         for wait in sorted(waits):
             self._waits.setdefault(cfg.block_of[wait], []).append(wait)
-        self._ahead: dict[int, frozenset[int]] = {}
+        self._reached: dict[int, frozenset[int]] = {}
 
-    def _of(self, site: int) -> _Stretch:
+    def _segment(self, site: int) -> _Segment:
         block = self._cfg.block_of[site]
         return block, bisect_left(self._waits.get(block, ()), site)
 
-    def _goes_on(self, stretch: _Stretch) -> bool:
-        """Whether no wait of its block comes behind."""
-        return stretch[1] == len(self._waits.get(stretch[0], ()))
+    def _is_last(self, segment: _Segment) -> bool:
+        """Whether no wait of the block follows *segment*."""
+        return segment[1] == len(self._waits.get(segment[0], ()))
 
-    def _behind(self, block: int) -> frozenset[int]:
-        """The blocks to whose start a thread may come from the end of *block* without a wait."""
-        found = self._ahead.get(block)
+    def _reachable(self, block: int) -> frozenset[int]:
+        """The blocks whose start a thread may reach from the end of *block* without a wait."""
+        found = self._reached.get(block)
         if found is None:
             work, seen = [block], set[int]()
             while work:
@@ -42,35 +46,35 @@ class Stretches:
                         seen.add(edge.target)
                         if edge.target not in self._waits:
                             work.append(edge.target)
-            found = self._ahead[block] = frozenset(seen)
+            found = self._reached[block] = frozenset(seen)
         return found
 
     def returns(self, site: int) -> bool:
-        """Whether a thread may come from *site* back to it without a wait."""
-        stretch = self._of(site)
-        return not stretch[1] and self._goes_on(stretch) and stretch[0] in self._behind(stretch[0])
+        """Whether a thread may execute *site* again without a wait."""
+        segment = self._segment(site)
+        return not segment[1] and self._is_last(segment) and segment[0] in self._reachable(segment[0])
 
     def alike(self, a: int, b: int) -> bool:
-        """Whether both are in one stretch of one block."""
-        return self._of(a) == self._of(b)
+        """Whether both are in one block with no wait between them."""
+        return self._segment(a) == self._segment(b)
 
     def together(self, sites: Iterable[int]) -> list[list[int]]:
-        """*sites* in parts: one holds those that a thread may pass without a wait between."""
-        inside: dict[_Stretch, list[int]] = {}
+        """The *sites* of each region, in program order."""
+        by_segment: dict[_Segment, list[int]] = {}
         for site in sorted(sites):
-            inside.setdefault(self._of(site), []).append(site)
-        leader = {stretch: stretch for stretch in inside}
+            by_segment.setdefault(self._segment(site), []).append(site)
+        leader = {segment: segment for segment in by_segment}
 
-        def find(stretch: _Stretch) -> _Stretch:
-            while leader[stretch] != stretch:
-                stretch = leader[stretch]
-            return stretch
+        def find(segment: _Segment) -> _Segment:
+            while leader[segment] != segment:
+                segment = leader[segment]
+            return segment
 
-        for stretch in inside:
-            for block in self._behind(stretch[0]) if self._goes_on(stretch) else ():
-                if (block, 0) in inside:
-                    leader[find((block, 0))] = find(stretch)
-        parts: dict[_Stretch, list[int]] = {}
-        for stretch, own in inside.items():
-            parts.setdefault(find(stretch), []).extend(own)
-        return [sorted(part) for part in parts.values()]
+        for segment in by_segment:
+            for block in self._reachable(segment[0]) if self._is_last(segment) else ():
+                if (block, 0) in by_segment:
+                    leader[find((block, 0))] = find(segment)
+        regions: dict[_Segment, list[int]] = {}
+        for segment, members in by_segment.items():
+            regions.setdefault(find(segment), []).extend(members)
+        return [sorted(region) for region in regions.values()]

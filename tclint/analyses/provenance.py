@@ -1,4 +1,4 @@
-"""What a value that is not known depends on, in words that end a sentence."""
+"""What an unknown value depends on, in words that end a sentence: "the parity depends on ..."."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from tclint.values import Node
 
 __all__ = ["origin"]
 
-_FOLLOWED = 256
-"""Expressions that a value is made of, of which more are not looked at."""
+_MAX_SUBEXPRESSIONS = 256
+"""Subexpressions of a value that are examined for its origin, so that a message costs little."""
 _ORIGINS = {
     "load": "memory",
     "collective": "other lanes of the warp",
-    "call": "a caller, or a call",
-    "unknown": "arithmetic that is not followed",
-    "loop": "what a loop changes",
-    "phi": "the way that leads there",
-    "undefined": "a caller, or a register that is never set",
+    "call": "a caller or a callee",
+    "unknown": "arithmetic that is not tracked",
+    "loop": "a value that a loop changes",
+    "phi": "the path that leads there",
+    "undefined": "a caller or an uninitialised register",
     "thread": "the thread index",
     "launch": "the launch",
 }
-"""What there may be among the expressions that a value is made of, that of which least is known first."""
+"""The kinds of subexpressions that an unknown value may have, the least predictable first."""
 
 
 def origin(model: KernelModel, value: int | None) -> str:
-    """``memory``: what *value* comes from, and of several such things the one of which least is known."""
-    made_of = () if value is None else islice(model.values.made_of(value), _FOLLOWED)
-    found = {_kind(model, model.values.node(v)) for v in made_of}
+    """What *value* depends on, such as ``memory``; of several such things, the least predictable one."""
+    subexpressions = () if value is None else islice(model.values.made_of(value), _MAX_SUBEXPRESSIONS)
+    found = {_kind(model, model.values.node(v)) for v in subexpressions}
     return next((words for kind, words in _ORIGINS.items() if kind in found), _ORIGINS["unknown"])
 
 
@@ -45,7 +45,7 @@ def _kind(model: KernelModel, node: Node) -> str:
 
 
 def _made_by(model: KernelModel, site: int) -> str:
-    """What an instruction is whose result has no expression."""
+    """The kind of the result of an instruction that has no expression."""
     match = model.instruction(site).match
     if match is not None and match.form.event == "shuffle":
         return "collective"

@@ -1,9 +1,14 @@
 """Accesses to shared memory that no proxy fence orders with the async proxy (PTX ISA 8.6, 9.7.13.4).
 
-A thread's stores go through the generic proxy. A tensor core reads its
-matrices, and a bulk copy its source, through the async proxy, which sees such
-a store only behind a ``fence.proxy.async``. A barrier orders threads, not
+The loads and stores of a thread use the *generic proxy*. A tensor core reads its matrices, and a bulk copy its source,
+through the *async proxy*, to which a store is visible only after a ``fence.proxy.async``. Barriers order threads, not
 proxies.
+
+:class:`Unfenced` is a may analysis of the generic accesses with no fence since, one fact for each access class. A fact
+also records what else has followed the access, since a wider memory fence (:data:`WIDE`) or a wait (:data:`WAITED`)
+does not order proxies but makes a fault less likely. A call ends all facts, because a callee may execute the fence, so
+faults after a call are missed. :class:`Overwritten` answers whether a bulk copy may have replaced the bytes in the
+meantime.
 """
 
 from __future__ import annotations
@@ -39,20 +44,20 @@ __all__ = [
 ]
 
 WIDE = 1
-"""A memory fence for more than the CTA came since: it orders no proxies, but it was never seen to go wrong."""
+"""A memory fence of a wider scope than the CTA has followed: it orders no proxies, but was never seen to fail."""
 WAITED = 2
-"""A phase of an mbarrier was waited for since: a bulk copy may have brought other bytes."""
+"""A wait for an mbarrier has followed: a bulk copy may have replaced the bytes."""
 LANDED = -4
 """The ``cp.async`` is complete for the thread that issued it."""
 
 State = frozenset[tuple[int, int]]
-"""The first access of a class, and what came since: a set of the above."""
+"""``(access, since)``: the first access of a class, and what has followed it, a bit set of the above."""
 
 _WIDE = frozenset((".cluster", ".gpu", ".sys", ".gl"))
 
 
 def fences(instruction: Instruction, space: str = ".shared") -> bool:
-    """Whether this orders the generic with the async proxy for accesses to that state space."""
+    """Whether *instruction* orders the generic and the async proxy for accesses to *space*."""
     match = instruction.match
     return (
         match is not None
@@ -63,7 +68,7 @@ def fences(instruction: Instruction, space: str = ".shared") -> bool:
 
 
 def is_wide(instruction: Instruction) -> bool:
-    """Whether this orders the memory accesses of the thread for observers beyond the CTA, in whatever way."""
+    """Whether *instruction* is a memory fence, or an arrival that orders memory, of a wider scope than the CTA."""
     match = instruction.match
     if match is None or ".relaxed" in match.modifiers:
         return False
@@ -74,16 +79,13 @@ def is_wide(instruction: Instruction) -> bool:
 
 
 def through_async(model: KernelModel, access: Access) -> bool:
-    """Whether an operation makes *access* later, through the async proxy."""
+    """Whether *access* is made asynchronously, through the async proxy."""
     match = model.instruction(access.site).match
     return access.later and match is not None and match.form.proxy == "async"
 
 
 class Unfenced(FactSet[tuple[int, int]]):
-    """Stores, ``stmatrix`` and atomic operations with no proxy fence behind them yet.
-
-    The accesses of a class are one fact: the first of them.
-    """
+    """Stores, ``stmatrix`` and atomic operations with no proxy fence since, one fact for each access class."""
 
     writes = True
 
@@ -95,12 +97,13 @@ class Unfenced(FactSet[tuple[int, int]]):
         rank, block_of = model.cfg.rank, model.cfg.block_of
         reached = (i for i in self.sites if block_of[i] in rank)
         self.classes = AccessClasses(model, self._changing).partition(reached)
-        """The accesses of each class, by the first of them."""
+        """First access of a class -> all accesses of the class."""
 
     def begins(self, access: Access) -> bool:
-        """Whether *access* is one of them.
+        """Whether the analysis tracks *access*.
 
-        The address that ``tcgen05.alloc`` writes is for loads: what an operation reads there has been written since.
+        The address that ``tcgen05.alloc`` writes is not tracked: it is meant for loads, and by the time an asynchronous
+        operation reads these bytes, another store has written them.
         """
         allocates = self.model.instruction(access.site).event == "tmem-alloc"
         return access.writes == self.writes and not access.later and not allocates
@@ -111,7 +114,7 @@ class Unfenced(FactSet[tuple[int, int]]):
 
     @cached_property
     def _changing(self) -> frozenset[int]:
-        """The instructions after which the state of an access is another."""
+        """The instructions that change the facts of earlier accesses."""
         function = self.model.function
         changing = (u for u in function.uses if u.sites and self._changes(function.instructions[u.sites[0]]))
         return frozenset(i for use in changing for i in use.sites)
@@ -144,7 +147,7 @@ class Unfenced(FactSet[tuple[int, int]]):
         return frozenset((site, since | mark) for site, since in state)
 
     def follow(self, site: int, since: int, at: int, instruction: Instruction) -> int | None:
-        """What came since the access at *site*, after one more instruction; None behind a fence."""
+        """What has followed the access at *site*, after one more instruction; None after a fence or a call."""
         if at in self.classes:
             return since
         state = self.transfer(frozenset(((site, since),)), at, instruction)
@@ -152,13 +155,13 @@ class Unfenced(FactSet[tuple[int, int]]):
 
 
 class UnfencedReads(Unfenced):
-    """The same of loads and ``ldmatrix``."""
+    """Loads and ``ldmatrix`` that no proxy fence has followed yet."""
 
     writes = False
 
 
 class Arrivals(Unfenced):
-    """Waits for other threads with no proxy fence behind them yet."""
+    """Acquire points with known signals that no proxy fence has followed yet."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -168,9 +171,9 @@ class Arrivals(Unfenced):
 
 
 class Landed(CopyGroups):
-    """``cp.async`` operations, in flight or complete, with no proxy fence behind their completion yet.
+    """``cp.async`` operations, in flight or complete, whose completion no proxy fence has followed yet.
 
-    They write through the generic proxy (9.7.9.25.2), and a fence orders what has been written.
+    They write through the generic proxy (9.7.9.25.2), and a fence orders only what has been written before it.
     """
 
     def relevant(self, instruction: Instruction) -> bool:
@@ -185,19 +188,19 @@ class Landed(CopyGroups):
         landed = frozenset(fact for fact in facts if fact[1] == LANDED)
         if fences(instruction):
             return facts - landed, copies
-        flying = facts - landed
-        after, copies = super().transfer((flying, copies), at, instruction)
+        in_flight = facts - landed
+        after, copies = super().transfer((in_flight, copies), at, instruction)
         if instruction.event != "issue":
             landed |= {
                 (site, LANDED)
-                for site, age in flying
+                for site, age in in_flight
                 if not super(Landed, self).transfer((frozenset(((site, age),)), copies), at, instruction)[0]
             }
         return after | landed, copies
 
 
 class Overwritten:
-    """What copies may write of shared memory, as far as it can be told."""
+    """The bytes of shared memory that copies may write."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -207,6 +210,7 @@ class Overwritten:
 
     @cached_property
     def _loads(self) -> list[Access]:
+        """The writes of operations through the async proxy."""
         shared = self.model.shared
         return [
             access
@@ -216,8 +220,8 @@ class Overwritten:
         ]
 
     @cached_property
-    def _most(self) -> int | None:
-        """The bytes that one load may write at most, by what the mbarriers of the kernel expect in one phase."""
+    def _max_expected(self) -> int | None:
+        """The maximum bytes that one load may write, as many as some phase expects; None if one is unknown."""
         model, most = self.model, 0
         for event in ("mbarrier-expect", "mbarrier-arrive"):
             for site in model.sites(event):
@@ -234,7 +238,7 @@ class Overwritten:
         return bool(self._writing(address))
 
     def between(self, sites: Iterable[int], address: int) -> bool:
-        """Whether a ``cp.async`` at one of *sites* may write the bytes at *address*: it is what is read there then."""
+        """Whether a ``cp.async`` at one of *sites* may write the bytes at *address*, so that these are read instead."""
         shared = self.model.shared
         return any(
             access.writes and self._may(access, address)
@@ -243,36 +247,36 @@ class Overwritten:
         )
 
     def before(self, site: int, use: Access) -> bool:
-        """Whether a bulk copy has written the bytes of *use* before *site*, and the next one comes after *use*.
+        """Whether bulk loads that may write the bytes of *use* are complete before *site*, and the next follow *use*.
 
-        So it is where one role waits for a copy and changes its bytes for another role, which does not wait for it. Of a
-        bulk copy out of a stage it is enough that the first role may have heard of who has waited: it takes the stage
-        when it is free.
+        That is the case where one role waits for the loads and modifies their bytes for another role, which does not
+        wait for the loads. If *use* is a bulk copy out of a stage, it is enough that the first role may observe a
+        thread that has waited for them: it takes a stage that is free.
         """
         model = self.model
         mbarriers, extents = model.made(Mbarriers), model.made(Extents)
-        there = extents.of(use)
+        used = extents.of(use)
         waits = {i: mbarriers.rings_at(i) for i in model.sites("mbarrier-wait")}
-        brought: dict[Ring, list[int]] = {}
+        loads: dict[Ring, list[int]] = {}
         for load in self._writing(use.address):
             rings = mbarriers.rings_at(load.site)
             for ring in rings:
-                place = place_of(model, ring, load)
-                if there is None or place is None or extents.meet(there, place):
-                    brought.setdefault(ring, []).append(load.site)
+                filled = place_of(model, ring, load)
+                if used is None or filled is None or extents.meet(used, filled):
+                    loads.setdefault(ring, []).append(load.site)
             if not rings:
                 return False
-        heard = {ring for i, rings in waits.items() if behind(model, i, site) for ring in rings}
-        with_it = {
+        waited = {ring for i, rings in waits.items() if behind(model, i, site) for ring in rings}
+        waited_by_user = {
             ring
             for i, rings in waits.items()
             if not model.views.apart(i, use.site) and model.reaches(i, use.site)
             for ring in rings
         }
         if model.instruction(use.site).group == "bulk":
-            told = {ring: model.made(Order).completed(loads) for ring, loads in brought.items()}
-            heard |= {ring for ring, at in told.items() if any(behind(model, i, site) for i in at)}
-        return all(waits.values()) and brought.keys() <= heard and with_it.isdisjoint(brought)
+            observers = {ring: model.made(Order).completed(sites) for ring, sites in loads.items()}
+            waited |= {ring for ring, at in observers.items() if any(behind(model, i, site) for i in at)}
+        return all(waits.values()) and loads.keys() <= waited and waited_by_user.isdisjoint(loads)
 
     def _writing(self, address: int) -> list[Access]:
         """The loads that may write the bytes at *address*."""
@@ -282,14 +286,14 @@ class Overwritten:
 
     def _may(self, load: Access, address: int) -> bool:
         extents = self.model.made(Extents)
-        there = extents.of(load._replace(address=address, size=1))
+        read = extents.of(load._replace(address=address, size=1))
         if load not in self._filled:
             self._filled[load] = self._fills(load)
         filled = self._filled[load]
-        return filled is None or there is None or extents.meet(filled, there)
+        return filled is None or read is None or extents.meet(filled, read)
 
     def _fills(self, load: Access) -> Extent | None:
-        """The bytes that a copy fills in all rounds, at most."""
+        """The bytes that a copy fills over all iterations, at most; None if unknown."""
         model, site = self.model, load.site
         place = model.made(Extents).of(load)
         if place is None or site in self.copies:
@@ -298,6 +302,6 @@ class Overwritten:
         if size is None and place.stride:  # the stages of a ring
             mbarriers = model.made(Mbarriers)
             rooms = [room(model, r, mbarriers.copies(r)).get(site) for r in mbarriers.rings_at(site)]
-            size = min((s for s in (self._most, *rooms) if s), default=None)
-        size = size or self._most
+            size = min((s for s in (self._max_expected, *rooms) if s), default=None)
+        size = size or self._max_expected
         return place._replace(high=place.high - load.size + size) if size else None

@@ -1,4 +1,4 @@
-"""Who comes where in a kernel, and the ways of its warps on which they pass none of some instructions (PTX ISA 9.7.13)."""
+"""Paths of the warps of a kernel that avoid given instructions, and what its calls may do (PTX ISA 9.7.13)."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from tclint.ir.nodes import Instruction, Module
 from tclint.values import Facts
 from tclint.values import thread_masks as T
 
-_BARRED = Infeasible("one of the instructions to avoid is on every path")
+_NO_PATH = Infeasible("one of the instructions to avoid is on every path")
 SYSTEM_CALLS = frozenset({"__assertfail", "__nv_ptx_builtin_ocg_fmax3", "free", "malloc", "vprintf"})
-"""What the CUDA driver provides without a body in any module (PTX interoperability guide, "System calls"), and a maximum of
-three numbers, of which ptxas makes one instruction. None of them touches tensor memory or waits for other threads."""
+"""The functions that the CUDA driver provides without a body in any module (PTX interoperability guide, "System
+calls"), and a maximum of three values that ptxas compiles to one instruction. None accesses tensor memory or waits for
+other threads."""
 
 
 def known_functions(module: Module) -> frozenset[str]:
-    """The names of the functions of which it is known what they do: the module has their bodies, or the system has them."""
+    """The names of the functions whose effect is known: those with a body in the module, and the system calls."""
     return SYSTEM_CALLS.union(f.name for f in module.functions if f.instructions)
 
 
 def whole_program(model: KernelModel) -> bool:
-    """Whether everything that the kernel executes is before us: no call leads out of the module, but to the system."""
+    """Whether all that the kernel executes is visible: every call is to a function of the module or a system call."""
     known = known_functions(model.module)
     return model.function.entry and all(model.instruction(i).callee in known for i in calls(model))
 
 
 def behind(model: KernelModel, first: int, site: int) -> bool:
-    """Whether *site* is executed only after *first*."""
+    """Whether *first* dominates *site*; guards are ignored."""
     block_of = model.cfg.block_of
     if block_of[first] == block_of[site]:
         return first < site
@@ -38,6 +39,7 @@ def behind(model: KernelModel, first: int, site: int) -> bool:
 
 
 def calls(model: KernelModel) -> list[int]:
+    """The calls of the function."""
     return [
         i
         for use in model.function.uses
@@ -47,7 +49,7 @@ def calls(model: KernelModel) -> list[int]:
 
 
 def deciding(model: KernelModel, site: int) -> Iterator[int]:
-    """The predicates that decide whether *site* is executed; that of a branch table is an unknown one."""
+    """The predicates that *site* is control-dependent on, and its guard; that of a branch table is unknown."""
     cfg, values = model.cfg, model.values
     for edge in cfg.controllers(cfg.block_of[site]):
         yield values.before(edge.predicate, cfg.blocks[edge.source].end - 1)
@@ -64,16 +66,18 @@ def way(
     ends: Collection[int],
     facts: Facts | None = None,
 ) -> Answer[Path]:
-    """A path of *threads* from *start* to an instruction of *to* (none: the end) that passes none of *ends*.
+    """A path of *threads* from *start* to one of *to* (an exit if empty) that passes none of *ends*.
 
-    A warp is followed by its first lane, which does what one lane does for all.
+    Each warp is represented by lane 0, which is taken to do whatever a single lane does for the warp.
     """
     here = model.views.now(start)
-    view = View(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
+    context = View(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
     cfg, first = model.cfg, max(start, 0)
-    if not view.threads or (cfg.block_of[first] not in cfg.in_cycle and not last(model, (first,), ends, to)):
-        return _BARRED
-    return follow(model, start, view, to, ends)
+    if not context.threads or (
+        cfg.block_of[first] not in cfg.in_cycle and not last(model, (first,), ends, to)
+    ):
+        return _NO_PATH
+    return follow(model, start, context, to, ends)
 
 
 def follow(
@@ -84,13 +88,13 @@ def follow(
     ends: Collection[int],
     likely: bool = False,
 ) -> Answer[Path]:
-    """A path of the threads of *view* from *start* to an instruction of *to* (none: the end) that passes none of *ends*.
+    """A path of the context *view* from *start* to one of *to* (an exit if empty) that passes none of *ends*.
 
-    A *likely* one is not contradicted by what is known when *start* is executed for the first time.
+    With *likely*, no branch of it is infeasible when *start* is executed for the first time.
     """
     cfg = model.cfg
     if start < 0 and to and 0 not in to and not last(model, (0,), ends, to):
-        return _BARRED
+        return _NO_PATH
     relevant: list[list[int]] = [[] for _ in cfg.blocks]
     for i in sorted({*to, *ends}):
         relevant[cfg.block_of[i]].append(i)
@@ -107,18 +111,21 @@ def follow(
         found = next_answer(
             find_paths(model.survey, start, view, True, relevant, step, goal, blocks, closed=closed)
         )
-        untaken = (
+        infeasible = (
             model.untaken(start, found.witness, relevant) if likely and isinstance(found, Found) else None
         )
-        if untaken is None:
+        if infeasible is None:
             return found
-        closed.add(untaken)
+        closed.add(infeasible)
 
 
 def last(
     model: KernelModel, sites: Iterable[int], barring: Collection[int], to: Collection[int] = ()
 ) -> list[int]:
-    """The last of *sites* in each block from which *to* (none: an end) may be reached without passing *barring*."""
+    """The last of *sites* in each block from which *to*, or an exit if empty, can be reached without passing *barring*.
+
+    Only unguarded instructions of *barring* bar a path, and branches are not evaluated.
+    """
     cfg = model.cfg
     unguarded: dict[int, list[int]] = {}
     for i in barring:
@@ -127,7 +134,7 @@ def last(
     work = [(cfg.block_of[i], i) for i in to] or [(b, cfg.blocks[b].end) for b in cfg.exits if b in cfg.rank]
     seen = set(work)
     free: dict[int, list[tuple[int, int]]] = {}
-    """Block -> the instructions behind which, and before which, nothing bars the way."""
+    """Block -> ``(begin, end)``: from between the two instructions, no unguarded one bars the path."""
     while work:
         b, end = work.pop()
         begin = max((i for i in unguarded.get(b, ()) if i < end), default=-1)

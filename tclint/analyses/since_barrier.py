@@ -1,7 +1,15 @@
-"""Accesses to shared memory since the threads of a CTA last heard of each other (PTX ISA 8.5, 9.7.13).
+"""Accesses to shared memory since the warps of a CTA last synchronised (PTX ISA 8.5, 9.7.13).
 
-What one warp reads or writes and another one writes is ordered by a barrier or by nothing at all. The state says which
-accesses no synchronisation stands behind; which of them meet, and in different warps, is asked of :class:`Meetings`.
+If one warp writes bytes and another one accesses them, only synchronisation between the two orders the accesses;
+without it, they are a data race. :class:`SinceBarrier` is a may analysis of the accesses with no acquire point since.
+:class:`~tclint.analyses.overlaps.OverlapSearch` then decides which of these conflict with a later access, with the
+footprints of :class:`SharedByWarps`, so only accesses of different warps count.
+
+Two accesses in one barrier interval race only if the warps can be there at the same time. Where a wait other than a
+barrier may have admitted one warp long after another, the fact :data:`THREADS_MAY_HAVE_DIVERGED` records it.
+
+The result under-approximates. An access counts only if its threads and bytes are known (:meth:`SharedByWarps.counts`),
+and every instruction at which a warp *may* observe another one, a call included, ends the facts.
 """
 
 from __future__ import annotations
@@ -31,34 +39,35 @@ __all__ = [
     "SinceBarrier",
     "State",
     "WritesSince",
-    "news",
     "plain",
+    "synchronising_sites",
 ]
 
 State = frozenset[tuple[int, bool]]
-"""Accesses, and whether the thread has told others since, and heard of nobody."""
+"""``(access, signalled)``: an access, and whether the thread has only signalled since, and has not acquired
+anything."""
 
 _NOTHING: State = frozenset()
 
 
 class SharedByWarps(SharedMemory):
-    """Shared memory as two warps have it at least, where nothing says how many there are."""
+    """Shared memory in CTAs of two warps at least, if the kernel does not determine their number."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model.function, model.values)
         self.model = model
         self.executed = model.made(Executed)
         self._counts: dict[Access, bool] = {}
-        self._touching: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
-        self._ends: dict[int, tuple[int, int]] = {}
+        self._member_footprints: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
+        self._extremes: dict[int, tuple[int, int]] = {}
 
     def sure(self, threads: int, beside: int = 0) -> int:
-        """The same, or those of the first two warps: one warp alone needs no barrier."""
+        """Those of *threads* that every launch has, or that are in the first two warps: one warp needs no barrier."""
         return (super().sure(threads, beside) | threads & (1 << 64) - 1) & self.room
 
     @cached_property
     def room(self) -> int:
-        """The threads that the kernel allows and shared memory has room for: more are not launched."""
+        """The threads that the kernel allows, up to the first one whose accesses are out of bounds: no launch has more."""
         cta = self.model.cta
         if self.function.threads is not None:
             return cta
@@ -67,10 +76,10 @@ class SharedByWarps(SharedMemory):
 
     @property
     def fits(self) -> bool:
-        """Whether the kernel may be made for CTAs of this shape.
+        """Whether the kernel may be meant for CTAs of this shape.
 
-        Shared memory has room for what all threads touch; where all of them store to rows and columns that the shape
-        numbers, no two do so to the same place; and they read nothing that none of them stores.
+        All accesses of all threads are in bounds; where all threads store by their position in the CTA, no two of them
+        store to the same address; and they read nothing that none of them stores.
         """
         accesses = list[Access]()
         for access in self._everywhere():
@@ -80,7 +89,7 @@ class SharedByWarps(SharedMemory):
         return self._stored(accesses)
 
     def _stored(self, accesses: list[Access]) -> bool:
-        """Whether what all threads read is stored, as far as it is known who stores and where."""
+        """Whether what all threads read is stored; True if some stores are not by all threads."""
         if not {access.site for access in accesses if access.writes}.issuperset(self.writers):
             return True
         stored = self.together((a for a in accesses if a.writes), self.model.cta)
@@ -91,21 +100,21 @@ class SharedByWarps(SharedMemory):
         return True
 
     def _distinct(self, address: int) -> bool:
-        """Whether an address that is a sum of positions of a thread differs between threads that differ in one of these."""
+        """Whether threads at different positions have different values of *address*, if it is a sum of positions."""
         values, shape = self.values, self.values.shape
-        mine = self.split(address)[1]
+        per_thread = self.split(address)[1]
         axes = set[int]()
-        for term, _ in values.linear(mine)[0]:
+        for term, _ in values.linear(per_thread)[0]:
             kind, name, *_ = values.node(term)
             if kind == "special" and name in AXES:
                 axes.add(AXES.index(name))
             elif any(values.planes(term) or ()):
                 return True
-        offsets = self.offsets(mine, self.model.cta)
+        offsets = self.offsets(per_thread, self.model.cta)
         return shape is None or offsets is None or len(offsets) == prod(shape[axis] for axis in axes)
 
     def _everywhere(self) -> Iterator[Access]:
-        """What all threads access."""
+        """The accesses that all threads make."""
         model = self.model
         every = T.full(self.values.threads)
         return (
@@ -118,16 +127,17 @@ class SharedByWarps(SharedMemory):
         )
 
     def _outside(self, access: Access) -> int:
-        """The threads for which shared memory has no room where they access it."""
-        base, mine, constant = self.split(access.address)
+        """The threads whose *access* is out of the bounds of the variable; none if that is unknown."""
+        base, per_thread, constant = self.split(access.address)
         values, size, every = self.values, self.model.size(base), self.model.cta
-        planes = values.planes(mine) if size and values.known(mine) is None else None
+        planes = values.planes(per_thread) if size and values.known(per_thread) is None else None
         if planes is None:
             return 0
-        if mine not in self._ends:
-            self._ends[mine] = T.extreme(planes, every, least=True), T.extreme(planes, every, least=False)
+        if per_thread not in self._extremes:
+            minimum, maximum = T.extreme(planes, every, least=True), T.extreme(planes, every, least=False)
+            self._extremes[per_thread] = minimum, maximum
         low, high = -constant, size - constant - access.size
-        least, greatest = self._ends[mine]
+        least, greatest = self._extremes[per_thread]
         if low <= least and greatest <= high:
             return 0
         n = values.threads
@@ -140,35 +150,37 @@ class SharedByWarps(SharedMemory):
             return False
         first = self._warps(a, self.sure(threads_a, threads_b))
         second = self._warps(b, self.sure(threads_b, threads_a))
-        apart = self.split(b.address)[2] - self.split(a.address)[2]
-        moved = [(j, two.moved(apart)) for j, two in second]
+        distance = self.split(b.address)[2] - self.split(a.address)[2]
+        moved = [(j, two.moved(distance)) for j, two in second]
         return any(k != j and one.meets(two) for k, one in first for j, two in moved)
 
     def _warps(self, access: Access, threads: int) -> list[tuple[int, Footprint]]:
-        """The bytes that each warp touches, relative to a base that all have in common, and without a constant."""
-        mine = self.split(access.address)[1]
-        key = mine, access.size, access.lanes, threads
-        if key not in self._touching:
+        """The bytes that each warp touches, relative to the common base, without the constant offset."""
+        per_thread = self.split(access.address)[1]
+        key = per_thread, access.size, access.lanes, threads
+        if key not in self._member_footprints:
             warps = T.by_warp(threads)
-            found = ((first, self._spread_of(mine, access, self.sure(warp))) for first, warp in warps)
-            self._touching[key] = [(first, touched) for first, touched in found if touched is not None]
-        return self._touching[key]
+            found = ((first, self._spread_of(per_thread, access, self.sure(warp))) for first, warp in warps)
+            self._member_footprints[key] = [
+                (first, touched) for first, touched in found if touched is not None
+            ]
+        return self._member_footprints[key]
 
     def placed(self, access: Access, threads: int) -> bool:
-        """Whether it is known which bytes *threads* touch, or may be on some path."""
+        """Whether the bytes that *threads* touch are known, or may be known on a given path."""
         base = self.split(access.address)[0]
         return self.footprint(access, threads) is not None or (
-            bool(self.values.volatile(base)) and not self._by_way(base)
+            bool(self.values.volatile(base)) and not self._path_dependent(base)
         )
 
-    def _by_way(self, base: int) -> bool:
-        """Whether warps that come by other ways have another *base*: it is what it is on a path in none but those that take it."""
+    def _path_dependent(self, base: int) -> bool:
+        """Whether *base* depends on the path of each warp, so its value on one path is not that of warps on another."""
         values, loops = self.values, self.model.cfg.loops
         nodes = ((values.node(t), t) for t, _ in values.linear(base)[0])
         return any(n[0] == "phi" and n[1] not in loops and values.level(t) > Level.CTA for n, t in nodes)
 
     def counts(self, access: Access) -> bool:
-        """Whether anything can be said of an access: a plain one, of bytes and of threads that are known."""
+        """Whether *access* can be part of a proven race: it is plain, and its bytes and threads are known."""
         if access not in self._counts:
             site = access.site
             self._counts[access] = (
@@ -180,7 +192,7 @@ class SharedByWarps(SharedMemory):
 
 
 class SharedByBound(SharedByWarps):
-    """The same, where a bound of the kernel is taken for the size of the CTA."""
+    """:class:`SharedByWarps`, with a bound of the kernel on the CTA size taken for the size itself."""
 
     def sure(self, threads: int, beside: int = 0) -> int:
         bounded = self.function.most_threads is not None
@@ -188,59 +200,62 @@ class SharedByBound(SharedByWarps):
 
 
 def plain(model: KernelModel, site: int) -> bool:
-    """Whether an access to shared memory is a plain one: neither atomic nor volatile, and of this CTA's memory."""
+    """Whether an access to shared memory is plain: neither atomic nor volatile, and to the memory of this CTA."""
     match = model.shared.sites[site]
     return not strong(match) and match.space in (".shared", ".shared::cta")
 
 
-def news(model: KernelModel) -> frozenset[int]:
-    """Where threads of different warps may hear of each other, or tell others; what is not known counts."""
+def synchronising_sites(model: KernelModel) -> frozenset[int]:
+    """The acquire and release points between warps, including instructions of unknown effect."""
     order = model.made(Order)
     found = {*order.hears(Scope.WARPS), *order.tells}
     if order.polls or not all(map(partial(_by_warps, model), model.sites("mbarrier-wait"))):
-        # One lane may have waited for its warp.
+        # One lane may wait on behalf of its warp, which then passes a barrier of the warp.
         found.update(model.sites("barrier-sync"))
     return frozenset(found)
 
 
 def _by_warps(model: KernelModel, site: int) -> bool:
-    """Whether all lanes of a warp come to *site*, or none."""
+    """Whether *site* is executed by all lanes of a warp or by none."""
     threads = model.views.at(site).threads
     return threads == T.whole(threads, 32) and model.made(Executed).certainly(site)
 
 
-_TELLS = ("barrier-arrive", "mbarrier-arrive", "commit")
-"""After these a thread goes on at once."""
+_SIGNALS = ("barrier-arrive", "mbarrier-arrive", "commit")
+"""Events after which a thread continues without waiting."""
 LOOSE = -1
-"""The fact that threads may have come here one after the other, as a wait let them."""
+"""The site of the fact that threads may have diverged: a wait may have admitted them one after the other."""
 
 
 def of_one_phase(model: KernelModel, site: int) -> bool:
-    """Whether all threads wait at *site* for the same phase of the same mbarrier: none has to wait for another's turn."""
-    named = [model.value(site, role) for role in ("mbarrier", "parity")]
-    return all(value is not None and model.values.level(value) is Level.CTA for value in named)
+    """Whether all threads wait at *site* for the same phase of one mbarrier, so that the wait admits them together."""
+    operands = [model.value(site, role) for role in ("mbarrier", "parity")]
+    return all(value is not None and model.values.level(value) is Level.CTA for value in operands)
 
 
-_LOOSE: State = frozenset(((LOOSE, False),))
+_DIVERGED: State = frozenset(((LOOSE, False),))
 
 
 class SinceBarrier(FactSet[tuple[int, bool]]):
-    """The accesses that no barrier follows: of each class, the first.
+    """The accesses with no acquire point since, one fact for the first access of each class.
 
-    They count where the threads began together. Behind a wait of another kind one warp may come much later than another,
-    when its turn is.
+    They count only where the threads execute them together (:meth:`together`): after a wait that is not a barrier, one
+    warp may be there much later than another, when it is its turn.
     """
 
     writes = False
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        self.ends = news(model)
+        self.ends = synchronising_sites(model)
+        """Where facts end, or become those of a thread that has signalled."""
         self.joining = frozenset(filter(model.made(Order).joins, self.ends))
-        self.telling = self.ends.intersection(i for event in _TELLS for i in model.sites(event))
-        """After these threads that came together are together still."""
-        waited = frozenset(i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))
-        self._apart = self.ends - self.joining - self.telling - waited
+        """The barriers that all their threads leave together."""
+        self.signalling = self.ends.intersection(i for event in _SIGNALS for i in model.sites(event))
+        """The signals, which do not separate threads that arrive together."""
+        common_waits = frozenset(i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))
+        self._separating = self.ends - self.joining - self.signalling - common_waits
+        """The instructions after which threads may have diverged."""
         self.memory = model.made(SharedByBound)
         self.executed = self.memory.executed
         self.counts = self.memory.counts
@@ -262,31 +277,33 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
         return instruction in self._changing
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
-        if at in self.telling:
+        if at in self.signalling:
             return frozenset((site, site != LOOSE) for site, _ in state)
         if at in self.ends:
-            return _NOTHING if at in self.joining else _LOOSE if at in self._apart else state & _LOOSE
+            return (
+                _NOTHING if at in self.joining else _DIVERGED if at in self._separating else state & _DIVERGED
+            )
         return state | {(at, False)} if at in self.firsts else state
 
-    def follow(self, site: int, told: bool, at: int, instruction: Instruction) -> bool | None:
-        """The fact about *site* on a path; None where threads hear of each other."""
-        return True if at in self.telling else None if at in self.ends else told
+    def follow(self, site: int, signalled: bool, at: int, instruction: Instruction) -> bool | None:
+        """Whether the thread has signalled since *site*, after one more instruction; None after an acquire point."""
+        return True if at in self.signalling else None if at in self.ends else signalled
 
     @staticmethod
     def loose(state: State) -> bool:
-        """Whether threads may be there one after the other."""
-        return not _LOOSE.isdisjoint(state)
+        """Whether threads may have diverged in *state*, so that they execute what follows one after the other."""
+        return not _DIVERGED.isdisjoint(state)
 
     def together(self, results: Results[State]) -> frozenset[int]:
-        """The first accesses to which the threads come together."""
+        """The first accesses of classes that the threads execute together."""
         return frozenset(site for site in self.firsts if not self.loose(results.before(site)))
 
 
 class ReadsSince(SinceBarrier):
-    """What was read."""
+    """The reads with no acquire point since."""
 
 
 class WritesSince(SinceBarrier):
-    """What was written."""
+    """The writes with no acquire point since."""
 
     writes = True

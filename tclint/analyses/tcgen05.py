@@ -1,8 +1,8 @@
-"""Outstanding tcgen05 operations of one thread (PTX ISA 9.7.16.6).
+"""``tcgen05`` operations that one thread has in flight, and the columns that they access (PTX ISA 9.7.16.6).
 
-A load or store of tensor memory is outstanding until ``tcgen05.wait``; an MMA,
-copy or shift until an mbarrier that a later ``tcgen05.commit`` of the same
-thread names has been waited for, or a CTA barrier passes that news on.
+A load or store of tensor memory is in flight until ``tcgen05.wait``. An MMA, copy or shift is in flight until a wait
+for the mbarrier of a later ``tcgen05.commit`` of the same thread, or until an acquire point at which the thread may
+observe that another thread has waited.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ __all__ = [
 ]
 
 ISSUED = 0
-"""Nothing has been done about it."""
+"""Neither waited for, nor tracked by a commit, nor used."""
 COPIED = -1
-"""A load whose registers were moved or packed, and not used otherwise: ptxas may have made nothing of the move."""
+"""A load whose registers were moved or packed, and not used otherwise: ptxas may have eliminated the move."""
 USED = -2
-"""A load of whose registers something was computed, in the same block: ptxas may move that behind a signal."""
+"""A load from whose registers a value was computed in the same block: ptxas may sink the computation below a signal."""
 State = frozenset[tuple[int, int]]
 """``(site, status)``. The status of an MMA, copy or shift that a commit tracks is that commit's site plus one."""
 
 _A_COLUMNS = 8
 """Columns of A in tensor memory: K elements are 32 bytes (9.7.16.2.1)."""
 
-_COMMITS = 4
-"""Commits that an operation is followed through."""
+_MAX_COMMITS = 4
+"""Commits that may track one operation before it is dropped: following all of them is quadratic."""
 
 LANES, _ALL = 128, 512
 """Lanes and columns of tensor memory (9.7.16.1)."""
@@ -56,11 +56,11 @@ _COLUMNS = {
     ".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1,
     ".128x256b": 8, ".4x256b": 8, ".128x128b": 4, ".64x128b": 4, ".32x128b": 4,
 }  # fmt: skip
-"""Columns that the shape covers, of ld and st one unit of .num (9.7.16.2.3)."""
+"""Columns that a shape covers; for ld and st, those of one unit of .num (9.7.16.2.3)."""
 
 
 def computes(match: Match | None) -> bool:
-    """Whether the instruction only makes registers of registers: ptxas moves it behind stores and signals at will."""
+    """Whether the instruction only computes registers from registers: ptxas may move it past stores and signals."""
     if match is None:
         return False
     form = match.form
@@ -68,7 +68,7 @@ def computes(match: Match | None) -> bool:
 
 
 class Range:
-    """Columns of tensor memory: a value with its lane part removed, and how many at least."""
+    """Columns of tensor memory: the address of the first one, without lanes, and how many there are at least."""
 
     __slots__ = ("columns", "lanes", "start")
 
@@ -87,16 +87,16 @@ class Place(NamedTuple):
     size: int
     """Columns of the allocation, or of all of tensor memory."""
     column: int
-    """The least column, counted from the base."""
+    """A lower bound on the column, relative to the base."""
     lane: int
-    """The least lane."""
+    """A lower bound on the lane."""
 
 
 class Tcgen05(FactSet[tuple[int, int]]):
-    """Facts ``(site, status)``."""
+    """Facts ``(site, status)`` of the operations that one thread has in flight."""
 
     groups: tuple[str, ...] = ("tcgen05", "tcgen05.ld", "tcgen05.st")
-    """What is followed."""
+    """The groups of the operations that are tracked."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
@@ -106,28 +106,28 @@ class Tcgen05(FactSet[tuple[int, int]]):
         )
         self.operations = frozenset(model.sites("issue", "tcgen05"))
         self.filled: dict[int, set[int]] = {}
-        """Register -> the loads that write it, or a register that it is copied from."""
+        """Register -> the loads that write it, or write a register that it is copied from."""
         for site in self.loads:
             operand = model.instruction(site).role("destination")
             for register in registers(operand) if operand is not None else ():
                 self.filled.setdefault(register, set()).add(site)
         self._copy()
         self.bits = {site: 1 << at for at, site in enumerate(sorted(self.loads))}
-        """Load -> its bit in a set of loads: a sum over many loads is computed from all of them."""
+        """Load -> its bit in a set of loads. One value may be computed from many loads."""
         self.derived = self._computed()
-        """Register -> the set of loads from whose values it is computed, these values included."""
+        """Register -> the set of loads that it is loaded or computed from."""
         self.by_opcode = not self.derived
         self._pending: dict[State, int] = {}
         self._ranges: dict[tuple[int, str], Range | None] = {}
         self._order = model.made(Order)
-        self._met = self._order.meets(Scope.WARPS)
-        self._heard: dict[int, frozenset[int]] = {}
-        self._waited: dict[tuple[int, int], bool] = {}
+        self._barriers = self._order.meets(Scope.WARPS)
+        self._completions: dict[int, frozenset[int]] = {}
+        self._observations: dict[tuple[int, int], bool] = {}
         self.cta_groups = self._cta_groups()
-        """The ``.cta_group`` of every operation and commit; "" where the kernel mixes both, which is one fault of its own."""
+        """Operation or commit -> its ``.cta_group``; "" if the kernel mixes both, which is a defect of its own."""
 
     def _copy(self) -> None:
-        """A ``mov`` of a loaded register, packing included, is renaming: a use of the copy is the use."""
+        """Adds the copies of loaded registers. A ``mov``, packing included, renames: using the copy uses the load."""
         if not self.filled:
             return
         moves = [
@@ -150,7 +150,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
                         grown = True
 
     def _computed(self) -> dict[int, int]:
-        """In one pass, for a value that was computed in another block no longer counts."""
+        """The registers computed from loads. One pass suffices, as values computed in an earlier block do not count."""
         bits = self.bits
         derived = {register: sum(bits[s] for s in sites) for register, sites in self.filled.items()}
         for instruction in self.model.function.instructions if derived else ():
@@ -172,7 +172,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         return groups if len(set(groups.values())) == 1 else dict.fromkeys(groups, "")
 
     def takes(self, instruction: Instruction) -> int:
-        """The set of loads whose values an instruction takes, or what was computed from these."""
+        """The set of loads whose results, or values computed from them, an instruction reads."""
         derived = self.derived
         taken = derived.get(instruction.guard, 0)
         for register in instruction.reads:
@@ -181,7 +181,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         return taken
 
     def _loading(self, state: State) -> int:
-        """The set of loads that *state* has a fact about."""
+        """The set of loads that *state* has facts about."""
         found = self._pending.get(state)
         if found is None:
             bits = self.bits
@@ -208,10 +208,10 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if state and self.filled and instruction.group != "tcgen05.ld":
-            touched = self.takes(instruction)
-            if touched and touched & self._loading(state):
-                # A use waits for the load in hardware; what the ISA says of it is one note (9.7.16.6.4.5).
-                state = self._taken(state, touched, instruction)
+            used = self.takes(instruction)
+            if used and used & self._loading(state):
+                # The hardware makes a use wait for the load; in the ISA only one note mentions it (9.7.16.6.4.5).
+                state = self._after_use(state, used, instruction)
         event, group = instruction.event, instruction.group
         if not event:
             return state
@@ -223,17 +223,17 @@ class Tcgen05(FactSet[tuple[int, int]]):
         if event == "commit" and group == "tcgen05":
             pair = self.cta_groups[at]
             tracked = {s for s, _ in state if s in self.operations and self.cta_groups[s] == pair}
-            # One that several commits cover is another role's to wait for: following them all is quadratic.
-            times = Counter(s for s, status in state if s in tracked and status != ISSUED)
-            known = {s for s in tracked if s in self.compared and times[s] < _COMMITS}
-            left = frozenset(f for f in state if f[0] not in tracked or (f[1] != ISSUED and f[0] in known))
-            return left | {(s, at + 1) for s in known}
+            # If several commits have tracked an operation, the wait for it is up to another role.
+            commits = Counter(s for s, status in state if s in tracked and status != ISSUED)
+            followed = {s for s in tracked if s in self.compared and commits[s] < _MAX_COMMITS}
+            left = frozenset(f for f in state if f[0] not in tracked or (f[1] != ISSUED and f[0] in followed))
+            return left | {(s, at + 1) for s in followed}
         if event == "mbarrier-wait":
             committed = [f for f in state if f[0] in self.operations and f[1] != ISSUED]
-            seen = {s for s, status in committed if at in self._completed(status - 1)}
-            return state.difference(f for f in committed if f[0] in seen) if seen else state
-        if at in self._met:
-            # Another thread may have waited and now passes the news on.
+            complete = {s for s, status in committed if at in self._completed(status - 1)}
+            return state.difference(f for f in committed if f[0] in complete) if complete else state
+        if at in self._barriers:
+            # Another thread may have waited for the mbarrier before it arrived here.
             return frozenset(
                 f
                 for f in state
@@ -241,63 +241,66 @@ class Tcgen05(FactSet[tuple[int, int]]):
             )
         return state
 
-    def _taken(self, state: State, touched: int, instruction: Instruction) -> State:
-        """*state* after an instruction that takes what the loads *touched* have loaded, or what was computed from it."""
+    def _after_use(self, state: State, used: int, instruction: Instruction) -> State:
+        """*state* after an instruction that uses the results of the loads *used*, or values computed from them."""
         if computes(instruction.match):
             direct = {s for r in instruction.reads for s in self.filled.get(r, ())}
             status = COPIED if instruction.opcode.startswith("mov.") else USED
             return frozenset((s, min(before, status)) if s in direct else (s, before) for s, before in state)
-        return self._without(state, touched)
+        return self._without(state, used)
 
     def _without(self, state: State, loads: int) -> State:
-        """*state* without what it says of a set of loads."""
+        """*state* without the facts about a set of loads."""
         bits = self.bits
         return frozenset(f for f in state if not bits.get(f[0], 0) & loads)
 
     def _completed(self, commit: int) -> frozenset[int]:
-        """The waits behind which a thread may know, of its own or from others, that what the commit tracks is complete."""
-        if commit not in self._heard:
-            self._heard[commit] = self._order.completed((commit,))
-        return self._heard[commit]
+        """The waits after which a thread may know, directly or from others, that what the commit tracks is complete."""
+        if commit not in self._completions:
+            self._completions[commit] = self._order.completed((commit,))
+        return self._completions[commit]
 
     def _observed(self, commit: int, barrier: int) -> bool:
-        """Whether a thread that comes to *barrier* may have waited for the mbarrier of the commit.
+        """Whether a thread that reaches *barrier* may have waited for the phase of the commit's mbarrier.
 
-        The wait for an earlier phase comes before the commit wherever both are, that for a later one behind the barrier.
+        A wait that only precedes the commit is for an earlier phase, and one that only follows the barrier for a later
+        one.
         """
         key = (commit, barrier)
-        if key not in self._waited:
-            self._waited[key] = any(
+        if key not in self._observations:
+            self._observations[key] = any(
                 not self._precedes(wait, commit) and not self._precedes(barrier, wait)
-                for wait in self._order.ended_by(commit).intersection(self.model.sites("mbarrier-wait"))
+                for wait in self._order.waits_completed_by(commit).intersection(
+                    self.model.sites("mbarrier-wait")
+                )
             )
-        return self._waited[key]
+        return self._observations[key]
 
     def _precedes(self, first: int, second: int) -> bool:
-        """Whether a thread executes *first* before *second* only."""
+        """Whether a path leads from *first* to *second*, and none back."""
         return self.model.reaches(first, second) and not self.model.reaches(second, first)
 
     def guarded(self, state: State, after: State, at: int) -> State:
-        # Whether it executes or not, its guard must be known.
+        # The instruction uses its guard even if it does not execute.
         instruction = self.model.instruction(at)
-        known = 0 if computes(instruction.match) else self.derived.get(instruction.guard, 0)
-        before = self._without(state, known) if known else state
+        used = 0 if computes(instruction.match) else self.derived.get(instruction.guard, 0)
+        before = self._without(state, used) if used else state
         return super().guarded(before, after, at)
 
     def edge(self, state: State, edge: Edge) -> State:
-        # What was computed in a block is known where it ends.
+        # Values computed in a block are available at its end.
         used = [f for f in state if f[1] == USED]
         return super().edge(state.difference(used) if used else state, edge)
 
     def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
-        """One operation followed along a path; None when it has ended, or is issued anew."""
+        """The facts about one operation after one more instruction; None if it has ended or is issued again."""
         if at == site:
             return None
         after = frozenset(f for f in self.transfer(state, at, instruction) if f[0] == site)
         return after or None
 
     def untold(self, paths: Iterable[tuple[int, Path]]) -> frozenset[int]:
-        """What keeps operations outstanding at the end of *paths*: each of them, or the commit that nobody waits for."""
+        """What leaves operations in flight at the ends of *paths*: the operation, or its commit without a wait."""
         return frozenset(
             status - 1 if status > ISSUED else site
             for site, path in paths
@@ -307,9 +310,9 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     @cached_property
     def compared(self) -> frozenset[int]:
-        """The operations whose result some load or store of the function may be proven to touch."""
+        """The operations whose result a load or store of the function has a chance of being proven to overlap."""
         linear = self.model.values.linear
-        every, begins = (
+        every, at_first = (
             {linear(columns.start)[0] for i in self.loads | self.stores if (columns := find(i, "taddr"))}
             for find in (self.range, self.at_first)
         )
@@ -317,24 +320,24 @@ class Tcgen05(FactSet[tuple[int, int]]):
             site
             for site in self.operations
             if (columns := self.range(site, "d"))
-            and linear(columns.start)[0] in (every | begins if self._multiplies(site) else every)
+            and linear(columns.start)[0] in (every | at_first if self._is_mma(site) else every)
         )
 
-    def _multiplies(self, site: int) -> bool:
+    def _is_mma(self, site: int) -> bool:
         match = self.model.instruction(site).match
         return match is not None and match.form.name.startswith("tcgen05.mma")
 
     # ------------------------------------------------------------ addresses
 
     def range(self, site: int, role: str) -> Range | None:
-        """The columns that *role* of the instruction at *site* covers, at least; None without such an address."""
+        """The columns that *role* of the instruction at *site* covers, at least; None if it has no such address."""
         key = (site, role)
         if key not in self._ranges:
             self._ranges[key] = self._range(site, role)
         return self._ranges[key]
 
     def at_first(self, site: int, role: str) -> Range | None:
-        """The same when the instruction is executed for the first time, where a loop changes it."""
+        """:meth:`range` when the instruction first executes; None if that is unknown, or the address does not vary."""
         here = self.range(site, role)
         if here is None or not self.model.values.volatile(here.start):
             return None
@@ -354,7 +357,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         return Range(self._columns(address), self._width(site, role), constant >> 16)
 
     def _width(self, site: int, role: str) -> int:
-        """How many columns *role* covers at least."""
+        """The minimum number of columns that *role* covers."""
         instruction, values = self.model.instruction(site), self.model.values
         match, idesc = instruction.match, self.model.value(site, "idesc")
         if match is not None and idesc is not None:
@@ -364,7 +367,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             found = shape(form, values.known_bits(idesc))
             return found.columns(form) if found is not None else 1
         if match is not None and "shape" in match.binding:
-            # Two elements of 16 bits from adjacent columns share a register.
+            # Two 16-bit elements from adjacent columns share a register.
             packed = 1 + any(m in match.modifiers for m in (".pack::16b", ".unpack::16b"))
             return _COLUMNS[match.binding["shape"]] * (match.number("num") or 1) * packed
         if instruction.event == "tmem-dealloc":
@@ -374,18 +377,18 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     @cached_property
     def _sizes(self) -> dict[int, int]:
-        """The most columns that are allocated through each shared word."""
+        """Shared word -> the maximum number of columns allocated through it."""
         sizes: dict[int, int] = {}
         for site in self.model.sites("tmem-alloc"):
             word, columns = self.model.value(site, "destination"), self.model.value(site, "columns")
-            number = self.model.values.known(columns) if columns is not None else None
+            constant = self.model.values.known(columns) if columns is not None else None
             if word is not None:
                 word = self.model.values.find(word)
-                sizes[word] = max(sizes.get(word, 0), number or _ALL)
+                sizes[word] = max(sizes.get(word, 0), constant or _ALL)
         return sizes
 
     def relative(self, address: int) -> Place | None:
-        """Where *address* lies; None when nothing is known of its base."""
+        """*address* relative to its allocation; None if its base is unknown."""
         values = self.model.values
         terms, constant = values.linear(address)
         bases = [t for t, f in terms if f == 1 and values.node(t)[0] == "allocated"]
@@ -401,7 +404,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         return Place(word, distance, size, column, values.known_bits(distance)[1] >> 16 & 0xFFFF)
 
     def _columns(self, address: int) -> int:
-        """*address* without its lanes: what reaches only the upper half selects these (9.7.16.1.1)."""
+        """*address* without the terms that affect only its upper half, which selects the lane (9.7.16.1.1)."""
         values = self.model.values
         terms, constant = values.linear(address)
         columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
@@ -415,11 +418,11 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
 
 class TensorMemory(Tcgen05):
-    """Everything on tensor memory: loads and stores until they have been waited for, or their registers were used."""
+    """All operations on tensor memory; a load ends when it has been waited for, or when its registers are used."""
 
 
 class Outstanding(Tcgen05):
-    """The operations alone, each until it is known to be complete, whoever uses its result."""
+    """MMAs, copies and shifts alone, each until it is known to be complete, whether or not its result is used."""
 
     groups = ("tcgen05",)
 

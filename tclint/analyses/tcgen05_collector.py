@@ -1,4 +1,4 @@
-"""What the collector buffers of the tensor core hold (PTX ISA 9.7.16.10, 9.7.16.10.9)."""
+"""The contents of the collector buffers of the tensor core (PTX ISA 9.7.16.10, 9.7.16.10.9)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ __all__ = ["ENTRY", "Collector", "usage"]
 
 ENTRY = -1
 State = frozenset[tuple[int, str]]
-"""``(site, buffer)``: *site* was the last to fill or to empty the buffer; at the entry of the function it is empty."""
+"""``(site, buffer)``: *site* may be the last MMA that filled or emptied the buffer; :data:`ENTRY`: it is empty since
+entry."""
 
 
 def usage(instruction: Instruction) -> tuple[str, str]:
-    """The collector buffer that an MMA is about, and what it does with it (``discard`` where it does not say)."""
+    """The collector buffer that an MMA names, and what it does with it; ``discard`` if the opcode does not state it."""
     match = instruction.match
     words = match.binding.get("collector_usage", "").split("::") if match else []
     if len(words) == 3:

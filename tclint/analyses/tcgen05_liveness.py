@@ -1,4 +1,4 @@
-"""Which registers will be read before they are written again."""
+"""Liveness: the registers that may be read before they are written again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ __all__ = ["LoadLiveness", "ResultLiveness"]
 
 
 class LoadLiveness(Analysis[int]):
-    """Liveness of the registers that ``tcgen05.ld`` fills, one bit each.
-
-    Only these are tracked: a bit for every register of a function would make
-    the states grow with it.
-    """
+    """Liveness of the registers that ``tcgen05.ld`` fills, one bit each; no others, so that the states stay small."""
 
     direction = "backward"
 
@@ -31,11 +27,11 @@ class LoadLiveness(Analysis[int]):
         return self.tmem.filled
 
     def belongs(self, register: int, load: int) -> bool:
-        """Whether a tracked register is *load*'s."""
+        """Whether *load* is among the loads that fill a tracked register."""
         return load in self.tmem.filled[register]
 
     def of_load(self, load: int) -> int:
-        """The bits of its registers."""
+        """The bits of the registers that belong to *load*."""
         if load not in self._of_load:
             mine = (bit for register, bit in self.bits.items() if self.belongs(register, load))
             self._of_load[load] = sum(mine)
@@ -64,7 +60,7 @@ class LoadLiveness(Analysis[int]):
 
 
 class ResultLiveness(LoadLiveness):
-    """The same of all registers that are computed from what was loaded."""
+    """Liveness of all registers that are loaded by ``tcgen05.ld`` or computed from such registers."""
 
     def registers(self) -> Iterable[int]:
         return self.tmem.derived

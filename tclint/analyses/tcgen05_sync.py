@@ -1,4 +1,4 @@
-"""Synchronisation with other threads that no tcgen05.fence stands beside (PTX ISA 9.7.16.6.3)."""
+"""Synchronisation between threads without an accompanying ``tcgen05.fence`` (PTX ISA 9.7.16.6.3)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tclint.ir.nodes import Instruction
 __all__ = ["ThreadSync", "waits_for_commits"]
 
 State = int
-"""Waits for a tcgen05.commit, with no ``fence::after_thread_sync`` behind them yet, and asynchronous tcgen05 operations,
-with no ``fence::before_thread_sync`` behind them yet: one bit for each, as a kernel without fences keeps them all."""
+"""The waits for a ``tcgen05.commit`` with no ``fence::after_thread_sync`` since, and the asynchronous ``tcgen05``
+operations with no ``fence::before_thread_sync`` since. One bit each, because a kernel without fences keeps them all."""
 
 
 class ThreadSync(Analysis[State]):
-    """A set of instructions, in program order from the lowest bit on."""
+    """The instructions that may lack a fence, as a bit set in program order."""
 
     by_opcode = True
 
@@ -35,12 +35,12 @@ class ThreadSync(Analysis[State]):
         return sum(self.bits.get(site, 0) for site in sites)
 
     def nearest(self, state: State, at: int, most: int) -> Iterator[int]:
-        """Up to *most* members of *state*: those before instruction *at* from there back, then those behind it."""
+        """Up to *most* members of *state*: those before instruction *at*, nearest first, then those after it."""
         cut = bisect_right(self.sites, at)
-        before, behind = state & (1 << cut) - 1, state >> cut << cut
-        while (before or behind) and most:
-            one = 1 << before.bit_length() - 1 if before else behind & -behind
-            before, behind = before & ~one, behind & ~one
+        before, after = state & (1 << cut) - 1, state >> cut << cut
+        while (before or after) and most:
+            one = 1 << before.bit_length() - 1 if before else after & -after
+            before, after = before & ~one, after & ~one
             most -= 1
             yield self.sites[one.bit_length() - 1]
 
@@ -71,7 +71,7 @@ class ThreadSync(Analysis[State]):
         return state | self.bits.get(at, 0)
 
     def edge(self, state: State, edge: Edge) -> State:
-        # Who takes it is left to the search for a path: few facts come to that.
+        # Which threads take the edge is left to the search for a path, since few facts become candidates.
         if not state or edge.source not in self.model.reachability.dispatchers:
             return state
         self.model.drop_facts(self, self.model.cfg.blocks[edge.source].end - 1)
@@ -81,12 +81,12 @@ class ThreadSync(Analysis[State]):
         return list(self.nearest(state, -1, len(self.sites)))
 
     def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
-        """One fact followed along a path; None when a fence has ended it, or its instruction is executed anew."""
+        """The fact about *site* after one more instruction; None if a fence ends it or *site* executes again."""
         return None if at == site else self.transfer(state, at, instruction) & self.bits[site] or None
 
 
 def waits_for_commits(model: KernelModel) -> frozenset[int]:
-    """The waits on an mbarrier that a tcgen05.commit of the kernel signals, or on one of the same ring."""
+    """The waits for an mbarrier that a ``tcgen05.commit`` of the kernel signals, or for one of the same ring."""
 
     def rings(sites: list[int]) -> Iterator[tuple[int, Array]]:
         for site in sites:

@@ -1,4 +1,4 @@
-"""Tensor maps that a kernel writes, and what makes them visible to the copies that use them (PTX ISA 9.7.13.4)."""
+"""Tensor maps that a kernel writes, and the fences that make them visible to copies (PTX ISA 9.7.13.4)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from tclint.ir.nodes import Instruction, Memory
 __all__ = ["RELEASED", "WRITTEN", "TensorMaps"]
 
 WRITTEN = 0
-"""Through the generic proxy, and not released."""
+"""Written through the generic proxy, and not released."""
 RELEASED = 1
-"""Towards the tensormap proxy, and not acquired."""
+"""Released to the tensormap proxy, and not acquired."""
 
 State = frozenset[tuple[int, int]]
+"""``(site, status)`` of the writes of maps that are not visible yet to the copies that use them."""
 
 _SIZE = 128
 """Bytes of a tensor map."""
 
 
 class TensorMaps(FactSet[tuple[int, int]]):
-    """What has been written of maps in global memory: the instruction, and how far the news of it has come."""
+    """Facts ``(site, status)`` about the writes of maps in global memory."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -46,12 +47,12 @@ class TensorMaps(FactSet[tuple[int, int]]):
         return address
 
     def _modifiable(self, address: int) -> bool:
-        """Whether the map at *address* may be in global memory: a parameter or a constant stays as it is."""
+        """Whether the map at *address* may be in global memory; a parameter or a constant never changes."""
         base = self.model.shared.split(address)[0]
         return self.model.values.node(base)[0] != "symbol" or self.model.space(base) == ".global"
 
     def _writes(self) -> Iterable[tuple[int, int]]:
-        """The instructions that write a map that some copy may use, each with the address of the map."""
+        """The instructions that write a map which some copy may use, each with the address of the map."""
         model, values = self.model, self.model.values
         maps: dict[int, set[int]] = {}
         for _, address in self.uses:
@@ -74,7 +75,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
                             yield site, address
 
     def apart(self, address: int, other: int) -> int | None:
-        """How many bytes *address* is behind *other*, when that is a constant."""
+        """The distance in bytes from *other* to *address*; None if it is not a constant."""
         values = self.model.values
         terms, constant = values.linear(values.add(address, values.times(other, -1)))
         return None if terms else constant
@@ -84,10 +85,10 @@ class TensorMaps(FactSet[tuple[int, int]]):
         return [i for i in self.model.sites("proxy-fence") if self.relevant(self.model.instruction(i))]
 
     def passes_by(self, write: int, use: int, status: int) -> bool:
-        """Whether the fence that a write of *status* lacks stands on some way to *use*.
+        """Whether the fence that a write of *status* needs is on some path of the CFG to *use*.
 
-        Kernels acquire a map when it has changed, and remember that in a variable: what this has to do with the
-        condition under which the map is written, no path tells.
+        Kernels acquire a map only if it has changed, and record that in a variable. A path search does not know how
+        that variable relates to the condition under which the map is written.
         """
         cfg, address = self.model.cfg, self.writes[write]
         wanted = [
@@ -111,7 +112,9 @@ class TensorMaps(FactSet[tuple[int, int]]):
             (b := cfg.block_of[i]) in seen
             and (b != target or i < use)
             and (b != block or i > write)
-            and self.model.reaches(i, use)  # not one of another role, which this one becomes later at most
+            and self.model.reaches(
+                i, use
+            )  # excludes a fence in another role, which is reached through a dispatcher
             for i in wanted
         )
 
@@ -155,7 +158,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
         return state
 
     def follow(self, site: int, status: int, at: int, instruction: Instruction) -> int | None:
-        """How far the news of one write has come after one more instruction; None when it has arrived."""
+        """The status of one write after one more instruction; None if the write has become visible or is repeated."""
         if at in self.writes and instruction.event != "proxy-fence":
             return None if at == site else status
         state = self.transfer(frozenset(((site, status),)), at, instruction)
@@ -163,6 +166,6 @@ class TensorMaps(FactSet[tuple[int, int]]):
 
 
 def _releases(instruction: Instruction) -> bool:
-    """Whether a fence releases what was written of maps; the others acquire one map."""
+    """Whether a fence releases the writes of maps; the other fences acquire one map."""
     match = instruction.match
     return match is not None and ("tensormap" not in match.form.roles or bool(match.form.memory))

@@ -1,9 +1,8 @@
-"""Which columns of tensor memory a CTA holds (PTX ISA 9.7.16.7.1).
+"""The columns of tensor memory that a CTA holds (PTX ISA 9.7.16.7.1).
 
-``tcgen05.alloc`` writes the address of what it allocated to a word of shared
-memory. :class:`~tclint.values.Values` knows a load of that word as
-the allocation's address, so a ``tcgen05.dealloc`` says by its operand which
-allocations it can free, whatever thread executes it.
+``tcgen05.alloc`` writes the address of the allocation to a word of shared memory. :class:`~tclint.values.Values`
+represents a load of that word as the address of the allocation, so the operand of a ``tcgen05.dealloc`` determines
+which allocations it can free, whatever thread executes it.
 """
 
 from __future__ import annotations
@@ -18,27 +17,28 @@ from tclint.ir.nodes import Instruction
 __all__ = ["COLUMNS", "HELD", "Ledger", "TensorAllocation", "paired"]
 
 COLUMNS = (32, 64, 128, 256, 512)
-"""What an allocation may ask for."""
+"""The numbers of columns that an allocation may request."""
 HELD = 0
-"""Allocated and not freed; of the permit: given up."""
+"""Allocated and not freed; for the permit to allocate: relinquished."""
 State = frozenset[tuple[int, int]]
-"""``(site, status)`` of allocations, and of the permit given up. One that was freed has that site plus one."""
+"""``(site, status)`` of allocations, and of relinquished permits. The status of a freed one is the deallocation plus
+one."""
 Ledger = tuple[int, ...]
-"""What one path holds: the sites of its allocations, in order, each as often as it was executed."""
+"""The allocations that one path holds, in order: each site as often as it was executed, up to a limit."""
 
-_MOST = 2
-"""How often a ledger counts one allocation of a loop."""
+_MAX_REPETITIONS = 2
+"""Executions of one allocation that a ledger counts, so that a path search around a loop ends."""
 _EVENTS = frozenset(("tmem-alloc", "tmem-dealloc", "tmem-relinquish"))
 
 
 class TensorAllocation(FactSet[tuple[int, int]]):
-    """Facts ``(site, status)``."""
+    """Facts ``(site, status)`` of allocations and of relinquished permits."""
 
     by_opcode = True
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        # Instructions that lack operands are the assembler's to refuse.
+        # The assembler rejects instructions without the operands.
         self.allocations = [i for i in model.sites("tmem-alloc") if model.value(i, "destination") is not None]
         self.deallocations = [i for i in model.sites("tmem-dealloc") if model.value(i, "taddr") is not None]
         self._freed: dict[int, frozenset[int]] = {}
@@ -46,13 +46,13 @@ class TensorAllocation(FactSet[tuple[int, int]]):
     # ------------------------------------------------------------ operands
 
     def columns(self, site: int) -> int | None:
-        """The number of columns that the instruction at *site* asks for, when it is a constant."""
+        """The number of columns that the instruction at *site* requests; None if it is not a constant."""
         value = self.model.value(site, "columns")
         return None if value is None else self.model.values.known(value)
 
     @cached_property
     def words(self) -> dict[int, list[int]]:
-        """The addresses that allocations are written to, and these allocations."""
+        """Shared word -> the allocations whose addresses are written to it."""
         words: dict[int, list[int]] = {}
         for site in self.allocations:
             word = self.model.value(site, "destination")
@@ -61,7 +61,7 @@ class TensorAllocation(FactSet[tuple[int, int]]):
         return words
 
     def address(self, site: int) -> tuple[int, int] | None:
-        """The word and the distance in ``address from there + distance`` that the deallocation at *site* frees."""
+        """``(word, distance)`` if *site* frees the address in that shared word plus a constant distance; else None."""
         values = self.model.values
         value = self.model.value(site, "taddr")
         terms, distance = values.linear(value) if value is not None else ((), 0)
@@ -71,11 +71,11 @@ class TensorAllocation(FactSet[tuple[int, int]]):
         if node[0] != "allocated":
             return None
         word = values.find(node[1])
-        # In code that nothing reaches, the word may not be the one that was taken for it.
+        # In unreachable code, the word need not be that of an allocation.
         return (word, distance) if word in self.words else None
 
     def frees(self, site: int) -> frozenset[int]:
-        """The allocations that the deallocation at *site* may be about."""
+        """The allocations that the deallocation at *site* may free: all of them if its address is unknown."""
         if site not in self._freed:
             address = self.address(site)
             self._freed[site] = frozenset(self.allocations if address is None else self.words[address[0]])
@@ -93,9 +93,9 @@ class TensorAllocation(FactSet[tuple[int, int]]):
         return frozenset((s, at + 1) if s in freed and status == HELD else (s, status) for s, status in state)
 
     def entered(self, ledger: Ledger, at: int, instruction: Instruction) -> Ledger:
-        """*ledger* after an instruction of one path: a deallocation takes the newest allocation it can be about."""
+        """*ledger* after one more instruction. A deallocation removes the newest allocation that it can free."""
         if instruction.event == "tmem-alloc":
-            return (*ledger, at) if ledger.count(at) < _MOST else ledger
+            return (*ledger, at) if ledger.count(at) < _MAX_REPETITIONS else ledger
         if instruction.event == "tmem-dealloc":
             freed = self.frees(at)
             for k in range(len(ledger) - 1, -1, -1):
@@ -105,7 +105,7 @@ class TensorAllocation(FactSet[tuple[int, int]]):
 
 
 def paired(model: KernelModel, sites: Iterable[int]) -> list[int]:
-    """Those of *sites* that are about a pair of CTAs."""
+    """Those of *sites* that operate on a CTA pair (``.cta_group::2``)."""
     return [
         i
         for i in sites

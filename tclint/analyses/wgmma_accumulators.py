@@ -1,4 +1,4 @@
-"""Accumulators of wgmma that nothing has written yet."""
+"""Accumulators of ``wgmma`` that may not have been written yet."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ __all__ = ["UnwrittenAccumulators", "ignores_accumulator"]
 
 
 class UnwrittenAccumulators(Analysis[int]):
-    """The accumulator registers that may be without a value, one bit each."""
+    """The accumulator registers that may be uninitialised, one bit each."""
 
     def __init__(self, model: KernelModel) -> None:
         written = (model.instruction(site).writes for site in model.sites("issue", "wgmma"))
         self._registers = list(dict.fromkeys(chain.from_iterable(written)))
         self.written: dict[int, int] = {}
-        """Instruction -> the bits of what it writes of them: all that its accumulator has, if it is a wgmma."""
+        """Instruction -> the bits of the accumulator registers that it writes; a ``wgmma`` writes all of its
+        accumulator."""
         for k, register in enumerate(self._registers):
             for site in model.values.defs[register]:
                 self.written[site] = self.written.get(site, 0) | 1 << k
 
     def register(self, bits: int) -> int:
-        """The register of the lowest of *bits*."""
+        """The register of the lowest bit that is set in *bits*."""
         return self._registers[(bits & -bits).bit_length() - 1]
 
     def boundary(self) -> int:
@@ -44,11 +45,11 @@ class UnwrittenAccumulators(Analysis[int]):
         return state & ~self.written.get(at, 0)
 
     def left(self, state: int, at: int, instruction: Instruction) -> int | None:
-        """:meth:`transfer` along a path, which ends where all are written."""
+        """:meth:`transfer` along a path; None when all registers are written."""
         return self.transfer(state, at, instruction) or None
 
 
 def ignores_accumulator(model: KernelModel, site: int) -> bool:
-    """Whether scale-d is known to be false: the accumulator is only written."""
+    """Whether scale-d is known to be false, so that the accumulator is only written."""
     value = model.value(site, "scale")
     return value is not None and model.values.known(value) == 0

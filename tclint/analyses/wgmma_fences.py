@@ -1,4 +1,4 @@
-"""Registers of wgmma that were accessed since the last ``wgmma.fence`` (PTX ISA 9.7.15.7.1)."""
+"""Registers of ``wgmma`` that were accessed since the last ``wgmma.fence`` (PTX ISA 9.7.15.7.1)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from tclint.ir.nodes import Instruction, Vector, registers
 __all__ = ["WgmmaFences"]
 
 State = tuple[bool, int]
-"""No fence since the entry on some path; the tracked registers accessed since the last fence, one bit each."""
+"""Whether some path from the entry has no fence; and the tracked registers accessed since the last fence, one bit
+each."""
 
 
 class WgmmaFences(Analysis[State]):
-    """Only accumulators, A fragments and what is moved into them are tracked, so a bit set stays small.
+    """The accumulators, A fragments, and registers moved into them, that were accessed since the last fence.
 
-    ``mov`` is no access: nvcc puts the zeroing of an accumulator and the
-    copies of its loop variables between the fence and the wgmma, and ptxas
-    takes both for renaming. A copy of a register that was accessed counts as
-    accessed like the register itself; where that only is moved on, and no
-    wgmma uses it, what counts is that it was written.
+    A ``mov`` is not an access: nvcc puts the zeroing of an accumulator and the copies of its loop variables between the
+    fence and the ``wgmma``, and ptxas treats both as renaming. A copy of an accessed register counts as accessed, too.
+    Of a register that is only moved into those that a ``wgmma`` uses, only writes count as accesses.
     """
 
     def __init__(self, model: KernelModel) -> None:
@@ -31,7 +30,7 @@ class WgmmaFences(Analysis[State]):
         self._bits: dict[int, int] = {}
         self._registers: list[int] = []
         self.uses: dict[int, int] = {}
-        """wgmma -> the registers it takes."""
+        """wgmma -> the registers of its accumulator and its A fragment."""
         self.sources: dict[int, int] = {}
         """wgmma -> its A fragment."""
         for site in model.sites("issue", "wgmma"):
@@ -45,7 +44,7 @@ class WgmmaFences(Analysis[State]):
         self._feeders = self._moves()
 
     def _moves(self) -> dict[int, set[int]]:
-        """For every tracked register those that a ``mov`` copies into it, which are tracked from then on."""
+        """Tracked register -> the registers that a ``mov`` copies into it, which become tracked as well."""
         copied: dict[int, set[int]] = {}
         for instruction in self.model.function.instructions:
             if is_move(instruction):
@@ -61,7 +60,7 @@ class WgmmaFences(Analysis[State]):
         return feeders
 
     def feeding(self, mask: int) -> int:
-        """The registers of *mask*, and all that moves may copy into them."""
+        """The registers of *mask*, and all registers that moves may copy into them."""
         work = [register for register, bit in self._bits.items() if bit & mask]
         while work:
             for register in self._feeders.get(work.pop(), ()):
@@ -86,7 +85,7 @@ class WgmmaFences(Analysis[State]):
         return self._registers[bit.bit_length() - 1]
 
     def touches(self, instruction: Instruction) -> int:
-        """The tracked registers that *instruction* accesses in the ordinary way."""
+        """The tracked registers that *instruction* accesses, unless it is a ``wgmma`` instruction or a move."""
         if instruction.group == "wgmma" or _moves(instruction):
             return 0
         mask = 0
@@ -129,7 +128,7 @@ class WgmmaFences(Analysis[State]):
         return state if after == accessed else (unfenced, after)
 
     def _moved(self, accessed: int, instruction: Instruction) -> int:
-        """What counts as accessed after *instruction*, as far as it is a ``mov``."""
+        """The registers that count as accessed after *instruction* if it is a move; *accessed* otherwise."""
         if not _moves(instruction):
             return accessed
         target = sum(self._bits.get(register, 0) for register in instruction.writes)
@@ -145,14 +144,14 @@ class WgmmaFences(Analysis[State]):
         return True, 0
 
     def alive(self, state: State, at: int, instruction: Instruction) -> State | None:
-        """One access followed along a path, with the copies made of its register: it ends at a fence."""
+        """The state of one access and its copies after one more instruction of a path; None after a fence."""
         if instruction.event == "register-fence":
             return None
         accessed = self._moved(state[1], instruction)
         return state if accessed == state[1] else (state[0], accessed)
 
     def accesses_before(self, site: int) -> Iterator[int]:
-        """Ordinary accesses to tracked registers, nearest first, walking backwards from *site*."""
+        """The accesses to tracked registers since a fence, nearest first, walking backwards from *site*."""
         cfg, instructions = self.model.cfg, self.model.function.instructions
         start = cfg.block_of[site]
         seen: set[tuple[int, bool]] = set()
@@ -176,4 +175,5 @@ class WgmmaFences(Analysis[State]):
 
 
 def _moves(instruction: Instruction) -> bool:
+    """Whether *instruction* is a ``mov`` of a register or of an immediate."""
     return is_move(instruction) or (instruction.opcode.startswith("mov.") and not instruction.reads)

@@ -1,7 +1,8 @@
 """The checks: functions registered under a rule id, one file for each question of a rule family.
 
 A check takes a :class:`~tclint.analyses.model.KernelModel` (or a module and the configuration) and yields
-:class:`Hit` objects; ``linting`` turns them into findings. Files are found by discovery; those whose names begin with
+:class:`Hit` objects, which the :class:`RuleId` of its rule builds; ``linting`` turns them into findings. What a check
+decides, and which analyses it asks for, is declared where it is registered (:func:`check`). Files are found by discovery; those whose names begin with
 an underscore are shared by the others, and no check imports another one. Imports ``analyses``, ``replay`` and what
 they import.
 
@@ -11,19 +12,33 @@ Change this package to add a rule: a function here and its page in ``rules/`` (C
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from tclint._data import modules
 from tclint.analyses.model import KernelModel
 from tclint.config.config import Config
 from tclint.findings.edits import Repair
+from tclint.findings.rules import ID
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Function, Module
 
-__all__ = ["Hit", "Mark", "check", "grouped", "module_check", "registered"]
+__all__ = [
+    "Check",
+    "Hit",
+    "KernelCheck",
+    "Mark",
+    "ModuleCheck",
+    "RuleId",
+    "check",
+    "grouped",
+    "kernel_checks",
+    "module_check",
+    "module_checks",
+    "registered",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +52,7 @@ class Mark:
     role: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Hit:
     """What a check found, in terms of instructions.
 
@@ -46,6 +61,8 @@ class Hit:
     default to those of the rule.
     """
 
+    rule: RuleId
+    _: KW_ONLY
     message: str
     site: int = -1
     span: tuple[int, int] | None = None
@@ -74,6 +91,34 @@ class Hit:
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _builder(make: Callable[Concatenate[RuleId, P], Hit]) -> Callable[Concatenate[RuleId, P], Hit]:
+    """*make* as a method of its first argument. Its signature keeps the fields of :class:`Hit`, so they are type-checked."""
+
+    def hit(rule: RuleId, /, *args: P.args, **fields: P.kwargs) -> Hit:
+        return make(rule, *args, **fields)
+
+    return hit
+
+
+class RuleId(str):
+    """The id of a rule, which builds its hits. The meaning of the rule is on its page (:mod:`tclint.findings.rules`).
+
+    Raises ValueError if it is not letters of a family and three digits.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, id: str) -> None:
+        if not ID.fullmatch(id):
+            raise ValueError(
+                f"{id!r} is not the id of a rule: letters of its family and three digits, as in WG001"
+            )
+
+    hit = _builder(Hit)
+    """A hit of this rule; the arguments are the other fields of :class:`Hit`."""
 
 
 def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
@@ -87,63 +132,105 @@ def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
     return groups
 
 
-KernelCheck = Callable[[KernelModel], Iterable[tuple[str, Hit]]]
-ModuleCheck = Callable[[Module, Config], Iterable[tuple[str, Hit]]]
-
-_kernel: dict[tuple[str, ...], KernelCheck] = {}
-_module: dict[tuple[str, ...], ModuleCheck] = {}
-_needs: dict[KernelCheck, str] = {}
+KernelCheck = Callable[[KernelModel], Iterable[Hit]]
+ModuleCheck = Callable[[Module, Config], Iterable[Hit]]
+F = TypeVar("F", KernelCheck, ModuleCheck)
 
 
-def check(*rules: str, needs: str = "") -> Callable[[KernelCheck], KernelCheck]:
-    """Register a function that yields ``(rule, hit)`` for the *rules* it decides.
+@dataclass(frozen=True, slots=True)
+class Check(Generic[F]):
+    """A function that decides rules, with what :func:`check` declares about it."""
+
+    rules: tuple[RuleId, ...]
+    run: F
+    needs: str = ""
+    analyses: tuple[type, ...] = ()
+
+
+_kernel: list[Check[KernelCheck]] = []
+_module: list[Check[ModuleCheck]] = []
+_owners: dict[RuleId, Callable[..., object]] = {}
+
+
+def check(
+    *rules: RuleId, also: tuple[RuleId, ...] = (), needs: str = "", analyses: tuple[type, ...] = ()
+) -> Callable[[KernelCheck], KernelCheck]:
+    """Register a function that yields the hits of the *rules* that it decides.
+
+    *also* are rules that another check owns, and of which this one decides some cases.
 
     *needs* is the first word of an opcode without which the check has nothing
     to look at: a kernel that has none does not pay for it.
+
+    *analyses* are the classes that the check, or a helper in this package, passes to :meth:`KernelModel.solved` and
+    :meth:`KernelModel.made`. Analyses that these ask for in turn are not declared.
+
+    Raises ValueError if a rule has a check already, or if an analysis is not a class of ``analyses`` or ``replay``.
     """
+    for analysis in analyses:
+        if not analysis.__module__.startswith(("tclint.analyses.", "tclint.replay")):
+            raise ValueError(
+                f"{_name(analysis)} is not an analysis: it is outside tclint.analyses and tclint.replay"
+            )
 
     def register(function: KernelCheck) -> KernelCheck:
-        _kernel[rules] = function
-        _needs[function] = needs
+        _own(rules, function)
+        _kernel.append(Check((*rules, *also), function, needs, analyses))
         return function
 
     return register
 
 
-def module_check(*rules: str) -> Callable[[ModuleCheck], ModuleCheck]:
+def module_check(*rules: RuleId) -> Callable[[ModuleCheck], ModuleCheck]:
     """Register a function over whole modules, as :func:`check` does over kernels."""
 
     def register(function: ModuleCheck) -> ModuleCheck:
-        _module[rules] = function
+        _own(rules, function)
+        _module.append(Check(rules, function))
         return function
 
     return register
+
+
+def _own(rules: tuple[RuleId, ...], function: Callable[..., object]) -> None:
+    """Make *function* the check of the *rules*."""
+    for rule in rules:
+        if rule in _owners:
+            raise ValueError(
+                f"{rule} is a rule of {_name(_owners[rule])}; {_name(function)} may declare it in also="
+            )
+        _owners[rule] = function
+
+
+def _name(what: Callable[..., object]) -> str:
+    return f"{what.__module__}.{what.__qualname__}"
 
 
 @cache
 def _discover() -> None:
     for name in modules(__path__):
         import_module(f"{__name__}.{name}")
+    for each in _kernel:
+        if unowned := [rule for rule in each.rules if rule not in _owners]:
+            raise ValueError(f"{_name(each.run)} declares {unowned[0]} in also=, which no check decides")
 
 
-def kernel_checks() -> Iterator[tuple[tuple[str, ...], KernelCheck, str]]:
-    """``(rules, function, needed opcode word)`` of every check over kernels."""
+def kernel_checks() -> Iterator[Check[KernelCheck]]:
+    """Every check over kernels."""
     _discover()
-    for rules, function in _kernel.items():
-        yield rules, function, _needs[function]
+    yield from _kernel
 
 
-def module_checks() -> Iterator[tuple[tuple[str, ...], ModuleCheck]]:
-    """``(rules, function)`` of every check over modules."""
+def module_checks() -> Iterator[Check[ModuleCheck]]:
+    """Every check over modules."""
     _discover()
-    yield from _module.items()
+    yield from _module
 
 
-def registered() -> Mapping[str, Callable[..., object]]:
+def registered() -> Mapping[RuleId, Callable[..., object]]:
     """Every rule id that a check of this package decides, and that check.
 
     The rules about comments that hide findings are not among them: :mod:`tclint.linting.suppress` decides those.
     """
     _discover()
-    by_names: dict[tuple[str, ...], Callable[..., object]] = {**_kernel, **_module}
-    return {rule: function for rules, function in by_names.items() for rule in rules}
+    return _owners

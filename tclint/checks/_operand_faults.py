@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, grouped
+from tclint.checks import Hit, Mark, RuleId, grouped
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Operand, registers
 
@@ -26,11 +26,11 @@ class Faults:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._found: list[tuple[tuple[str, Hashable, Confidence | None, Severity | None], _Fault]] = []
+        self._found: list[tuple[tuple[RuleId, Hashable, Confidence | None, Severity | None], _Fault]] = []
 
     def add(
         self,
-        rule: str,
+        rule: RuleId,
         site: int,
         operand: Operand | None,
         message: str,
@@ -48,11 +48,11 @@ class Faults:
         key = rule, cause or message, confidence, severity
         self._found.append((key, _Fault(site, operand, message, remedy, tuple(origins))))
 
-    def hits(self) -> Iterator[tuple[str, Hit]]:
+    def hits(self) -> Iterator[Hit]:
         """What was found."""
         for (rule, _, confidence, severity), faults in grouped(self._found).items():
             first = min(faults, key=lambda fault: fault.site)
-            hit = Hit(
+            yield rule.hit(
                 site=first.site,
                 message=first.message,
                 steps=(
@@ -66,7 +66,6 @@ class Faults:
                 severity=severity,
                 about=frozenset(mark.site for mark in first.origins),
             )
-            yield rule, hit
 
     def _made(self, operand: Operand | None) -> tuple[Mark, ...]:
         """Where the register of *operand* gets its value, if that is one place."""

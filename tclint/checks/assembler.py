@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import cast
 
-from tclint.checks import Hit, grouped, module_check
+from tclint.checks import Hit, RuleId, grouped, module_check
 from tclint.checks._wording import in_words
 from tclint.config.config import Config
 from tclint.findings.edits import Repair, retarget, reversion
@@ -18,18 +18,28 @@ from tclint.isa.table import Match, Table, split_opcode, table
 from tclint.isa.target import INTRODUCED, NEWEST, Target, dotted, parse_version
 from tclint.isa.widths import needed, width_of
 
+AV001 = RuleId("AV001")
+AV002 = RuleId("AV002")
+PX001 = RuleId("PX001")
+PX002 = RuleId("PX002")
+PX003 = RuleId("PX003")
+PX004 = RuleId("PX004")
+PX005 = RuleId("PX005")
+PX006 = RuleId("PX006")
+PX007 = RuleId("PX007")
+
 _TROUBLES = {
-    "undefined-register": "PX005",
-    "undefined-guard": "PX005",
-    "undefined-label": "PX006",
-    "duplicate-register": "PX007",
-    "duplicate-name": "PX007",
-    "duplicate-label": "PX007",
+    "undefined-register": PX005,
+    "undefined-guard": PX005,
+    "undefined-label": PX006,
+    "duplicate-register": PX007,
+    "duplicate-name": PX007,
+    "duplicate-label": PX007,
 }
 
 
-@module_check("PX001", "PX002", "PX003", "PX004", "PX005", "PX006", "PX007")
-def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+@module_check(PX001, PX002, PX003, PX004, PX005, PX006, PX007)
+def refused(module: Module, config: Config) -> Iterator[Hit]:
     """Instructions and names that no assembler would take."""
     isa = table()
     newer = module.version is not None and module.version > NEWEST
@@ -37,26 +47,25 @@ def refused(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
         unknown = ((use.opcode, i) for use in function.uses if use.match is None for i in use.sites)
         for opcode, sites in grouped(unknown).items():
             rule, message, remedy = _unknown(isa, opcode)
-            yield rule, Hit(
+            yield rule.hit(
                 function=function, site=min(sites), count=len(sites), message=message, help=remedy,
                 fixes=_renamed(opcode, sites, remedy, function),
                 confidence=Confidence.LOW if newer or later(opcode) else None,
             )  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function)).items():
-            yield "PX003", Hit(
+            yield PX003.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
                 confidence=Confidence.LOW if newer else None,
             )  # fmt: skip
         for (opcode, problem), sites in grouped(_out_of_range(function)).items():
-            yield (
-                "PX004",
-                Hit(function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}"),
+            yield PX004.hit(
+                function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}"
             )
         for trouble in function.troubles:
-            rule = _TROUBLES.get(trouble.kind, "")
-            if rule:
+            refusal = _TROUBLES.get(trouble.kind)
+            if refusal is not None:
                 span = (function.start + trouble.start, function.start + trouble.end)
-                yield rule, Hit(function=function, span=span, message=trouble.message)
+                yield refusal.hit(function=function, span=span, message=trouble.message)
 
 
 def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
@@ -156,7 +165,7 @@ def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
     return tuple(found)
 
 
-def _unknown(isa: Table, opcode: str) -> tuple[str, str, str]:
+def _unknown(isa: Table, opcode: str) -> tuple[RuleId, str, str]:
     """Rule, message and "did you mean" for an opcode that no form takes."""
     from difflib import get_close_matches
 
@@ -164,7 +173,7 @@ def _unknown(isa: Table, opcode: str) -> tuple[str, str, str]:
     lines = isa.roots.get(root)
     if not lines:
         near = get_close_matches(root, isa.roots, n=1)
-        return "PX001", f"there is no instruction {root}", f"did you mean {near[0]}?" if near else ""
+        return PX001, f"there is no instruction {root}", f"did you mean {near[0]}?" if near else ""
     best = max(lines, key=lambda line: (sum(m in line[1].accepts for m in modifiers), -len(line[1].slots)))
     accepts = best[1].accepts
     for modifier in modifiers:
@@ -174,12 +183,12 @@ def _unknown(isa: Table, opcode: str) -> tuple[str, str, str]:
                 modifier, sorted(everything), n=1
             )
             hint = f"did you mean {near[0]}?" if near else f"the syntax is {best[1].text}"
-            return "PX002", f"{root} has no modifier {modifier} here", hint
-    return "PX002", f"{opcode}: these modifiers do not go together", f"the syntax is {best[1].text}"
+            return PX002, f"{root} has no modifier {modifier} here", hint
+    return PX002, f"{opcode}: these modifiers do not go together", f"the syntax is {best[1].text}"
 
 
-@module_check("AV001", "AV002")
-def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+@module_check(AV001, AV002)
+def availability(module: Module, config: Config) -> Iterator[Hit]:
     """Instructions and modifiers that .target or .version lack (11.1.1, 11.1.2, the notes of each instruction)."""
     if module.version is None or not module.targets:
         return
@@ -189,7 +198,7 @@ def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
         return
     if version < target.introduced:
         have, need = dotted(version), dotted(target.introduced)
-        yield "AV002", Hit(
+        yield AV002.hit(
             span=module.version_span, message=f".version {have} does not know .target {target}, which came with {need}",
             help=f"raise .version to {need}", fixes=reversion(module, target.introduced),
         )  # fmt: skip
@@ -207,14 +216,14 @@ def availability(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
         for (kind, what, need), sites in grouped(unavailable).items():
             opcode = _subject(function.instructions[min(sites)], what)
             if kind == "target":
-                yield "AV001", Hit(
+                yield AV001.hit(
                     function=function, site=min(sites), count=len(sites),
                     message=f"{opcode} is not available on {target}: it needs {need}",
                     help=f"compile for {need}, or use another instruction on {target}",
                     fixes=_retargeted(module, target, function.instructions[min(sites)]),
                 )  # fmt: skip
             else:
-                yield "AV002", Hit(
+                yield AV002.hit(
                     function=function, site=min(sites), count=len(sites),
                     message=f"{opcode} needs .version {need} on {target}; this module has {dotted(version)}",
                     help=f"raise .version to {need}", fixes=reversion(module, parse_version(need)),

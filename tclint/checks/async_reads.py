@@ -14,7 +14,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.analyses.proxies import fences, through_async
 from tclint.analyses.since_barrier import LOOSE, WritesSince
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._doubts import PART_OF_A_WARP, in_warps, left_out
 from tclint.checks._repairs import barrier_between
 from tclint.checks._wording import called
@@ -24,9 +24,11 @@ from tclint.ir.cfg import Edge
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
+PR005 = RuleId("PR005")
 
-@check("PR005")
-def read_before_others_wrote(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+
+@check(PR005, analyses=(Order, WaitedCopies, WritesSince))
+def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that other threads write, read through the async proxy by one that nothing makes wait for them."""
     if model.values.threads == 1 or not model.function.entry or not _reads(model):
         return
@@ -38,7 +40,7 @@ def read_before_others_wrote(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     )
     for alike in grouped(found).values():
         first = next((each for each in alike if each[1].proven), alike[0])
-        yield "PR005", _hit(model, *first, len({meeting.use.site for meeting, _ in alike}))
+        yield _hit(model, *first, len({meeting.use.site for meeting, _ in alike}))
 
 
 def _wanted(model: KernelModel, access: Access) -> bool:
@@ -264,7 +266,7 @@ def _hit(model: KernelModel, meeting: Meeting, early: _Early, count: int) -> Hit
         doubt = "on other ways between the two, the thread waits"
     elif not early.proven and in_warps(model, path, write):
         doubt = PART_OF_A_WARP
-    return Hit(
+    return PR005.hit(
         site=read,
         message=f"{operation} reads shared memory that other {who} may not have written yet: nothing makes the thread that"
         " starts it wait for them",

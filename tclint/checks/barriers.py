@@ -6,15 +6,18 @@ from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import in_words
 from tclint.ir.nodes import Immediate
 from tclint.isa.table import Match
 from tclint.values import thread_masks as T
 
+CV010 = RuleId("CV010")
+CV011 = RuleId("CV011")
 
-@check("CV010")
-def barrier_operands(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+
+@check(CV010)
+def barrier_operands(model: KernelModel) -> Iterator[Hit]:
     """Barriers that do not exist, and thread counts that the CTA can never reach."""
     wrong = (
         (fault, i)
@@ -24,7 +27,7 @@ def barrier_operands(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         if (fault := _wrong(model, use.match, i)) is not None and model.views.at(i).threads
     )
     for (message, remedy), sites in grouped(wrong).items():
-        yield "CV010", Hit(site=min(sites), message=message, help=remedy, count=len(sites))
+        yield CV010.hit(site=min(sites), message=message, help=remedy, count=len(sites))
 
 
 def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | None:
@@ -51,8 +54,8 @@ def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | Non
     return None
 
 
-@check("CV011")
-def too_few_arrive(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CV011)
+def too_few_arrive(model: KernelModel) -> Iterator[Hit]:
     """Named barriers that fewer threads can come to than are counted, or that nobody waits at."""
     barriers = [i for event in ("barrier-sync", "barrier-arrive") for i in model.sites(event)]
     if all(model.instruction(i).role("count") is None for i in barriers) or not whole_program(model):
@@ -67,11 +70,11 @@ def too_few_arrive(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             continue
         others = [i for c in counts[id] if c != count for i in sites[id, c]]
         if id not in waited:
-            yield "CV011", _nobody_waits(id, found)
+            yield _nobody_waits(id, found)
         elif (None, None) not in sites and (id, None) not in sites and (None, count) not in sites:
             hit = _never_complete(model, id, count, found, others)
             if hit is not None:
-                yield "CV011", hit
+                yield hit
 
 
 def _named(model: KernelModel, barriers: list[int]) -> dict[tuple[int | None, int | None], list[int]]:
@@ -88,7 +91,7 @@ def _waits(model: KernelModel, site: int) -> bool:
 
 
 def _nobody_waits(id: int, arrivals: list[int]) -> Hit:
-    return Hit(
+    return CV011.hit(
         site=min(arrivals),
         message=f"arrives at barrier {id}, at which no thread of the kernel ever waits",
         count=len(arrivals),
@@ -110,7 +113,7 @@ def _never_complete(
     waits = [i for i in sites if _waits(model, i)]
     if most >= count or not waits:
         return None
-    return Hit(
+    return CV011.hit(
         site=min(waits),
         message=f"waits for {count} threads at barrier {id}, but at most {most} ever come with that count"
         + (f", and others with a count of {model.known(why[0], 'count')}" if why else ""),

@@ -12,7 +12,7 @@ from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.issuers import once_for_a_warp
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Meeting, Meetings, Route
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import Flight
 from tclint.checks._repairs import BULK_RESULTS, barrier_between, drained, respelled, waits_before
 from tclint.checks._wording import copy_name
@@ -22,11 +22,16 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
+BK002 = RuleId("BK002")
+BK003 = RuleId("BK003")
+BK004 = RuleId("BK004")
+BK005 = RuleId("BK005")
+
 _ONCE = "its warp starts it once, as far as ptxas is known, and another lane waits for that"
 
 
-@check("BK002", "BK003", needs="cp")
-def sources_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(BK002, BK003, needs="cp", analyses=(BulkReads,))
+def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a bulk copy may still read it, or by who does not know that it was read."""
     operations = model.sites("issue", "bulk")
     if not operations:
@@ -45,12 +50,12 @@ def sources_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         rounds=True,
     )
     found = (
-        (("BK003" if meeting.path.state in KNOWN else "BK002", *_cause(model, groups, meeting)), meeting)
+        ((BK003 if meeting.path.state in KNOWN else BK002, *_cause(model, groups, meeting)), meeting)
         for meeting in meetings
     )
     for (rule, *_), alike in grouped(found).items():
         sites = {meeting.operation.site for meeting in alike}
-        yield rule, (_unknown if rule == "BK003" else _in_flight)(model, groups, alike[0], sites)
+        yield (_unknown if rule == BK003 else _in_flight)(model, groups, alike[0], sites)
 
 
 def _cause(model: KernelModel, groups: Groups, meeting: Meeting) -> tuple[int, int]:
@@ -130,7 +135,7 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: s
     flight = Flight.of(model, groups, meeting.path, copy, meeting.path.state, alike)
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
     name = copy_name(model, copy)
-    return Hit(
+    return BK002.hit(
         site=use,
         message=f"{verb} shared memory that {name} may still read: {flight.why}",
         steps=(
@@ -156,7 +161,7 @@ def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: set
     confidence = None
     if one_warp:  # a warp that waits as one is held back as one
         confidence = Confidence.LOW if others & ~waiting == 0 else Confidence.MEDIUM
-    return Hit(
+    return BK003.hit(
         site=use,
         message=f"{model.who(others)} may overwrite shared memory that {copy_name(model, copy)} still reads: only the thread "
         "that issued it can wait for it, and no barrier follows its wait",
@@ -174,8 +179,8 @@ def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: set
     )
 
 
-@check("BK004", needs="cp")
-def results_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(BK004, needs="cp", analyses=(BulkWrites,))
+def results_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Global memory read where a bulk copy of the thread may not have written it yet."""
     operations = frozenset(
         i for i in model.sites("issue", "bulk") if model.instruction(i).role("destination")
@@ -210,18 +215,15 @@ def results_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         steps = [Mark(copy, f"{copy_name(model, copy)} starts to write it here")]
         if half:
             steps.append(Mark(waits[-1], "waits for the reading of sources only"))
-        yield (
-            "BK004",
-            Hit(
-                site=use,
-                message=f"reads global memory that {copy_name(model, copy)} may still write: {why}",
-                steps=(*steps, Mark(use, "reads the same bytes")),
-                count=len({each.use.site for each in alike}),
-                help="wait with cp.async.bulk.wait_group (without .read) before this instruction",
-                fixes=_written_before(model, groups, meeting, waits[-1] if half else -1),
-                confidence=model.confidence(meeting.path, copy),
-                about=frozenset((copy,)),
-            ),
+        yield BK004.hit(
+            site=use,
+            message=f"reads global memory that {copy_name(model, copy)} may still write: {why}",
+            steps=(*steps, Mark(use, "reads the same bytes")),
+            count=len({each.use.site for each in alike}),
+            help="wait with cp.async.bulk.wait_group (without .read) before this instruction",
+            fixes=_written_before(model, groups, meeting, waits[-1] if half else -1),
+            confidence=model.confidence(meeting.path, copy),
+            about=frozenset((copy,)),
         )
 
 
@@ -257,8 +259,8 @@ def _committed(model: KernelModel, lost: list[tuple[int, list[int]]]) -> tuple[R
     return (Repair(f"add {said}", changes, drained(model, "bulk")),)
 
 
-@check("BK005", needs="cp")
-def not_committed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(BK005, needs="cp", analyses=(BulkReads,))
+def not_committed(model: KernelModel) -> Iterator[Hit]:
     """Bulk copies that no thread puts into a group: nothing can wait for them."""
     operations = model.sites("issue", "bulk")
     if not operations or not model.function.entry:
@@ -278,20 +280,17 @@ def not_committed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if lost:
         site, waits = lost[0]
         waiting = [w for _, found in lost for w in found]
-        yield (
-            "BK005",
-            Hit(
-                site=site,
-                message=f"{copy_name(model, site)} is in no group, as no cp.async.bulk.commit_group follows: "
-                + ("wait_group does not wait for it" if waiting else "nothing can wait for it"),
-                steps=(
-                    Mark(site, "belongs to no group yet"),
-                    *(Mark(w, "waits for committed groups only") for w in waits[:1]),
-                ),
-                count=len(lost),
-                help="add cp.async.bulk.commit_group after it, in the same thread, and wait for the group",
-                fixes=_committed(model, lost),
-                severity=None if waiting else Severity.INFO,
-                about=frozenset(s for s, _ in lost),
+        yield BK005.hit(
+            site=site,
+            message=f"{copy_name(model, site)} is in no group, as no cp.async.bulk.commit_group follows: "
+            + ("wait_group does not wait for it" if waiting else "nothing can wait for it"),
+            steps=(
+                Mark(site, "belongs to no group yet"),
+                *(Mark(w, "waits for committed groups only") for w in waits[:1]),
             ),
+            count=len(lost),
+            help="add cp.async.bulk.commit_group after it, in the same thread, and wait for the group",
+            fixes=_committed(model, lost),
+            severity=None if waiting else Severity.INFO,
+            about=frozenset(s for s, _ in lost),
         )

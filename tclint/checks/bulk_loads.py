@@ -9,17 +9,19 @@ from tclint.analyses.happens_before import Order
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._doubts import spared
 from tclint.dataflow.feasible_paths import Path
 from tclint.values.shared_memory import Access
+
+BK001 = RuleId("BK001")
 
 _NOTHING = "a number of the launch decides over the wait, and may decide over the copy"
 """What there is to say where :func:`spared` holds."""
 
 
-@check("BK001", needs="cp")
-def read_before_complete(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(BK001, needs="cp", analyses=(BulkRings, Order))
+def read_before_complete(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that bulk loads fill, read on a way that passes no wait for their mbarrier."""
     if not model.sites("issue", "mbarrier") or not whole_program(model):
         return
@@ -37,7 +39,7 @@ def read_before_complete(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 passed = next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
                 unsure = start < 0 and spared(model, path, filled.waits) is not None
                 doubt = _NOTHING if unsure else ""
-                yield "BK001", _hit(model, filled, read, passed if passed in idle else None).doubted(doubt)
+                yield _hit(model, filled, read, passed if passed in idle else None).doubted(doubt)
                 break
 
 
@@ -83,7 +85,7 @@ def _hit(model: KernelModel, filled: Filled, read: Access, idle: int | None) -> 
             "the first wait for its mbarrier is for parity 1, the phase before the first, and returns at once"
         )
         remedy = "wait for parity 0 first; the parity flips each time the stage is used again"
-    return Hit(
+    return BK001.hit(
         site=read.site,
         message=f"reads shared memory that a bulk copy may still be writing: {why}",
         steps=(

@@ -13,12 +13,17 @@ from tclint.analyses.issuers import (
     same_in_all_lanes,
 )
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import copy_name
 from tclint.findings.edits import retarget
 from tclint.findings.scales import Confidence
 from tclint.isa.table import Match
 from tclint.isa.target import Target
+
+BK006 = RuleId("BK006")
+BK007 = RuleId("BK007")
+BK008 = RuleId("BK008")
+BK009 = RuleId("BK009")
 
 _MOST_CTAS = 16
 """Bits of a mask of CTAs (9.7.9.25.4.1)."""
@@ -26,25 +31,22 @@ _WINDOW = 1 << 24
 """What the shared memory of one CTA takes of the window of the cluster: no offset within it leads out."""
 
 
-@check("BK006", needs="cp")
-def copied_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(BK006, needs="cp")
+def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
     """The same copy, that several threads of a warp are proven to start."""
     for threads, every in by_several_threads(model, reachable(model, issued_by_each_lane)).items():
         sites = [i for i in every if same_in_all_lanes(model, i)]
         if not sites:
             continue
         site, who = sites[0], model.who(threads)
-        yield (
-            "BK006",
-            Hit(
-                site=site,
-                message=f"{copy_name(model, site)} is executed by {who} with the same addresses: each of these threads "
-                "starts the whole copy",
-                steps=(Mark(site, "executed once for each thread", role=who),),
-                count=len(sites),
-                help="let one thread do it, with the predicate of elect.sync in one warp",
-                confidence=None if model.function.most_threads is not None else Confidence.LOW,
-            ),
+        yield BK006.hit(
+            site=site,
+            message=f"{copy_name(model, site)} is executed by {who} with the same addresses: each of these threads "
+            "starts the whole copy",
+            steps=(Mark(site, "executed once for each thread", role=who),),
+            count=len(sites),
+            help="let one thread do it, with the predicate of elect.sync in one warp",
+            confidence=None if model.function.most_threads is not None else Confidence.LOW,
         )
 
 
@@ -61,19 +63,16 @@ def _multicasts(match: Match) -> bool:
     return match.form.event in ("issue", "commit") and "mask" in match.form.roles
 
 
-@check("BK007")
-def multicast_mask(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(BK007)
+def multicast_mask(model: KernelModel) -> Iterator[Hit]:
     """A mask of CTAs that names none, or one that the cluster does not have."""
     for what, sites in grouped(_wrong_masks(model)).items():
         site = sites[0]
-        yield (
-            "BK007",
-            Hit(
-                site=site,
-                message=f"the mask of {copy_name(model, site)} {what}",
-                count=len(sites),
-                help="set one bit for each CTA of the cluster that is to receive it",
-            ),
+        yield BK007.hit(
+            site=site,
+            message=f"the mask of {copy_name(model, site)} {what}",
+            count=len(sites),
+            help="set one bit for each CTA of the cluster that is to receive it",
         )
 
 
@@ -93,8 +92,8 @@ def _wrong_masks(model: KernelModel) -> Iterator[tuple[str, int]]:
             yield f"names CTA {cta}, but a cluster of this kernel has {size} ({why})", site
 
 
-@check("BK008")
-def copies_to_itself(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(BK008)
+def copies_to_itself(model: KernelModel) -> Iterator[Hit]:
     """What must go to another CTA of the cluster, and goes to the own one."""
     for site in reachable(model, lambda match: "remote" in match.form.roles):
         name = copy_name(model, site)
@@ -104,14 +103,11 @@ def copies_to_itself(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             # Whose mbarrier a copy completes is not said to matter; that of red.async must be beside its destination.
             if symbol is None or (role == "mbarrier" and copies_in_bulk(model.instruction(site).match.form)):  # type: ignore[union-attr]
                 continue
-            yield (
-                "BK008",
-                Hit(
-                    site=site,
-                    message=f"{name} needs {'an mbarrier' if role == 'mbarrier' else 'a destination'} in another CTA of the "
-                    f"cluster, but {symbol} is that of the executing CTA",
-                    help=f"make the address with mapa.shared::cluster, from {symbol} and the rank of the other CTA",
-                ),
+            yield BK008.hit(
+                site=site,
+                message=f"{name} needs {'an mbarrier' if role == 'mbarrier' else 'a destination'} in another CTA of the "
+                f"cluster, but {symbol} is that of the executing CTA",
+                help=f"make the address with mapa.shared::cluster, from {symbol} and the rank of the other CTA",
             )
             break
 
@@ -132,8 +128,8 @@ def _own(model: KernelModel, address: int) -> str | None:
     return found if low + constant > -_WINDOW and high + constant < _WINDOW else None
 
 
-@check("BK009")
-def slow_multicast(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(BK009)
+def slow_multicast(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: instructions that the target has, and executes slowly."""
     target = model.function.target
     uses = [use for use in model.function.uses if use.match is not None and use.match.form.optimized]
@@ -147,13 +143,10 @@ def slow_multicast(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         fast = " or ".join(o.available.describe() for o in match.form.optimized)
         what = " ".join(sorted(set().union(*(o.when for o in match.form.optimized))))
         own = Target(target.number, "a")
-        yield (
-            "BK009",
-            Hit(
-                site=sites[0],
-                message=f"{what} of {copy_name(model, sites[0])} may be much slower on {target} than on {fast}",
-                count=len(sites),
-                help="" if match.slower(own) else f"use .target {own}",
-                fixes=() if match.slower(own) else retarget(model.module, own),
-            ),
+        yield BK009.hit(
+            site=sites[0],
+            message=f"{what} of {copy_name(model, sites[0])} may be much slower on {target} than on {fast}",
+            count=len(sites),
+            help="" if match.slower(own) else f"use .target {own}",
+            fixes=() if match.slower(own) else retarget(model.module, own),
         )

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, way
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import Path
 from tclint.ir.nodes import registers
 from tclint.values import Facts
 from tclint.values import thread_masks as T
 
+CL004 = RuleId("CL004")
 
-@check("CL004", needs="clusterlaunchcontrol")
-def response_misuse(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+
+@check(CL004, needs="clusterlaunchcontrol", analyses=(Order,))
+def response_misuse(model: KernelModel) -> Iterator[Hit]:
     """The response of a try_cancel decoded unasked, read unwaited, or asked for after the last one."""
     requests = model.sites("clc-request")
     asks, decodes = _queries(model)
@@ -27,7 +29,7 @@ def response_misuse(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         _asked_again(model, requests, asks),
     ):
         if hit is not None:
-            yield "CL004", hit
+            yield hit
 
 
 def _queries(model: KernelModel) -> tuple[list[int], list[int]]:
@@ -48,7 +50,7 @@ def _decoded_unasked(model: KernelModel, asks: list[int], decodes: list[int]) ->
     for site in decodes:
         if any(model.reaches(site, a) for a in asks) or way(model, -1, every, (site,), ends).witness is None:
             continue
-        return Hit(
+        return CL004.hit(
             site=site,
             message="takes the id of a cancelled cluster from a response without asking whether the request succeeded: "
             "undefined when it failed",
@@ -71,7 +73,7 @@ def _read_unwaited(model: KernelModel, requests: list[int], loads: dict[int, int
         path = way(model, site, T.full(values.threads), reads, told).witness if reads else None
         if path is not None:
             role = model.who(path.threads)
-            return Hit(
+            return CL004.hit(
                 site=path.end,
                 message="reads the response of clusterlaunchcontrol.try_cancel before it has arrived: "
                 "nothing waits for the mbarrier of the request",
@@ -106,7 +108,7 @@ def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hi
         path = way(model, ask, T.full(values.threads), requests, ends, facts).witness
         if path is not None and _taken_when_failed(model, path, said, facts):
             role = model.who(path.threads)
-            return Hit(
+            return CL004.hit(
                 site=path.end,
                 message="requests another cluster although an earlier request has failed: undefined, as there is none left",
                 steps=(

@@ -10,7 +10,7 @@ from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import behind, calls, last, way, whole_program
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import EXIT, Infeasible, Path
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
@@ -19,20 +19,25 @@ from tclint.values import Facts
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
+BK010 = RuleId("BK010")
+CL001 = RuleId("CL001")
+CL002 = RuleId("CL002")
+CL003 = RuleId("CL003")
+
 _PLACES = ("%cluster", "%ctaid", "%tid", "%laneid", "%warpid")
 """Where a thread stands in its CTA, and the CTA among others."""
 _MADE_UP_FOR = "as many waits follow: an H200 takes each arrival for one of the next phase"
 """What there is to say where arrivals come before their turn, and waits behind all of them."""
 
 
-@check("CL001", needs="barrier")
-def barrier_pairing(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CL001, needs="barrier", analyses=(ClusterBarrier,))
+def barrier_pairing(model: KernelModel) -> Iterator[Hit]:
     """A thread that arrives twice in one phase of the cluster barrier, or waits without having arrived."""
     arrivals = model.sites("barrier-arrive", "cluster")
     waits = model.sites("barrier-wait", "cluster")
     unheard = [a for a in arrivals if all(_before(model, w, a) for w in waits)]
     if unheard and whole_program(model):
-        yield "CL001", _waited_by_nobody(unheard)
+        yield _waited_by_nobody(unheard)
     early = {site: _earlier(model, site) for site in waits}
     made_up_for = {a for own, others in early.values() if others and len(own) == others + 1 for a in own}
     for sites, wrong in ((arrivals, frozenset(arrivals)), (waits, frozenset((START, *waits)))):
@@ -40,7 +45,7 @@ def barrier_pairing(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             own, others = early.get(site, ((), 0))
             hit = None if len(own) > others > 0 else _out_of_turn(model, site, wrong)
             if hit is not None:
-                yield "CL001", hit.doubted(_MADE_UP_FOR if site in made_up_for else "")
+                yield hit.doubted(_MADE_UP_FOR if site in made_up_for else "")
 
 
 def _earlier(model: KernelModel, wait: int) -> tuple[list[int], int]:
@@ -65,7 +70,7 @@ def _before(model: KernelModel, first: int, second: int) -> bool:
 
 
 def _waited_by_nobody(arrivals: list[int]) -> Hit:
-    return Hit(
+    return CL001.hit(
         site=arrivals[0],
         message="arrives at the barrier of the cluster, but no thread of the kernel waits there any more: "
         "nothing is synchronised",
@@ -96,7 +101,7 @@ def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | 
 def _hit(model: KernelModel, site: int, origin: int, role: str) -> Hit:
     if model.instruction(site).event == "barrier-arrive":
         again = site == origin
-        return Hit(
+        return CL001.hit(
             site=site,
             message="arrives at the barrier of the cluster again "
             + ("in the next round of a loop, " if again else "")
@@ -109,7 +114,7 @@ def _hit(model: KernelModel, site: int, origin: int, role: str) -> Hit:
             about=frozenset((origin,)),
         )
     before = () if origin == START else (Mark(origin, "waits here, which ends the phase", role=role),)
-    return Hit(
+    return CL001.hit(
         site=site,
         message="waits at the barrier of the cluster without having arrived there"
         + ("" if origin == START else " since the last wait")
@@ -120,8 +125,8 @@ def _hit(model: KernelModel, site: int, origin: int, role: str) -> Hit:
     )
 
 
-@check("CL002")
-def remote_without_sync(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CL002, analyses=(Order,))
+def remote_without_sync(model: KernelModel) -> Iterator[Hit]:
     """Shared memory of another CTA that may not run yet, or may have gone."""
     if not model.function.entry or alone(model):
         return
@@ -130,10 +135,10 @@ def remote_without_sync(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     hit = _too_early(model, found)
     if hit is not None:
-        yield "CL002", hit
+        yield hit
     hit = _too_late(model, found)
     if hit is not None:
-        yield "CL002", hit
+        yield hit
 
 
 def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
@@ -145,7 +150,7 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
     if path is None or _alone_on(model, -1, path):
         return None
     site = path.end
-    return Hit(
+    return CL002.hit(
         site=site,
         message=f"{_deed(model, site)} another CTA of the cluster, which may not have started: "
         "no barrier of the cluster comes before it",
@@ -169,7 +174,7 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
         path = way(model, site, T.full(model.values.threads), (), told, _with_peers(model, site)).witness
         if path is not None and not (_awaited(model, site, path) or _alone_on(model, site, path)):
             role = _role(model, site)
-            return Hit(
+            return CL002.hit(
                 site=site,
                 message=f"{_deed(model, site)} another CTA of the cluster, and nothing keeps that CTA from exiting before: "
                 "no barrier of the cluster comes behind it",
@@ -268,8 +273,8 @@ def _role(model: KernelModel, site: int) -> str:
     return model.who(model.views.at(site).threads)
 
 
-@check("BK010", needs="cp")
-def multicast_reused(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(BK010, needs="cp", analyses=(Order,))
+def multicast_reused(model: KernelModel) -> Iterator[Hit]:
     """A multicast load repeated into the same shared memory of the peers, which nothing says have read the last one."""
     if not model.function.entry or alone(model):
         return
@@ -284,25 +289,22 @@ def multicast_reused(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         if path is None or target is None or model.changes(target, path, site):
             continue
         role = model.who(path.threads)
-        yield (
-            "BK010",
-            Hit(
-                site=site,
-                message="copies into shared memory of several CTAs again, and nothing says that the others have read "
-                "what the last round brought",
-                steps=(
-                    Mark(site, "copies to all CTAs of the mask", role=role),
-                    Mark(site, "copies there again, without a word from the other CTAs", role=role),
-                ),
-                help="before the copy, wait for an mbarrier on which the readers in all CTAs arrive, or at the barrier of the cluster",
-                about=frozenset((site,)),
+        yield BK010.hit(
+            site=site,
+            message="copies into shared memory of several CTAs again, and nothing says that the others have read "
+            "what the last round brought",
+            steps=(
+                Mark(site, "copies to all CTAs of the mask", role=role),
+                Mark(site, "copies there again, without a word from the other CTAs", role=role),
             ),
+            help="before the copy, wait for an mbarrier on which the readers in all CTAs arrive, or at the barrier of the cluster",
+            about=frozenset((site,)),
         )
         return
 
 
-@check("CL003", needs="mapa")
-def relaxed_taken_for_release(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CL003, needs="mapa", analyses=(Order,))
+def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that a peer reads behind a cluster barrier at which the writer arrived with .relaxed."""
     relaxed = [i for i in model.sites("barrier-arrive", "cluster") if _has(model, i, ".relaxed")]
     reads = [r.site for r in remote(model) if r.kind == "access"] if relaxed and not alone(model) else []
@@ -316,7 +318,7 @@ def relaxed_taken_for_release(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         for wait, arrive in model.made(Order).unordered(write, fences).items():
             hit = _seen_by_peer(model, write, arrive, wait, reads)
             if hit is not None:
-                yield "CL003", hit
+                yield hit
                 return
 
 
@@ -342,7 +344,7 @@ def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads:
                 way(model, wait, T.full(values.threads), (read,), {*arrivals, *calls(model)}).witness
                 is not None
             ):
-                return Hit(
+                return CL003.hit(
                     site=arrive,
                     message="arrives at the barrier of the cluster with .relaxed, which orders no memory, and another CTA "
                     "reads what was written before",

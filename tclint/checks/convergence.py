@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tclint.analyses.execution import Condition, branches, guards, others_leave
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.dataflow import EXIT, Found, Path, Search, find_paths, next_answer
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import View
@@ -17,6 +17,11 @@ from tclint.ir.cfg import Edge
 from tclint.isa.table import Match
 from tclint.values import Facts, Level
 from tclint.values import thread_masks as T
+
+CV001 = RuleId("CV001")
+CV002 = RuleId("CV002")
+CV003 = RuleId("CV003")
+CV004 = RuleId("CV004")
 
 MAX_PATHS_PER_BRANCH = 8
 """Ways past an instruction that are looked at."""
@@ -35,18 +40,18 @@ def _group_size(match: Match | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    rule: str
+    rule: RuleId
     why: str
     group: str
     confidence: Confidence
 
 
-@check("CV001", "CV002", "CV003", "CV004")
-def divergent_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CV001, CV002, CV003, CV004)
+def divergent_aligned(model: KernelModel) -> Iterator[Hit]:
     """Collective instructions under a condition that provably splits the threads they need."""
     for condition, found in grouped(_splitting(model)).items():
         verdict = found[0][0]
-        yield verdict.rule, _hit(model, condition, verdict, [i for _, i in found])
+        yield _hit(model, condition, verdict, [i for _, i in found])
 
 
 def _splitting(model: KernelModel) -> Iterator[tuple[Condition, tuple[_Verdict, int]]]:
@@ -76,13 +81,13 @@ def _hit(model: KernelModel, condition: Condition, verdict: _Verdict, sites: lis
     i, group = sites[0], verdict.group
     name = model.function.registers[condition.register].name
     opcode = model.instruction(i).opcode.partition(".sync")[0]
-    if verdict.rule == "CV003":
+    if verdict.rule == CV003:
         cause, remedy = f"{verdict.why} before it", "let whole warps leave only, or move the exit behind it"
     else:
         where = "its guard" if condition.edge is None else "a branch before it"
         cause = f"{where} lets only some of them through: {verdict.why}"
         remedy = f"move it out of the divergent region, or make the condition the same in the whole {group}"
-    return Hit(
+    return verdict.rule.hit(
         site=i,
         message=f"{opcode} needs all threads of its {group}, but {cause}",
         steps=(
@@ -242,30 +247,30 @@ class _Judge:
             whole_warps = not T.partial_groups(taken, active, 32)
             if leaves and not whole_warps:
                 gone = T.describe(active & ~taken, values.threads)
-                return _Verdict("CV003", f"{gone} have left the kernel", group, Confidence.HIGH)
+                return _Verdict(CV003, f"{gone} have left the kernel", group, Confidence.HIGH)
             if whole_warps:
-                rule, verb = "CV004", "take"
+                rule, verb = CV004, "take"
             else:
-                rule, verb = ("CV002", "takes") if T.at_most_one_lane(taken) else ("CV001", "take")
+                rule, verb = (CV002, "takes") if T.at_most_one_lane(taken) else (CV001, "take")
             return _Verdict(
                 rule, f"only {T.describe(taken, values.threads)} {verb} it", group, Confidence.HIGH
             )
         part = self._single_lane_part(p) if condition.value else ""
         if part:
-            return _Verdict("CV002", part, group, Confidence.HIGH)
+            return _Verdict(CV002, part, group, Confidence.HIGH)
         if size > 32:
             return None
         if values.level(p) is Level.DIVERGENT:
             if leaves:
                 return _Verdict(
-                    "CV003", "threads have left the kernel by data of their own", group, Confidence.LOW
+                    CV003, "threads have left the kernel by data of their own", group, Confidence.LOW
                 )
             why = "it depends on data that differs from thread to thread"
-            return _Verdict("CV001", why, group, Confidence.MEDIUM)
+            return _Verdict(CV001, why, group, Confidence.MEDIUM)
         if leaves and self._bounds_index(p):
             # The bound may well be a multiple of 32: nobody can know that here.
             return _Verdict(
-                "CV003", "threads whose index is past a bound have left the kernel", group, Confidence.LOW
+                CV003, "threads whose index is past a bound have left the kernel", group, Confidence.LOW
             )
         return None
 
@@ -330,4 +335,4 @@ class _Judge:
                 if model.instruction(i).event in ("barrier-sync", "barrier-arrive"):
                     return None  # they meet a barrier of their own
             work.extend(e.target for e in cfg.successors[b])
-        return _Verdict("CV001", f"only {T.describe(taken, values.threads)} take it", "CTA", Confidence.HIGH)
+        return _Verdict(CV001, f"only {T.describe(taken, values.threads)} take it", "CTA", Confidence.HIGH)

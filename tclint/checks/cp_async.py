@@ -10,7 +10,7 @@ from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.analyses.since_barrier import WritesSince
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._doubts import OUT_OF_ARRAY, leaves_its_round, left_out, none_yet, runs_on
 from tclint.checks._pending import Flight
 from tclint.checks._repairs import barrier_between
@@ -18,12 +18,18 @@ from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.values.shared_memory import Access
 
+CA001 = RuleId("CA001")
+CA002 = RuleId("CA002")
+CA003 = RuleId("CA003")
+CA004 = RuleId("CA004")
+CA005 = RuleId("CA005")
+
 _MBARRIER = 8
 """An mbarrier object is aligned to this many bytes (9.7.13.15.1)."""
 
 
-@check("CA001", "CA002", "CA003", needs="cp")
-def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CA001, CA002, CA003, needs="cp", analyses=(CopyGroups,))
+def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Shared memory read, or written by another copy, while a cp.async of the thread may still write it."""
     if not model.sites("issue", "cp.async"):
         return
@@ -47,7 +53,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         doubts = [_doubt(model, rule, meeting) for meeting in alike]
         at = doubts.index("") if "" in doubts else 0
         sites = {meeting.operation.site for meeting in alike}
-        yield rule, _hit(model, groups, rule, alike[at], sites, doubts[at])
+        yield _hit(model, groups, rule, alike[at], sites, doubts[at])
 
 
 def _meet(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
@@ -68,16 +74,16 @@ def _same_source(model: KernelModel, copy: int, other: int, route: Route) -> boo
     return route.after(second) == route.before(first)
 
 
-def _cause(model: KernelModel, meeting: Meeting) -> tuple[str, int, int]:
+def _cause(model: KernelModel, meeting: Meeting) -> tuple[RuleId, int, int]:
     """The rule, the last wait on the path, or -1, and the block of the use."""
     waits = _waits(model, meeting)
     return _rule(model, meeting), waits[-1] if waits else -1, model.cfg.block_of[meeting.use.site]
 
 
-def _rule(model: KernelModel, meeting: Meeting) -> str:
+def _rule(model: KernelModel, meeting: Meeting) -> RuleId:
     if meeting.use.writes and model.instruction(meeting.use.site).group == "cp.async":
-        return "CA003"
-    return "CA002" if meeting.path.state == OVERDUE else "CA001"
+        return CA003
+    return CA002 if meeting.path.state == OVERDUE else CA001
 
 
 def _waits(model: KernelModel, meeting: Meeting) -> list[int]:
@@ -91,19 +97,19 @@ def _waits(model: KernelModel, meeting: Meeting) -> list[int]:
 
 
 def _hit(
-    model: KernelModel, groups: CopyGroups, rule: str, meeting: Meeting, alike: set[int], doubt: str
+    model: KernelModel, groups: CopyGroups, rule: RuleId, meeting: Meeting, alike: set[int], doubt: str
 ) -> Hit:
     copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
     flight = Flight.of(model, groups, meeting.path, copy, age, alike)
     remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
-    if rule == "CA003":
+    if rule == CA003:
         message = f"copies other bytes to where an earlier cp.async may still write, and nothing orders the two: {flight.why}"
         step = "starts to write the same bytes"
     else:
         verb = "overwrites" if meeting.use.writes else "reads"
         message = f"{verb} shared memory that a cp.async may still write: {flight.why}"
         step = f"{verb} the same bytes"
-    return Hit(
+    return rule.hit(
         site=use,
         message=message,
         steps=(Mark(copy, "cp.async starts to write here"), *flight.steps, Mark(use, step)),
@@ -114,7 +120,7 @@ def _hit(
     ).doubted(doubt)
 
 
-def _doubt(model: KernelModel, rule: str, meeting: Meeting) -> str:
+def _doubt(model: KernelModel, rule: RuleId, meeting: Meeting) -> str:
     """What speaks against a finding."""
     copy, use, values = meeting.operation.site, meeting.use.site, model.values
     if left_out(model, meeting.path, model.sites("wait", "cp.async")) is not None:
@@ -123,18 +129,18 @@ def _doubt(model: KernelModel, rule: str, meeting: Meeting) -> str:
         return "it may be the first of its kind that the thread copies, and then the thread waits"
     if leaves_its_round(model, meeting.path, copy):
         return "it may copy for the next round of a loop alone, and there is none"
-    if rule == "CA003" and copy != use and runs_on(model, meeting.path, copy, use):
+    if rule == CA003 and copy != use and runs_on(model, meeting.path, copy, use):
         return OUT_OF_ARRAY
     guard, other = (model.instruction(i).guard for i in (copy, use))
-    if rule == "CA003" and guard >= 0:
+    if rule == CA003 and guard >= 0:
         executed = values.before(guard, copy)
         if (other < 0 or values.before(other, use) != executed) and values.mask(executed) is None:
             return "nothing shows that the copy before is executed"
     return ""
 
 
-@check("CA005", needs="cp")
-def copies_untold(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CA005, needs="cp", analyses=(WaitedCopies, WritesSince))
+def copies_untold(model: KernelModel) -> Iterator[Hit]:
     """Shared memory used that a thread of another warp has copied, and nobody but that thread has waited."""
     copies = model.sites("issue", "cp.async")
     if not copies or model.values.threads <= 32 or not model.function.entry:
@@ -172,35 +178,30 @@ def copies_untold(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         meeting = alike[0]
         copy, use = meeting.operation.site, meeting.use.site
         verb = "overwrites" if meeting.use.writes else "reads"
-        yield (
-            "CA005",
-            Hit(
-                site=use,
-                message=f"{verb} shared memory that threads of other warps copy: each has waited for its own copies only,"
-                " and no barrier tells the others",
-                steps=(
-                    Mark(
-                        copy,
-                        "cp.async of a thread starts to write here",
-                        role=model.who(model.views.at(copy).threads),
-                    ),
-                    Mark(wait, "that thread waits for its own copies"),
-                    Mark(
-                        use, "another warp reads the same bytes", role=model.who(model.views.at(use).threads)
-                    ),
+        yield CA005.hit(
+            site=use,
+            message=f"{verb} shared memory that threads of other warps copy: each has waited for its own copies only,"
+            " and no barrier tells the others",
+            steps=(
+                Mark(
+                    copy,
+                    "cp.async of a thread starts to write here",
+                    role=model.who(model.views.at(copy).threads),
                 ),
-                count=len({each.operation.site for each in alike}),
-                help="put a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
-                fixes=barrier_between(model, wait, use),
-                confidence=model.confidence(meeting.path, copy)
-                or (None if model.function.threads else Confidence.MEDIUM),
-                about=frozenset((wait,)),
+                Mark(wait, "that thread waits for its own copies"),
+                Mark(use, "another warp reads the same bytes", role=model.who(model.views.at(use).threads)),
             ),
+            count=len({each.operation.site for each in alike}),
+            help="put a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
+            fixes=barrier_between(model, wait, use),
+            confidence=model.confidence(meeting.path, copy)
+            or (None if model.function.threads else Confidence.MEDIUM),
+            about=frozenset((wait,)),
         )
 
 
-@check("CA004")
-def misaligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CA004)
+def misaligned(model: KernelModel) -> Iterator[Hit]:
     """Addresses and sizes of asynchronous operations that are no multiple of what they must be of."""
     for use in model.function.uses:
         match = use.match
@@ -214,7 +215,7 @@ def misaligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 yield from _misaligned(model, site, wanted)
 
 
-def _misaligned(model: KernelModel, site: int, wanted: Mapping[str, int | str]) -> Iterator[tuple[str, Hit]]:
+def _misaligned(model: KernelModel, site: int, wanted: Mapping[str, int | str]) -> Iterator[Hit]:
     instruction = model.instruction(site)
     for name, multiple in wanted.items():
         operand = instruction.named(name)
@@ -230,12 +231,9 @@ def _misaligned(model: KernelModel, site: int, wanted: Mapping[str, int | str]) 
             continue
         address = isinstance(operand, Memory)
         what = f"{name} must be {'aligned to' if address else 'a multiple of'} {multiple}{' bytes' if address else ''}"
-        yield (
-            "CA004",
-            Hit(
-                site=site,
-                message=f"{what}, but it is {high} modulo {modulus}{'' if low else ' in some threads'}",
-                help=f"{'place what it points to at' if address else 'make it'} a multiple of {multiple}",
-                confidence=None if low else Confidence.MEDIUM,
-            ),
+        yield CA004.hit(
+            site=site,
+            message=f"{what}, but it is {high} modulo {modulus}{'' if low else ' in some threads'}",
+            help=f"{'place what it points to at' if address else 'make it'} a multiple of {multiple}",
+            confidence=None if low else Confidence.MEDIUM,
         )

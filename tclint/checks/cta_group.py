@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tclint.checks import Hit, Mark, module_check
+from tclint.checks import Hit, Mark, RuleId, module_check
 from tclint.config.config import Config
 from tclint.findings.edits import Repair, opcode
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.inline import callees
 from tclint.ir.nodes import Function, Module
+
+TC006 = RuleId("TC006")
 
 
 def _first_uses(function: Function) -> dict[str, int]:
@@ -25,8 +27,8 @@ def _first_uses(function: Function) -> dict[str, int]:
     return found
 
 
-@module_check("TC006")
-def mixed_cta_group(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+@module_check(TC006)
+def mixed_cta_group(module: Module, config: Config) -> Iterator[Hit]:
     """Both ``.cta_group::1`` and ``::2`` in a kernel and what it calls."""
     bodies = {f.name: f for f in module.functions if not f.declared_only}
     uses = {name: _first_uses(function) for name, function in bodies.items()}
@@ -47,23 +49,16 @@ def mixed_cta_group(module: Module, config: Config) -> Iterator[tuple[str, Hit]]
             work.extend(sorted(callees(bodies[name])))
         reached |= seen
         if len(first) > 1:
-            yield (
-                "TC006",
-                replace(
-                    _hit(kernel, first), fixes=_agreeing([bodies[name] for name in bodies if name in seen])
-                ),
-            )
+            fixes = _agreeing([bodies[name] for name in bodies if name in seen])
+            yield replace(_hit(kernel, first), fixes=fixes)
     for name, function in bodies.items():
         # A device function nobody here calls may be linked with anything: its own mix is already wrong.
         if name not in reached and len(uses[name]) > 1:
-            yield (
-                "TC006",
-                _hit(
-                    function,
-                    {g: (function, i) for g, i in uses[name].items()},
-                    Severity.WARNING,
-                    Confidence.MEDIUM,
-                ),
+            yield _hit(
+                function,
+                {g: (function, i) for g, i in uses[name].items()},
+                Severity.WARNING,
+                Confidence.MEDIUM,
             )
 
 
@@ -102,7 +97,7 @@ def _hit(
     opcode_a = function_a.instructions[a].name
     opcode_b = function_b.instructions[b].name
     where = "" if function_a is function_b else f" (in {function_a.name})"
-    return Hit(
+    return TC006.hit(
         function=function_b,
         site=b,
         message=f"{opcode_b} with {group_b} in kernel {kernel.name}, whose {opcode_a}{where} has {group_a}: "

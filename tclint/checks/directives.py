@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from tclint.checks import Hit, module_check
+from tclint.checks import Hit, RuleId, module_check
 from tclint.config.config import Config
 from tclint.findings.edits import Repair, removed, reversion
 from tclint.findings.finding import Edit, Span
@@ -15,11 +15,13 @@ from tclint.ir.nodes import Directive, Function, Module
 from tclint.isa.directives import DirectiveSpec, directives
 from tclint.isa.target import NEWEST, Target, dotted
 
+AV005 = RuleId("AV005")
+
 _KINDS = {"entry": ".entry", "func": ".func"}
 
 
-@module_check("AV005")
-def conflicts(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+@module_check(AV005)
+def conflicts(module: Module, config: Config) -> Iterator[Hit]:
     """What the directives of each function say that no launch, or no assembler, can fulfil."""
     target = next((t for t in map(Target.parse, module.targets) if t), None)
     for function in module.functions:
@@ -27,17 +29,14 @@ def conflicts(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
         for directive in function.stated:
             for message, remedy, severity, fixes in _wrong(directive, function, module, target, seen):
                 newer = directive.name not in directives() and (module.version or (0, 0)) > NEWEST
-                yield (
-                    "AV005",
-                    Hit(
-                        function=function,
-                        span=(function.start + directive.start, function.start + directive.end),
-                        message=message,
-                        help=remedy,
-                        fixes=fixes,
-                        severity=severity,
-                        confidence=Confidence.LOW if newer else None,
-                    ),
+                yield AV005.hit(
+                    function=function,
+                    span=(function.start + directive.start, function.start + directive.end),
+                    message=message,
+                    help=remedy,
+                    fixes=fixes,
+                    severity=severity,
+                    confidence=Confidence.LOW if newer else None,
                 )
             seen[directive.name] = directive
 

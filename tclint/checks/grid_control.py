@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import known_functions, way
-from tclint.checks import Hit, Mark, check, module_check
+from tclint.checks import Hit, Mark, RuleId, check, module_check
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.config.config import Config
 from tclint.findings.edits import Repair, before
@@ -17,21 +17,24 @@ from tclint.isa.table import Match
 from tclint.values import Values
 from tclint.values import thread_masks as T
 
+GD001 = RuleId("GD001")
+GD002 = RuleId("GD002")
+
 _DEPTH = 4
 _POINTER = 8
 Given = tuple[int, int]
 """The value of a parameter, or its address and an offset into it."""
 
 
-@check("GD001", needs="griddepcontrol")
-def read_before_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(GD001, needs="griddepcontrol", analyses=(Order,))
+def read_before_wait(model: KernelModel) -> Iterator[Hit]:
     """Global memory read by threads to which nothing has told that the grids before this one are complete."""
     heard = model.sites("pdl-wait")
     if not heard or not model.function.entry:
         return
     for hit in (_role_without_wait(model, heard), _before_the_wait(model, heard)):
         if hit is not None:
-            yield "GD001", hit
+            yield hit
 
 
 def _role_without_wait(model: KernelModel, heard: list[int]) -> Hit | None:
@@ -51,7 +54,7 @@ def _role_without_wait(model: KernelModel, heard: list[int]) -> Hit | None:
     if path is None:
         return None
     site, role = path.end, model.who(path.threads)
-    return Hit(
+    return GD001.hit(
         site=site,
         message="reads global memory that an earlier grid may still be writing: this role never executes "
         "griddepcontrol.wait, "
@@ -89,7 +92,7 @@ def _before_the_wait(model: KernelModel, heard: list[int]) -> Hit | None:
     if path is None:
         return None
     wait = next(w for w in heard if model.reaches(path.end, w))
-    return Hit(
+    return GD001.hit(
         site=path.end,
         message="reads global memory before griddepcontrol.wait, from a buffer that the kernel also writes: "
         "an earlier grid may still be writing it",
@@ -173,8 +176,8 @@ def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
     return frozenset(found)
 
 
-@module_check("GD002")
-def launch_without_wait(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+@module_check(GD002)
+def launch_without_wait(module: Module, config: Config) -> Iterator[Hit]:
     """Kernels that let dependents start, in a module in which no kernel waits for anything."""
     launching = [(f, site) for f in module.functions if (site := _first(f, "pdl-launch")) is not None]
     if not launching or any(_first(f, "pdl-wait") is not None for f in module.functions):
@@ -186,26 +189,23 @@ def launch_without_wait(module: Module, config: Config) -> Iterator[tuple[str, H
     for function, site in launching:
         if any(f is function for f, _ in readers):
             instruction = function.instructions[site]
-            yield (
-                "GD002",
-                Hit(
-                    span=(function.start + instruction.start, function.start + instruction.end),
-                    message=f"{function.name} lets dependent grids start, but no kernel of the module executes "
-                    "griddepcontrol.wait: a dependent may read what this grid, or one before it, has not written yet",
-                    steps=tuple(
-                        Mark(read, f"{f.name} reads global memory, and may be a dependent", f)
-                        for f, read in readers
-                        if f is not function
-                    ),
-                    fixes=(
-                        Repair(
-                            "add griddepcontrol.wait before the first read of each kernel",
-                            tuple(before(read, "griddepcontrol.wait;", function=f) for f, read in readers),
-                            True,
-                        ),
-                    ),
-                    help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in its dependents",
+            yield GD002.hit(
+                span=(function.start + instruction.start, function.start + instruction.end),
+                message=f"{function.name} lets dependent grids start, but no kernel of the module executes "
+                "griddepcontrol.wait: a dependent may read what this grid, or one before it, has not written yet",
+                steps=tuple(
+                    Mark(read, f"{f.name} reads global memory, and may be a dependent", f)
+                    for f, read in readers
+                    if f is not function
                 ),
+                fixes=(
+                    Repair(
+                        "add griddepcontrol.wait before the first read of each kernel",
+                        tuple(before(read, "griddepcontrol.wait;", function=f) for f, read in readers),
+                        True,
+                    ),
+                ),
+                help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in its dependents",
             )
 
 

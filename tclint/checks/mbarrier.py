@@ -9,7 +9,7 @@ from functools import cached_property
 
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, home, mapped_by
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import EXIT, Found, Path, find_paths, next_answer
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import View
@@ -17,6 +17,11 @@ from tclint.findings.edits import Repair, inverted
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
 from tclint.values import Facts
+
+MB001 = RuleId("MB001")
+MB003 = RuleId("MB003")
+MB010 = RuleId("MB010")
+MB011 = RuleId("MB011")
 
 MAX_PATHS_PER_WAIT = 12
 """Paths behind one wait that are looked at."""
@@ -28,8 +33,8 @@ _OPEN, _ASKED, _USED = range(3)
 """Behind a wait: nothing has asked for its result; a branch has; and what it may protect has been done."""
 
 
-@check("MB001", needs="mbarrier")
-def unheeded_waits(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB001, needs="mbarrier", analyses=(MbarrierAddresses,))
+def unheeded_waits(model: KernelModel) -> Iterator[Hit]:
     """Waits for an mbarrier behind which a thread goes on although the phase is not complete."""
     waits = model.sites("mbarrier-wait")
     if not waits:
@@ -37,7 +42,7 @@ def unheeded_waits(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     kernel = _Waits(model)
     for site in waits:
         if hit := kernel.judge(site):
-            yield "MB001", hit
+            yield hit
 
 
 @dataclass
@@ -315,7 +320,7 @@ class _Waits:
 
     def _inverted(self, site: int) -> Hit:
         name = self.model.name(site)
-        return Hit(
+        return MB001.hit(
             site=site,
             message=f"goes on while {name} says that the phase is not complete, and waits again when it is",
             steps=(Mark(site, "comes back here when the result is true"),),
@@ -340,7 +345,7 @@ class _Waits:
             else "does not block"
         )
         why = "the thread goes on whatever its result is" if branches else "nothing uses its result"
-        return Hit(
+        return MB001.hit(
             site=site,
             message=f"{name} {early}, and {why}",
             steps=(
@@ -356,8 +361,8 @@ class _Waits:
 # ---------------------------------------------------------------- MB003
 
 
-@check("MB003", needs="mbarrier")
-def counts(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB003, needs="mbarrier", analyses=(MbarrierAddresses,))
+def counts(model: KernelModel) -> Iterator[Hit]:
     """Numbers of arrivals and of bytes that an mbarrier cannot hold; literals are told as any other (PX004)."""
     for use in model.function.uses:
         match = use.match
@@ -369,7 +374,7 @@ def counts(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             for site in use.sites:
                 number = _number(model, site, role)
                 if number is not None and not least <= number <= _MOST:
-                    yield "MB003", _out_of_range(model, site, number, what, least)
+                    yield _out_of_range(model, site, number, what, least)
     yield from _too_many(model)
 
 
@@ -385,7 +390,7 @@ def _number(model: KernelModel, site: int, role: str) -> int | None:
 
 
 def _out_of_range(model: KernelModel, site: int, number: int, what: str, least: int) -> Hit:
-    return Hit(
+    return MB003.hit(
         site=site,
         message=f"{model.name(site)} counts {number} {what}, but an mbarrier counts {least} to {_MOST}",
         help=f"use a number from {least} to {_MOST}",
@@ -393,7 +398,7 @@ def _out_of_range(model: KernelModel, site: int, number: int, what: str, least: 
     )
 
 
-def _too_many(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+def _too_many(model: KernelModel) -> Iterator[Hit]:
     """One arrival that counts for more than a whole phase."""
     addresses = model.made(MbarrierAddresses)
     inits = {i: model.known(i, "count") for i in model.sites("mbarrier-init")}
@@ -404,23 +409,20 @@ def _too_many(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         made = [(expected, i) for i, expected in inits.items() if addresses.same(site, i) is not False]
         most = max((expected if expected is not None else _MOST for expected, _ in made), default=_MOST)
         if 0 < most < count:
-            yield (
-                "MB003",
-                Hit(
-                    site=site,
-                    message=f"arrives {count} times at an mbarrier that expects {most}: its count of pending arrivals cannot go below 0",
-                    steps=(Mark(made[0][1], f"initialised for {most} here"), Mark(site, f"counts {count}")),
-                    help="initialise the mbarrier for as many arrivals as all threads of a phase make",
-                    about=frozenset((site,)),
-                ),
+            yield MB003.hit(
+                site=site,
+                message=f"arrives {count} times at an mbarrier that expects {most}: its count of pending arrivals cannot go below 0",
+                steps=(Mark(made[0][1], f"initialised for {most} here"), Mark(site, f"counts {count}")),
+                help="initialise the mbarrier for as many arrivals as all threads of a phase make",
+                about=frozenset((site,)),
             )
 
 
 # ---------------------------------------------------------------- MB010
 
 
-@check("MB010", needs="mbarrier")
-def remote(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB010, needs="mbarrier")
+def remote(model: KernelModel) -> Iterator[Hit]:
     """Operations on an mbarrier of another CTA that only its own CTA may do."""
     for use in model.function.uses:
         match = use.match
@@ -432,7 +434,7 @@ def remote(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         for site in use.sites:
             mapped = _foreign(model, site) if model.cfg.block_of[site] in model.cfg.rank else None
             if mapped is not None:
-                yield "MB010", _not_here(model, site, mapped)
+                yield _not_here(model, site, mapped)
 
 
 _LOCAL = frozenset(("mbarrier-init", "mbarrier-inval", "mbarrier-wait"))
@@ -464,7 +466,7 @@ def _about_rank(model: KernelModel, site: int) -> bool:
 def _not_here(model: KernelModel, site: int, mapped: int) -> Hit:
     name = model.name(site)
     arrives = model.instruction(site).event == "mbarrier-arrive"
-    return Hit(
+    return MB010.hit(
         site=site,
         message=f"{name} on an mbarrier of another CTA: "
         + (
@@ -482,8 +484,8 @@ def _not_here(model: KernelModel, site: int, mapped: int) -> Hit:
 # ---------------------------------------------------------------- MB011
 
 
-@check("MB011", needs="mbarrier")
-def states(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB011, needs="mbarrier", analyses=(MbarrierAddresses,))
+def states(model: KernelModel) -> Iterator[Hit]:
     """A state that is not the one which an arrival at the same mbarrier has returned."""
     for site in (*model.sites("mbarrier-wait"), *model.sites("mbarrier-pending")):
         value = model.value(site, "state")
@@ -491,11 +493,11 @@ def states(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             continue
         node = model.values.node(value)
         if node[0] == "const":
-            yield "MB011", _bad_state(model, site, "is a constant, and no arrival has returned it", ())
+            yield _bad_state(model, site, "is a constant, and no arrival has returned it", ())
         elif node[0] == "undefined":
-            yield "MB011", _bad_state(model, site, "is in a register that nothing has written", ())
+            yield _bad_state(model, site, "is in a register that nothing has written", ())
         elif node[0] == "unknown" and (hit := _from(model, site, node[1])):
-            yield "MB011", hit
+            yield hit
 
 
 def _from(model: KernelModel, site: int, made: int) -> Hit | None:
@@ -515,7 +517,7 @@ def _from(model: KernelModel, site: int, made: int) -> Hit | None:
 
 def _bad_state(model: KernelModel, site: int, why: str, steps: tuple[Mark, ...]) -> Hit:
     name = model.name(site)
-    return Hit(
+    return MB011.hit(
         site=site,
         message=f"the state that {name} asks about {why}",
         steps=(*steps, Mark(site, "asked about here")),

@@ -14,7 +14,7 @@ from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.mbarrier_addresses import SIZE, Address, MbarrierAddresses, Place, home, may_leave, same
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow.views import View
 from tclint.findings.edits import Repair, after
@@ -23,6 +23,9 @@ from tclint.replay import Faulty, Replay, UninitialisedMbarrier
 from tclint.values import Facts
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint
+
+MB002 = RuleId("MB002")
+MB009 = RuleId("MB009")
 
 
 @dataclass
@@ -93,8 +96,8 @@ class _Objects:
         return f"[{node[1]}{offset}]" if node[0] == "symbol" else f"at offset {place.offset}"
 
 
-@check("MB002", "MB009", needs="mbarrier")
-def objects(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB002, MB009, needs="mbarrier", analyses=(MbarrierAddresses, Order, Replay))
+def objects(model: KernelModel) -> Iterator[Hit]:
     """What is done to an mbarrier, or to its memory, at the wrong time of its life."""
     known = _Objects(model)
     never = list(_uninitialised(known))
@@ -108,7 +111,7 @@ def objects(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 # ---------------------------------------------------------------- MB009
 
 
-def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
+def _uninitialised(known: _Objects) -> Iterator[Hit]:
     """Uses of an mbarrier that nothing in the whole program initialises."""
     model = known.model
     made = list(known.inits.values())
@@ -122,17 +125,14 @@ def _uninitialised(known: _Objects) -> Iterator[tuple[str, Hit]]:
     for what, sites in grouped(_lacking(known, every)).items():
         name = "an mbarrier" if what is None else f"the mbarrier {known.words(what)}"
         why = "there is no mbarrier.init in the kernel" if what is None else "no mbarrier.init names it"
-        yield (
-            "MB009",
-            Hit(
-                site=sites[0],
-                message=f"{model.name(sites[0])} uses {name}, which is never initialised: {why}",
-                steps=tuple(Mark(i, "another one is initialised here") for i in sorted(known.inits)[:1]),
-                help="initialise it once before it is used, and have a barrier between the two",
-                count=len(sites),
-                about=frozenset(sites),
-            ).doubted("" if what is not None or _lives(known) else _EXTRACT),
-        )
+        yield MB009.hit(
+            site=sites[0],
+            message=f"{model.name(sites[0])} uses {name}, which is never initialised: {why}",
+            steps=tuple(Mark(i, "another one is initialised here") for i in sorted(known.inits)[:1]),
+            help="initialise it once before it is used, and have a barrier between the two",
+            count=len(sites),
+            about=frozenset(sites),
+        ).doubted("" if what is not None or _lives(known) else _EXTRACT)
 
 
 def _lacking(known: _Objects, every: frozenset[Place]) -> Iterator[tuple[Place | None, int]]:
@@ -189,7 +189,7 @@ _LAUNCHED = ("parameter", "load", "unknown")
 """What an address is made of that a launch decides, or memory."""
 
 
-def _too_early(known: _Objects) -> Iterator[tuple[str, Hit]]:
+def _too_early(known: _Objects) -> Iterator[Hit]:
     """A use that a replay comes to when no thread has initialised the mbarrier, nor could it have.
 
     Which of its mbarriers a ring comes to, and when, shows as the loops go round. That the launch which is replayed is one
@@ -208,24 +208,21 @@ def _too_early(known: _Objects) -> Iterator[tuple[str, Hit]]:
     if any(model.reaches(i, site) or not model.reaches(site, i) for i in makers):
         return
     made = makers or sorted(known.inits)
-    yield (
-        "MB009",
-        Hit(
-            site=site,
-            message=f"{model.name(site)} uses the mbarrier {known.words(place)}, which "
-            + (
-                "is not initialised yet: its mbarrier.init comes only behind that"
-                if makers
-                else "is never initialised: no mbarrier.init names it"
-            ),
-            steps=(
-                Mark(made[0], "initialised here" if makers else "another one is initialised here"),
-                Mark(site, "used before" if makers else "its turn comes, and it is none"),
-            ),
-            help="initialise it once before it is used, and have a barrier between the two",
-            replayed=True,
-            about=frozenset((site,)),
+    yield MB009.hit(
+        site=site,
+        message=f"{model.name(site)} uses the mbarrier {known.words(place)}, which "
+        + (
+            "is not initialised yet: its mbarrier.init comes only behind that"
+            if makers
+            else "is never initialised: no mbarrier.init names it"
         ),
+        steps=(
+            Mark(made[0], "initialised here" if makers else "another one is initialised here"),
+            Mark(site, "used before" if makers else "its turn comes, and it is none"),
+        ),
+        help="initialise it once before it is used, and have a barrier between the two",
+        replayed=True,
+        about=frozenset((site,)),
     )
 
 
@@ -278,7 +275,7 @@ def _self_contained(model: KernelModel) -> bool:
     )
 
 
-def _twice(known: _Objects) -> Iterator[tuple[str, Hit]]:
+def _twice(known: _Objects) -> Iterator[Hit]:
     """Mbarriers that are initialised while they are some; those of one place in the code together."""
     block_of = known.model.cfg.block_of
     pairs = (
@@ -286,20 +283,17 @@ def _twice(known: _Objects) -> Iterator[tuple[str, Hit]]:
     )
     for found in grouped(pairs).values():
         place, first, again = found[0]
-        yield (
-            "MB009",
-            Hit(
-                site=again,
-                message=f"initialises the mbarrier {known.words(place)} while it is one: mbarrier.inval has to come before",
-                steps=(
-                    Mark(first, "initialised here"),
-                    Mark(again, "and here again" if again != first else "and again in the next round"),
-                ),
-                help="initialise it once, or put an mbarrier.inval between the two, with a barrier before it",
-                count=len(found),
-                severity=Severity.INFO,  # production kernels do it, and work
-                about=frozenset(at for _, _, at in found),
+        yield MB009.hit(
+            site=again,
+            message=f"initialises the mbarrier {known.words(place)} while it is one: mbarrier.inval has to come before",
+            steps=(
+                Mark(first, "initialised here"),
+                Mark(again, "and here again" if again != first else "and again in the next round"),
             ),
+            help="initialise it once, or put an mbarrier.inval between the two, with a barrier before it",
+            count=len(found),
+            severity=Severity.INFO,  # production kernels do it, and work
+            about=frozenset(at for _, _, at in found),
         )
 
 
@@ -317,7 +311,7 @@ def _remade(known: _Objects) -> Iterator[tuple[Place, int, int]]:
                 break
 
 
-def _ended(known: _Objects) -> Iterator[tuple[str, Hit]]:
+def _ended(known: _Objects) -> Iterator[Hit]:
     """An mbarrier that is used although it has been invalidated."""
     model = known.model
     ended_at = known.alone(known.invals)
@@ -335,20 +329,17 @@ def _ended(known: _Objects) -> Iterator[tuple[str, Hit]]:
             path = role_paths.follow(model, ended, view, to, made).witness if to else None
             if path is None:
                 continue
-            yield (
-                "MB009",
-                Hit(
-                    site=path.end,
-                    message=f"uses the mbarrier {known.words(place)}, which is no longer valid: mbarrier.inval has ended it",
-                    steps=(Mark(ended, "invalidated here"), Mark(path.end, "used here")),
-                    help="invalidate it after its last use, or initialise it again",
-                    about=frozenset((path.end,)),
-                ),
+            yield MB009.hit(
+                site=path.end,
+                message=f"uses the mbarrier {known.words(place)}, which is no longer valid: mbarrier.inval has ended it",
+                steps=(Mark(ended, "invalidated here"), Mark(path.end, "used here")),
+                help="invalidate it after its last use, or initialise it again",
+                about=frozenset((path.end,)),
             )
             break
 
 
-def _touched(known: _Objects) -> Iterator[tuple[str, Hit]]:
+def _touched(known: _Objects) -> Iterator[Hit]:
     """Memory of an mbarrier that something else accesses."""
     model, shared = known.model, known.model.shared
     held: dict[int, dict[int, Footprint]] = defaultdict(dict)
@@ -371,7 +362,7 @@ def _touched(known: _Objects) -> Iterator[tuple[str, Hit]]:
                     continue
                 if hit := _meets(known, made, access):
                     told.add(made)
-                    yield "MB009", hit
+                    yield hit
 
 
 def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Footprint | None:
@@ -392,7 +383,7 @@ def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
     if path is None:
         return None
     verb = "writes" if access.writes else "reads"
-    return Hit(
+    return MB009.hit(
         site=site,
         message=f"{verb} memory of the mbarrier {known.words(place)}, which only mbarrier operations may access",
         steps=(Mark(made, "the mbarrier is initialised here"), Mark(site, f"{verb} its bytes")),
@@ -451,7 +442,7 @@ def _modifiers(model: KernelModel, site: int) -> Collection[str]:
     return match.modifiers if match is not None else ()
 
 
-def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
+def _unpublished(known: _Objects) -> Iterator[Hit]:
     """A use by a thread that no barrier has told of the init."""
     model = known.model
     news = _News(model)
@@ -495,7 +486,7 @@ def _unpublished(known: _Objects) -> Iterator[tuple[str, Hit]]:
             again = Counter(path.sites(model.cfg, -1))
             if all(again[i] < 2 for i in ends):
                 init = min(_made(known, path.end))
-                yield "MB002", _early(known, news, init, path.end, path.threads).doubted(doubt)
+                yield _early(known, news, init, path.end, path.threads).doubted(doubt)
                 break
 
 
@@ -579,7 +570,7 @@ def _early(known: _Objects, news: _News, init: int, use: int, threads: int) -> H
         why = "no barrier comes between"
         remedy = "put a barrier of the CTA behind the mbarrier.init, before any other thread uses it"
     who = "this mbarrier of another CTA" if far else "this mbarrier"
-    return Hit(
+    return MB002.hit(
         site=use,
         message=f"{model.who(threads)} may use {who} before it has been initialised: {why}",
         steps=(

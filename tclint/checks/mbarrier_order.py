@@ -8,10 +8,13 @@ from tclint.analyses import role_paths
 from tclint.analyses.happens_before import Order
 from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.edits import Repair, without_word
 from tclint.ir.nodes import Memory
 from tclint.values.shared_memory import Access
+
+MB012 = RuleId("MB012")
+MB013 = RuleId("MB013")
 
 _WIDER = (".cluster", ".gpu", ".sys", ".gl")
 
@@ -24,8 +27,8 @@ def _modifiers(model: KernelModel, site: int) -> Collection[str]:
 # ---------------------------------------------------------------- MB012
 
 
-@check("MB012", needs="mbarrier")
-def narrow_scope(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB012, needs="mbarrier")
+def narrow_scope(model: KernelModel) -> Iterator[Hit]:
     """Arrivals at mbarriers of other CTAs that release to the own CTA only."""
     narrow = [i for i in model.sites("mbarrier-arrive") if _narrow(model, i)]
     if not narrow:
@@ -35,9 +38,9 @@ def narrow_scope(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for store in stores:
         path = role_paths.follow(model, store, model.views.at(store), narrow, wide).witness
         if path is not None:
-            yield "MB012", _too_narrow(path.end, len(narrow), store)
+            yield _too_narrow(path.end, len(narrow), store)
             return
-    yield "MB012", _too_narrow(narrow[0], len(narrow), None)
+    yield _too_narrow(narrow[0], len(narrow), None)
 
 
 def _narrow(model: KernelModel, site: int) -> bool:
@@ -83,7 +86,7 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
     data = (
         "what the thread has written there before" if store is not None else "what the thread has done before"
     )
-    return Hit(
+    return MB012.hit(
         site=site,
         message=f"arrives at an mbarrier of another CTA, but releases to its own CTA only: {data} need not be visible there",
         steps=(
@@ -101,8 +104,8 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
 # ---------------------------------------------------------------- MB013
 
 
-@check("MB013", needs="mbarrier")
-def relaxed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB013, needs="mbarrier", analyses=(Order,))
+def relaxed(model: KernelModel) -> Iterator[Hit]:
     """Arrivals and waits that order nothing, though data in shared memory is handed over by them."""
     waits, arrivals = model.sites("mbarrier-wait"), model.sites("mbarrier-arrive")
     weak = {i for i in (*waits, *arrivals) if ".relaxed" in _modifiers(model, i)}
@@ -116,7 +119,7 @@ def relaxed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         hit = _copied(model, wait, signal) if copied else _handed_over(model, wait, signal, weak)
         if hit is not None:
             weak.discard(hit.site)
-            yield "MB013", hit
+            yield hit
 
 
 def _orders(model: KernelModel) -> list[int]:
@@ -201,7 +204,7 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
 
 def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, wait: int, load: int) -> Hit:
     side = "acquire" if site == wait else "release"
-    return Hit(
+    return MB013.hit(
         site=site,
         message="is .relaxed, and no fence stands beside it, so it does not order the shared memory that is read behind the wait",
         steps=(

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
+
+MB007 = RuleId("MB007")
 
 _ARRIVALS = ("mbarrier-arrive", "commit")
 
 
-@check("MB007", needs="mbarrier")
-def invariant_parity(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB007, needs="mbarrier", analyses=(Mbarriers,))
+def invariant_parity(model: KernelModel) -> Iterator[Hit]:
     """A wait that a loop repeats for one mbarrier with the same parity, while phases of it go by."""
     mbarriers = model.made(Mbarriers)
     for ring in mbarriers.rings if model.function.entry and not model.reachability.unread else ():
@@ -25,7 +27,7 @@ def invariant_parity(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         if len({model.known(i, "parity") for i in waits}) == 1:
             wait = next((i for i in waits if _again(model, ring, i, each=True)), None)
             if wait is not None:
-                yield "MB007", _hit(model, wait, arrivals[0])
+                yield _hit(model, wait, arrivals[0])
 
 
 def _again(model: KernelModel, ring: Ring, site: int, each: bool = False) -> bool:
@@ -52,7 +54,7 @@ def _again(model: KernelModel, ring: Ring, site: int, each: bool = False) -> boo
 
 def _hit(model: KernelModel, wait: int, arrival: int) -> Hit:
     parity = model.known(wait, "parity")
-    return Hit(
+    return MB007.hit(
         site=wait,
         message=f"waits for parity {parity} in each round of the loop, while the phase goes on: "
         "from the second round on it returns at once, or waits for the phase after the next",

@@ -10,13 +10,18 @@ from typing import Any, NamedTuple
 from tclint.analyses.bulk_rings import WIDEST, room, rows
 from tclint.analyses.mbarriers import RESPONSE, Arrivals, Delivery, Mbarrier, Mbarriers, Ring, first_parity
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import times
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate
 from tclint.values import Facts
 from tclint.values import thread_masks as T
+
+MB004 = RuleId("MB004")
+MB005 = RuleId("MB005")
+MB006 = RuleId("MB006")
+MB008 = RuleId("MB008")
 
 __all__ = []
 
@@ -68,8 +73,8 @@ def _says_it_all(node: tuple[Any, ...], truth: bool) -> bool:
 # ---------------------------------------------------------------- arrivals
 
 
-@check("MB006", "MB008", needs="mbarrier")
-def arrivals(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB006, MB008, needs="mbarrier", analyses=(Mbarriers,))
+def arrivals(model: KernelModel) -> Iterator[Hit]:
     """Phases that get other numbers of arrivals than the mbarrier was made for."""
     mbarriers = model.made(Mbarriers)
     if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
@@ -79,7 +84,7 @@ def arrivals(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             continue
         unlike = _unlike(mbarriers, ring)
         if unlike is not None:
-            yield "MB006", unlike
+            yield unlike
             continue
         found = (_miscounted(model, mbarriers, ring, stage) for stage in ring.stages)
         yield from islice((hit for hit in found if hit is not None), 1)
@@ -102,7 +107,7 @@ def _unlike(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
     usual = max(numbers, key=lambda n: numbers[n])
     odd, site = next((n, i) for n, i in counts if n != usual)
     other = next(i for n, i in counts if n == usual)
-    return Hit(
+    return MB006.hit(
         site=site,
         message=f"counts {times(odd)}, and other stages of the same ring count {usual}: "
         "the same threads arrive at each in turn",
@@ -120,9 +125,7 @@ def _unlike(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
     )
 
 
-def _miscounted(
-    model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier
-) -> tuple[str, Hit] | None:
+def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier) -> Hit | None:
     """A phase of *stage* that gets fewer arrivals than it needs, or more."""
     bounds = mbarriers.arrivals(stage)
     if bounds is None or not stage.count:
@@ -139,9 +142,9 @@ def _miscounted(
         return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
     if bounds.least > stage.count and not _alternatives(model, arriving):
         about = (*arriving, *ring.uses.get("mbarrier-expect", ()))
-        rule, hit = _too_many(stage, stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
+        hit = _too_many(stage, stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
         arrive = [mbarriers.named(i)[stage] for i in arriving]
-        return rule, hit.doubted("" if model.function.threads else _fewer(stage.count, arrive))
+        return hit.doubted("" if model.function.threads else _fewer(stage.count, arrive))
     return None
 
 
@@ -182,9 +185,9 @@ def _too_few(
     wait: int,
     steps: tuple[Mark, ...],
     confidence: Confidence | None,
-) -> tuple[str, Hit]:
+) -> Hit:
     fewer = max(n + bounds.open for n in bounds.known if n + bounds.open < count)
-    return "MB006", Hit(
+    return MB006.hit(
         site=wait,
         message="waits for a phase that does not complete: "
         f"the mbarrier counts {times(count)}, and a phase gets {fewer or 'none'}",
@@ -213,9 +216,9 @@ def _too_many(
     steps: tuple[Mark, ...],
     confidence: Confidence | None,
     about: frozenset[int],
-) -> tuple[str, Hit]:
+) -> Hit:
     phases, rest = divmod(bounds.least, count)
-    return ("MB006" if rest else "MB008"), Hit(
+    return (MB006 if rest else MB008).hit(
         site=last,
         message=(
             f"the mbarrier counts {times(count)}, and a phase gets {bounds.least}: "
@@ -234,8 +237,8 @@ def _too_many(
 # ---------------------------------------------------------------- bytes
 
 
-@check("MB004", "MB005", needs="mbarrier")
-def transactions(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB004, MB005, needs="mbarrier", analyses=(Mbarriers,))
+def transactions(model: KernelModel) -> Iterator[Hit]:
     """Phases that expect other numbers of bytes than the copies bring."""
     mbarriers = model.made(Mbarriers)
     if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
@@ -256,10 +259,10 @@ def transactions(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             paid = [parts for parts in split if all(part.expects and part.copies for part in parts)]
             rest[ring] = [part for parts in paid for part in parts] if known else None
     told = set[int]()
-    for rule, hit in (*_differ(model, rest), *_oversized(model, rest), *_broken(model, rest)):
+    for hit in (*_differ(model, rest), *_oversized(model, rest), *_broken(model, rest)):
         if hit.site not in told:
             told |= hit.about
-            yield rule, hit
+            yield hit
 
 
 def _counts_bytes(model: KernelModel, site: int) -> bool:
@@ -270,7 +273,7 @@ def _counts_bytes(model: KernelModel, site: int) -> bool:
 
 def _mistaken(
     model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: list[Delivery]
-) -> tuple[str, Hit] | None:
+) -> Hit | None:
     """What is wrong with one stage of *ring*; *parts* of the deliveries are those under the same conditions."""
     copies = [i for d in deliveries for i in d.copies]
     if not copies:
@@ -282,7 +285,7 @@ def _mistaken(
             return hit
     elsewhere = " for them" if any(d.expects for d in deliveries) else ""
     wait = ring.uses["mbarrier-wait"][0]
-    return "MB005", Hit(
+    return MB005.hit(
         site=copies[0],
         message=f"completes its bytes at an mbarrier that expects none{elsewhere}: "
         "nothing but arrivals holds the phase, and a wait may return before the bytes are there",
@@ -339,7 +342,7 @@ def _parts(model: KernelModel, delivery: Delivery) -> list[Delivery]:
 _REMEDY = "expect the sum of the bytes of all copies that report to the mbarrier in this phase"
 
 
-def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> tuple[str, Hit] | None:
+def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> Hit | None:
     """Where the sizes of all copies are known: those between two waits of a thread, or all of the threads together."""
     groups = [[d] for d in deliveries if d.expects and d.copies]
     if len(groups) < len(deliveries):
@@ -356,7 +359,7 @@ def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> tup
         difference = values.known(values.add(expected, values.times(brought, -1)))
         if difference:
             expects, copies = [i for d in group for i in d.expects], [i for d in group for i in d.copies]
-            return "MB004", Hit(
+            return MB004.hit(
                 site=expects[0],
                 message=_amounts(values.known(expected), values.known(brought), difference),
                 steps=(
@@ -418,7 +421,7 @@ Rest = Mapping[Ring, list[Delivery] | None]
 """What is expected and brought together at each ring, in the stages where all is; None: of no stage it is known."""
 
 
-def _oversized(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
+def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
     """Places that expect more bytes than tensor copies can bring without running into what lies behind."""
     for ring, parts in rings.items():
         for part in parts or ():
@@ -431,25 +434,22 @@ def _oversized(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
                 continue
             fits = sum(model.known(i, "bytes") or most[i] for i in part.copies)
             if expected > fits:
-                yield (
-                    "MB004",
-                    Hit(
-                        site=part.expects[0],
-                        message=f"expects {expected} bytes, and {fits} fit between the destinations of its copies and what lies "
-                        "behind them: the phase never completes, or the copies overwrite other data",
-                        steps=(
-                            *(_mark(model, i, "expects bytes") for i in part.expects),
-                            *(_mark(model, i, f"{most[i]} bytes fit here") for i in part.copies),
-                        ),
-                        help=_REMEDY,
-                        about=frozenset(part.expects),
-                        confidence=Confidence.MEDIUM,
+                yield MB004.hit(
+                    site=part.expects[0],
+                    message=f"expects {expected} bytes, and {fits} fit between the destinations of its copies and what lies "
+                    "behind them: the phase never completes, or the copies overwrite other data",
+                    steps=(
+                        *(_mark(model, i, "expects bytes") for i in part.expects),
+                        *(_mark(model, i, f"{most[i]} bytes fit here") for i in part.copies),
                     ),
+                    help=_REMEDY,
+                    about=frozenset(part.expects),
+                    confidence=Confidence.MEDIUM,
                 )
                 break
 
 
-def _broken(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
+def _broken(model: KernelModel, rings: Rest) -> Iterator[Hit]:
     """Places that expect no whole number of rows of the matrices that tensor copies fill."""
     mbarriers = model.made(Mbarriers)
     for ring in rings:
@@ -462,21 +462,18 @@ def _broken(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
         )
         for site, number in odd.items():
             if row > RESPONSE and number % row:
-                yield (
-                    "MB004",
-                    Hit(
-                        site=site,
-                        message=f"expects {number} bytes for copies of which each brings whole rows of {row} bytes: "
-                        "the phase may complete before all of them are there, or never",
-                        steps=(
-                            _mark(model, site, f"expects {number} bytes"),
-                            *(_mark(model, i, "brings whole rows") for i in mbarriers.copies(ring)[:2]),
-                            _mark(model, read, f"reads rows of {row} bytes, as its descriptor swizzles them"),
-                        ),
-                        help=_REMEDY,
-                        about=frozenset((site,)),
-                        confidence=Confidence.MEDIUM,
+                yield MB004.hit(
+                    site=site,
+                    message=f"expects {number} bytes for copies of which each brings whole rows of {row} bytes: "
+                    "the phase may complete before all of them are there, or never",
+                    steps=(
+                        _mark(model, site, f"expects {number} bytes"),
+                        *(_mark(model, i, "brings whole rows") for i in mbarriers.copies(ring)[:2]),
+                        _mark(model, read, f"reads rows of {row} bytes, as its descriptor swizzles them"),
                     ),
+                    help=_REMEDY,
+                    about=frozenset((site,)),
+                    confidence=Confidence.MEDIUM,
                 )
 
 
@@ -488,7 +485,7 @@ class _Place(NamedTuple):
     """As a value."""
 
 
-def _differ(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
+def _differ(model: KernelModel, rings: Rest) -> Iterator[Hit]:
     """Places that expect other numbers of bytes for the same tensor copies than most: a box has the same size each time."""
     alike: dict[tuple[Hashable, ...], dict[int, _Place]] = {}
     for ring, parts in rings.items():
@@ -503,7 +500,7 @@ def _differ(model: KernelModel, rings: Rest) -> Iterator[tuple[str, Hit]]:
         for place in those.values():
             more = _apart(model, place.amount, usual)
             if more:
-                yield "MB004", _unlike_others(model, place, other, more)
+                yield _unlike_others(model, place, other, more)
                 break
 
 
@@ -549,7 +546,7 @@ def _unlike_others(model: KernelModel, place: _Place, other: _Place, more: int) 
     else:
         number, mark = str(there), f"{here} bytes"
         message = f"expects {mark} for copies that bring {there} elsewhere"
-    return Hit(
+    return MB004.hit(
         site=place.site,
         message=f"{message}: a copy of a tensor map always brings its whole box",
         steps=(

@@ -13,19 +13,22 @@ from tclint.analyses.mbarrier_addresses import array_of
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, last, way
 from tclint.analyses.since_barrier import SharedByWarps, plain
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between, place
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
+MB014 = RuleId("MB014")
+MB015 = RuleId("MB015")
+
 _MOST = 16
 """Arrivals, and waits, at one mbarrier that are looked at: the others are those of an unrolled loop."""
 
 
-@check("MB014", "MB015", needs="mbarrier")
-def arrives_for_others(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB014, MB015, needs="mbarrier", analyses=(Order, SharedByWarps))
+def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
     """One lane arrives on an mbarrier for threads whose accesses nothing has ordered before its arrival."""
     arrivals = [i for i in model.sites("mbarrier-arrive") if _alone(model, i)]
     waits = model.sites("mbarrier-wait")
@@ -83,13 +86,13 @@ class _Release:
         self._arrivals = grouped((waits, arrival) for arrival, waits in self._waits.items())
         """The arrivals that the same waits are for."""
 
-    def writes(self, arrival: int) -> tuple[str, Hit] | None:
+    def writes(self, arrival: int) -> Hit | None:
         """Other lanes have written what a waiting thread reads."""
         found = self._passed_over([arrival], True)
         if found is None:
             return None
         write, wait, use = found
-        return "MB014", Hit(
+        return MB014.hit(
             site=arrival,
             message="one lane arrives for its warp, and nothing orders what the other lanes have written before that:"
             " its release covers its own accesses only",
@@ -104,7 +107,7 @@ class _Release:
             about=frozenset((arrival,)),
         )
 
-    def reads(self, arrival: int) -> tuple[str, Hit] | None:
+    def reads(self, arrival: int) -> Hit | None:
         """Other warps may still read what a waiting thread writes, and whoever arrives does so without them."""
         alone = self._count(arrival) == 1
         together = [arrival] if alone else self._together(arrival)
@@ -116,7 +119,7 @@ class _Release:
             return None
         read, wait, use = found
         how = "one thread arrives and completes the phase" if alone else "threads arrive for others as well"
-        return "MB015", Hit(
+        return MB015.hit(
             site=arrival,
             message=f"{how}, while other warps may still read the shared memory that this releases",
             steps=(

@@ -8,18 +8,21 @@ from operator import or_
 
 from tclint.analyses.execution import Condition, branches, conditions, executing, guards, others_leave
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import together
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
 from tclint.values import thread_masks as T
 
+CV005 = RuleId("CV005")
+CV006 = RuleId("CV006")
+
 _EVERY_LANE = 0xFFFFFFFF
 
 
-@check("CV005", "CV006")
-def membermasks(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CV005, CV006)
+def membermasks(model: KernelModel) -> Iterator[Hit]:
     """Lanes that a mask names and that cannot come, and lanes that come and that the mask leaves out."""
     function = model.function
     sites = grouped(
@@ -47,9 +50,9 @@ def membermasks(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for (left_out, mask), where in excluded.items():
         absent = few and not _lanes_of(left_out) & named
         doubt = "no mask names these lanes, and a CTA may not have them" if absent else ""
-        yield "CV006", _excluded(model, where, mask, left_out).doubted(doubt)
+        yield _excluded(model, where, mask, left_out).doubted(doubt)
     for (arriving, mask), where in awaited.items():
-        yield "CV005", _awaited(model, lanes, where, mask, arriving)
+        yield _awaited(model, lanes, where, mask, arriving)
 
 
 class _Lanes:
@@ -147,7 +150,7 @@ def _masked(model: KernelModel, sites: list[int], mask: int) -> tuple[Repair, ..
 def _excluded(model: KernelModel, sites: list[int], mask: int, left_out: int) -> Hit:
     opcode = model.instruction(min(sites)).opcode
     who = model.who(left_out)
-    return Hit(
+    return CV006.hit(
         site=min(sites),
         message=f"{opcode} is executed by {who}, which its membermask 0x{mask:x} leaves out",
         fixes=_masked(model, sites, _EVERY_LANE) if all(_whole(model, site) for site in sites) else (),
@@ -162,7 +165,7 @@ def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int, arr
     opcode = model.instruction(i).opcode
     here = model.who(arriving)
     branch = [c for c in conditions(model, i) if c.edge is not None and lanes.splits(c)][:1]
-    return Hit(
+    return CV005.hit(
         site=i,
         message=f"{opcode} waits for all lanes of its membermask 0x{mask:x}, but only {here} can come",
         steps=(*(Mark(c.at, "the other lanes go another way") for c in branch), Mark(i, "waits here")),

@@ -7,11 +7,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Repair, opcode
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory, Operand, Symbol, Use
 from tclint.isa.table import Match
+
+MO001 = RuleId("MO001")
 
 _OFFSET, _GENERIC = "offset", "generic"
 _DEEP = 40
@@ -26,8 +28,8 @@ Kind = tuple[str, int]
 """``offset``, within the window of shared memory, or ``generic``; and the instruction that made it so."""
 
 
-@check("MO001")
-def wrong_kind_of_address(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MO001)
+def wrong_kind_of_address(model: KernelModel) -> Iterator[Hit]:
     """An offset in shared memory where a generic address is meant, and the other way round (6.4.1.1)."""
     uses = [
         (use, names, wanted)
@@ -44,7 +46,7 @@ def wrong_kind_of_address(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     # A generic address instead of an offset works, and the whole kernel has that habit: it is one cause.
     causes = grouped((kind if kind[0] == _OFFSET else _GENERIC, (site, kind)) for site, kind in wrong)
     for found in causes.values():
-        yield "MO001", _hit(model, found[0][1], sorted(site for site, _ in found))
+        yield _hit(model, found[0][1], sorted(site for site, _ in found))
 
 
 def _of_other_kind(
@@ -99,7 +101,7 @@ def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
     tolerated = made == _GENERIC or bool(instruction.event)
     target = model.function.target
     works = target is not None and target.number >= 90
-    return Hit(
+    return MO001.hit(
         site=site,
         message=message,
         steps=(Mark(origin, step), Mark(site, f"{name} is used")),

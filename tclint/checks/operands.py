@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, check
+from tclint.checks import Hit, RuleId, check
 from tclint.checks._operand_faults import Faults
 from tclint.isa.table import Match
 from tclint.values.descriptors import Field
+
+MO002 = RuleId("MO002")
 
 _ORDERED = frozenset((0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110))
 _DIFFERENT = frozenset(range(16)) - {0b0000, 0b0101, 0b1010, 0b1111}
@@ -23,8 +25,8 @@ def _meaningful(match: Match) -> frozenset[int]:
     return _ORDERED if ".sp::ordered_metadata" in match.modifiers else _DIFFERENT
 
 
-@check("MO002")
-def sparse_metadata(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MO002)
+def sparse_metadata(model: KernelModel) -> Iterator[Hit]:
     """Metadata of a sparse A of which some group of four bits can mean nothing."""
     faults = Faults(model)
     for use in model.function.uses:
@@ -43,7 +45,7 @@ def sparse_metadata(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                     f"the sparsity metadata {'cannot have a group' if number is None else f'has {number:04b}'} "
                     f"in {wrong.where()} that says which elements are stored: {legal}"
                 )
-                faults.add("MO002", site, operand, message, _REMEDY)
+                faults.add(MO002, site, operand, message, _REMEDY)
     yield from faults.hits()
 
 

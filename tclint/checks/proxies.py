@@ -27,7 +27,7 @@ from tclint.analyses.proxies import (
 )
 from tclint.analyses.role_paths import behind
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import fenced_between
 from tclint.checks._wording import called
 from tclint.dataflow import Found, Path, Results
@@ -35,6 +35,11 @@ from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Memory
 from tclint.values.shared_memory import Access, Footprint
+
+PR001 = RuleId("PR001")
+PR002 = RuleId("PR002")
+PR003 = RuleId("PR003")
+PR004 = RuleId("PR004")
 
 _FENCE = "fence.proxy.async.shared::cta"
 
@@ -112,8 +117,8 @@ class _Clash(NamedTuple):
         return cls(first, meeting.use, path.state, tuple(path.sites(model.cfg, first.site)), path.threads)
 
 
-@check("PR001")
-def unfenced_writes(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(PR001, analyses=(Arrivals, Order, Overwritten, Unfenced))
+def unfenced_writes(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written by stores, then read through the async proxy, without a proxy fence between."""
     uses = _uses(model, writes=False)
     if not uses:
@@ -121,7 +126,7 @@ def unfenced_writes(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     found = [_Clash.of(model, meeting) for meeting in _meetings(model, Unfenced, writes=False)]
     found += _handed_over(model, Unfenced, uses, writes=False)
     for clash, count in _folded(model, found):
-        yield "PR001", _hit(model, clash, count)
+        yield _hit(model, clash, count)
 
 
 def _handed_over(
@@ -334,7 +339,7 @@ def _steps(
 def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
     write, use = clash.first.site, clash.last.site
     operation, writer = called(model, use), called(model, write)
-    return Hit(
+    return PR001.hit(
         site=use,
         message=f"{operation} reads shared memory through the async proxy that {writer} wrote through the generic proxy,"
         " and no proxy fence orders the two",
@@ -351,8 +356,8 @@ def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tup
     return fenced_between(model, clash.first.site, clash.passed, f"{_FENCE};", begins)
 
 
-@check("PR002", needs="cp")
-def unfenced_copies(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(PR002, needs="cp", analyses=(Landed,))
+def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that a complete cp.async has written, read through the async proxy without a proxy fence between."""
     copies = frozenset(model.sites("issue", "cp.async"))
     if not copies or not _uses(model, writes=False):
@@ -377,23 +382,20 @@ def unfenced_copies(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if model.instruction(i).event in ("wait", "mbarrier-wait")
         ]
         complete = waits[-1] if waits else -1
-        yield (
-            "PR002",
-            Hit(
-                site=clash.last.site,
-                message=f"{operation} reads shared memory through the async proxy that cp.async wrote through the generic"
-                " proxy, and no proxy fence orders the two",
-                steps=_steps(model, clash, "cp.async starts to write it", f"{operation} reads it", complete),
-                count=count,
-                help=f"execute {_FENCE} in every thread that copies, after its wait for the copies and before the"
-                " synchronisation with the thread that issues the operation",
-                fixes=_fenced(model, clash, clash.passed[complete]) if waits else (),
-            ),
+        yield PR002.hit(
+            site=clash.last.site,
+            message=f"{operation} reads shared memory through the async proxy that cp.async wrote through the generic"
+            " proxy, and no proxy fence orders the two",
+            steps=_steps(model, clash, "cp.async starts to write it", f"{operation} reads it", complete),
+            count=count,
+            help=f"execute {_FENCE} in every thread that copies, after its wait for the copies and before the"
+            " synchronisation with the thread that issues the operation",
+            fixes=_fenced(model, clash, clash.passed[complete]) if waits else (),
         )
 
 
-@check("PR003", needs="cp")
-def unfenced_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(PR003, needs="cp", analyses=(TensorMaps,))
+def unfenced_maps(model: KernelModel) -> Iterator[Hit]:
     """Tensor maps that the kernel writes, and tensor copies that use them, without the fences between."""
     if not any("tensormap" in use.match.form.roles for use in model.function.uses if use.match is not None):
         return
@@ -418,10 +420,10 @@ def unfenced_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             along = model.along(path, write)
             if maps.apart(along(address), maps.writes[write]) == 0:
                 told.add(status)
-                yield "PR003", _map_hit(model, write, use, path)
+                yield _map_hit(model, write, use, path)
 
 
-def _unpublished_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+def _unpublished_maps(model: KernelModel) -> Iterator[Hit]:
     """Tensor maps in shared memory whose last changes no tensormap.cp_fenceproxy copies to where they are used.
 
     In a kernel without any the map may be copied by other means.
@@ -436,18 +438,15 @@ def _unpublished_maps(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             last[address] = site
     for site in last.values():
         if all(model.reaches(i, site) and not model.reaches(site, i) for i in copies):
-            yield (
-                "PR003",
-                Hit(
-                    site=site,
-                    message="changes a tensor map in shared memory, and no tensormap.cp_fenceproxy follows that copies it"
-                    " to global memory: whoever uses that map sees the old one",
-                    steps=(
-                        Mark(copies[-1], "copies the map, before it is changed"),
-                        Mark(site, "changes it", role=model.who(model.views.at(site).threads)),
-                    ),
-                    help="execute tensormap.cp_fenceproxy in the whole warp behind the last change",
+            yield PR003.hit(
+                site=site,
+                message="changes a tensor map in shared memory, and no tensormap.cp_fenceproxy follows that copies it"
+                " to global memory: whoever uses that map sees the old one",
+                steps=(
+                    Mark(copies[-1], "copies the map, before it is changed"),
+                    Mark(site, "changes it", role=model.who(model.views.at(site).threads)),
                 ),
+                help="execute tensormap.cp_fenceproxy in the whole warp behind the last change",
             )
 
 
@@ -487,7 +486,7 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
             "execute fence.proxy.tensormap::generic.release.gpu after the writes (or copy the map with"
             " tensormap.cp_fenceproxy), and fence.proxy.tensormap::generic.acquire.gpu [map], 128 before the use"
         )
-    return Hit(
+    return PR003.hit(
         site=use,
         message=f"{operation} uses a tensor map that {writer} wrote, and {lacks}: it may still see the old one",
         steps=(
@@ -501,8 +500,8 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
     )
 
 
-@check("PR004")
-def unfenced_reads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(PR004, analyses=(Arrivals, Mbarriers, Order, Overwritten, UnfencedReads))
+def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that loads have read, overwritten through the async proxy without a proxy fence between."""
     if not _uses(model, writes=True):
         return
@@ -511,21 +510,18 @@ def unfenced_reads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     found += _handed_over(model, UnfencedReads, model.sites("clc-request"), writes=True)
     for clash, count in _folded(model, found):
         operation, reader = called(model, clash.last.site), called(model, clash.first.site)
-        yield (
-            "PR004",
-            Hit(
-                site=clash.last.site,
-                message=f"{operation} writes shared memory through the async proxy that {reader} read through the generic"
-                " proxy, and no proxy fence orders the two",
-                steps=_steps(model, clash, f"{reader} reads it", f"{operation} starts to overwrite it"),
-                count=count,
-                help=f"execute {_FENCE} in every thread that reads, after its loads and before the synchronisation with"
-                " the thread that issues the operation",
-                fixes=_fenced(model, clash),
-                confidence=Confidence.MEDIUM
-                if model.instruction(clash.last.site).event == "clc-request" and not _decided(model, clash)
-                else None,
-            ),
+        yield PR004.hit(
+            site=clash.last.site,
+            message=f"{operation} writes shared memory through the async proxy that {reader} read through the generic"
+            " proxy, and no proxy fence orders the two",
+            steps=_steps(model, clash, f"{reader} reads it", f"{operation} starts to overwrite it"),
+            count=count,
+            help=f"execute {_FENCE} in every thread that reads, after its loads and before the synchronisation with"
+            " the thread that issues the operation",
+            fixes=_fenced(model, clash),
+            confidence=Confidence.MEDIUM
+            if model.instruction(clash.last.site).event == "clc-request" and not _decided(model, clash)
+            else None,
         )
 
 

@@ -9,15 +9,19 @@ from tclint.analyses.happens_before import Order
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.values.shared_memory import Access
 
-_RULES = {"wgmma": "WG011", "tcgen05": "TC012", "": "BK011"}
+BK011 = RuleId("BK011")
+TC012 = RuleId("TC012")
+WG011 = RuleId("WG011")
+
+_RULES = {"wgmma": WG011, "tcgen05": TC012, "": BK011}
 _WHO = {"wgmma": "wgmma.mma_async", "tcgen05": "tcgen05.mma", "": "another thread"}
 
 
-@check("BK011", "WG011", "TC012", needs="cp")
-def refilled(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(BK011, also=(WG011, TC012), needs="cp", analyses=(BulkRings, Mbarriers, Order))
+def refilled(model: KernelModel) -> Iterator[Hit]:
     """A loop that fills the stages of a ring again, and hears nothing of those who read them."""
     if not model.sites("issue", "mbarrier") or not whole_program(model):
         return
@@ -33,7 +37,7 @@ def refilled(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         for group, reads in by_group.items():
             hit = _unheard(model, copies, group, reads)
             if hit is not None:
-                yield _RULES[group], hit
+                yield hit
 
 
 def _comes_again(model: KernelModel, filled: Filled, copy: int) -> bool:
@@ -76,7 +80,7 @@ def _unheard(model: KernelModel, copies: list[int], group: str, reads: list[Acce
             continue
         read = readers[0].site
         who = model.who(model.views.at(copy).threads)
-        return Hit(
+        return _RULES[group].hit(
             site=copy,
             message=f"fills shared memory again that {_WHO[group]} may still read: nothing in the loop waits for that",
             steps=(

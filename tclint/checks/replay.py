@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Severity
 from tclint.replay import Access, Faulty, Race, Replay, Run, Stuck
 from tclint.replay.program import relaxes
 from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
+
+MB016 = RuleId("MB016")
 
 _IDLE = (
     "no launch that was tried has a round to go of some loop that waits: their sizes may go together in none"
@@ -23,8 +25,8 @@ _MOST = 4
 """Waits that are told of: of a whole pipeline that stands still, each role has one."""
 
 
-@check("MB016", needs="mbarrier")
-def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(MB016, needs="mbarrier", analyses=(Replay,))
+def replayed(model: KernelModel) -> Iterator[Hit]:
     """A read, a copy, a wait or an arrival that goes wrong whatever the launch is taken to be."""
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
@@ -41,11 +43,8 @@ def replayed(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         hit = replace(
             hit, message=f"{hit.message} (in clusters of {shape}, if launched so; no other shape goes right)"
         )
-    yield (
-        "MB016",
-        hit.doubted(
-            _IDLE if replay.misses_loop(run) else _UNRELATED if replay.mixes_trip_counts(run) else ""
-        ),
+    yield hit.doubted(
+        _IDLE if replay.misses_loop(run) else _UNRELATED if replay.mixes_trip_counts(run) else ""
     )
 
 
@@ -86,7 +85,7 @@ def _filled(model: KernelModel, race: Race, count: int) -> Hit:
     read, copy = race
     out = model.instruction(read.site).group == "bulk"
     last = [*copy.waited.values()][-1] if copy.waited else None
-    return Hit(
+    return MB016.hit(
         site=copy.site,
         message=f"fills shared memory again that {_name(model, read)} may still read: "
         "nothing that this thread has waited for says that the read is over",
@@ -108,7 +107,7 @@ def _too_soon(model: KernelModel, race: Race, count: int) -> Hit:
     copy, read = race
     assert copy.mbarrier is not None
     last = read.waited.get(copy.mbarrier.address)
-    return Hit(
+    return MB016.hit(
         site=read.site,
         message="reads shared memory that a bulk copy may still be writing: "
         "no wait on the way is for the phase that the copy completes",
@@ -147,7 +146,7 @@ def _unordered(model: KernelModel, race: Race, count: int) -> Hit:
     done = "may not have written yet"
     if race.early:
         done = "may still write" if first.writes else "may still read"
-    return Hit(
+    return MB016.hit(
         site=second.site,
         message=f"{'overwrites' if race.early else 'reads'} {memory} that {what} {done}: "
         "nothing that this thread has waited for says that it is over",
@@ -188,7 +187,7 @@ def _waited(model: KernelModel, access: Access, wait: int | None, message: str) 
 def _overrun(model: KernelModel, at: Stuck) -> Hit:
     mbarrier = at.what
     assert isinstance(mbarrier, Mbarrier)
-    return Hit(
+    return MB016.hit(
         site=at.site,
         message=f"arrives more often than the mbarrier counts: a phase of it takes {times(mbarrier.count)}",
         steps=(
@@ -210,7 +209,7 @@ def _stood(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
     mbarrier = first.what
     assert isinstance(mbarrier, Mbarrier)
     others = {s.site: s for s in waits if s.site != first.site}
-    return Hit(
+    return MB016.hit(
         site=first.site,
         message=f"waits for ever: phase {mbarrier.phase} of the mbarrier {_lacks(mbarrier)}, "
         + (
@@ -244,7 +243,7 @@ def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
         return None
     assert isinstance(at.what, Barrier)
     name = f"barrier {at.what.number}" if at.what.number >= 0 else "the barrier of the cluster"
-    return Hit(
+    return MB016.hit(
         site=at.site,
         message=f"waits for ever: {name} waits for {at.what.wanted} threads, of which {at.what.arrived} come, "
         "and all threads that are left wait as well",
@@ -256,7 +255,7 @@ def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
 
 def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
     who = _who(model, wait.threads)
-    return Hit(
+    return MB016.hit(
         site=wait.site,
         message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can be complete before it asks, "
         "and from then on the parity means the one behind it",

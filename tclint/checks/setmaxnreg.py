@@ -9,12 +9,17 @@ from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, way
 from tclint.analyses.setmaxnreg import START, UNKNOWN, RegisterCounts, State, bound, pool, raises, requested
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.finding import Edit, Span
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction
 from tclint.values import thread_masks as T
+
+CV007 = RuleId("CV007")
+CV008 = RuleId("CV008")
+CV012 = RuleId("CV012")
+CV013 = RuleId("CV013")
 
 _UNHEARD = (
     "ptxas ignores setmaxnreg here unless the kernel needs all registers that its threads leave to each"
@@ -22,30 +27,27 @@ _UNHEARD = (
 """What there is to say where no directive bounds the registers at launch."""
 
 
-@check("CV007", needs="setmaxnreg")
-def no_entry_count(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CV007, needs="setmaxnreg")
+def no_entry_count(model: KernelModel) -> Iterator[Hit]:
     """setmaxnreg in a kernel whose registers at launch are not known to the assembler."""
     sites = model.sites("setmaxnreg")
     if not sites or not model.function.entry or bound(model.function) is not None:
         return
     stated = model.function.directives
     threads = next((name for name in (".reqntid", ".maxntid") if name in stated), None)
-    yield (
-        "CV007",
-        Hit(
-            site=sites[0],
-            message="ptxas ignores setmaxnreg: nothing says how many registers a thread has at launch"
-            if threads is None
-            else f"ptxas ignores setmaxnreg unless the kernel uses all registers that {threads} leaves it: "
-            "nothing says how many a thread has at launch",
-            count=len(sites),
-            help="add .maxnreg, or .minnctapersm beside .reqntid or .maxntid, or compile with -maxrregcount"
-            if threads is None
-            else f"add .minnctapersm 1 beside {threads}, or .maxnreg",
-            fixes=_bounded(model, threads),
-            # With the threads alone it depends on how many registers the rest of the kernel needs.
-            severity=None if threads is None else Severity.INFO,
-        ),
+    yield CV007.hit(
+        site=sites[0],
+        message="ptxas ignores setmaxnreg: nothing says how many registers a thread has at launch"
+        if threads is None
+        else f"ptxas ignores setmaxnreg unless the kernel uses all registers that {threads} leaves it: "
+        "nothing says how many a thread has at launch",
+        count=len(sites),
+        help="add .maxnreg, or .minnctapersm beside .reqntid or .maxntid, or compile with -maxrregcount"
+        if threads is None
+        else f"add .minnctapersm 1 beside {threads}, or .maxnreg",
+        fixes=_bounded(model, threads),
+        # With the threads alone it depends on how many registers the rest of the kernel needs.
+        severity=None if threads is None else Severity.INFO,
     )
 
 
@@ -59,8 +61,8 @@ def _bounded(model: KernelModel, threads: str | None) -> tuple[Repair, ...]:
     return (Repair("add .minnctapersm 1", (Edit(Span(at, at), " .minnctapersm 1"),)),)
 
 
-@check("CV008", needs="setmaxnreg")
-def direction(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CV008, needs="setmaxnreg", analyses=(RegisterCounts,))
+def direction(model: KernelModel) -> Iterator[Hit]:
     """A .dec to more registers than the warp owns, or an .inc to fewer."""
     sites = model.sites("setmaxnreg")
     if not sites:
@@ -89,7 +91,7 @@ def direction(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 against == before
                 or model.path(origin, fact, results, step, goal, (site,)).witness is not None
             ):
-                yield "CV008", _wrong_way(model, site, origin, owned)
+                yield _wrong_way(model, site, origin, owned)
                 break
 
 
@@ -106,7 +108,7 @@ def _wrong_way(model: KernelModel, site: int, origin: int, owned: int) -> Hit:
         (".inc", ".dec", "lowers") if raises(instruction) else (".dec", ".inc", "raises")
     )
     source = "at launch" if start else "from the setmaxnreg before it"
-    return Hit(
+    return CV008.hit(
         site=site,
         message=f"setmaxnreg{action} to {wanted} {relation} the count: the warp owns {owned} registers {source}",
         steps=(
@@ -120,8 +122,8 @@ def _wrong_way(model: KernelModel, site: int, origin: int, owned: int) -> Hit:
     ).doubted(_UNHEARD if start and bound(model.function) is None else "")
 
 
-@check("CV012", needs="setmaxnreg")
-def pool_overflow(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CV012, needs="setmaxnreg")
+def pool_overflow(model: KernelModel) -> Iterator[Hit]:
     """Warps that ask for more registers together than the CTA was launched with."""
     sites, available = model.sites("setmaxnreg"), pool(model.function)
     if not any(raises(model.instruction(i)) for i in sites) or available is None:
@@ -145,41 +147,35 @@ def pool_overflow(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     site = max(
         (i for i in sites if raises(model.instruction(i))), key=lambda i: requested(model.instruction(i))
     )
-    yield (
-        "CV012",
-        Hit(
-            site=site,
-            message=f"blocks for good: the warps of the CTA ask for {total} registers together, "
-            f"and it was launched with {available} at most",
-            steps=tuple(
-                Mark(
-                    i,
-                    f"{requested(model.instruction(i))} for each thread",
-                    role=model.who(executed[i]),
-                )
-                for i in sites
-            ),
-            help="ask for less here, or give back more in the other warps",
-            confidence=None if model.function.threads else Confidence.MEDIUM,
+    yield CV012.hit(
+        site=site,
+        message=f"blocks for good: the warps of the CTA ask for {total} registers together, "
+        f"and it was launched with {available} at most",
+        steps=tuple(
+            Mark(
+                i,
+                f"{requested(model.instruction(i))} for each thread",
+                role=model.who(executed[i]),
+            )
+            for i in sites
         ),
+        help="ask for less here, or give back more in the other warps",
+        confidence=None if model.function.threads else Confidence.MEDIUM,
     )
 
 
-@check("CV013", needs="setmaxnreg")
-def repeated_unsynchronised(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CV013, needs="setmaxnreg", analyses=(Order,))
+def repeated_unsynchronised(model: KernelModel) -> Iterator[Hit]:
     """A setmaxnreg behind another one, with nothing between at which the warps of the warpgroup meet."""
     sites = model.sites("setmaxnreg")
     ends = {*model.made(Order).meets(Scope.WARPS), *calls(model)}
     every = T.full(model.values.threads)
     again = ((path.end, i) for i in sites if (path := way(model, i, every, sites, ends).witness) is not None)
     for site, before in grouped(again).items():
-        yield (
-            "CV013",
-            Hit(
-                site=site,
-                message="changes the registers of the warp again, and the warps of the warpgroup have not synchronised since",
-                steps=(Mark(before[0], "changes them first"), Mark(site, "and again")),
-                help="put bar.sync with the 128 threads of the warpgroup between the two",
-                about=frozenset((site,)),
-            ),
+        yield CV013.hit(
+            site=site,
+            message="changes the registers of the warp again, and the warps of the warpgroup have not synchronised since",
+            steps=(Mark(before[0], "changes them first"), Mark(site, "and again")),
+            help="put bar.sync with the 128 threads of the warpgroup between the two",
+            about=frozenset((site,)),
         )

@@ -10,10 +10,13 @@ from tclint.analyses.groups import OPEN, WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Meeting, Meetings, Route
 from tclint.analyses.tcgen05 import ISSUED, Outstanding
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import Flight
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
+
+TC012 = RuleId("TC012")
+WG011 = RuleId("WG011")
 
 
 def _operations(model: KernelModel, group: str) -> frozenset[int]:
@@ -39,8 +42,8 @@ def _meet(model: KernelModel, size: int, operand: Access, use: Access, route: Ro
     return model.shared.meet(operand, use, issuers, writers)
 
 
-@check("WG011", needs="wgmma")
-def wgmma_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(WG011, needs="wgmma", analyses=(WgmmaGroups,))
+def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a wgmma of the same warpgroup may still read it as a matrix."""
     operations = _operations(model, "wgmma")
     if not operations:
@@ -60,18 +63,15 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for meeting, uses, _ in _folded(model, meetings):
         operation, age = meeting.operation.site, meeting.path.state
         flight = Flight.of(model, groups, meeting.path, operation, age)
-        yield (
-            "WG011",
-            replace(
-                _hit(model, meeting, uses, "wgmma.mma_async", flight),
-                about=frozenset((operation if flight.wait is None else flight.wait,)),
-                before_it=age >= 0 and flight.wait is None,
-            ),
+        yield replace(
+            _hit(WG011, model, meeting, uses, "wgmma.mma_async", flight),
+            about=frozenset((operation if flight.wait is None else flight.wait,)),
+            before_it=age >= 0 and flight.wait is None,
         )
 
 
-@check("TC012", needs="tcgen05")
-def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC012, needs="tcgen05", analyses=(Outstanding,))
+def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a tcgen05.mma or tcgen05.cp of the thread may still read it."""
     operations = _operations(model, "tcgen05")
     if not operations:
@@ -93,8 +93,8 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]
         committed = any(status != ISSUED for _, status in meeting.path.state)
         why = "it was committed, and nothing waits for the mbarrier" if committed else "it was not committed"
         remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
-        hit = _hit(model, meeting, uses, name, Flight(why, remedy, (), None))
-        yield "TC012", replace(hit, about=tmem.untold((m.operation.site, m.path) for m in told))
+        hit = _hit(TC012, model, meeting, uses, name, Flight(why, remedy, (), None))
+        yield replace(hit, about=tmem.untold((m.operation.site, m.path) for m in told))
 
 
 def _folded(model: KernelModel, meetings: Meetings) -> Iterator[tuple[Meeting, int, list[Meeting]]]:
@@ -104,11 +104,11 @@ def _folded(model: KernelModel, meetings: Meetings) -> Iterator[tuple[Meeting, i
         yield alike[0], len({meeting.use.site for meeting in alike}), alike
 
 
-def _hit(model: KernelModel, meeting: Meeting, count: int, name: str, flight: Flight) -> Hit:
+def _hit(rule: RuleId, model: KernelModel, meeting: Meeting, count: int, name: str, flight: Flight) -> Hit:
     site, use = meeting.operation.site, meeting.use.site
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
     role = model.who(meeting.path.threads)
-    return Hit(
+    return rule.hit(
         site=use,
         message=f"{verb} shared memory that {name} may still read as a matrix: {flight.why}",
         steps=(

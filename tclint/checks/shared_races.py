@@ -15,7 +15,7 @@ from tclint.analyses.since_barrier import (
     State,
     WritesSince,
 )
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._doubts import (
     OUT_OF_ARRAY,
     PART_OF_A_WARP,
@@ -35,9 +35,11 @@ from tclint.values import Level
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
+SM001 = RuleId("SM001")
 
-@check("SM001")
-def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+
+@check(SM001, analyses=(ReadsSince, SharedByBound, WritesSince))
+def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that one warp reads or writes, and another one writes, with no barrier between the two."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
         return
@@ -48,7 +50,7 @@ def reused_without_barrier(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         doubts = ((*each, _doubt(*each)) for each in alike)
         first = next(doubts)
         shaped, meeting, doubt = next((each for each in chain((first,), doubts) if not each[2]), first)
-        yield "SM001", _hit(model, shaped, meeting, len({m.use.site for _, m in alike}), doubt)
+        yield _hit(model, shaped, meeting, len({m.use.site for _, m in alike}), doubt)
 
 
 _USUAL = ((16, 16), (32, 8), (32, 4), (32, 32), (8, 8), (64, 4), (32, 16), (128, 2), (8, 16), (32, 2))
@@ -224,7 +226,7 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Meeting, count: int, 
     before = "writes" if first.writes else "reads"
     verb = "overwrites" if second.writes else "reads"
     why = "may still be writing" if first.writes else "may still be reading"
-    return Hit(
+    return SM001.hit(
         site=second.site,
         message=f"{verb} shared memory that another warp {why}: no barrier orders the two",
         steps=(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.checks import Hit, module_check
+from tclint.checks import Hit, RuleId, module_check
 from tclint.config.config import Config
 from tclint.findings.edits import retarget
 from tclint.ir.nodes import Module
 from tclint.isa.target import INTRODUCED, RENAMED, Target
+
+AV003 = RuleId("AV003")
+AV004 = RuleId("AV004")
 
 _RUNS_ON = {"": "every later device", "f": "all devices of its family"}
 
@@ -19,8 +22,8 @@ def _target(module: Module) -> Target | None:
     return named[0] if len(named) == 1 else None
 
 
-@module_check("AV003")
-def overspecified(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+@module_check(AV003)
+def overspecified(module: Module, config: Config) -> Iterator[Hit]:
     """A suffix of .target that no instruction of the module needs."""
     target, version = _target(module), module.version
     if target is None or not target.suffix or version is None:
@@ -36,32 +39,26 @@ def overspecified(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
             and version >= wider.introduced
             and not any(m.missing(wider, version) or m.slower(wider) for m in matches.values())
         ):
-            yield (
-                "AV003",
-                Hit(
-                    span=module.target_span,
-                    message=f"nothing in this module needs {target}: with .target {wider} it would run on "
-                    f"{_RUNS_ON[suffix]}",
-                    help=f"use .target {wider}",
-                    fixes=retarget(module, wider),
-                ),
+            yield AV003.hit(
+                span=module.target_span,
+                message=f"nothing in this module needs {target}: with .target {wider} it would run on "
+                f"{_RUNS_ON[suffix]}",
+                help=f"use .target {wider}",
+                fixes=retarget(module, wider),
             )
             return
 
 
-@module_check("AV004")
-def renamed(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+@module_check(AV004)
+def renamed(module: Module, config: Config) -> Iterator[Hit]:
     """A target that has another name since PTX ISA 9.0."""
     target = _target(module)
     if target is None or target.number not in RENAMED or (config.toolkit or (13, 0)) < (13, 0):
         return
     new = Target(RENAMED[target.number], target.suffix)
-    yield (
-        "AV004",
-        Hit(
-            span=module.target_span,
-            message=f"{target} is called {new} since .version 9.0; ptxas of CUDA 13 has no -arch {target}",
-            help=f"write .version 9.0 and .target {new}; for this module as it stands use -arch {new}",
-            fixes=retarget(module, new, (9, 0)),
-        ),
+    yield AV004.hit(
+        span=module.target_span,
+        message=f"{target} is called {new} since .version 9.0; ptxas of CUDA 13 has no -arch {target}",
+        help=f"write .version 9.0 and .target {new}; for this module as it stands use -arch {new}",
+        fixes=retarget(module, new, (9, 0)),
     )

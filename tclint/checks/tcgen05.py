@@ -10,12 +10,20 @@ from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, State, TensorMemory, computes
 from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import EXIT, Path, Results
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction
 from tclint.values import thread_masks as T
+
+TC001 = RuleId("TC001")
+TC002 = RuleId("TC002")
+TC003 = RuleId("TC003")
+TC004 = RuleId("TC004")
+TC005 = RuleId("TC005")
+TC007 = RuleId("TC007")
+TC008 = RuleId("TC008")
 
 
 def _follow(
@@ -47,7 +55,7 @@ _NO_USE = ("elect", "tcgen05-fence-before", "tcgen05-fence-after")
 class _Candidate:
     """An instruction that must not meet an operation while that is outstanding."""
 
-    rule: str
+    rule: RuleId
     site: int
     what: str
     """What is outstanding: ``ld``, ``st`` or ``op``."""
@@ -55,8 +63,10 @@ class _Candidate:
     help: str
 
 
-@check("TC001", "TC002", "TC003", "TC004", needs="tcgen05")
-def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(
+    TC001, TC002, TC003, TC004, needs="tcgen05", analyses=(LoadLiveness, Order, ResultLiveness, TensorMemory)
+)
+def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory used again, or released to other threads, while an operation on it is outstanding (9.7.16.6.4).
 
     A missing wait shows at every later use: each operation is reported for
@@ -91,27 +101,24 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         role = model.who(path.threads)
         then = (
             "other threads may go on from here"
-            if candidate.rule == "TC002"
+            if candidate.rule == TC002
             else f"{model.name(end)} on the same columns"
         )
-        yield (
-            candidate.rule,
-            Hit(
-                site=end,
-                message=candidate.message,
-                steps=(
-                    Mark(site, f"{model.name(site)} starts", role=role),
-                    Mark(end, then, role=role),
-                ),
-                count=len(paths),
-                help=candidate.help,
-                fixes=waited_in_block(model, candidate.what, {s for s, _ in paths})
-                if candidate.what != "op"  # which mbarrier is to tell of an operation is not known
-                else (),
-                confidence=model.confidence(path, site),
-                about=tmem.untold(paths),
-            ).doubted(doubt),
-        )
+        yield candidate.rule.hit(
+            site=end,
+            message=candidate.message,
+            steps=(
+                Mark(site, f"{model.name(site)} starts", role=role),
+                Mark(end, then, role=role),
+            ),
+            count=len(paths),
+            help=candidate.help,
+            fixes=waited_in_block(model, candidate.what, {s for s, _ in paths})
+            if candidate.what != "op"  # which mbarrier is to tell of an operation is not known
+            else (),
+            confidence=model.confidence(path, site),
+            about=tmem.untold(paths),
+        ).doubted(doubt)
 
 
 def _nearest(
@@ -141,7 +148,7 @@ def _nearest(
         if (site, USED) in path.state and (site, USED) not in results.before(path.end):
             continue
         columns = tmem.range(site, "d" if candidate.what == "op" else "taddr")
-        if candidate.rule != "TC002" and columns is not None and model.changes(columns.start, path, site):
+        if candidate.rule != TC002 and columns is not None and model.changes(columns.start, path, site):
             continue  # an address that a loop counts on is another one when the path comes round
         doubt = _doubt(model, tmem, candidate, site, path)
         if not doubt:
@@ -174,12 +181,12 @@ def _conflicts(
                 message = (
                     "overwrites columns of tensor memory that an earlier tcgen05.ld may still be reading"
                 )
-                yield site, _Candidate("TC003", i, "ld", message, _WAIT.format("ld"))
+                yield site, _Candidate(TC003, i, "ld", message, _WAIT.format("ld"))
         elif site in tmem.stores:
             mine = tmem.range(site, "taddr")
             if group != "tcgen05.st" and any(tmem.meet(mine, r) for r, _ in ranges):
                 message = "uses columns of tensor memory that an earlier tcgen05.st may not have written yet"
-                yield site, _Candidate("TC004", i, "st", message, _WAIT.format("st"))
+                yield site, _Candidate(TC004, i, "st", message, _WAIT.format("st"))
         elif group in ("tcgen05.ld", "tcgen05.st"):
             mine = tmem.range(site, "d")
             # In the first round of a loop, if that is not before the operation.
@@ -188,7 +195,7 @@ def _conflicts(
                 what = "has not been waited for" if status else "was never committed"
                 message = f"accesses the result of {model.name(site)} in tensor memory before it is complete: it {what}"
                 remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
-                yield site, _Candidate("TC001", i, "op", message, remedy)
+                yield site, _Candidate(TC001, i, "op", message, remedy)
 
 
 _WAIT = "add tcgen05.wait::{}.sync.aligned before this instruction"
@@ -204,7 +211,7 @@ def _signalled(tmem: TensorMemory, state: State, i: int) -> Iterator[tuple[int, 
                 f"lets other threads go on while a tcgen05.{what} of this thread is outstanding: "
                 f"its tensor memory may not have been {done} yet"
             )
-            yield site, _Candidate("TC002", i, what, message, _WAIT.format(what))
+            yield site, _Candidate(TC002, i, what, message, _WAIT.format(what))
 
 
 def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> str:
@@ -215,7 +222,7 @@ def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: 
             return "the move of its registers may have been a use"
         if not _live(model, read, site, candidate.site):
             return "nobody reads what it loads"
-    if candidate.rule != "TC002":
+    if candidate.rule != TC002:
         return ""
     # A barrier that protects something else makes a load late, not wrong; an arrival releases the tensor memory itself.
     if candidate.what == "ld" and model.instruction(candidate.site).event != "mbarrier-arrive":
@@ -297,8 +304,8 @@ def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: in
     return any(not model.reaches(site, signal) and not model.reaches(signal, site) for site in operations)
 
 
-@check("TC005", "TC008", needs="tcgen05")
-def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC005, TC008, needs="tcgen05", analyses=(TensorMemory,))
+def missing_commit(model: KernelModel) -> Iterator[Hit]:
     """An MMA, copy or shift whose thread ends without ever committing it (9.7.16.6.2.1.1).
 
     Where its commit is executed by another thread, that commit is at fault.
@@ -312,28 +319,25 @@ def missing_commit(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             open_at_end |= {s for s, status in results.leave(b) if s in tmem.operations and status == ISSUED}
     elsewhere = _commits_of_others(model, tmem)
     for commit, sites in elsewhere.items():
-        yield "TC008", _committed_elsewhere(model, tmem, commit, sites)
+        yield _committed_elsewhere(model, tmem, commit, sites)
     open_at_end -= {site for sites in elsewhere.values() for site in sites}
     commits = bool(model.sites("commit", "tcgen05"))
     for group in grouped(_uncommitted(model, tmem, results, open_at_end)).values():
         site, path = group[-1]
         role = model.who(path.threads)
         multiplies = any(model.name(site) == "tcgen05.mma" for site, _ in group)
-        yield (
-            "TC005",
-            Hit(
-                site=site,
-                message=f"{model.name(site)} is never followed by a tcgen05.commit of its thread: nothing can learn that it is complete",
-                steps=(
-                    Mark(site, f"{model.name(site)} starts", role=role),
-                    Mark(path.last(model.cfg, site), "the thread ends without a commit", role=role),
-                ),
-                count=len(group),
-                about=frozenset(site for site, _ in group),
-                help="add tcgen05.commit with the same .cta_group, by the same thread, to the mbarrier that is waited for",
-                # A compiler copies ahead of a loop that may not run: nobody then uses what was copied.
-                confidence=Confidence.LOW if commits and not multiplies else None,
+        yield TC005.hit(
+            site=site,
+            message=f"{model.name(site)} is never followed by a tcgen05.commit of its thread: nothing can learn that it is complete",
+            steps=(
+                Mark(site, f"{model.name(site)} starts", role=role),
+                Mark(path.last(model.cfg, site), "the thread ends without a commit", role=role),
             ),
+            count=len(group),
+            about=frozenset(site for site, _ in group),
+            help="add tcgen05.commit with the same .cta_group, by the same thread, to the mbarrier that is waited for",
+            # A compiler copies ahead of a loop that may not run: nobody then uses what was copied.
+            confidence=Confidence.LOW if commits and not multiplies else None,
         )
 
 
@@ -389,7 +393,7 @@ def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, si
     site = max((s for s in sites if s < commit), default=sites[-1])
     issuer, other = (model.who(model.views.at(i).threads) for i in (site, commit))
     name = model.name(site)
-    return Hit(
+    return TC008.hit(
         site=commit,
         message=f"commits nothing: it tracks only what its own thread has issued, and is executed by {other}, "
         f"while {name} was issued by {issuer}",
@@ -403,8 +407,8 @@ def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, si
     )
 
 
-@check("TC007", needs="tcgen05")
-def register_use_before_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC007, needs="tcgen05", analyses=(TensorMemory,))
+def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: registers of tcgen05.ld used before wait::ld (legal, 9.7.16.6.4.5)."""
     if not model.sites("issue", "tcgen05.ld"):
         return
@@ -427,16 +431,13 @@ def register_use_before_wait(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if first is None:
         return
     site, use = first
-    yield (
-        "TC007",
-        Hit(
-            site=use,
-            message="a register of tcgen05.ld is used before tcgen05.wait::ld: the register dependency itself is respected "
-            "(9.7.16.6.4.5), but nothing orders the load before later writes to the same tensor memory or before a signal to other threads",
-            steps=(Mark(site, "tcgen05.ld starts"), Mark(use, "uses its register")),
-            count=len(loads),
-            about=frozenset(loads),
-            help="wait with tcgen05.wait::ld before the tensor memory is reused or another thread is signalled",
-            fixes=waited_in_block(model, "ld", loads),
-        ),
+    yield TC007.hit(
+        site=use,
+        message="a register of tcgen05.ld is used before tcgen05.wait::ld: the register dependency itself is respected "
+        "(9.7.16.6.4.5), but nothing orders the load before later writes to the same tensor memory or before a signal to other threads",
+        steps=(Mark(site, "tcgen05.ld starts"), Mark(use, "uses its register")),
+        count=len(loads),
+        about=frozenset(loads),
+        help="wait with tcgen05.wait::ld before the tensor memory is reused or another thread is signalled",
+        fixes=waited_in_block(model, "ld", loads),
     )

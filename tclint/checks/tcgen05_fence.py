@@ -8,15 +8,18 @@ from heapq import nsmallest
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05_sync import ThreadSync, waits_for_commits
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.findings.scales import Severity
+
+TC013 = RuleId("TC013")
+TC014 = RuleId("TC014")
 
 _TRIES = 8
 
 
-@check("TC013", needs="tcgen05")
-def missing_after_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC013, needs="tcgen05", analyses=(ThreadSync,))
+def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: tensor memory loaded behind a wait for its MMA, without a fence between the two."""
     loads = frozenset(model.sites("issue", "tcgen05.ld"))
     waits = waits_for_commits(model) if loads else frozenset()
@@ -32,23 +35,20 @@ def missing_after_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     if pair is None:
         return
     wait, load = pair
-    yield (
-        "TC013",
-        Hit(
-            site=load,
-            message="tcgen05.ld stands behind a wait for the MMA with no tcgen05.fence::after_thread_sync between the two"
-            + ("" if used else "; the kernel has no such fence"),
-            steps=(Mark(wait, "waits for the MMA"), Mark(load, "is not ordered behind the wait")),
-            count=len(late),
-            help="add tcgen05.fence::after_thread_sync behind the wait",
-            fixes=fence_before(first_of_blocks(model, late), "tcgen05.fence::after_thread_sync;"),
-            severity=None if used else Severity.INFO,
-        ),
+    yield TC013.hit(
+        site=load,
+        message="tcgen05.ld stands behind a wait for the MMA with no tcgen05.fence::after_thread_sync between the two"
+        + ("" if used else "; the kernel has no such fence"),
+        steps=(Mark(wait, "waits for the MMA"), Mark(load, "is not ordered behind the wait")),
+        count=len(late),
+        help="add tcgen05.fence::after_thread_sync behind the wait",
+        fixes=fence_before(first_of_blocks(model, late), "tcgen05.fence::after_thread_sync;"),
+        severity=None if used else Severity.INFO,
     )
 
 
-@check("TC014", needs="tcgen05")
-def missing_before_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC014, needs="tcgen05", analyses=(ThreadSync,))
+def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel that has fences: an arrival behind tensor memory accesses, without one between the two."""
     used = bool(model.sites("tcgen05-fence-before"))
     if not used and not model.sites("tcgen05-fence-after"):
@@ -59,18 +59,15 @@ def missing_before_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     access, arrival = pair
     name = model.name(access)
-    yield (
-        "TC014",
-        Hit(
-            site=arrival,
-            message=f"lets other threads go on behind {name} with no tcgen05.fence::before_thread_sync between the two"
-            + ("" if used else "; the kernel has no such fence"),
-            steps=(Mark(access, f"{name} starts"), Mark(arrival, "is not ordered behind it")),
-            count=len(early),
-            help="add tcgen05.fence::before_thread_sync before the arrival",
-            fixes=fence_before(sorted(early), "tcgen05.fence::before_thread_sync;"),
-            severity=None if used else Severity.INFO,
-        ),
+    yield TC014.hit(
+        site=arrival,
+        message=f"lets other threads go on behind {name} with no tcgen05.fence::before_thread_sync between the two"
+        + ("" if used else "; the kernel has no such fence"),
+        steps=(Mark(access, f"{name} starts"), Mark(arrival, "is not ordered behind it")),
+        count=len(early),
+        help="add tcgen05.fence::before_thread_sync before the arrival",
+        fixes=fence_before(sorted(early), "tcgen05.fence::before_thread_sync;"),
+        severity=None if used else Severity.INFO,
     )
 
 

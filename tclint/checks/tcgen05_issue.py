@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from tclint.analyses.issuers import _deciding, by_several_threads, reachable
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.ir.nodes import Instruction
 from tclint.isa.table import Match
 from tclint.values import Values
 from tclint.values import thread_masks as T
+
+CV009 = RuleId("CV009")
+TC010 = RuleId("TC010")
 
 
 def _name(instruction: Instruction) -> str:
@@ -31,28 +34,25 @@ def _once_for_a_warp(match: Match) -> bool:
     )
 
 
-@check("TC010", needs="tcgen05")
-def issued_by_several_threads(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC010, needs="tcgen05")
+def issued_by_several_threads(model: KernelModel) -> Iterator[Hit]:
     """An operation for one thread that several threads of a warp are proven to execute."""
     for threads, sites in by_several_threads(model, reachable(model, _for_one_thread)).items():
         name = _name(model.instruction(sites[0]))
         who = model.who(threads)
-        yield (
-            "TC010",
-            Hit(
-                site=sites[0],
-                message=f"{name} is executed by {who}, and each of these threads starts an operation of its own: "
-                "one thread must issue it",
-                steps=(Mark(sites[0], "executed once for each thread", role=who),),
-                count=len(sites),
-                about=frozenset(sites),
-                help="guard it with the predicate of elect.sync, in one warp",
-            ),
+        yield TC010.hit(
+            site=sites[0],
+            message=f"{name} is executed by {who}, and each of these threads starts an operation of its own: "
+            "one thread must issue it",
+            steps=(Mark(sites[0], "executed once for each thread", role=who),),
+            count=len(sites),
+            about=frozenset(sites),
+            help="guard it with the predicate of elect.sync, in one warp",
         )
 
 
-@check("CV009")
-def not_elected(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(CV009)
+def not_elected(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: warp-wide instructions for one thread, of which ptxas cannot see that one executes them."""
     values = model.values
     found: list[tuple[int, int]] = []
@@ -68,16 +68,13 @@ def not_elected(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     site, threads = min(found)
     role = model.who(threads)
-    yield (
-        "CV009",
-        Hit(
-            site=site,
-            message=f"{_name(model.instruction(site))} is executed by {role} only, but ptxas cannot see from the condition that "
-            "it is one thread, and makes a loop over the active threads",
-            steps=(Mark(site, "becomes ELECT, the instruction and a branch back", role=role),),
-            count=len(found),
-            help="let elect.sync choose the thread, after a branch that leaves one warp",
-        ),
+    yield CV009.hit(
+        site=site,
+        message=f"{_name(model.instruction(site))} is executed by {role} only, but ptxas cannot see from the condition that "
+        "it is one thread, and makes a loop over the active threads",
+        steps=(Mark(site, "becomes ELECT, the instruction and a branch back", role=role),),
+        count=len(found),
+        help="let elect.sync choose the thread, after a branch that leaves one warp",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import LANES, Place, TensorMemory
 from tclint.analyses.tmem_allocation import TensorAllocation
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._operand_faults import Faults
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction, Memory
@@ -22,6 +22,15 @@ from tclint.values.descriptors import (
     Form,
     instruction_fields,
 )
+
+TC015 = RuleId("TC015")
+TC016 = RuleId("TC016")
+TC017 = RuleId("TC017")
+TC018 = RuleId("TC018")
+TC019 = RuleId("TC019")
+TC020 = RuleId("TC020")
+TC022 = RuleId("TC022")
+TC023 = RuleId("TC023")
 
 _NAMES = {"a": "A", "b": "B", "source": "the source"}
 
@@ -52,8 +61,8 @@ _REMEDY_15 = "build the descriptor after table 40 of 9.7.16.4.1: 0b001 in bits 4
 _REMEDY_WGMMA = "this is a descriptor of wgmma: set bit 46, and take the swizzling mode of bits 61-63 from table 40 of 9.7.16.4.1"
 
 
-@check("TC015", "TC016", needs="tcgen05")
-def descriptors(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC015, TC016, needs="tcgen05")
+def descriptors(model: KernelModel) -> Iterator[Hit]:
     """Fields of descriptors that no value may have which the known bits leave (9.7.16.4)."""
     judged: dict[tuple[Form, Bits], str] = {}
     faults = Faults(model)
@@ -69,7 +78,7 @@ def descriptors(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 judged[key] = "; ".join(_reason(field, bits) for field in fields if field.wrong(bits))
             if judged[key]:
                 message = f"the instruction descriptor does not fit {form}: {judged[key]}"
-                faults.add("TC016", site, instruction.role("idesc"), message, _REMEDY_16)
+                faults.add(TC016, site, instruction.role("idesc"), message, _REMEDY_16)
         for role, name in _NAMES.items():
             operand = instruction.role(role)
             if operand is None or isinstance(operand, Memory):
@@ -82,11 +91,11 @@ def descriptors(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 # Triton 3.5 makes such descriptors, and its kernels are in use.
                 harmless = Severity.INFO if hopper and len(reasons) == 1 else None
                 remedy = _REMEDY_WGMMA if hopper else _REMEDY_15
-                faults.add("TC015", site, operand, message, remedy, severity=harmless)
+                faults.add(TC015, site, operand, message, remedy, severity=harmless)
             if target := _unknown_mode(model, shared):
                 message = f"the shared memory descriptor of {name} is invalid: the leading dimension is an absolute address (bit 52), which {target} does not have"
                 # Swizzled operands have no leading dimension, and kernels that set the bit all the same work.
-                faults.add("TC015", site, operand, message, _REMEDY_15, confidence=Confidence.LOW)
+                faults.add(TC015, site, operand, message, _REMEDY_15, confidence=Confidence.LOW)
     yield from faults.hits()
 
 
@@ -122,8 +131,8 @@ _WITHOUT_ABSOLUTE = frozenset((100, 101, 110))
 # ---------------------------------------------------------------- immediates and registers
 
 
-@check("TC019", needs="tcgen05")
-def scale_input(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC019, needs="tcgen05")
+def scale_input(model: KernelModel) -> Iterator[Hit]:
     """scale-input-d with a kind that does not scale D (9.7.16.10.9.1)."""
     faults = Faults(model)
     for site in model.sites("issue", "tcgen05"):
@@ -135,7 +144,7 @@ def scale_input(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         if kind not in _SCALING:
             message = f"scale-input-d with {kind}: only .kind::f16 and .kind::tf32 scale D"
             faults.add(
-                "TC019",
+                TC019,
                 site,
                 None,
                 message,
@@ -147,8 +156,8 @@ def scale_input(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 _SCALING = frozenset((".kind::f16", ".kind::tf32"))
 
 
-@check("TC018", needs="tcgen05")
-def duplicate_destination(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC018, needs="tcgen05")
+def duplicate_destination(model: KernelModel) -> Iterator[Hit]:
     """A register that tcgen05.ld fills twice (9.7.16.8.3)."""
     for site in model.sites("issue", "tcgen05.ld"):
         written = model.instruction(site).writes
@@ -157,22 +166,19 @@ def duplicate_destination(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         twice = {r for r in written if written.count(r) > 1}
         used = any(r in twice for instruction in model.function.instructions for r in instruction.reads)
         names = ", ".join(sorted(model.function.registers[r].name for r in twice))
-        yield (
-            "TC018",
-            Hit(
-                site=site,
-                message=f"tcgen05.ld fills {names} with more than one value: which one stays is undefined",
-                help="give every element of the destination a register of its own",
-                severity=None if used else Severity.INFO,
-            ),
+        yield TC018.hit(
+            site=site,
+            message=f"tcgen05.ld fills {names} with more than one value: which one stays is undefined",
+            help="give every element of the destination a register of its own",
+            severity=None if used else Severity.INFO,
         )
 
 
 # ---------------------------------------------------------------- addresses of tensor memory
 
 
-@check("TC017", "TC020", needs="tcgen05")
-def bounds(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC017, TC020, needs="tcgen05", analyses=(TensorAllocation, TensorMemory))
+def bounds(model: KernelModel) -> Iterator[Hit]:
     """Columns and lanes that no address may have which the known bits leave (9.7.16.1.1, 9.7.16.9.3)."""
     if not model.sites("issue"):
         return
@@ -186,14 +192,14 @@ def bounds(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 continue
             if role == "d" and _is_shift(model.instruction(site)) and place.lane % 32:
                 message = f"tcgen05.shift from lane {place.lane}: its lane must be a multiple of 32"
-                faults.add("TC020", site, operand, message, "start at lane 0, 32, 64 or 96")
+                faults.add(TC020, site, operand, message, "start at lane 0, 32, 64 or 96")
             else:
                 outside = _outside(columns.columns, place)
                 if outside:
                     message = f"{model.name(site)} {outside}"
                     whose = (place.base, place.size)
                     faults.add(
-                        "TC017",
+                        TC017,
                         site,
                         operand,
                         message,
@@ -234,8 +240,8 @@ def _is_shift(instruction: Instruction) -> bool:
     return len(instruction.operands) == 1
 
 
-@check("TC022", needs="tcgen05")
-def divergent_address(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC022, needs="tcgen05")
+def divergent_address(model: KernelModel) -> Iterator[Hit]:
     """An address of tensor memory that differs between the threads of a warp (9.7.16.8.3, 9.7.16.8.4)."""
     faults = Faults(model)
     values = model.values
@@ -253,7 +259,7 @@ def divergent_address(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         remedy = "leave the lane out of the address: it names the first lane of the warp, and each thread gets its own"
         # ptxas takes the address of one lane, and its lane part does not matter to the hardware.
         severity = None if differing & ~_LANE_OF_WARP else Severity.INFO
-        faults.add("TC022", site, operand, message, remedy, severity=severity, cause="the address")
+        faults.add(TC022, site, operand, message, remedy, severity=severity, cause="the address")
     yield from faults.hits()
 
 
@@ -293,8 +299,8 @@ def _collective(model: KernelModel) -> list[int]:
     return sorted(site for group in groups for site in group)
 
 
-@check("TC023", needs="tcgen05")
-def lane_window(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC023, needs="tcgen05", analyses=(TensorMemory,))
+def lane_window(model: KernelModel) -> Iterator[Hit]:
     """Lanes of tensor memory that belong to another warp (9.7.16.8.1)."""
     sites = (*model.sites("issue", "tcgen05.ld"), *model.sites("issue", "tcgen05.st"))
     if not sites:
@@ -314,7 +320,7 @@ def lane_window(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         # Without .reqntid nobody knows how many warps there are, but the first one that may come.
         absent = model.function.threads is None and threads & (1 << 32 * warp) - 1
         faults.add(
-            "TC023",
+            TC023,
             site,
             operand,
             f"{model.name(site)} of warp {warp} at lane {lane}: this warp reaches lanes {own} to {own + 31} only",

@@ -10,11 +10,16 @@ from tclint.analyses import tcgen05_collector
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import ISSUED, State, TensorMemory
 from tclint.analyses.tcgen05_collector import ENTRY, Collector
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Memory, registers
+
+TC009 = RuleId("TC009")
+TC011 = RuleId("TC011")
+TC021 = RuleId("TC021")
+TC024 = RuleId("TC024")
 
 _ANTI = "overwrites an operand in tensor memory of"
 """Not ordered either, but block-scaled loops do it and work."""
@@ -33,8 +38,8 @@ def _path(
     return model.path(fact[0], frozenset({fact}), results, step, lambda state, at: at == to, (to,)).witness
 
 
-@check("TC009", needs="tcgen05")
-def unordered_pair(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC009, needs="tcgen05", analyses=(TensorMemory,))
+def unordered_pair(model: KernelModel) -> Iterator[Hit]:
     """Two operations of one thread on the same tensor memory that are no pipelined pair (9.7.16.6.2)."""
     if not model.sites("issue", "tcgen05"):
         return
@@ -56,21 +61,18 @@ def unordered_pair(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             found[path.end] = (after[site][path.end], site, path)
     for at, (why, site, path) in found.items():
         role = model.who(path.threads)
-        yield (
-            "TC009",
-            Hit(
-                site=at,
-                message=f"{model.name(at)} {why} an earlier {model.name(site)} that may still be running: the two are no pipelined pair",
-                steps=(
-                    Mark(site, f"{model.name(site)} starts", role=role),
-                    Mark(at, f"{model.name(at)} is not ordered behind it", role=role),
-                ),
-                help="commit the first to an mbarrier and wait for it before this instruction",
-                # The manual does not order two copies, but block-scaled loops copy each round to the same columns.
-                confidence=Confidence.LOW
-                if why == _ANTI or pairs.kinds[site] == pairs.kinds[at] == "cp"
-                else model.confidence(path, site),
+        yield TC009.hit(
+            site=at,
+            message=f"{model.name(at)} {why} an earlier {model.name(site)} that may still be running: the two are no pipelined pair",
+            steps=(
+                Mark(site, f"{model.name(site)} starts", role=role),
+                Mark(at, f"{model.name(at)} is not ordered behind it", role=role),
             ),
+            help="commit the first to an mbarrier and wait for it before this instruction",
+            # The manual does not order two copies, but block-scaled loops copy each round to the same columns.
+            confidence=Confidence.LOW
+            if why == _ANTI or pairs.kinds[site] == pairs.kinds[at] == "cp"
+            else model.confidence(path, site),
         )
 
 
@@ -156,25 +158,22 @@ def _shape(model: KernelModel, mma: int) -> int | None:
     return None if known is None else known & _SHAPE
 
 
-@check("TC011", needs="tcgen05")
-def register_overwritten(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC011, needs="tcgen05", analyses=(TensorMemory,))
+def register_overwritten(model: KernelModel) -> Iterator[Hit]:
     """A register that tcgen05.ld has yet to fill is written by something else (9.7.16.6.4.5)."""
     if not model.sites("issue", "tcgen05.ld"):
         return
     for load, ats in grouped(_overwritten(model)).items():
         at = ats[0]
-        yield (
-            "TC011",
-            Hit(
-                site=at,
-                message="writes a register that an earlier tcgen05.ld may not have filled yet",
-                steps=(Mark(load, "tcgen05.ld starts"), Mark(at, "writes its register")),
-                count=len(ats),
-                help="wait with tcgen05.wait::ld before the register gets a new value",
-                fixes=waited_in_block(model, "ld", (load,)),
-                # Real kernels load into them again on paths that need no value of the first load.
-                confidence=Confidence.LOW if model.instruction(at).group == "tcgen05.ld" else None,
-            ),
+        yield TC011.hit(
+            site=at,
+            message="writes a register that an earlier tcgen05.ld may not have filled yet",
+            steps=(Mark(load, "tcgen05.ld starts"), Mark(at, "writes its register")),
+            count=len(ats),
+            help="wait with tcgen05.wait::ld before the register gets a new value",
+            fixes=waited_in_block(model, "ld", (load,)),
+            # Real kernels load into them again on paths that need no value of the first load.
+            confidence=Confidence.LOW if model.instruction(at).group == "tcgen05.ld" else None,
         )
 
 
@@ -208,8 +207,8 @@ def _unfilled(tmem: TensorMemory, load: int, state: State, at: int, instruction:
     return after if after and (load, ISSUED) in after else None
 
 
-@check("TC021", needs="tcgen05")
-def empty_collector(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC021, needs="tcgen05", analyses=(Collector,))
+def empty_collector(model: KernelModel) -> Iterator[Hit]:
     """A collector buffer that is used although nothing filled it since it was emptied (9.7.16.10.9)."""
     uses = {
         i: tcgen05_collector.usage(model.instruction(i))[0]
@@ -227,15 +226,12 @@ def empty_collector(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if _path(model, results, fact, partial(_empty, buffers, fact), at):
                 site = fact[0]
                 emptied = [] if site == ENTRY else [Mark(site, f"leaves collector buffer {buffer} empty")]
-                yield (
-                    "TC021",
-                    Hit(
-                        site=at,
-                        message=f"takes its matrix from collector buffer {buffer}, into which no earlier MMA has filled one",
-                        steps=(*emptied, Mark(at, "uses the buffer")),
-                        help=f"fill the buffer first: .collector::{buffer}::fill on the MMA that loads the matrix",
-                        confidence=None if len(empty) == len(last) else Confidence.LOW,
-                    ),
+                yield TC021.hit(
+                    site=at,
+                    message=f"takes its matrix from collector buffer {buffer}, into which no earlier MMA has filled one",
+                    steps=(*emptied, Mark(at, "uses the buffer")),
+                    help=f"fill the buffer first: .collector::{buffer}::fill on the MMA that loads the matrix",
+                    confidence=None if len(empty) == len(last) else Confidence.LOW,
                 )
                 break
 
@@ -255,8 +251,8 @@ def _empty(
     return buffers.transfer(state, at, instruction) & {fact} or None
 
 
-@check("TC024", needs="tcgen05")
-def accumulates_on_nothing(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TC024, needs="tcgen05", analyses=(TensorMemory,))
+def accumulates_on_nothing(model: KernelModel) -> Iterator[Hit]:
     """MMAs that all add to columns into which nothing was ever written."""
     function = model.function
     mmas = [i for i in model.sites("issue", "tcgen05") if model.instruction(i).role("enable") is not None]
@@ -275,15 +271,12 @@ def accumulates_on_nothing(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         and all(w is not None and _separate(model, mine.start, w.start, w.columns) for w in written)
     )
     for sites in grouped(alone).values():
-        yield (
-            "TC024",
-            Hit(
-                site=sites[0],
-                message="adds to columns of tensor memory into which nothing was written",
-                steps=(Mark(sites[0], "enable-input-d is true"),),
-                count=len(sites),
-                help="make enable-input-d false for the first multiplication, or store the start value first",
-            ),
+        yield TC024.hit(
+            site=sites[0],
+            message="adds to columns of tensor memory into which nothing was written",
+            steps=(Mark(sites[0], "enable-input-d is true"),),
+            count=len(sites),
+            help="make enable-input-d false for the first multiplication, or store the start value first",
         )
 
 

@@ -9,7 +9,7 @@ from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import way, whole_program
 from tclint.analyses.tmem_allocation import COLUMNS, HELD, Ledger, TensorAllocation
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.dataflow import EXIT, Path
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
@@ -17,25 +17,28 @@ from tclint.ir.nodes import Instruction
 from tclint.values import Facts, Level
 from tclint.values import thread_masks as T
 
+TM001 = RuleId("TM001")
+TM003 = RuleId("TM003")
 
-@check("TM001", "TM003", needs="tcgen05")
-def balance(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+
+@check(TM001, TM003, needs="tcgen05", analyses=(Order, TensorAllocation))
+def balance(model: KernelModel) -> Iterator[Hit]:
     """What is allocated is freed: once, as a whole, by the address that the allocation gave."""
     if not model.sites("tmem-alloc") and not model.sites("tmem-dealloc"):
         return
     memory, _ = model.solved(TensorAllocation)
     wrong = list(_mismatches(model, memory))
-    yield from (("TM003", hit) for hit in wrong)
+    yield from wrong
     if not model.sites("tmem-dealloc"):
         if model.function.entry and memory.allocations:
-            yield "TM001", _never_freed(model, memory)
+            yield _never_freed(model, memory)
     elif memory.allocations and memory.deallocations and not wrong:
         yield from _unbalanced(model, memory)
 
 
 def _never_freed(model: KernelModel, memory: TensorAllocation) -> Hit:
     site = memory.allocations[0]
-    return Hit(
+    return TM001.hit(
         site=site,
         message="allocates tensor memory that the kernel never frees: it has no tcgen05.dealloc",
         steps=(Mark(site, "allocated here", role=model.who(model.views.at(site).threads)),),
@@ -51,7 +54,7 @@ def _mismatches(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
         return
     if not memory.allocations:
         if not model.sites("tmem-alloc") and whole_program(model):
-            yield Hit(
+            yield TM003.hit(
                 site=memory.deallocations[0],
                 message="frees tensor memory in a kernel that allocates none",
                 count=len(memory.deallocations),
@@ -71,7 +74,7 @@ def _wrong_address(model: KernelModel, memory: TensorAllocation, site: int) -> H
         if not address[1]:
             return None
         origin = memory.words[address[0]][0]
-        return Hit(
+        return TM003.hit(
             site=site,
             message=f"frees tensor memory by an address {address[1]} beyond the one that tcgen05.alloc gave",
             steps=(Mark(origin, "allocated here"), Mark(site, "freed by another address")),
@@ -80,7 +83,7 @@ def _wrong_address(model: KernelModel, memory: TensorAllocation, site: int) -> H
         )
     beyond = _beyond(model, memory, site)
     if beyond:
-        return Hit(
+        return TM003.hit(
             site=site,
             message=f"frees tensor memory at column {beyond}, where no allocation of 512 columns begins",
             steps=(
@@ -90,7 +93,7 @@ def _wrong_address(model: KernelModel, memory: TensorAllocation, site: int) -> H
             help="free the whole allocation by the address that tcgen05.alloc gave",
         )
     if _is_shared_address(model, site):
-        return Hit(
+        return TM003.hit(
             site=site,
             message="frees an address of shared memory: tcgen05.alloc writes the address of the tensor memory there",
             help="load the word that tcgen05.alloc wrote, and free what it holds",
@@ -106,7 +109,7 @@ def _wrong_count(memory: TensorAllocation, site: int) -> Hit | None:
         return None
     had = " or ".join(str(n) for n in sorted(n for n in counts if n is not None))
     piecewise = any((a := memory.address(d)) is not None and a[1] for d in memory.deallocations)
-    return Hit(
+    return TM003.hit(
         site=site,
         message=f"frees {columns} columns of an allocation of {had}",
         steps=(
@@ -136,7 +139,7 @@ def _is_shared_address(model: KernelModel, site: int) -> bool:
     )
 
 
-def _unbalanced(model: KernelModel, memory: TensorAllocation) -> Iterator[tuple[str, Hit]]:
+def _unbalanced(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
     """Allocations that a path never frees, and one that a path frees twice."""
     if not model.function.entry:
         return
@@ -154,11 +157,11 @@ def _unbalanced(model: KernelModel, memory: TensorAllocation) -> Iterator[tuple[
         else:
             leak = None
         if leak is not None:
-            yield "TM001", leak
+            yield leak
             break
     twice = _freed_twice(model, memory)
     if twice is not None:
-        yield "TM003", twice
+        yield twice
 
 
 def _held_at_the_end(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | None:
@@ -218,7 +221,7 @@ def _too_many(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | 
 def _leaked(model: KernelModel, memory: TensorAllocation, site: int, path: Path, start: int) -> Hit:
     columns = memory.columns(site)
     role = model.who(T.whole(path.threads, 32))
-    return Hit(
+    return TM001.hit(
         site=site,
         message=f"allocates {columns or 'some'} columns of tensor memory that are not freed on a path to the end of the kernel",
         steps=(
@@ -245,7 +248,7 @@ def _freed_twice(model: KernelModel, memory: TensorAllocation) -> Hit | None:
         path = way(model, first, T.full(model.values.threads), memory.deallocations, ()).witness
         if path is not None:
             role = model.who(T.whole(path.threads, 32))
-            return Hit(
+            return TM003.hit(
                 site=path.end,
                 message="frees an allocation of tensor memory that was freed before",
                 steps=(

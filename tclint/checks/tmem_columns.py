@@ -8,13 +8,17 @@ from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import behind
 from tclint.analyses.tmem_allocation import COLUMNS, TensorAllocation
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence
 from tclint.values import Level
 
+TM002 = RuleId("TM002")
+TM004 = RuleId("TM004")
+TM005 = RuleId("TM005")
 
-@check("TM002", needs="tcgen05")
-def column_count(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+
+@check(TM002, needs="tcgen05")
+def column_count(model: KernelModel) -> Iterator[Hit]:
     """A number of columns that no allocation can have; an immediate is the assembler's to refuse."""
     values = model.values
     wrong: dict[str, list[int]] = {}
@@ -31,25 +35,19 @@ def column_count(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             divergent.setdefault(value, []).append(site)
     for numbers, sites in wrong.items():
         verb = "allocates" if model.instruction(sites[0]).event == "tmem-alloc" else "frees"
-        yield (
-            "TM002",
-            Hit(
-                site=sites[0],
-                message=f"{verb} {numbers} columns of tensor memory: it must be 32, 64, 128, 256 or 512",
-                count=len(sites),
-                help="round the number of columns up to a power of two, 32 at least",
-            ),
+        yield TM002.hit(
+            site=sites[0],
+            message=f"{verb} {numbers} columns of tensor memory: it must be 32, 64, 128, 256 or 512",
+            count=len(sites),
+            help="round the number of columns up to a power of two, 32 at least",
         )
     for sites in divergent.values():
-        yield (
-            "TM002",
-            Hit(
-                site=sites[0],
-                message="the number of columns differs between the threads of the warp, which must agree on it",
-                count=len(sites),
-                help="make the number of columns the same in the whole warp",
-                confidence=Confidence.MEDIUM,
-            ),
+        yield TM002.hit(
+            site=sites[0],
+            message="the number of columns differs between the threads of the warp, which must agree on it",
+            count=len(sites),
+            help="make the number of columns the same in the whole warp",
+            confidence=Confidence.MEDIUM,
         )
 
 
@@ -76,8 +74,8 @@ def _alternatives(model: KernelModel, value: int) -> set[int]:
     return found
 
 
-@check("TM004", "TM005", needs="tcgen05")
-def order(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TM004, TM005, needs="tcgen05", analyses=(Order, TensorAllocation))
+def order(model: KernelModel) -> Iterator[Hit]:
     """Allocations after the permit was given up, and larger ones after smaller ones."""
     allocations, given_up = model.sites("tmem-alloc"), model.sites("tmem-relinquish")
     if len(allocations) + len(given_up) < 2:
@@ -89,15 +87,12 @@ def order(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 model, first, site, "the right to allocate is given up", "allocates all the same"
             )
             if steps:
-                yield (
-                    "TM004",
-                    Hit(
-                        site=site,
-                        message="allocates tensor memory after the CTA gave up the right to: tcgen05.relinquish_alloc_permit is final",
-                        steps=steps,
-                        help="move tcgen05.relinquish_alloc_permit behind the last allocation",
-                        confidence=None if len(steps) == 2 else Confidence.MEDIUM,
-                    ),
+                yield TM004.hit(
+                    site=site,
+                    message="allocates tensor memory after the CTA gave up the right to: tcgen05.relinquish_alloc_permit is final",
+                    steps=steps,
+                    help="move tcgen05.relinquish_alloc_permit behind the last allocation",
+                    confidence=None if len(steps) == 2 else Confidence.MEDIUM,
                 )
                 break
         columns = memory.columns(site)
@@ -107,16 +102,13 @@ def order(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 continue
             steps = _earlier(model, first, site, f"{before} columns are allocated", f"then {columns} columns")
             if steps:
-                yield (
-                    "TM005",
-                    Hit(
-                        site=site,
-                        message=f"allocates {columns} columns of tensor memory after an allocation of {before}: "
-                        "allocations of a CTA must not grow",
-                        steps=steps,
-                        help="allocate the largest number of columns first",
-                        confidence=None if len(steps) == 2 else Confidence.MEDIUM,
-                    ),
+                yield TM005.hit(
+                    site=site,
+                    message=f"allocates {columns} columns of tensor memory after an allocation of {before}: "
+                    "allocations of a CTA must not grow",
+                    steps=steps,
+                    help="allocate the largest number of columns first",
+                    confidence=None if len(steps) == 2 else Confidence.MEDIUM,
                 )
                 break
 

@@ -8,13 +8,15 @@ from tclint.analyses.happens_before import Order, Scope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import behind, deciding, last, way
 from tclint.analyses.tmem_allocation import paired
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence
 from tclint.values import thread_masks as T
 
+TM006 = RuleId("TM006")
 
-@check("TM006", needs="tcgen05")
-def freed_in_use(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+
+@check(TM006, needs="tcgen05", analyses=(Order,))
+def freed_in_use(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory is freed while this thread's operations, or other warps, may still be using it (9.7.16.5)."""
     frees = model.sites("tmem-dealloc")
     if not frees or not model.sites("issue") or not model.function.entry:
@@ -22,10 +24,10 @@ def freed_in_use(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for site in frees:
         hit = _own_operation(model, site)
         if hit is not None:
-            yield "TM006", hit
+            yield hit
     hit = _ends_unheard(model, frees) or _waits_for_nothing(model, frees) or _before_its_copies(model, frees)
     if hit is not None:
-        yield "TM006", hit
+        yield hit
 
 
 def _own_operation(model: KernelModel, free: int) -> Hit | None:
@@ -47,7 +49,7 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
         if not committed and not any(model.reaches(free, commit) for commit in commits):
             continue  # it is never committed, which is a fault of its own
         role = model.who(path.threads)
-        return Hit(
+        return TM006.hit(
             site=free,
             message=f"frees tensor memory that {model.name(site)} of the same thread may still be using: "
             + ("nothing was waited for since its commit" if committed else "it is committed later"),
@@ -84,7 +86,7 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
         if path is None:
             continue
         role = warps_of(model, path.threads)
-        return Hit(
+        return TM006.hit(
             site=free,
             message=f"frees tensor memory that {role} may still be using: nothing tells this warp that they are done",
             steps=(
@@ -149,7 +151,7 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
                 and not model.views.exclusive(site, free)
             ):
                 role = warps_of(model, _others(model, frees, site))
-                return Hit(
+                return TM006.hit(
                     site=free,
                     message=f"frees tensor memory that {role} may still be using: "
                     "this warp waits for nothing after they start",
@@ -176,7 +178,7 @@ def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
             if use is None or path is None or not warp & path.threads:
                 continue
             role = warps_of(model, _others(model, frees, use))
-            return Hit(
+            return TM006.hit(
                 site=free,
                 message=f"frees tensor memory that {role} may still be using: "
                 f"this warp waits for nothing after the copy that {model.name(use)} there waits for",

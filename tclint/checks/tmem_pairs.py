@@ -10,13 +10,16 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, way
 from tclint.analyses.tmem_allocation import paired
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence, Severity
 from tclint.values import thread_masks as T
 
+TM010 = RuleId("TM010")
+TM011 = RuleId("TM011")
 
-@check("TM010", needs="tcgen05")
-def pair_without_cluster(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+
+@check(TM010, needs="tcgen05")
+def pair_without_cluster(model: KernelModel) -> Iterator[Hit]:
     """Operations of a pair of CTAs in a kernel whose clusters have no pairs."""
     directives = model.function.directives
     size = prod(directives.get(".reqnctapercluster", ()))
@@ -31,23 +34,20 @@ def pair_without_cluster(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     sites = [i for i in paired(model, uses) if model.cfg.block_of[i] in model.cfg.rank]
     if sites:
         site = min(sites)
-        yield (
-            "TM010",
-            Hit(
-                site=site,
-                message=f"{model.name(site)} with .cta_group::2 needs a peer CTA, but the kernel runs in {what}",
-                count=len(sites),
-                help="make the number of CTAs of a cluster even, or use .cta_group::1",
-                severity=Severity.ERROR if size == 1 else None,
-            ),
+        yield TM010.hit(
+            site=site,
+            message=f"{model.name(site)} with .cta_group::2 needs a peer CTA, but the kernel runs in {what}",
+            count=len(sites),
+            help="make the number of CTAs of a cluster even, or use .cta_group::1",
+            severity=Severity.ERROR if size == 1 else None,
         )
 
 
 _USES = ("tcgen05.ld", "tcgen05.st", "tcgen05")
 
 
-@check("TM011", needs="tcgen05")
-def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TM011, needs="tcgen05", analyses=(Mbarriers, Order))
+def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     """The tensor memory of a pair is freed without waiting for the peer CTA (9.7.16.5)."""
     frees = paired(model, model.sites("tmem-dealloc"))
     allocations = paired(model, model.sites("tmem-alloc"))
@@ -64,25 +64,20 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         path = way(model, -1, model.views.at(free).threads, (free,), [*late, *told, *calls(model)]).witness
         if path is None:
             continue
-        yield (
-            "TM011",
-            Hit(
-                site=free,
-                message="frees the tensor memory of a pair of CTAs without waiting for the peer, which may still be using it",
-                steps=(
-                    Mark(allocations[0], "allocated by both CTAs"),
-                    Mark(
-                        free,
-                        "freed without a barrier of the cluster",
-                        role=model.who(T.whole(path.threads, 32)),
-                    ),
+        yield TM011.hit(
+            site=free,
+            message="frees the tensor memory of a pair of CTAs without waiting for the peer, which may still be using it",
+            steps=(
+                Mark(allocations[0], "allocated by both CTAs"),
+                Mark(
+                    free,
+                    "freed without a barrier of the cluster",
+                    role=model.who(T.whole(path.threads, 32)),
                 ),
-                help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
-                confidence=Confidence.LOW
-                if any(_known_at(model, w, free) for w in (*late, *heard))
-                else None,
-                about=frozenset((free,)),
             ),
+            help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
+            confidence=Confidence.LOW if any(_known_at(model, w, free) for w in (*late, *heard)) else None,
+            about=frozenset((free,)),
         )
         return
 

@@ -9,11 +9,13 @@ from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
 from tclint.analyses.tcgen05 import TensorMemory
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
+
+TC001 = RuleId("TC001")
 
 
-@check("TC001", needs="tcgen05")
-def read_by_another_role(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(also=(TC001,), needs="tcgen05", analyses=(Extents, Order, TensorMemory))
+def read_by_another_role(model: KernelModel) -> Iterator[Hit]:
     """A role that loads what the MMA of another role adds up, on a way that hears nothing of a commit behind it."""
     loads, mmas = model.sites("issue", "tcgen05.ld"), model.sites("issue", "tcgen05")
     if not loads or not mmas or not whole_program(model) or model.reachability.unread:
@@ -21,20 +23,17 @@ def read_by_another_role(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     for load, operations in grouped(_unheard(model, loads, mmas)).items():
         mma = operations[0]
         role = model.who(model.views.at(load).threads)
-        yield (
-            "TC001",
-            Hit(
-                site=load,
-                message=f"reads the result of {model.name(mma)} in another role, "
-                "on a way on which nothing tells it that the operation is complete",
-                steps=(
-                    Mark(mma, f"{model.name(mma)} starts", role=model.who(model.views.at(mma).threads)),
-                    Mark(load, f"{model.name(load)} on the same columns", role=role),
-                ),
-                count=len(operations),
-                help="commit the operation to an mbarrier (tcgen05.commit) and wait for it in this role before the load",
-                about=frozenset((mma,)),
+        yield TC001.hit(
+            site=load,
+            message=f"reads the result of {model.name(mma)} in another role, "
+            "on a way on which nothing tells it that the operation is complete",
+            steps=(
+                Mark(mma, f"{model.name(mma)} starts", role=model.who(model.views.at(mma).threads)),
+                Mark(load, f"{model.name(load)} on the same columns", role=role),
             ),
+            count=len(operations),
+            help="commit the operation to an mbarrier (tcgen05.commit) and wait for it in this role before the load",
+            about=frozenset((mma,)),
         )
 
 

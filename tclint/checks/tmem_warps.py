@@ -8,7 +8,7 @@ from tclint.analyses.happens_before import Order
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import deciding, way
 from tclint.analyses.tmem_allocation import TensorAllocation
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
@@ -16,14 +16,18 @@ from tclint.ir.nodes import registers
 from tclint.values import Level
 from tclint.values import thread_masks as T
 
+TM007 = RuleId("TM007")
+TM008 = RuleId("TM008")
+TM009 = RuleId("TM009")
+
 _MANAGEMENT = ("tmem-alloc", "tmem-dealloc", "tmem-relinquish")
 
 _GIVEN_UP = "the CTA has given up its right to allocate when the first warp does, and nothing else is shared"
 """What there is to say of ``tcgen05.relinquish_alloc_permit`` alone."""
 
 
-@check("TM007", needs="tcgen05")
-def not_one_warp(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TM007, needs="tcgen05")
+def not_one_warp(model: KernelModel) -> Iterator[Hit]:
     """Allocation, deallocation or relinquishment that several warps of the CTA execute for certain."""
     if not model.function.entry:
         return  # its caller decides who comes here
@@ -42,17 +46,14 @@ def not_one_warp(model: KernelModel) -> Iterator[tuple[str, Hit]]:
     spread = any(_own_word(model, i) for i, _ in found)
     given_up = all(model.instruction(i).event == "tmem-relinquish" for i, _ in found)
     confidence = None if sure else Confidence.MEDIUM if ".maxntid" in directives else Confidence.LOW
-    yield (
-        "TM007",
-        Hit(
-            site=site,
-            message=f"{model.name(site)} is executed by {model.who(threads)}: one warp of the CTA must do it for all",
-            steps=tuple(Mark(i, f"{model.name(i)} is executed", role=model.who(t)) for i, t in found),
-            count=len(found),
-            help="let one warp execute it, by a test of the warp index around it",
-            confidence=Confidence.LOW if spread else confidence,
-        ).doubted(_GIVEN_UP if given_up else ""),
-    )
+    yield TM007.hit(
+        site=site,
+        message=f"{model.name(site)} is executed by {model.who(threads)}: one warp of the CTA must do it for all",
+        steps=tuple(Mark(i, f"{model.name(i)} is executed", role=model.who(t)) for i, t in found),
+        count=len(found),
+        help="let one warp execute it, by a test of the warp index around it",
+        confidence=Confidence.LOW if spread else confidence,
+    ).doubted(_GIVEN_UP if given_up else "")
 
 
 def _executing(model: KernelModel, site: int) -> int:
@@ -70,8 +71,8 @@ def _own_word(model: KernelModel, site: int) -> bool:
     return value is not None and model.values.level(value) is not Level.CTA
 
 
-@check("TM008", needs="tcgen05")
-def result_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TM008, needs="tcgen05", analyses=(Order, TensorAllocation))
+def result_unsynced(model: KernelModel) -> Iterator[Hit]:
     """The address that an allocation wrote is read by another warp, which has not waited for it."""
     if not model.sites("tmem-alloc") or not model.function.entry:
         return
@@ -94,7 +95,7 @@ def result_unsynced(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         ]
         path = way(model, -1, others, sites, ends).witness if sites else None
         if path is not None:
-            yield "TM008", _unsynced(model, allocations[0], path)
+            yield _unsynced(model, allocations[0], path)
 
 
 def _used(model: KernelModel, load: int, threads: int) -> bool:
@@ -133,7 +134,7 @@ def _readers(model: KernelModel, memory: TensorAllocation) -> dict[int, list[int
 
 
 def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
-    return Hit(
+    return TM008.hit(
         site=path.end,
         message="reads the address of the tensor memory while another warp may not have allocated it: no barrier lies between",
         steps=(
@@ -150,8 +151,8 @@ def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
     )
 
 
-@check("TM009", needs="tcgen05")
-def destination(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TM009, needs="tcgen05")
+def destination(model: KernelModel) -> Iterator[Hit]:
     """An allocation that writes the address somewhere else than to the shared memory of the CTA."""
     values = model.values
     for site in model.sites("tmem-alloc"):
@@ -169,14 +170,11 @@ def destination(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             where, sure = "a pointer that the kernel was given", False
         else:
             continue
-        yield (
-            "TM009",
-            Hit(
-                site=site,
-                message=f"writes the address of the tensor memory to {where}, which is not in the shared memory of the CTA",
-                help="give it a word of shared memory, and copy the address from there if need be",
-                confidence=None if sure else Confidence.MEDIUM,
-            ),
+        yield TM009.hit(
+            site=site,
+            message=f"writes the address of the tensor memory to {where}, which is not in the shared memory of the CTA",
+            help="give it a word of shared memory, and copy the address from there if need be",
+            confidence=None if sure else Confidence.MEDIUM,
         )
 
 

@@ -7,13 +7,17 @@ from collections.abc import Hashable, Iterator
 from tclint.analyses.groups import State, WgmmaGroups, is_move
 from tclint.analyses.model import KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
-from tclint.checks import Hit, Mark, check, grouped, module_check
+from tclint.checks import Hit, Mark, RuleId, check, grouped, module_check
 from tclint.checks._repairs import drained, together
 from tclint.config.config import Config
 from tclint.findings.edits import Repair, before, reversion
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Target, Version, dotted, toolkit_for
+
+TL001 = RuleId("TL001")
+TL002 = RuleId("TL002")
+TL003 = RuleId("TL003")
 
 MERGES: tuple[Version, Version] = (12, 0), (13, 5)
 """The toolkits, first and last, whose ptxas merges repeated wgmma: all that were ever tested."""
@@ -25,23 +29,20 @@ REUSES: tuple[Version, Version] = (12, 0), (13, 2)
 """The toolkits whose ptxas may reuse the registers of an A fragment too early; 13.3 does not."""
 
 
-@module_check("TL001")
-def version_too_high(module: Module, config: Config) -> Iterator[tuple[str, Hit]]:
+@module_check(TL001)
+def version_too_high(module: Module, config: Config) -> Iterator[Hit]:
     """A ``.version`` that the ptxas of the named toolkit does not know."""
     newest = TOOLKITS.get(config.toolkit) if config.toolkit is not None else None
     if config.toolkit is None or newest is None or module.version is None or module.version <= newest:
         return
     first = toolkit_for(module.version)
-    yield (
-        "TL001",
-        Hit(
-            span=module.version_span,
-            message=f"the ptxas of CUDA {dotted(config.toolkit)} knows PTX {dotted(newest)} at most, "
-            f"this module is {dotted(module.version)}",
-            help=f"write .version {dotted(newest)}"
-            + (f", or use CUDA {dotted(first)} or newer" if first is not None else ""),
-            fixes=_lowered(module, newest),
-        ),
+    yield TL001.hit(
+        span=module.version_span,
+        message=f"the ptxas of CUDA {dotted(config.toolkit)} knows PTX {dotted(newest)} at most, "
+        f"this module is {dotted(module.version)}",
+        help=f"write .version {dotted(newest)}"
+        + (f", or use CUDA {dotted(first)} or newer" if first is not None else ""),
+        fixes=_lowered(module, newest),
     )
 
 
@@ -54,27 +55,24 @@ def _lowered(module: Module, newest: Version) -> tuple[Repair, ...]:
     return reversion(module, newest)
 
 
-@check("TL002", needs="wgmma")
-def identical_repeat(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TL002, needs="wgmma")
+def identical_repeat(model: KernelModel) -> Iterator[Hit]:
     """A wgmma that repeats an earlier one of its group word for word, which ptxas takes for superfluous."""
     toolkit = model.config.toolkit
     tested = toolkit is None or MERGES[0] <= toolkit <= MERGES[1]
     repeats = ((frozenset(model.instruction(pair[1]).writes), pair) for pair in _repeats(model))
     for pairs in grouped(repeats).values():
         earlier, site = min(pairs)
-        yield (
-            "TL002",
-            Hit(
-                site=site,
-                message="repeats an earlier wgmma with the same registers, descriptors and scale-d: "
-                "ptxas executes only one of them",
-                steps=(Mark(earlier, "the first of them"), Mark(site, "the same again")),
-                count=len(pairs),
-                help="commit the group between the two (wgmma.commit_group), or give the second one descriptors "
-                "of its own",
-                fixes=_kept_apart(model, [site for _, site in pairs]),
-                confidence=None if tested else Confidence.LOW,
-            ),
+        yield TL002.hit(
+            site=site,
+            message="repeats an earlier wgmma with the same registers, descriptors and scale-d: "
+            "ptxas executes only one of them",
+            steps=(Mark(earlier, "the first of them"), Mark(site, "the same again")),
+            count=len(pairs),
+            help="commit the group between the two (wgmma.commit_group), or give the second one descriptors "
+            "of its own",
+            fixes=_kept_apart(model, [site for _, site in pairs]),
+            confidence=None if tested else Confidence.LOW,
         )
 
 
@@ -134,8 +132,8 @@ def _separates(model: KernelModel, between: int, site: int) -> bool:
     return not set(instruction.writes).isdisjoint(model.instruction(site).writes)
 
 
-@check("TL003", needs="wgmma")
-def fragment_register_reused(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(TL003, needs="wgmma", analyses=(WgmmaGroups,))
+def fragment_register_reused(model: KernelModel) -> Iterator[Hit]:
     """An A fragment copied from registers that the next round of a loop rewrites while the wgmma is in flight."""
     toolkit = model.config.toolkit
     if toolkit is None or not REUSES[0] <= toolkit <= REUSES[1]:
@@ -151,19 +149,16 @@ def fragment_register_reused(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         return
     site, copy, source, write = found[0]
     copy_name, source_name = (model.function.registers[r].name for r in (copy, source))
-    yield (
-        "TL003",
-        Hit(
-            site=site,
-            message=f"{source_name} is written in the next round of the loop while the wgmma may still read its copy "
-            f"{copy_name}: the ptxas of CUDA {dotted(toolkit)} keeps both in one register",
-            steps=(
-                Mark(site, f"the wgmma starts to read {copy_name}"),
-                Mark(write, f"the next round writes {source_name}"),
-            ),
-            count=len(found),
-            help="use CUDA 13.3 or newer, or wait for the wgmma (wgmma.wait_group 0) before the end of the loop",
+    yield TL003.hit(
+        site=site,
+        message=f"{source_name} is written in the next round of the loop while the wgmma may still read its copy "
+        f"{copy_name}: the ptxas of CUDA {dotted(toolkit)} keeps both in one register",
+        steps=(
+            Mark(site, f"the wgmma starts to read {copy_name}"),
+            Mark(write, f"the next round writes {source_name}"),
         ),
+        count=len(found),
+        help="use CUDA 13.3 or newer, or wait for the wgmma (wgmma.wait_group 0) before the end of the loop",
     )
 
 

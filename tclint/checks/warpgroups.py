@@ -6,15 +6,17 @@ from collections.abc import Iterator
 
 from tclint.analyses.execution import conditions, executing
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence, Severity
 from tclint.values import thread_masks as T
+
+CV004 = RuleId("CV004")
 
 _WARPGROUP = 128
 
 
-@check("CV004")
-def incomplete(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(also=(CV004,))
+def incomplete(model: KernelModel) -> Iterator[Hit]:
     """Instructions of a warpgroup in a CTA that has no whole one for them, and setmaxnreg in some of its warps."""
     if not model.function.entry:
         return
@@ -29,7 +31,7 @@ def incomplete(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         yield from _left_behind(model, changes)
 
 
-def _broken(model: KernelModel, sites: list[int], bound: int) -> Iterator[tuple[str, Hit]]:
+def _broken(model: KernelModel, sites: list[int], bound: int) -> Iterator[Hit]:
     """Those of *sites* that warps of an incomplete warpgroup execute."""
     last = T.full(bound) & ~T.full(bound // _WARPGROUP * _WARPGROUP)
     found = []
@@ -45,18 +47,15 @@ def _broken(model: KernelModel, sites: list[int], bound: int) -> Iterator[tuple[
         has = f"the CTA has {bound} threads"
         if bound > _WARPGROUP:
             has = f"the last one of a CTA of {bound} threads has {bound % _WARPGROUP} threads"
-        yield (
-            "CV004",
-            Hit(
-                site=min(found),
-                message=f"{opcode} needs the four warps of a warpgroup, but {has}",
-                help=f"launch a multiple of {_WARPGROUP} threads, or let whole warpgroups execute it only",
-                count=len(found),
-            ),
+        yield CV004.hit(
+            site=min(found),
+            message=f"{opcode} needs the four warps of a warpgroup, but {has}",
+            help=f"launch a multiple of {_WARPGROUP} threads, or let whole warpgroups execute it only",
+            count=len(found),
         )
 
 
-def _left_behind(model: KernelModel, sites: list[int]) -> Iterator[tuple[str, Hit]]:
+def _left_behind(model: KernelModel, sites: list[int]) -> Iterator[Hit]:
     """A setmaxnreg whose warpgroup has warps that come to none."""
     arriving = 0
     for i in sites:
@@ -70,17 +69,14 @@ def _left_behind(model: KernelModel, sites: list[int]) -> Iterator[tuple[str, Hi
         missing = T.whole(known[0], _WARPGROUP) & model.cta & ~arriving
         if missing:
             decisive = [c for c in conditions(model, i) if c.edge is not None]
-            yield (
-                "CV004",
-                Hit(
-                    site=i,
-                    message="setmaxnreg must be executed by all warps of a warpgroup, but none is executed by "
-                    f"{model.who(missing)}",
-                    steps=(*(Mark(c.at, "decides which warps come") for c in decisive[:1]), Mark(i, "here")),
-                    # Undefined by the manual, but each warp changes its own registers: an H200 does not mind.
-                    severity=Severity.WARNING,
-                    confidence=Confidence.MEDIUM,
-                    help="execute one with the same count in the other warps of the warpgroup",
-                ),
+            yield CV004.hit(
+                site=i,
+                message="setmaxnreg must be executed by all warps of a warpgroup, but none is executed by "
+                f"{model.who(missing)}",
+                steps=(*(Mark(c.at, "decides which warps come") for c in decisive[:1]), Mark(i, "here")),
+                # Undefined by the manual, but each warp changes its own registers: an H200 does not mind.
+                severity=Severity.WARNING,
+                confidence=Confidence.MEDIUM,
+                help="execute one with the same count in the other warps of the warpgroup",
             )
             return

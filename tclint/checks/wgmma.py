@@ -10,13 +10,21 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.analyses.wgmma_fences import State as FenceState
 from tclint.analyses.wgmma_fences import WgmmaFences
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import Flight
 from tclint.checks._repairs import fence_before, together
 from tclint.dataflow import Path, Results
 from tclint.findings.edits import Repair, before, operand, without
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate, Instruction
+
+WG001 = RuleId("WG001")
+WG002 = RuleId("WG002")
+WG003 = RuleId("WG003")
+WG004 = RuleId("WG004")
+WG005 = RuleId("WG005")
+WG007 = RuleId("WG007")
+WG009 = RuleId("WG009")
 
 _TRIES = 6
 
@@ -36,8 +44,8 @@ class _Touches:
     """A fragments that are read."""
 
 
-@check("WG001", "WG003", "WG004", "WG007", "WG009", needs="wgmma")
-def registers_in_flight(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(WG001, WG003, WG004, WG007, WG009, needs="wgmma", analyses=(WgmmaGroups,))
+def registers_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Registers touched, or the kernel left, while a wgmma may still use them."""
     groups, results = model.solved(WgmmaGroups)
     touches = _touches(model, groups, results)
@@ -123,7 +131,7 @@ def _report(
     results: Results[State],
     touches: _Touches,
     reported: set[int],
-) -> Iterator[tuple[str, Hit]]:
+) -> Iterator[Hit]:
     """One finding for each register tuple: chained wgmmas accumulate into one and are waited for together.
 
     The operations that a finding is about are added to *reported*.
@@ -167,8 +175,8 @@ def _finding(
     writing: bool,
     count: int,
     alike: list[int],
-) -> tuple[str, Hit]:
-    """The rule and the hit: which synchronisation is missing decides what is said.
+) -> Hit:
+    """The hit; its rule is decided by which synchronisation is missing.
 
     *alike* are the operations on the same accumulators.
     """
@@ -187,14 +195,14 @@ def _finding(
             "it is waited for on some paths only",
             "move wgmma.wait_group before this instruction on every path",
         )
-    rule = "WG004" if writing else "WG003" if age == OVERDUE else "WG001"
+    rule = WG004 if writing else WG003 if age == OVERDUE else WG001
     doubt = _copied(model)
     verb = "overwrites" if writing else "reads"
     if register in groups.results[site]:
         what = f"accumulator {name}"
     else:
         what = f"{name}, an A fragment," if writing else f"{name}, a copy of an accumulator,"
-    return rule, Hit(
+    return rule.hit(
         site=use,
         message=f"{verb} {what} while the wgmma may still {'use' if writing else 'write'} it: {why}",
         steps=(
@@ -228,7 +236,7 @@ def _copied(model: KernelModel) -> str:
 
 def _fragment_reads(
     model: KernelModel, groups: WgmmaGroups, results: Results[State], reads: Uses, reported: set[int]
-) -> Iterator[tuple[str, Hit]]:
+) -> Iterator[Hit]:
     """One finding for a kernel: reading what is only read harms nothing that was ever seen."""
     uses = sorted((use, r, s) for s, touched in reads.items() if s not in reported for use, r in touched)
     for use, register, site in uses[:_TRIES]:
@@ -236,23 +244,20 @@ def _fragment_reads(
         if found is None:
             continue
         name = model.function.registers[register].name
-        yield (
-            "WG009",
-            Hit(
-                site=use,
-                message=f"reads {name}, an A fragment of a wgmma that was not waited for",
-                steps=(Mark(site, "the wgmma starts here"), Mark(use, f"reads {name}")),
-                count=len({u for u, _, _ in uses}),
-                help="read it before the wgmma, or after wgmma.wait_group",
-                fixes=Flight.of(model, groups, found[1], site, max(a for _, a in found[1].state[0])).fixes,
-            ),
+        yield WG009.hit(
+            site=use,
+            message=f"reads {name}, an A fragment of a wgmma that was not waited for",
+            steps=(Mark(site, "the wgmma starts here"), Mark(use, f"reads {name}")),
+            count=len({u for u, _, _ in uses}),
+            help="read it before the wgmma, or after wgmma.wait_group",
+            fixes=Flight.of(model, groups, found[1], site, max(a for _, a in found[1].state[0])).fixes,
         )
         return
 
 
 def _pending_at_exit(
     model: KernelModel, groups: WgmmaGroups, results: Results[State], reported: set[int]
-) -> Iterator[tuple[str, Hit]]:
+) -> Iterator[Hit]:
     """One finding for a kernel that may end before its multiplications do."""
     cfg = model.cfg
     ends = [cfg.blocks[b].end - 1 for b in cfg.order if b in cfg.exits]
@@ -277,7 +282,7 @@ def _pending_at_exit(
         age = max(age for _, age in path.state[0])
         why, remedy = _unfinished(age)
         waits = [i for i in path.sites(model.cfg, site) if i in completing] if age >= 0 else []
-        hit = Hit(
+        hit = WG007.hit(
             site=site,
             message=f"the kernel may end while this wgmma is in flight: {why}",
             steps=(Mark(site, "the wgmma starts here"), Mark(path.end, "the kernel ends here")),
@@ -288,11 +293,11 @@ def _pending_at_exit(
             about=frozenset(waits[-1:] or (site,)),
         ).doubted(doubt)
         if not doubt:
-            yield "WG007", hit
+            yield hit
             return
         doubtful = doubtful or hit
     if doubtful is not None:
-        yield "WG007", doubtful
+        yield doubtful
 
 
 def _waited_at_ends(
@@ -343,8 +348,8 @@ def _witness(
     return None if path is None else (site, path)
 
 
-@check("WG002", needs="wgmma")
-def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(WG002, needs="wgmma", analyses=(WgmmaFences,))
+def missing_fence(model: KernelModel) -> Iterator[Hit]:
     """Registers handed to a wgmma without a wgmma.fence after their last ordinary access (9.7.15.7.1)."""
     fences, results = model.solved(WgmmaFences)
     names, doubt = model.function.registers, _copied(model)
@@ -364,14 +369,11 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
 
                 if not entered and model.path(-1, (True, 0), results, fences.alive, arrives, (i,)).witness:
                     entered = True
-                    yield (
-                        "WG002",
-                        Hit(
-                            site=i,
-                            message="the first wgmma on a path from the kernel's entry has no wgmma.fence before it",
-                            help="add wgmma.fence.sync.aligned before the first wgmma.mma_async",
-                            fixes=_fenced(model, i),
-                        ),
+                    yield WG002.hit(
+                        site=i,
+                        message="the first wgmma on a path from the kernel's entry has no wgmma.fence before it",
+                        help="add wgmma.fence.sync.aligned before the first wgmma.mma_async",
+                        fixes=_fenced(model, i),
                     )
                 continue
             bad = dirty & wanted
@@ -389,21 +391,18 @@ def missing_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             ignored = ignores_accumulator(model, i) and not (fences.bit(register) & fences.sources[i])
             name = names[register].name
             direct = fences.touches(model.instruction(access)) & fences.bit(register)
-            yield (
-                "WG002",
-                Hit(
-                    site=i,
-                    message=f"{name} is handed to the wgmma without a wgmma.fence after its last ordinary access",
-                    steps=(
-                        Mark(access, f"accesses {name}" if direct else f"writes what is moved to {name}"),
-                        Mark(i, f"uses {name} with no wgmma.fence in between"),
-                    ),
-                    help="add wgmma.fence.sync.aligned between the two",
-                    fixes=_fenced(model, i),
-                    severity=Severity.INFO if ignored else None,
-                    confidence=None if model.function.entry else Confidence.LOW,
-                ).doubted(doubt),
-            )
+            yield WG002.hit(
+                site=i,
+                message=f"{name} is handed to the wgmma without a wgmma.fence after its last ordinary access",
+                steps=(
+                    Mark(access, f"accesses {name}" if direct else f"writes what is moved to {name}"),
+                    Mark(i, f"uses {name} with no wgmma.fence in between"),
+                ),
+                help="add wgmma.fence.sync.aligned between the two",
+                fixes=_fenced(model, i),
+                severity=Severity.INFO if ignored else None,
+                confidence=None if model.function.entry else Confidence.LOW,
+            ).doubted(doubt)
 
 
 def _fenced(model: KernelModel, site: int) -> tuple[Repair, ...]:
@@ -442,8 +441,8 @@ def _dirtied(
     return None
 
 
-@check("WG005", needs="wgmma")
-def wait_depth(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(WG005, needs="wgmma", analyses=(Depth, Waited, WgmmaGroups))
+def wait_depth(model: KernelModel) -> Iterator[Hit]:
     """``wait_group N`` where never more than N groups are outstanding (9.7.15.7.3)."""
     waits = [
         i for i in model.sites("wait", "wgmma") if isinstance(model.instruction(i).role("depth"), Immediate)
@@ -463,20 +462,17 @@ def wait_depth(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             # Nothing relies on it where the next instruction waits for more.
             idle = again or (i + 1 in waits and WgmmaGroups.depth(model.instruction(i + 1)) < depth)
             why = "an earlier wait has left no more" if again else f"never more than {most} are"
-            yield (
-                "WG005",
-                Hit(
-                    site=i,
-                    message=f"waits until at most {depth} groups are outstanding, but {why}: it completes nothing",
-                    severity=Severity.INFO if idle else None,
-                    steps=(
-                        Mark(first, "committed to a group that this wait does not complete"),
-                        Mark(i, "completes nothing"),
-                    ),
-                    help=f"use wgmma.wait_group {most - 1} or less" if most else "remove the wait",
-                    fixes=(_as_deep_as(i, most - 1) if most else Repair("remove the wait", (without(i),)),),
-                    about=frozenset((i,)),
+            yield WG005.hit(
+                site=i,
+                message=f"waits until at most {depth} groups are outstanding, but {why}: it completes nothing",
+                severity=Severity.INFO if idle else None,
+                steps=(
+                    Mark(first, "committed to a group that this wait does not complete"),
+                    Mark(i, "completes nothing"),
                 ),
+                help=f"use wgmma.wait_group {most - 1} or less" if most else "remove the wait",
+                fixes=(_as_deep_as(i, most - 1) if most else Repair("remove the wait", (without(i),)),),
+                about=frozenset((i,)),
             )
 
 

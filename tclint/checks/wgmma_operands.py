@@ -7,16 +7,21 @@ from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
-from tclint.checks import Hit, Mark, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Change, Repair, opcode
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Vector, registers
 from tclint.values import Level, Values
 from tclint.values.divergence import spread
 
+WG006 = RuleId("WG006")
+WG010 = RuleId("WG010")
+WG012 = RuleId("WG012")
+WG013 = RuleId("WG013")
 
-@check("WG006", needs="wgmma")
-def register_tuple_alias(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+
+@check(WG006, needs="wgmma")
+def register_tuple_alias(model: KernelModel) -> Iterator[Hit]:
     """One register in two places of an accumulator, or in the accumulator and the A fragment."""
     for site in model.sites("issue", "wgmma"):
         instruction = model.instruction(site)
@@ -35,14 +40,11 @@ def register_tuple_alias(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             if twice
             else "the result is written to it while A is still read"
         )
-        yield (
-            "WG006",
-            Hit(
-                site=site,
-                message=f"{name} {where}: {why}",
-                count=len({*twice, *shared}),
-                help="give every element of D, and of A, a register of its own",
-            ),
+        yield WG006.hit(
+            site=site,
+            message=f"{name} {where}: {why}",
+            count=len({*twice, *shared}),
+            help="give every element of D, and of A, a register of its own",
         )
 
 
@@ -50,8 +52,8 @@ def _aligned(model: KernelModel, site: int) -> Change:
     return opcode(site, model.instruction(site).opcode.replace(".sync", ".sync.aligned", 1))
 
 
-@check("WG010", needs="wgmma")
-def optional_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(WG010, needs="wgmma")
+def optional_aligned(model: KernelModel) -> Iterator[Hit]:
     """``.aligned`` left out, which the manual's syntax does not allow."""
     bare = sorted(
         site
@@ -60,15 +62,12 @@ def optional_aligned(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         for site in use.sites
     )
     if bare:
-        yield (
-            "WG010",
-            Hit(
-                site=bare[0],
-                message=f"{model.instruction(bare[0]).opcode} has no .aligned, which the ISA makes mandatory",
-                count=len(bare),
-                help="write .sync.aligned: it changes nothing, since all threads of the warpgroup must execute it",
-                fixes=(Repair("write .sync.aligned", tuple(_aligned(model, site) for site in bare), True),),
-            ),
+        yield WG010.hit(
+            site=bare[0],
+            message=f"{model.instruction(bare[0]).opcode} has no .aligned, which the ISA makes mandatory",
+            count=len(bare),
+            help="write .sync.aligned: it changes nothing, since all threads of the warpgroup must execute it",
+            fixes=(Repair("write .sync.aligned", tuple(_aligned(model, site) for site in bare), True),),
         )
 
 
@@ -78,8 +77,8 @@ def _descriptors(instruction: Instruction) -> list[str]:
     return [name[1:] for name in instruction.match.form.async_reads if name.startswith("*")]
 
 
-@check("WG012", needs="wgmma")
-def nonuniform_descriptor(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(WG012, needs="wgmma")
+def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
     """A matrix descriptor that was shown to differ between threads of the warpgroup."""
     values = model.values
     uses = grouped(
@@ -101,17 +100,14 @@ def nonuniform_descriptor(model: KernelModel) -> Iterator[tuple[str, Hit]]:
         register = model.function.registers[operand].name
         who = "the lanes of a warp" if level is Level.DIVERGENT else "the warps of a warpgroup"
         made = [i for i in values.defs[operand] if i < site][-1:]
-        yield (
-            "WG012",
-            Hit(
-                site=site,
-                message=f"the descriptor {register} differs between {who}; it must be the same in the whole warpgroup",
-                steps=(*(Mark(i, f"{register} is computed") for i in made), Mark(site, f"used as {name}")),
-                count=len(found),
-                help="compute it from values that are the same in all 128 threads, such as %tid.x / 128 "
-                "that shfl.sync has taken from lane 0",
-                confidence=Confidence.LOW if _loaded(values, value) else None,
-            ),
+        yield WG012.hit(
+            site=site,
+            message=f"the descriptor {register} differs between {who}; it must be the same in the whole warpgroup",
+            steps=(*(Mark(i, f"{register} is computed") for i in made), Mark(site, f"used as {name}")),
+            count=len(found),
+            help="compute it from values that are the same in all 128 threads, such as %tid.x / 128 "
+            "that shfl.sync has taken from lane 0",
+            confidence=Confidence.LOW if _loaded(values, value) else None,
         )
 
 
@@ -135,8 +131,8 @@ def _loaded(values: Values, value: int) -> bool:
     return any(values.level(p) is Level.DIVERGENT and _loaded(values, p) for p in values.parts(node))
 
 
-@check("WG013", needs="wgmma")
-def undefined_accumulate(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(WG013, needs="wgmma", analyses=(UnwrittenAccumulators,))
+def undefined_accumulate(model: KernelModel) -> Iterator[Hit]:
     """D is added to, but nothing has written it on some path."""
     adding = [i for i in model.sites("issue", "wgmma") if _adds(model, i)]
     if not adding:
@@ -159,15 +155,12 @@ def undefined_accumulate(model: KernelModel) -> Iterator[tuple[str, Hit]]:
             continue
         told.add(key)
         name = model.function.registers[unwritten.register(path.state)].name
-        yield (
-            "WG013",
-            Hit(
-                site=site,
-                message=f"adds to accumulator {name}, which no instruction has written before: scale-d is true",
-                count=path.state.bit_count(),
-                help="set the accumulators to 0, or pass a scale-d that is false for the first wgmma",
-                confidence=model.confidence(path, 0),
-            ),
+        yield WG013.hit(
+            site=site,
+            message=f"adds to accumulator {name}, which no instruction has written before: scale-d is true",
+            count=path.state.bit_count(),
+            help="set the accumulators to 0, or pass a scale-d that is false for the first wgmma",
+            confidence=model.confidence(path, 0),
         )
 
 

@@ -8,11 +8,13 @@ from functools import cached_property
 
 from tclint.analyses.groups import State, WgmmaGroups
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import drained, fence_before, together
 from tclint.dataflow import Path, Results
 from tclint.findings.edits import Repair, before
 from tclint.ir.nodes import Instruction, Vector, registers
+
+WG008 = RuleId("WG008")
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,8 @@ def _copied(model: KernelModel, site: int, first: _Layout, second: _Layout) -> b
     return first.shape == second.shape and held[0] == held[1]
 
 
-@check("WG008", needs="wgmma")
-def shape_change_without_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
+@check(WG008, needs="wgmma", analyses=(WgmmaGroups,))
+def shape_change_without_fence(model: KernelModel) -> Iterator[Hit]:
     """Registers that pass from one wgmma to another outside the one case that is ordered by itself."""
     layouts = {site: _Layout.of(model.instruction(site)) for site in model.sites("issue", "wgmma")}
     layouts = {site: layout for site, layout in layouts.items() if layout.sound}
@@ -111,17 +113,14 @@ def shape_change_without_fence(model: KernelModel) -> Iterator[tuple[str, Hit]]:
                 continue
             known[pair] = None  # once is enough
             name = model.function.registers[min(conflict.registers)].name
-            yield (
-                "WG008",
-                Hit(
-                    site=site,
-                    message=conflict.what.format(name),
-                    steps=(Mark(earlier, "the earlier wgmma starts here"), Mark(site, f"uses {name}")),
-                    count=len(conflict.registers),
-                    help=conflict.remedy,
-                    fixes=_ordered(model, groups, site, conflict.fenced),
-                    confidence=model.confidence(path, earlier),
-                ),
+            yield WG008.hit(
+                site=site,
+                message=conflict.what.format(name),
+                steps=(Mark(earlier, "the earlier wgmma starts here"), Mark(site, f"uses {name}")),
+                count=len(conflict.registers),
+                help=conflict.remedy,
+                fixes=_ordered(model, groups, site, conflict.fenced),
+                confidence=model.confidence(path, earlier),
             )
 
 

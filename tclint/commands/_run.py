@@ -1,4 +1,4 @@
-"""``tclint run``: execute the launches of a kernel, and show what was seen."""
+"""``tclint run``: execute the launches of a kernel, and render the observations."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ __all__ = ["Options", "Run", "RunError", "render_json", "render_text", "run"]
 
 
 class RunError(Exception):
-    """Nothing could be executed; the message is meant for the user."""
+    """The kernel cannot be executed; the message is for the user."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """The options of the command."""
 
     launch: Path | None = None
     entry: str | None = None
     schedule: str = "lazy"
     seconds: float = 60.0
     number: int = 0
-    """Of the run: random contents of buffers are drawn from it."""
+    """The run number, which seeds the random contents of buffers."""
     trace: Path | None = None
 
 
 @dataclass
 class Run:
-    """The launches that were executed, in order."""
+    """The executions of one invocation, one for each launch, in order."""
 
     source: Source
     executions: list[Execution] = field(default_factory=list)
     assumed: str = ""
-    """The launch, when none was given."""
+    """A description of the assumed launch; empty with a launch file."""
 
     @property
     def code(self) -> int:
-        """The exit code: 0 right, 1 something was seen or threads wait for ever, 2 it stopped before its end."""
+        """The exit code: 0 no observation; 1 an observation or a deadlock; 2 a launch was stopped before its end."""
         ends = {e.end for e in self.executions}
         if ends & {"unsupported", "budget", "fault"}:
             return 2
@@ -59,7 +59,7 @@ class Run:
 
 
 def run(source: Source, options: Options) -> Run:
-    """Execute a kernel. Raises :class:`RunError`."""
+    """Execute a kernel, write its outputs and the trace. Raises :class:`RunError`."""
     from tclint.ir.frontend import analyse
 
     module, problems = analyse(source)
@@ -96,7 +96,9 @@ def _assumed(result: Run, module: Module, options: Options, trace: Trace | None)
     entry = options.entry or (entries[0] if len(entries) == 1 else None)
     if entry is None:
         raise RunError(
-            f"{result.source.path}: which of its entries? --entry takes one of {', '.join(entries)}"
+            f"{result.source.path}: more than one entry; --entry takes one of {', '.join(entries)}"
+            if entries
+            else f"{result.source.path}: contains no entry"
         )
     function = prepared(module, entry)
     assumed = next(Parameters(function).launches(module, triton_beside(result.source.path)))
@@ -108,38 +110,49 @@ def _assumed(result: Run, module: Module, options: Options, trace: Trace | None)
     result.assumed = str(assumed)
 
 
-# ---------------------------------------------------------------- showing
+# ---------------------------------------------------------------- rendering
+
+_ENDS = {
+    "done": "done",
+    "fault": "stopped by a fault",
+    "deadlock": "deadlocked",
+    "budget": "out of budget",
+    "unsupported": "stopped at an unsupported instruction",
+}
+"""How a launch ended, for its summary line."""
 
 
 def render_text(result: Run) -> str:
-    """One line for each launch, and one for each thing that was seen."""
+    """The notes, observations and summary line of each launch, one per line."""
     return "\n".join(_lines(result)) + "\n"
 
 
 def _lines(result: Run) -> Iterator[str]:
     path = result.source.path
     if result.assumed:
-        yield f"no launch file: assumed {result.assumed}; a launch file says how the kernel is launched"
+        yield f"no launch file: assuming {result.assumed}; use --launch to override"
     for execution in result.executions:
         for text, site in execution.notes.items():
             yield f"{path}:{result.line(execution, site)}: note: {text}"
-        for seen in execution.observations:
-            yield f"{path}:{result.line(execution, seen.site)}: {seen.kind}: {seen.message} ({seen.thread})"
-            if seen.other >= 0:
-                yield f"{path}:{result.line(execution, seen.other)}: note: {seen.cause}"
+        for o in execution.observations:
+            yield f"{path}:{result.line(execution, o.site)}: {o.kind}: {o.message} ({o.thread})"
+            if o.other >= 0:
+                yield f"{path}:{result.line(execution, o.other)}: note: {o.cause}"
         if execution.end != "done":
             at = f"{path}:{result.line(execution, execution.site)}: " if execution.site >= 0 else f"{path}: "
             yield f"{at}{execution.end}: {execution.reason}"
-        seen_ = len(execution.observations)
-        told = f"{seen_} observation{'s' * (seen_ != 1)}" if seen_ else "nothing wrong was seen"
+        count = len(execution.observations)
+        violations = "no violation observed" if execution.end == "done" else "no violation before it"
+        if count:
+            violations = f"{count} observation{'s' * (count != 1)}"
         yield (
-            f"{execution.function.name}: {execution.end} after {execution.steps:,} instructions in {execution.seconds:.2f} s"
-            f" ({execution.schedule}); {told}"
+            f"{execution.function.name}: {_ENDS[execution.end]} after {execution.steps:,} instructions"
+            f" in {execution.seconds:.2f} s ({execution.schedule}); {violations}"
         )
 
 
 def render_json(result: Run) -> str:
-    """An object with a list of launches; see docs/executor.md."""
+    """A JSON object with one entry for each launch; see docs/executor.md."""
     launches = [
         {
             "entry": execution.function.name,

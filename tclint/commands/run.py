@@ -10,9 +10,11 @@ from tclint.commands._common import Choice, at, need_numpy, write
 @click.command()
 @click.argument("path", metavar="KERNEL")
 @click.option(
-    "--launch", metavar="FILE", help="How the kernel is launched; by default KERNEL.launch.toml beside it."
+    "--launch",
+    metavar="FILE",
+    help="Launch file that describes the launch; by default KERNEL.launch.toml beside it.",
 )
-@click.option("--entry", metavar="NAME", help="The entry to launch, where no launch file says it.")
+@click.option("--entry", metavar="NAME", help="Entry to launch if there is no launch file.")
 @click.option(
     "--schedule",
     default="lazy",
@@ -25,22 +27,24 @@ from tclint.commands._common import Choice, at, need_numpy, write
     type=click.FloatRange(min=0.1),
     default=60.0,
     show_default=True,
-    help="The longest a launch may take.",
+    help="Time limit of each launch.",
 )
 @click.option(
     "--number",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Of the run; random inputs depend on it.",
+    help="Run number; seeds random inputs.",
 )
-@click.option("--trace", metavar="FILE", help="Write what every warp did, for Perfetto or chrome://tracing.")
+@click.option(
+    "--trace", metavar="FILE", help="Write a trace of every warp, for Perfetto or chrome://tracing."
+)
 @click.option(
     "--output-format",
     type=Choice(("text", "json")),
     default="text",
     show_default=True,
-    help="Lines, or an object.",
+    help="Format of the report.",
 )
 def command(
     path: str,
@@ -54,11 +58,12 @@ def command(
 ) -> int:
     """Execute a kernel on the CPU.
 
-    KERNEL is a PTX file. Asynchronous operations complete as late as the ISA allows, so that a missing wait, fence or
-    barrier shows; what a GPU would do without a word is reported.
+    KERNEL is a PTX file. Asynchronous operations complete as late as the ISA allows, which exposes missing waits,
+    fences and barriers. Violations that a GPU executes silently are reported.
 
-    Exit code: 0 it ended and nothing wrong was seen; 1 something was, or it hung; 2 usage error, or it stopped: an
-    address out of bounds, a trap, an instruction that cannot be executed, no end in time.
+    Exit code: 0 the kernel ran to completion with no observation; 1 there was an observation or a deadlock; 2 usage
+    error, or the kernel was stopped: an address out of bounds, a trap, an instruction that cannot be executed, or the
+    time limit.
     """
     from pathlib import Path
 

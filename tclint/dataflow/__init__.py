@@ -1,8 +1,9 @@
 """The one dataflow solver, and the search for a feasible path that witnesses a fact.
 
 Owns :class:`Analysis` and :func:`solve` (may-analyses over the CFG), the threads that reach each block
-(``reachability``), what holds for the threads that execute an instruction (``views``), loop invariants, and
-:func:`find_paths`, and what an answer to a may-question is (``answers``). Imports ``values``, ``ir`` and ``isa``.
+(``reachability``), what holds for the threads that execute an instruction (``views``), loop invariants
+(``loop_invariants``), the search :func:`find_paths` (``feasible_paths``), and the answers to may-questions
+(``answers``). Imports ``values``, ``ir`` and ``isa``.
 
 Change this package when a path is reported that no thread can take, or a feasible one is not found.
 """

@@ -1,7 +1,7 @@
 """Three-valued answers to may-questions: yes with a witness, no, or no answer within the budget.
 
-"May a fact reach this instruction?" is undecidable in general, and each search for an answer has a budget. A caller that
-reports only what a witness shows may treat *no* and *no answer* alike: it misses a defect at worst. A caller that
+"May a fact reach this instruction?" is undecidable in general, and each search for an answer has a budget. A caller
+that reports only what a witness shows may treat *no* and *no answer* alike: it misses a defect at worst. A caller that
 concludes anything from the absence of a witness must require :class:`Infeasible`.
 """
 
@@ -46,7 +46,7 @@ class GaveUp:
 
 
 Answer = Found[T_co] | Infeasible | GaveUp
-"""``answer.witness`` is None for both other answers: only what reports nothing without a witness may ask for that alone."""
+"""``answer.witness`` is None for both other answers; only a caller that needs no proof of absence may rely on it."""
 
 Search = Generator[T, None, Infeasible | GaveUp]
 """Witnesses one after the other; the generator returns why there are no more."""
@@ -71,16 +71,16 @@ class Unanswered(NamedTuple):
 
 
 class Ledger:
-    """The questions about one function that were left open, and how often each was."""
+    """The questions about one function that were left open, with the number of times each was."""
 
     def __init__(self) -> None:
         self.unanswered = Counter[Unanswered]()
 
     def give_up(self, question: str, site: int, why: str) -> GaveUp:
-        """Records a *question* about the instruction at *site* as open."""
+        """Record that a *question* about the instruction at *site* is open."""
         self.unanswered[Unanswered(question, site, why)] += 1
         return GaveUp(why)
 
     def drop(self, question: str, site: int, why: str) -> None:
-        """Records that an analysis drops its facts at *site*: once, however often its transfer function is applied."""
+        """Record that an analysis drops its facts at *site*: once, however often its transfer function is applied."""
         self.unanswered[Unanswered(question, site, why)] = 1

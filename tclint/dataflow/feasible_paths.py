@@ -1,12 +1,24 @@
-"""Whether a fact made at one instruction survives to another, and along which path.
+"""Whether a fact generated at one site survives to another, and along which path.
 
-The solver says where a fact *may* arrive. Before anything is reported, the
-path is searched for again, followed by the very threads that made the fact:
-branches that they do not take are closed, a predicate tested twice has one
-value, and a guarded operation that ends the fact is taken whenever its guard
-follows from what is known. Without such a path there is no finding.
+A dataflow solution over-approximates where a fact arrives: a join forgets which branches exclude each other. Before
+anything is reported, :func:`find_paths` searches for a path that the threads that generated the fact can take. A search
+state is a position, the analysis's state of the fact, a path condition, and the threads still on the path:
 
-Each search has a budget, and its answer says whether it is exhaustive (:mod:`tclint.dataflow.answers`).
+- a branch is closed if its predicate is false under the path condition, or no remaining thread may take it;
+- an instruction under a guard that changes the fact has both outcomes, unless the path condition decides the guard;
+- a predicate tested twice has one truth; a fact is dropped when an instruction on the path may change its value, and a
+  fact about a loop counter is restated for the next iteration at a back edge;
+- a dispatcher of roles ends the path.
+
+To keep the number of states small, a predicate is remembered only if a *leaf* of it (a value on which its truth
+depends) decides more than once in the region between start and goals, and only up to the last strongly connected
+component in which it does. A state is subsumed by an earlier one at the same position with a weaker path condition and
+at least the same threads. The iterations of a loop are not distinguished; :func:`concrete_entry_path` is the complement
+that follows paths from the entry and evaluates each predicate with the values of its iteration.
+
+A path that is found may still be infeasible, where entailment is too weak; one that is not found is infeasible up to
+the assumptions of :mod:`tclint.values`. Each search has a budget, and its answer says whether it is exhaustive
+(:mod:`tclint.dataflow.answers`).
 """
 
 from __future__ import annotations
@@ -29,44 +41,46 @@ __all__ = ["ENTRY_PATH", "FEASIBLE_PATH", "Path", "Survey", "find_lead", "find_p
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
-NEVER = 1 << 62
-"""Beyond the number of any component."""
+_NO_COMPONENT = 1 << 62
+"""Greater than the number of any strongly connected component."""
 
 FEASIBLE_PATH, ENTRY_PATH = "feasible path", "path from the entry"
-"""The two questions of this module, as a ledger names them."""
+"""The names of this module's two questions in a ledger."""
 MAX_STATES_PER_PATH = 500
-"""The states that :func:`find_paths` may visit, and the edges between its start and a goal."""
+"""The states that :func:`find_paths` may visit, and the edges that may separate its start from a goal."""
 MAX_EDGES_PER_ENTRY_PATH = 96
-"""The edges of a path that :func:`find_lead` may take."""
+"""The length in edges of a path that :func:`concrete_entry_path` may find."""
 MAX_BLOCKS_PER_ENTRY_PATH, MAX_BLOCKS_PER_CONTINUED_ENTRY_PATH = 256, 1024
-"""The blocks that :func:`find_lead` may visit, and those for a path that must continue along certain edges."""
+"""The blocks that :func:`concrete_entry_path` may visit, without and with edges along which the path must continue."""
+MAX_FLAG_CONSTANTS = 4
+"""Constants among which a flag may be chosen; a phi with more of them is a value and not a flag."""
 
-_DISPATCHED = "a branch table selects the role by a number in memory, and no path is followed past it"
+_DISPATCHED = "a branch table selects the role by a value in memory, and paths are not followed past it"
 _NO_THREAD = Infeasible("no thread executes the start")
-_CUT_OFF = Infeasible("the fact does not reach the goal over any edges")
+_CUT_OFF = Infeasible("no path in the control-flow graph carries the fact to the goal")
 _ENDED = Infeasible("the fact ends on every path")
-_UNREACHED = Infeasible("no edges lead there")
+_UNREACHED = Infeasible("it is unreachable in the control-flow graph")
 
 
 @dataclass(frozen=True)
 class Path:
-    """A feasible path: the edges taken, and the instructions on it that changed the fact."""
+    """A feasible path: the edges taken, and the instructions on it that changed the fact (*marks*)."""
 
     edges: tuple[Edge, ...]
     marks: tuple[int, ...]
     end: int
     """The instruction reached, or ``EXIT``."""
     threads: int
-    """The threads that can take it."""
+    """The threads that can take the path."""
     state: Any = None
-    """The fact as it arrives."""
+    """The analysis's state of the fact at the end."""
 
     def sites(self, cfg: CFG, start: int) -> Iterator[int]:
-        """The instructions on the way from *start* to the end, neither of them included."""
+        """The instructions on the path between *start* and the end, both excluded."""
         return chain.from_iterable(self._spans(cfg, start))
 
     def passed(self, cfg: CFG, start: int) -> Passed:
-        """The same, to ask whether some instruction is among them."""
+        """The instructions of :meth:`sites`, for membership tests."""
         return Passed(frozenset(self._spans(cfg, start)))
 
     def _spans(self, cfg: CFG, start: int) -> Iterator[range]:
@@ -77,7 +91,7 @@ class Path:
         yield range(begin, self.last(cfg, start) + 1 if self.end == EXIT else self.end)
 
     def block(self, cfg: CFG, start: int) -> int:
-        """The block that a path from *start* ends in."""
+        """The block in which a path from *start* ends."""
         return self.edges[-1].target if self.edges else cfg.block_of[max(start, 0)]
 
     def last(self, cfg: CFG, start: int) -> int:
@@ -86,7 +100,7 @@ class Path:
 
 
 class Passed:
-    """The instructions on a path, of which hardly any is ever asked for."""
+    """The instructions on a path as ranges, since few of them are ever tested."""
 
     def __init__(self, spans: Iterable[range]) -> None:
         self._spans = spans
@@ -96,31 +110,32 @@ class Passed:
 
 
 class Flag(NamedTuple):
-    """A number that is chosen among constants, by the way that is taken, and perhaps something else."""
+    """A phi whose incoming values include a few constants, so that the edge taken may determine it."""
 
     phis: frozenset[int]
-    """Where ways join, and what comes by them is chosen."""
+    """The phis through which the constants reach it; empty if there are none, or too many constants."""
     numbers: frozenset[int]
+    """The constants."""
 
 
 class Onward(NamedTuple):
-    """An edge, and what decides who takes it."""
+    """An edge out of a block, with all that decides who may take it."""
 
     edge: Edge
-    by: int | None
-    """The predicate that does."""
+    predicate: int | None
+    """The predicate that decides whether it is taken; None: it has no condition."""
     threads: int
     """The threads that may take it."""
-    way: Edge | None
-    """The edge itself, where one who comes by it goes on otherwise than others."""
+    arrival: Edge | None
+    """The edge itself if the branch that follows depends on its having been taken, else None."""
     leaves: bool
-    """Whether it leads out of its component."""
+    """Whether it leaves its strongly connected component."""
     never: Sequence[int]
-    """Predicates that do not hold where it leads to."""
+    """Predicates that are false at its target."""
 
 
 class Survey:
-    """What a search needs of a function, kept between searches."""
+    """What searches need to know of a function, cached between them."""
 
     def __init__(self, cfg: CFG, values: Values, views: Views, ledger: Ledger) -> None:
         self.cfg = cfg
@@ -128,29 +143,31 @@ class Survey:
         self.views = views
         self.ledger = ledger
         self.reachability = views.reachability
-        self._branches: dict[int, tuple[int, ...]] = {}
+        self._branch_leaves: dict[int, tuple[int, ...]] = {}
         self._arriving: dict[Edge, int | None] = {}
         self._guards: dict[int, tuple[int, ...]] = {}
         self._facts: dict[int, list[int]] = {}
         self._flags: dict[int, Flag] = {}
-        self._ways: dict[tuple[int, frozenset[tuple[int, bool]]], _Way] = {}
-        self._onward: dict[int, tuple[Onward, ...]] = {}
+        self._entry_prefixes: dict[tuple[int, frozenset[tuple[int, bool]]], _EntryPrefix] = {}
+        self._branch_cache: dict[int, tuple[Onward, ...]] = {}
 
-    def ways(self, view: View) -> _Way:
-        """The ways of a *view* from the entry, as far as searches have gone them: each goes on where others have been."""
-        key = view.threads, view.facts.pairs()
-        if key not in self._ways:
-            self._ways[key] = _Way(self.values.along((), frozenset()), view.facts, view.threads)
-        return self._ways[key]
+    def entry_prefix(self, context: View) -> _EntryPrefix:
+        """The empty prefix of a *context*, shared by all searches, so that each extends what others have evaluated."""
+        key = context.threads, context.facts.pairs()
+        if key not in self._entry_prefixes:
+            self._entry_prefixes[key] = _EntryPrefix(
+                self.values.along((), frozenset()), context.facts, context.threads
+            )
+        return self._entry_prefixes[key]
 
-    def onward(self, block: int) -> tuple[Onward, ...]:
-        """Where one may go from *block*."""
-        found = self._onward.get(block)
+    def branches(self, block: int) -> tuple[Onward, ...]:
+        """The edges out of *block*."""
+        found = self._branch_cache.get(block)
         if found is None:
-            found = self._onward[block] = tuple(map(self._taking, self.cfg.successors[block]))
+            found = self._branch_cache[block] = tuple(map(self._branch, self.cfg.successors[block]))
         return found
 
-    def _taking(self, edge: Edge) -> Onward:
+    def _branch(self, edge: Edge) -> Onward:
         component, p = self.cfg.component, self.reachability.edge_value(edge)
         return Onward(
             edge,
@@ -158,22 +175,23 @@ class Survey:
             -1 if p is None else self.values.may(p, edge.value),
             None if self.arriving(edge.target, edge) is None else edge,
             component[edge.target] != component[edge.source],
-            self.views.never(edge.target),
+            self.views.never_true(edge.target),
         )
 
     def branch_leaves(self, block: int) -> tuple[int, ...]:
-        """What the branch at the end of *block* decides by."""
-        found = self._branches.get(block)
+        """The leaves of the predicate of the branch at the end of *block*."""
+        found = self._branch_leaves.get(block)
         if found is None:
             edges = self.cfg.successors[block]
             p = self.reachability.edge_value(edges[0]) if edges else None
-            found = self._branches[block] = () if p is None else tuple(set(_leaves(self.values, p)))
+            found = self._branch_leaves[block] = () if p is None else tuple(set(_leaves(self.values, p)))
         return found
 
     def arriving(self, block: int, edge: Edge | None) -> int | None:
-        """What the branch at the end of *block* decides by, as it is where one comes by *edge*: in terms of what was before.
+        """The predicate of the branch at the end of *block* after *edge* was taken, in terms of the values before.
 
-        ``i < n`` is ``0 < n`` where a loop begins. None: it depends on no such way, or on what was different before.
+        ``i < n`` is ``0 < n`` on entry to a loop. None if it does not depend on the edge, or still on a phi of the
+        block.
         """
         if edge is None or edge.target != block or len(self.cfg.sources[block]) < 2:
             return None
@@ -187,7 +205,7 @@ class Survey:
         return self._arriving[edge]
 
     def guard_leaves(self, site: int) -> tuple[int, ...]:
-        """What the guard of an instruction decides by."""
+        """The leaves of the guard of an instruction."""
         found = self._guards.get(site)
         if found is None:
             guard = self.cfg.function.instructions[site].guard
@@ -196,18 +214,18 @@ class Survey:
         return found
 
     def region(
-        self, start: int, goals: Iterable[int], alive: AbstractSet[int] | None, most: int
+        self, start: int, goals: Iterable[int], alive: AbstractSet[int] | None, max_edges: int
     ) -> dict[int, int] | None:
-        """The blocks on the paths from block *start* to a block of *goals*, and how many edges each is away from one.
+        """The blocks on paths from block *start* to a block of *goals*, each with its distance in edges from a goal.
 
-        Only the blocks in which the fact is *alive*, according to the solver, count; None: all. It is empty where no path
-        leads to a goal, and None where *start* is more than *most* edges away.
+        Only blocks that the fact may enter according to the solver (*alive*; None: all) are considered. Empty if no
+        path leads to a goal; None if *start* is more than *max_edges* edges away from one.
         """
         sources, successors = self.cfg.sources, self.cfg.successors
         distance: dict[int, int] = {}
         layer = list(goals)
         depth = 0
-        while layer and (depth <= most or start in distance):
+        while layer and (depth <= max_edges or start in distance):
             following: list[int] = []
             for b in layer:
                 if b not in distance:
@@ -233,13 +251,12 @@ class Survey:
     def watched(
         self, region: Iterable[int], relevant: Sequence[Sequence[int]]
     ) -> tuple[set[int], dict[int, int]]:
-        """The leaves that decide more than once in *region*: only these need to be remembered.
+        """The leaves that decide more than once in *region*, and for every leaf the last component in which it decides.
 
-        That is at more than one place, in a loop by a value that stays, or by
-        one that depends on the way taken before. For every leaf that decides, also the last component that it
-        decides in.
+        A leaf decides more than once at several sites, in a loop if its value does not change there, or if it is a phi,
+        which depends on the path taken before. Components are numbered backwards: the last one has the smallest number.
         """
-        twice: set[int] = set()
+        repeated: set[int] = set()
         last: dict[int, int] = {}
         component = self.cfg.component
         cyclic, instructions = self.cfg.in_cycle, self.cfg.function.instructions
@@ -258,11 +275,11 @@ class Survey:
                     or (b in cyclic and not self.values.volatile(leaf))
                     or self.values.node(leaf)[0] == "phi"
                 ):
-                    twice.add(leaf)
-        return twice, last
+                    repeated.add(leaf)
+        return repeated, last
 
     def flag(self, phi: int) -> Flag:
-        """What a number is joined from that a branch asks for: ``if (pending)`` behind a loop that may have set it."""
+        """The constants that a tested phi may have, as in ``if (pending)`` after a loop that may have set it."""
         found = self._flags.get(phi)
         if found is None:
             values = self.values
@@ -275,12 +292,12 @@ class Survey:
                 elif values.node(value)[0] == "phi" and value not in phis:
                     phis.add(value)
                     work += values.arguments(value)
-            few = 0 < len(numbers) <= _FEW
+            few = 0 < len(numbers) <= MAX_FLAG_CONSTANTS
             found = self._flags[phi] = Flag(frozenset(phis if few else ()), frozenset(numbers))
         return found
 
     def leaves(self, fact: int) -> list[int]:
-        """What a predicate that is known decides by."""
+        """The leaves of a predicate with known truth."""
         found = self._facts.get(fact)
         if found is None:
             found = self._facts[fact] = _leaves(self.values, fact)
@@ -288,7 +305,7 @@ class Survey:
 
 
 def _leaves(values: Values, p: int) -> list[int]:
-    """The predicates that *p* is made of; comparisons of one value, or one difference, with constants count as one."""
+    """The values on which the truth of *p* depends. Comparisons of one value, or one difference, share their leaves."""
     found: list[int] = []
     work = [p]
     while work:
@@ -306,105 +323,103 @@ def _leaves(values: Values, p: int) -> list[int]:
 
 
 def held_there(values: Values, p: int, wanted: bool, facts: Facts, threads: int) -> tuple[Facts, int] | None:
-    """What is known, and of which threads, where a predicate had the *wanted* value.
+    """The path condition and the threads after *p* had the *wanted* truth.
 
-    *p* is the predicate as it is there. None where no thread may have it so, or where a launch decides.
+    *p* is in terms of the values at that point. None if no thread may have it so, or if only a launch decides it.
     """
     threads &= values.may(p, wanted)
     truth = values.decide(p, facts)
     if not threads or truth is (not wanted):
         return None
-    if truth is None and values.beyond(p) and not values.in_large(p, wanted):
+    if (
+        truth is None
+        and values.depends_on_unmodelled_position(p)
+        and not values.holds_in_large_ctas(p, wanted)
+    ):
         return None
     return values.assume(p, wanted, facts), threads
 
 
-_FEW = 4
-"""Constants among which a flag is chosen at most."""
+class _EntryPrefix:
+    """A path from the entry on which every branch is evaluated, not assumed."""
 
-
-class _Way:
-    """A way from the entry on which each predicate is taken as it is there."""
-
-    __slots__ = ("_further", "along", "facts", "threads")
+    __slots__ = ("_extensions", "along", "facts", "threads")
 
     def __init__(self, along: Along, facts: Facts, threads: int) -> None:
         self.along = along
-        """What expressions stand for at its end."""
+        """The values of expressions at its end."""
         self.facts = facts
         self.threads = threads
-        self._further: dict[Edge, _Way | None] = {}
+        self._extensions: dict[Edge, _EntryPrefix | None] = {}
 
-    def further(self, edge: Edge, views: Views) -> _Way | None:
-        """The way that is longer by *edge*; None where nobody goes on by that."""
-        if edge not in self._further:
-            self._further[edge] = self._taken(edge, views)
-        return self._further[edge]
+    def extended(self, edge: Edge, views: Views) -> _EntryPrefix | None:
+        """The prefix extended by *edge*; None if no thread on it can take that edge."""
+        if edge not in self._extensions:
+            self._extensions[edge] = self._extend(edge, views)
+        return self._extensions[edge]
 
-    def _taken(self, edge: Edge, views: Views) -> _Way | None:
+    def _extend(self, edge: Edge, views: Views) -> _EntryPrefix | None:
         facts, threads, p = self.facts, self.threads, views.reachability.edge_value(edge)
         if p is not None:
             held = held_there(views.values, self.along(p), edge.value, facts, threads)
             if held is None:
                 return None
             facts, threads = held
-        return _Way(self.along.onward(edge), facts, threads)
+        return _EntryPrefix(self.along.extended(edge), facts, threads)
 
 
 def find_lead(
-    survey: Survey,
+    cache: Survey,
     target: int,
-    view: View | None = None,
-    onward: Sequence[Edge] = (),
+    context: View | None = None,
+    continuation: Sequence[Edge] = (),
 ) -> Answer[tuple[Edge, ...]]:
-    """A path from the entry to block *target* on which each predicate is taken as it is there; that of a *view*, if given.
+    """A path from the entry to block *target* on which each branch is evaluated with the values of its iteration.
 
-    It continues along the edges of *onward*.
-
-    So a loop with a constant trip count is iterated that often, which :func:`find_paths`, to which two iterations are
-    alike, does not do.
+    It starts with all threads, or those of *context*, and must be able to continue along the edges of *continuation*. A
+    loop with a constant trip count is iterated that often, whereas :func:`find_paths` does not distinguish iterations.
     """
-    cfg, views = survey.cfg, survey.views
+    cfg, views = cache.cfg, cache.views
     site = cfg.blocks[target].start
     too_long = f"more than {MAX_EDGES_PER_ENTRY_PATH} edges"
-    distance = survey.region(0, (target,), None, MAX_EDGES_PER_ENTRY_PATH)
+    distance = cache.region(0, (target,), None, MAX_EDGES_PER_ENTRY_PATH)
     if distance is None:
-        return survey.ledger.give_up(ENTRY_PATH, site, too_long)
+        return cache.ledger.give_up(ENTRY_PATH, site, too_long)
     if target not in distance:
-        return survey.ledger.give_up(ENTRY_PATH, site, _DISPATCHED) if distance else _UNREACHED
-    budget = most = MAX_BLOCKS_PER_CONTINUED_ENTRY_PATH if onward else MAX_BLOCKS_PER_ENTRY_PATH
-    work = [(0, survey.ways(view or View(T.full(survey.values.threads))))]
+        return cache.ledger.give_up(ENTRY_PATH, site, _DISPATCHED) if distance else _UNREACHED
+    budget = limit = MAX_BLOCKS_PER_CONTINUED_ENTRY_PATH if continuation else MAX_BLOCKS_PER_ENTRY_PATH
+    work = [(0, cache.entry_prefix(context or View(T.full(cache.values.threads))))]
     cut = False
     by: Edge | None = None
     while work and budget:
         block, here = work.pop()
         if block == target:
-            there: _Way | None = here
-            for edge in onward:
-                there = there and there.further(edge, views)
+            there: _EntryPrefix | None = here
+            for edge in continuation:
+                there = there and there.extended(edge, views)
             if there is not None:
                 return Found(tuple(here.along.edges))
         budget -= 1
         if len(here.along.edges) == MAX_EDGES_PER_ENTRY_PATH:
             cut = True
             continue
-        ways = [e for e in cfg.successors[block] if e.target in distance]
-        for edge in sorted(ways, key=lambda e: -distance[e.target]):  # the nearest is taken first
-            if (there := here.further(edge, views)) is not None:
+        edges = [e for e in cfg.successors[block] if e.target in distance]
+        for edge in sorted(edges, key=lambda e: -distance[e.target]):  # the nearest one is popped first
+            if (there := here.extended(edge, views)) is not None:
                 work.append((edge.target, there))
             else:
                 by = edge
     if work:
-        return survey.ledger.give_up(ENTRY_PATH, site, f"more than {most} blocks")
+        return cache.ledger.give_up(ENTRY_PATH, site, f"more than {limit} blocks")
     if cut:
-        return survey.ledger.give_up(ENTRY_PATH, site, too_long)
-    return Infeasible(by or "no path continues as asked")
+        return cache.ledger.give_up(ENTRY_PATH, site, too_long)
+    return Infeasible(by or "no path continues along the requested edges")
 
 
 def find_paths(
-    survey: Survey,
+    cache: Survey,
     start: int,
-    view: View,
+    context: View,
     state: Hashable,
     relevant: Sequence[Sequence[int]],
     step: Callable[[Hashable, int, Instruction], Hashable],
@@ -416,40 +431,42 @@ def find_paths(
     *,
     together: bool = False,
 ) -> Search[Path]:
-    """The feasible paths from just after instruction *start* on which the fact lives and *goal* is met.
+    """The feasible paths from just after instruction *start* on which the fact survives until *goal* is met.
 
-    *start* -1 is the entry of the function. *step* gives the fact's state after a relevant instruction (guard true),
-    None when it ends there. *goal* is asked before every relevant instruction,
-    and with ``EXIT`` where the function is left; *goals* are the blocks where
-    it can be met. No edge of *closed* is taken. Gives up after *budget* states. Who asks for more than one path has
-    *goal* say no to what was met: the search goes on from there. What three comparisons say *together*, of which any two go
-    with each other, takes longer to look at, and is for those with few paths.
+    *start* -1 is the entry of the function. *step* returns the fact's state after an affecting instruction whose guard
+    is true, or None if the fact ends there. *goal* is called before every affecting instruction, and with ``EXIT``
+    where the function is left; *goals* are the blocks in which it can be met. No edge of *closed* is taken. A caller
+    that wants more than one path makes *goal* reject what was met before: the search continues from there. With
+    *together*, facts that contradict each other only jointly, three at a time, close a branch as well. This is
+    expensive, and for callers with few paths.
 
-    Returns :class:`Infeasible` once all paths are exhausted: no path avoids the edges of *closed*. Returns :class:`GaveUp`,
-    recorded, after *budget* states, or where a path ends at a dispatcher of roles that may lead to a goal.
+    Returns :class:`Infeasible` once all paths are exhausted: no path avoids the edges of *closed*. Returns
+    :class:`GaveUp`, which is recorded, after *budget* states, or if a path ends at a dispatcher of roles that may lead
+    to a goal.
     """
-    if not view.threads:
+    if not context.threads:
         return _NO_THREAD
-    cfg, values, views = survey.cfg, survey.values, survey.views
+    cfg, values, views = cache.cfg, cache.values, cache.views
     instructions, component = cfg.function.instructions, cfg.component
     first = cfg.block_of[start] if start >= 0 else 0
 
-    # Nearest to the goal first: (distance, number, block, position in its relevant list, state, facts, threads, node).
+    # Nearest to the goal first: (distance, number, block, index in relevant[block], state, facts, threads, node).
     queue: list[tuple[int, int, int, int, Hashable, Facts, int, int]] = []
-    trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []  # parent, edge taken, changes on the way
+    # Parent, edge taken, sites that changed the fact.
+    trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []
     seen: dict[tuple[int, int, Hashable, Edge | None], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
     goals = tuple(goals)
     question, site = (
         (FEASIBLE_PATH, start) if start >= 0 else (ENTRY_PATH, cfg.blocks[min(goals, default=0)].start)
     )
-    region = survey.region(first, goals, alive, budget)
+    region = cache.region(first, goals, alive, budget)
     if region is None:
-        return survey.ledger.give_up(question, site, f"more than {budget} edges away")
+        return cache.ledger.give_up(question, site, f"more than {budget} edges away")
     if not region:
         return _CUT_OFF
-    watched, latest = survey.watched({first, *region}, relevant)
+    watched, latest = cache.watched({first, *region}, relevant)
     spent = 0
-    by: Edge | None = None  # what was closed last
+    by: Edge | None = None  # the edge closed last
     dispatched = False
 
     def push(
@@ -461,14 +478,14 @@ def find_paths(
         parent: int,
         edge: Edge | None,
         marks: tuple[int, ...],
-        way: Edge | None = None,
+        arrival: Edge | None = None,
     ) -> None:
         nonlocal spent
         facts = values.once(facts)
         known = facts.pairs()
-        # A state that knows less and has more threads goes wherever this one could, if it has come the same *way* where
-        # that decides the branch.
-        before = seen.setdefault((block, at, state, way), [])
+        # A state with fewer facts and more threads can continue wherever this one could, so it subsumes this one. It
+        # must have arrived by the same edge if the next branch depends on that.
+        before = seen.setdefault((block, at, state, arrival), [])
         for fewer, more in before:
             if fewer <= known and not threads & ~more:
                 return
@@ -489,46 +506,48 @@ def find_paths(
         changed.reverse()
         return Path(tuple(edges), tuple(changed), end, threads, state)
 
-    joined: dict[int, list[int]] = {}  # block -> predicates that the way into it decides
-    chosen: dict[int, dict[int, frozenset[int]]] = {}  # block -> numbers that it chooses, and among which
-    until = NEVER
+    joined: dict[int, list[int]] = {}  # block -> phis of predicates at its entry
+    chosen: dict[int, dict[int, frozenset[int]]] = {}  # block -> flag phis at its entry -> their constants
+    predicates_until = _NO_COMPONENT
     for leaf in list(latest):
         kind, *where = values.node(leaf)
         if kind != "phi":
             continue
         if cfg.function.registers[where[1]].type == ".pred":
-            # What is known of any predicate can tell what is joined from it.
-            until = min(until, latest[leaf])
+            # Any known predicate may be an argument of this phi, so none may be dropped before its last use.
+            predicates_until = min(predicates_until, latest[leaf])
             if leaf in watched:
                 joined.setdefault(where[0], []).append(leaf)
         else:
-            flag = survey.flag(leaf)
+            flag = cache.flag(leaf)
             for phi in flag.phis:
-                latest[phi] = min(latest.get(phi, NEVER), latest[leaf])
+                latest[phi] = min(latest.get(phi, _NO_COMPONENT), latest[leaf])
                 chosen.setdefault(values.node(phi)[1], {})[phi] = flag.numbers
 
-    through: dict[int, int] = {}  # what is known -> the last component in which it decides
+    last_use: dict[int, int] = {}  # predicate -> the last component in which a leaf of it decides
 
     def needed(facts: Facts, block: int) -> Facts:
-        """Drop the facts that decide nothing from *block* on: states that differ in them only are one."""
+        """*facts* without those that decide nothing from *block* on, so states that differ only in them are merged."""
         here = component[block]
-        if until <= here or not facts:
+        if predicates_until <= here or not facts:
             return facts
-        over = []
+        unneeded = []
         for p in facts:
-            end = through.get(p)
+            end = last_use.get(p)
             if end is None:
-                end = through[p] = min((latest.get(leaf, NEVER) for leaf in survey.leaves(p)), default=NEVER)
+                end = last_use[p] = min(
+                    (latest.get(leaf, _NO_COMPONENT) for leaf in cache.leaves(p)), default=_NO_COMPONENT
+                )
             if end > here:
-                over.append(p)
-        return Facts((p, v) for p, v in facts.items() if p not in over) if over else facts
+                unneeded.append(p)
+        return Facts((p, v) for p, v in facts.items() if p not in unneeded) if unneeded else facts
 
     def decisive(p: int) -> bool:
-        """Whether what decides *p* decides more than once."""
-        return not watched.isdisjoint(survey.leaves(p))
+        """Whether a leaf of *p* decides more than once."""
+        return not watched.isdisjoint(cache.leaves(p))
 
     def condition(i: int, threads: int, facts: Facts) -> tuple[int, bool | None, int]:
-        """Of a guarded instruction: its predicate, whether it executes, and the threads that may execute it."""
+        """The predicate of a guarded instruction, whether it executes, and the threads that may execute it."""
         instruction = instructions[i]
         p = values.before(instruction.guard, i)
         truth = values.decide(p, facts)
@@ -539,7 +558,7 @@ def find_paths(
 
     executes: bool | None
     position = next((k for k, i in enumerate(relevant[first]) if i > start), len(relevant[first]))
-    push(first, position, state, needed(view.facts, first), view.threads, -1, None, ())
+    push(first, position, state, needed(context.facts, first), context.threads, -1, None, ())
     while queue and spent <= budget:
         _, _, block, at, here, facts, threads, node = heappop(queue)
         sites = relevant[block]
@@ -567,7 +586,7 @@ def find_paths(
                     continue
                 others = threads & values.may(p, instruction.negated)
                 if executes is None and others:
-                    # Both outcomes: the one that skips the instruction is queued, this one goes on.
+                    # Both outcomes: the one that skips the instruction is queued, the other one continues here.
                     skipped = values.assume(p, instruction.negated, facts)
                     push(block, k + 1, here, skipped, others, node, None, tuple(marks))
                     facts = values.assume(p, not instruction.negated, facts)
@@ -591,10 +610,10 @@ def find_paths(
             if ends:
                 dispatched = dispatched or not met
                 continue
-            decides = not watched.isdisjoint(survey.branch_leaves(block))
-            as_it_came = survey.arriving(block, trail[node][1])
+            decides = not watched.isdisjoint(cache.branch_leaves(block))
+            predicate_on_arrival = cache.arriving(block, trail[node][1])
             passed = tuple(marks)
-            for edge, decided_by, takers, way, leaves, never in survey.onward(block):
+            for edge, predicate, edge_threads, arrival, leaves, never in cache.branches(block):
                 target = edge.target
                 if target not in region:
                     continue
@@ -602,34 +621,34 @@ def find_paths(
                     by = edge
                     continue
                 next_facts, next_threads = facts, threads
-                if decided_by is not None:
-                    if values.decide(decided_by, facts) is (not edge.value):
+                if predicate is not None:
+                    if values.decide(predicate, facts) is (not edge.value):
                         by = edge
                         continue
-                    next_threads = threads & takers
+                    next_threads = threads & edge_threads
                     if not next_threads:
                         by = edge
                         continue
                     if decides or together:
-                        next_facts = values.assume(decided_by, edge.value, facts)
+                        next_facts = values.assume(predicate, edge.value, facts)
                     if together and values.impossible(next_facts):
                         by = edge
                         continue
-                    if as_it_came is not None:
-                        if values.decide(as_it_came, facts) is (not edge.value):
+                    if predicate_on_arrival is not None:
+                        if values.decide(predicate_on_arrival, facts) is (not edge.value):
                             by = edge
                             continue
-                        if decisive(as_it_came):
-                            next_facts = values.assume(as_it_came, edge.value, next_facts)
+                        if decisive(predicate_on_arrival):
+                            next_facts = values.assume(predicate_on_arrival, edge.value, next_facts)
                 arrived: list[tuple[int, bool | None]] = []
                 for phi, numbers in chosen[target].items() if target in chosen else ():
-                    brought = values.after_block(values.node(phi)[2], block)
-                    number = values.chosen(brought, numbers, next_facts)
+                    incoming = values.after_block(values.node(phi)[2], block)
+                    number = values.choice_among(incoming, numbers, next_facts)
                     if number is not None:
-                        arrived.append((values.equals(phi, number), True))
+                        arrived.append((values.equals_constant(phi, number), True))
                 for leaf in joined.get(target, ()):
-                    brought = values.after_block(values.node(leaf)[2], block)
-                    arrived.append((leaf, values.decide(brought, next_facts)))
+                    incoming = values.after_block(values.node(leaf)[2], block)
+                    arrived.append((leaf, values.decide(incoming, next_facts)))
                 if next_facts:
                     arrived += [(q, held) for q, held in values.turned(next_facts, edge) if decisive(q)]
                     next_facts = values.entering(next_facts, target)
@@ -639,10 +658,10 @@ def find_paths(
                     if held is not None:
                         next_facts = values.assume(leaf, held, next_facts)
                 if leaves and not together:
-                    next_facts = needed(next_facts, target)  # within one, what decides still does
-                push(target, 0, here, next_facts, next_threads, node, edge, passed, way)
+                    next_facts = needed(next_facts, target)  # inside a component, nothing ceases to decide
+                push(target, 0, here, next_facts, next_threads, node, edge, passed, arrival)
     if queue:
-        return survey.ledger.give_up(question, site, f"more than {budget} states")
+        return cache.ledger.give_up(question, site, f"more than {budget} states")
     if dispatched:
-        return survey.ledger.give_up(question, site, _DISPATCHED)
+        return cache.ledger.give_up(question, site, _DISPATCHED)
     return _ENDED if by is None else Infeasible(by)

@@ -1,10 +1,13 @@
-"""What two numbers that loops carry are to each other in every round.
+"""Loop invariants: differences of two loop-carried values that stay within a bound in every iteration.
 
-A ring that is filled ahead has a counter of what is filled and one of what is used, and the first is never behind the
-second: not before the first round, and, whatever way a round takes, not after it if not before it. Of all that is
-suggested, what some way does not keep is left out until the ways keep the rest (Flanagan and Leino, *Houdini, an
-Annotation Assistant for ESC/Java*, 2001). What is assumed meanwhile is a fact like that of a branch, and known nowhere
-else.
+A ring buffer that is filled ahead has a counter of the stages filled and one of the stages used, and the first is never
+less than the second. That holds before the first iteration and, on whatever path an iteration takes, after it if before
+it. The proof is that of Houdini (Flanagan and Leino, *Houdini, an Annotation Assistant for ESC/Java*, 2001): guess
+candidates, assume all of them, drop those that some path segment does not preserve, and repeat until all are preserved.
+A candidate is assumed as the fact of a branch would be, and only inside the proof.
+
+A *segment* is a path from a loop header, or from before the nest, to the next loop header. The result is sound up to
+the assumption of :mod:`tclint.values` that signed numbers do not wrap; beyond the limits below, nothing is proven.
 """
 
 from __future__ import annotations
@@ -16,51 +19,51 @@ from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.widths import width_of
 
-__all__ = ["proved"]
+__all__ = ["refuted_comparisons"]
 
-_EDGES = 256
-"""Edges that are followed at most to find the ways between the heads of the loops of one nest."""
-_PAIRS = 8
-"""Pairs of numbers that are looked at in one nest of loops at most."""
+MAX_EDGES_PER_NEST = 256
+"""Edges that may be followed to find the segments between the headers of one loop nest."""
+MAX_PAIRS_PER_NEST = 8
+"""Pairs of values for which one loop nest may be searched: each is tried with every candidate constant."""
 
 
-class _Bound(NamedTuple):
-    """That a number is not below another one by more than a constant."""
+class _Candidate(NamedTuple):
+    """The claim that a value is at least another value plus a constant."""
 
     head: int
-    """The inner one of the loops that carry the two."""
+    """The inner one of the loops that carry the two values."""
     below: int
-    """The comparison that says that it is."""
+    """The comparison that contradicts the claim."""
 
 
-class _Way(NamedTuple):
-    """A way from the head of a loop to the next head, which may be the same; from -1 where no round is before."""
+class _Segment(NamedTuple):
+    """A path from one loop header to the next, possibly the same; *source* is -1 for an edge into the nest."""
 
     source: int
     target: int
     edges: tuple[Edge, ...]
 
 
-def proved(reachability: Reachability, root: int) -> dict[int, list[int]]:
-    """For the head of each loop in the outermost one with head *root*, comparisons that do not hold in any of its rounds.
+def refuted_comparisons(reachability: Reachability, root: int) -> dict[int, list[int]]:
+    """For each loop header in the nest with outermost header *root*, the comparisons that are false in all iterations.
 
-    They are of the numbers in that round.
+    The comparisons are in terms of the values of the current iteration.
     """
-    bounds, kept = _suggested(reachability, root), list[_Bound]()
-    ways = _ways(reachability.cfg, root) if bounds else None
-    while ways is not None:
-        kept = bounds
-        for way in ways:
-            kept = _kept(reachability, way, kept, bounds)
-        if len(kept) == len(bounds):
+    candidates, kept = _candidates(reachability, root), list[_Candidate]()
+    segments = _segments(reachability.cfg, root) if candidates else None
+    while segments is not None:
+        kept = candidates
+        for segment in segments:
+            kept = _preserved(reachability, segment, kept, candidates)
+        if len(kept) == len(candidates):
             break
-        bounds = kept
+        candidates = kept
     heads = reachability.cfg.loops.keys() & reachability.cfg.loops[root]
     return {head: [b.below for b in kept if b.head == head] for head in heads}
 
 
-def _suggested(reachability: Reachability, root: int) -> list[_Bound]:
-    """Bounds of the differences that branches ask about: 0, and those before the first round."""
+def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
+    """Bounds of the differences that branches test: 0, and the differences before the first iteration."""
     cfg, values = reachability.cfg, reachability.values
     loop = cfg.loops[root]
     pairs: dict[tuple[int, int], int] = {}
@@ -74,14 +77,14 @@ def _suggested(reachability: Reachability, root: int) -> list[_Bound]:
                 inner, outer = sorted(heads, key=lambda h: len(cfg.loops[h]))
                 if inner in cfg.loops[outer]:
                     pairs[x, y] = inner
-    if len(pairs) > _PAIRS:
+    if len(pairs) > MAX_PAIRS_PER_NEST:
         return []
     numbers = {0}
     for source in cfg.sources[root]:
         for both in pairs if source not in loop else ():
             x, y = (values.after_block(values.node(v)[2], source) for v in both)
-            apart = values.known(values.add(x, values.times(y, -1)))
-            numbers |= {apart, -apart} if apart is not None else set()
+            difference = values.known(values.add(x, values.times(y, -1)))
+            numbers |= {difference, -difference} if difference is not None else set()
     found = []
     for x, y in sorted(pairs, key=lambda pair: [values.node(v)[1:] for v in pair]):
         width = width_of(values.function.registers[values.node(x)[2]].type) or 32
@@ -89,42 +92,47 @@ def _suggested(reachability: Reachability, root: int) -> list[_Bound]:
             for number in sorted(numbers):
                 least = values.add(less, values.constant(number))
                 below = values.find(values.compare("lt", more, least, True, width))
-                found.append(_Bound(pairs[x, y], below))
+                found.append(_Candidate(pairs[x, y], below))
     return found
 
 
-def _ways(cfg: CFG, root: int) -> list[_Way] | None:
-    """The ways into a nest of loops and within it, each up to the first head; None: there are too many."""
+def _segments(cfg: CFG, root: int) -> list[_Segment] | None:
+    """The segments that enter a loop nest and those inside it; None if there are too many."""
     loop = cfg.loops[root]
     found = [
-        _Way(-1, root, (edge,))
+        _Segment(-1, root, (edge,))
         for edge in cfg.predecessors[root]
         if edge.source in cfg.rank and edge.source not in loop
     ]
-    work = [_Way(h, e.target, (e,)) for h in cfg.loops.keys() & loop for e in cfg.successors[h]]
-    left = _EDGES
-    while work and left:
-        left -= 1
-        way = work.pop()
-        if way.target in cfg.loops:
-            found += [way] if way.target in loop else []
-        elif way.target in loop:
-            work += [_Way(way.source, e.target, (*way.edges, e)) for e in cfg.successors[way.target]]
+    work = [_Segment(h, e.target, (e,)) for h in cfg.loops.keys() & loop for e in cfg.successors[h]]
+    budget = MAX_EDGES_PER_NEST
+    while work and budget:
+        budget -= 1
+        segment = work.pop()
+        if segment.target in cfg.loops:
+            found += [segment] if segment.target in loop else []
+        elif segment.target in loop:
+            work += [
+                _Segment(segment.source, e.target, (*segment.edges, e))
+                for e in cfg.successors[segment.target]
+            ]
     return None if work else found
 
 
-def _kept(reachability: Reachability, way: _Way, asked: list[_Bound], assumed: list[_Bound]) -> list[_Bound]:
-    """Those of the bounds *asked* that hold at the end of a way, where those that are assumed hold before."""
-    if not any(b.head == way.target for b in asked):
-        return asked
+def _preserved(
+    reachability: Reachability, segment: _Segment, tested: list[_Candidate], assumed: list[_Candidate]
+) -> list[_Candidate]:
+    """The candidates among *tested* that hold at the end of a segment if those *assumed* hold at its start."""
+    if not any(b.head == segment.target for b in tested):
+        return tested
     cfg, values = reachability.cfg, reachability.values
-    passed = (range(cfg.blocks[e.source].start, cfg.blocks[e.source].end) for e in way.edges)
-    along = values.along(way.edges, frozenset(chain.from_iterable(passed)))
-    said = list(reachability.decided(way.edges[0].source, passing=True).items())
-    if way.source >= 0:
-        said += [(b.below, False) for b in assumed if cfg.dominates(b.head, way.source)]
-    for k, edge in enumerate(way.edges):
+    passed = (range(cfg.blocks[e.source].start, cfg.blocks[e.source].end) for e in segment.edges)
+    along = values.along(segment.edges, frozenset(chain.from_iterable(passed)))
+    literals = list(reachability.decided(segment.edges[0].source, in_iteration=True).items())
+    if segment.source >= 0:
+        literals += [(b.below, False) for b in assumed if cfg.dominates(b.head, segment.source)]
+    for k, edge in enumerate(segment.edges):
         p = reachability.edge_value(edge)
         if p is not None:
-            said.append((values.find(along.walk(p, k)), edge.value))
-    return [b for b in asked if b.head != way.target or values.contradicts(along(b.below), said)]
+            literals.append((values.find(along.walk(p, k)), edge.value))
+    return [b for b in tested if b.head != segment.target or values.contradicts(along(b.below), literals)]

@@ -1,7 +1,7 @@
-"""Which threads can reach a block, and what the branches that dominate it decide.
+"""Which threads can reach a block, and which path condition holds there.
 
-For each block, the set of threads that may arrive there: all of them at the entry, narrowed at every edge to those in
-which the predicate of the edge may be true. Beside that, the predicates whose values every path from the entry fixes.
+For each block, the set of threads that may reach it: all of them at the entry, narrowed at every edge to those in which
+the predicate of the edge may be true. In addition, the predicates whose truth every path from the entry implies.
 """
 
 from __future__ import annotations
@@ -16,33 +16,36 @@ __all__ = ["Reachability"]
 
 
 class Reachability:
-    """Which threads reach which block of one function, and what is decided there."""
+    """The threads that reach each block of one function, and the path conditions there."""
 
     def __init__(self, cfg: CFG, values: Values) -> None:
         self.cfg = cfg
         self.values = values
         self._facts: dict[tuple[int, bool], Facts] = {}
         self._closed: set[int] = set()
-        """Blocks to which the branches before them, taken together, let nobody come."""
-        self._deciding: dict[int, int] = {}
+        """Blocks whose dominating branch conditions are jointly unsatisfiable."""
+        self._edge_predicates: dict[int, int] = {}
 
     def closed(self, block: int) -> bool:
-        """Whether the branches that dominate *block* contradict each other; ask :meth:`decided` first."""
+        """Whether the branch conditions that dominate *block* contradict each other.
+
+        :meth:`path_condition` must have been called for the block.
+        """
         return block in self._closed
 
     def edge_value(self, edge: Edge) -> int | None:
-        """The predicate value that decides *edge*, or None when nothing does."""
+        """The predicate that decides whether *edge* is taken; None for an edge without a condition."""
         if edge.predicate < 0:
             return None
-        p = self._deciding.get(edge.source)
+        p = self._edge_predicates.get(edge.source)
         if p is None:
             p = self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
-            self._deciding[edge.source] = p
+            self._edge_predicates[edge.source] = p
         return self.values.find(p)
 
     @cached_property
     def reach(self) -> dict[int, int]:
-        """The threads that may arrive at each block."""
+        """The threads that may reach each block."""
         cfg = self.cfg
         every = T.full(self.values.threads)
         reach: dict[int, int] = {0: every} if cfg.blocks else {}
@@ -65,7 +68,7 @@ class Reachability:
         return reach
 
     def _may_take(self, edge: Edge) -> int:
-        """The threads that may take *edge*, wherever they come from."""
+        """The threads that may take *edge*, however they got to its source."""
         values, p = self.values, self.edge_value(edge)
         threads = T.full(values.threads) if p is None else values.may(p, edge.value)
         if edge.case >= 0:
@@ -73,17 +76,16 @@ class Reachability:
         return threads
 
     def _selected(self, block: int) -> int:
-        """What selects the case of the table at the end of *block*."""
+        """The value that selects the case of the branch table at the end of *block*."""
         last = self.cfg.blocks[block].end - 1
         return self.values.operand(self.cfg.function.instructions[last].operands[0], last)
 
     @cached_property
     def dispatchers(self) -> frozenset[int]:
-        """Blocks that dispatch roles: ``brx.idx`` over a number loaded from shared memory.
+        """Blocks that dispatch warp roles: ``brx.idx`` over a number loaded from shared memory.
 
-        Warp-specialised Triton keeps a table of role numbers there; every
-        role ends by branching back. No fact may pass such a block from one
-        role into another.
+        Warp-specialised Triton keeps a table of role numbers there, and every role ends by branching back. No fact may
+        pass through such a block from one role to another.
         """
         found = set()
         for b in self.cfg.order:
@@ -100,22 +102,22 @@ class Reachability:
 
     @cached_property
     def unread(self) -> frozenset[int]:
-        """Those of the dispatchers of which it is not known which warps take which role."""
+        """The dispatchers for which it is unknown which warps take which role."""
         return frozenset(b for b in self.dispatchers if not self.values.looked_up(self._selected(b)))
 
     @cached_property
     def aborted(self) -> bool:
-        """Whether some thread aborts the kernel (``trap``) whatever the launch is, so that nothing of it ever counts."""
+        """Whether some thread aborts the kernel (``trap``) in every launch, so that no result of the kernel counts."""
         cfg, values = self.cfg, self.values
         aborting = sum(1 << b for b in cfg.order if cfg.aborts(b))
-        came: dict[int, int] = {}
+        visited: dict[int, int] = {}
         work = [(0, T.full(values.threads))] if aborting else []
         while work:
             block, threads = work.pop()
-            threads &= ~came.get(block, 0)
+            threads &= ~visited.get(block, 0)
             if not threads or block < 0:
                 continue
-            came[block] = came.get(block, 0) | threads
+            visited[block] = visited.get(block, 0) | threads
             left = staying = threads
             edges = cfg.successors[block]
             for edge in edges:
@@ -129,24 +131,26 @@ class Reachability:
             if staying and cfg.aborts(block):
                 return True
             if left and block not in cfg.ipdom and cfg.following[block] & aborting:
-                return True  # no way leads to an end
+                return True  # no path leads to an exit
             work.append((cfg.ipdom.get(block, -1), left))
         return False
 
-    def decided(self, block: int, passing: bool = False) -> Facts:
-        """What the branches decide that every way from the entry to *block* takes; *passing*, for this round as well.
+    def decided(self, block: int, in_iteration: bool = False) -> Facts:
+        """What the branches on every path from the entry to *block* imply.
 
-        What a predicate is made of comes before the branch, so whoever makes it anew takes the branch anew.
+        Only what holds for the whole life of a thread, unless *in_iteration*: then also what holds for the current
+        iteration. The operands of a branch's predicate are computed before it, so a thread that recomputes them passes
+        the branch again.
         """
         cfg, values = self.cfg, self.values
         chain = []
         b = block
-        while (b, passing) not in self._facts and cfg.idom.get(b, b) != b:
+        while (b, in_iteration) not in self._facts and cfg.idom.get(b, b) != b:
             chain.append(b)
             b = cfg.idom[b]
-        facts = self._facts.get((b, passing), Facts())
+        facts = self._facts.get((b, in_iteration), Facts())
         for b in reversed(chain):
-            # A way back into a loop has been through its head before.
+            # A back edge starts at a block that the loop header dominates, so it adds no condition.
             incoming = [
                 e for e in cfg.predecessors[b] if e.source in cfg.rank and not cfg.dominates(b, e.source)
             ]
@@ -154,12 +158,12 @@ class Reachability:
                 self._closed.add(b)
             if len(incoming) == 1:
                 p = self.edge_value(incoming[0])
-                said = Facts() if p is None else values.assume(p, incoming[0].value, Facts())
-                if not passing:
-                    said = values.lasting(said)
-                for q, truth in said.items():
-                    if not passing and values.decide(q, facts) is (not truth):
+                implied = Facts() if p is None else values.assume(p, incoming[0].value, Facts())
+                if not in_iteration:
+                    implied = values.lasting(implied)
+                for q, truth in implied.items():
+                    if not in_iteration and values.decide(q, facts) is (not truth):
                         self._closed.add(b)
                     facts = values.assume(q, truth, facts)
-            self._facts[b, passing] = facts
+            self._facts[b, in_iteration] = facts
         return facts

@@ -1,9 +1,8 @@
-"""Dataflow over a control-flow graph: one solver for every analysis.
+"""Dataflow analysis over a control-flow graph: one worklist solver for every analysis.
 
-States are immutable values compared with ``==``. The solver keeps the state at
-every block's entry only; :meth:`Results.before` recomputes inside a block.
-Guarded instructions are the solver's business: under a guard nobody knows, the
-state afterwards is the join of both outcomes.
+States are immutable values compared with ``==``. The solver keeps the state at each block's entry only;
+:meth:`Results.before` recomputes inside a block. Guarded instructions are handled here: where nothing is known of the
+guard, the state afterwards is the join of both outcomes.
 """
 
 from __future__ import annotations
@@ -29,63 +28,64 @@ MAX_VISITS_PER_BLOCK = 200
 
 
 class LimitExceeded(Exception):
-    """An analysis did not settle within its limit of block visits."""
+    """An analysis did not reach its fixpoint within the limit of block visits."""
 
 
 class Analysis(Generic[D]):
-    """What an analysis says; :func:`solve` does the rest.
+    """A lattice with transfer functions; :func:`solve` finds its least fixpoint.
 
-    ``join`` must be associative, commutative and idempotent with ``bottom``
-    as its unit, and ``transfer`` and ``edge`` monotone in the order that
-    ``join`` makes: then the solution is the least one and the solver ends.
+    ``join`` must be associative, commutative and idempotent, with ``bottom`` as its unit, and ``transfer`` and ``edge``
+    monotone in the order that ``join`` induces. Then the solution is the least one, and the solver terminates if no
+    ascending chain of states is infinite.
     """
 
     direction: Literal["forward", "backward"] = "forward"
     by_opcode = False
-    """Whether :meth:`relevant` asks for nothing but the opcode: then it is asked once for each."""
+    """Whether :meth:`affecting` depends on the opcode alone; it is then called once per opcode."""
 
     def boundary(self) -> D:
-        """The state at the entry, or at every exit when backward."""
+        """The state at the entry, or at every exit for a backward analysis."""
         raise NotImplementedError
 
     def bottom(self) -> D:
-        """The state of code that is never reached."""
+        """The state of unreachable code."""
         raise NotImplementedError
 
     def join(self, a: D, b: D) -> D:
+        """The least upper bound of two states."""
         raise NotImplementedError
 
     def places(self) -> Iterable[int] | None:
-        """The relevant instructions, where they are known without asking each one; else None."""
+        """The instructions that can change a state, if they are known without testing each one; else None."""
         return None
 
     def relevant(self, instruction: Instruction) -> bool:
-        """Whether :meth:`transfer` can change a state at *instruction*; the solver skips the others."""
+        """Whether :meth:`transfer` can change a state at *instruction*; the solver skips all others."""
         return True
 
     def transfer(self, state: D, at: int, instruction: Instruction) -> D:
-        """The state after *instruction* (before it when backward), its guard taken as true."""
+        """The state after *instruction* (before it if backward), on the assumption that its guard is true."""
         raise NotImplementedError
 
     def guarded(self, state: D, after: D, at: int) -> D:
-        """The state after a guarded instruction, between *state* before it and *after* it when it executed.
+        """The state after a guarded instruction, given *state* before it and *after* it if it executes.
 
-        The default joins both; an analysis whose facts know their threads
-        ends those whose threads execute the instruction for certain.
+        The default joins both. An analysis whose facts know their threads ends those whose threads certainly execute
+        the instruction.
         """
         return self.join(state, after)
 
     def edge(self, state: D, edge: Edge) -> D:
-        """The state as it passes *edge*."""
+        """The state after *edge* is taken."""
         return state
 
     def about(self, state: D) -> Iterable[int] | None:
-        """The instructions that made the facts of *state*; None: nobody knows."""
+        """The sites that generated the facts in *state*; None if unknown."""
         return None
 
 
 class Results(Generic[D]):
-    """The solution: a state at every point, recomputed inside blocks on demand."""
+    """The solution: a state at every program point, recomputed inside blocks on demand."""
 
     def __init__(self, analysis: Analysis[D], cfg: CFG, entry: list[D], relevant: list[list[int]]) -> None:
         self.analysis = analysis
@@ -93,25 +93,28 @@ class Results(Generic[D]):
         self.entry = entry
         self.relevant = relevant
         self._numbers: dict[int, int] = {}
-        """Instruction that made a fact -> its place in a set of them."""
+        """Site that generated a fact -> its bit in the sets of :attr:`_origins`."""
         self._carrying: tuple[int, set[int]] = -1, set()
         self._last: tuple[int, int, D] = -1, 0, analysis.bottom()
-        """The block that was looked into last, how many of its relevant instructions were passed, and the state there."""
+        """``(block, affecting instructions passed, state)`` of the last question, from which the next one continues."""
 
     def carrying(self, site: int) -> AbstractSet[int] | None:
-        """The blocks that a fact made at *site* may enter; None: all of them."""
-        about = self._about
+        """The blocks whose entry state may contain a fact generated at *site*; None: any block may."""
+        about = self._origins
         if about is None:
             return None
-        if self._carrying[0] != site:  # several paths are looked for from one instruction
+        if self._carrying[0] != site:  # cached: several searches start at one instruction
             number = self._numbers.get(site)
-            mine = 0 if number is None else 1 << number
-            self._carrying = site, {b for b, sites in enumerate(about) if sites & mine}
+            bit = 0 if number is None else 1 << number
+            self._carrying = site, {b for b, sites in enumerate(about) if sites & bit}
         return self._carrying[1]
 
     @cached_property
-    def _about(self) -> list[int] | None:
-        """For each block the set of instructions that made the facts at its entry: states are many, and share most."""
+    def _origins(self) -> list[int] | None:
+        """For each block, the bit set of sites that generated the facts at its entry; None if unknown.
+
+        Computed once per distinct state: there are many blocks, and most share a state.
+        """
         known: dict[D, int] = {}
         numbers = self._numbers
         for state in self.entry:
@@ -120,15 +123,15 @@ class Results(Generic[D]):
             about = self.analysis.about(state)
             if about is None:
                 return None
-            places = [numbers.setdefault(site, len(numbers)) for site in about]
+            positions = [numbers.setdefault(site, len(numbers)) for site in about]
             bits = bytearray(len(numbers) // 8 + 1)
-            for place in places:
-                bits[place >> 3] |= 1 << (place & 7)
+            for position in positions:
+                bits[position >> 3] |= 1 << (position & 7)
             known[state] = int.from_bytes(bits, "little")
         return [known[state] for state in self.entry]
 
     def walk(self, block: int) -> Iterator[tuple[int, D]]:
-        """``(instruction, state before it)`` for the relevant instructions of *block* in order of flow."""
+        """``(instruction, state before it)`` for the affecting instructions of *block*, in the analysis's direction."""
         analysis, instructions = self.analysis, self.cfg.function.instructions
         state = self.entry[block]
         for at in self.relevant[block]:
@@ -136,13 +139,13 @@ class Results(Generic[D]):
             state = _step(analysis, state, at, instructions[at])
 
     def before(self, at: int) -> D:
-        """The state before instruction *at* in the direction of flow."""
+        """The state before instruction *at* in the direction of the analysis."""
         block = self.cfg.block_of[at]
         analysis, sites = self.analysis, self.relevant[block]
         backward = analysis.direction == "backward"
         passed = bisect_left(sites, -at, key=neg) if backward else bisect_left(sites, at)
         last, begin, state = self._last
-        if last != block or begin > passed:  # else it goes on from where the last question was
+        if last != block or begin > passed:  # otherwise continue where the last question ended
             begin, state = 0, self.entry[block]
         for i in sites[begin:passed]:
             state = _step(analysis, state, i, self.cfg.function.instructions[i])
@@ -150,13 +153,13 @@ class Results(Generic[D]):
         return state
 
     def after(self, at: int) -> D:
-        """The state after instruction *at* in the direction of flow."""
+        """The state after instruction *at* in the direction of the analysis."""
         instruction = self.cfg.function.instructions[at]
         state = self.before(at)
         return _step(self.analysis, state, at, instruction) if self.analysis.relevant(instruction) else state
 
     def leave(self, block: int) -> D:
-        """The state at the end of *block* in the direction of flow."""
+        """The state at the end of *block* in the direction of the analysis."""
         state = self.entry[block]
         for at in self.relevant[block]:
             state = _step(self.analysis, state, at, self.cfg.function.instructions[at])
@@ -169,26 +172,26 @@ def _step(analysis: Analysis[D], state: D, at: int, instruction: Instruction) ->
 
 
 def _relevant(analysis: Analysis[D], cfg: CFG) -> list[list[int]]:
-    """The relevant instructions of each block, in program order."""
-    instructions, asked = cfg.function.instructions, analysis.relevant
-    places = analysis.places()
-    if places is None and not analysis.by_opcode:
-        return [[i for i in range(b.start, b.end) if asked(instructions[i])] for b in cfg.blocks]
-    if places is None:
-        uses = [use for use in cfg.function.uses if use.sites and asked(instructions[use.sites[0]])]
-        places = (i for use in uses for i in use.sites)
+    """The affecting instructions of each block, in program order."""
+    instructions, affects = cfg.function.instructions, analysis.relevant
+    chosen = analysis.places()
+    if chosen is None and not analysis.by_opcode:
+        return [[i for i in range(b.start, b.end) if affects(instructions[i])] for b in cfg.blocks]
+    if chosen is None:
+        uses = [use for use in cfg.function.uses if use.sites and affects(instructions[use.sites[0]])]
+        chosen = (i for use in uses for i in use.sites)
     relevant: list[list[int]] = [[] for _ in cfg.blocks]
-    for i in sorted(places):
+    for i in sorted(chosen):
         relevant[cfg.block_of[i]].append(i)
     return relevant
 
 
 def solve(analysis: Analysis[D], cfg: CFG, visits_per_block: int = MAX_VISITS_PER_BLOCK) -> Results[D]:
-    """The least solution of *analysis* over *cfg*.
+    """The least fixpoint of *analysis* over *cfg*.
 
-    Blocks are visited in reverse postorder (its reverse when backward).
-    Raises :class:`LimitExceeded` when the states do not settle, which a
-    monotone analysis over a finite domain does not do.
+    Blocks are visited in reverse postorder of the graph (of the reversed order if backward). Raises
+    :class:`LimitExceeded` if the states do not converge, which cannot happen to a monotone analysis over a finite
+    lattice whose chains are shorter than the limit.
     """
     backward = analysis.direction == "backward"
     relevant = _relevant(analysis, cfg)
@@ -223,7 +226,7 @@ def solve(analysis: Analysis[D], cfg: CFG, visits_per_block: int = MAX_VISITS_PE
         queued.discard(block)
         visits[block] += 1
         if visits[block] > visits_per_block:
-            raise LimitExceeded(f"{type(analysis).__name__} did not settle in {cfg.function.name}")
+            raise LimitExceeded(f"{type(analysis).__name__} reached no fixpoint in {cfg.function.name}")
         state = results.leave(block)
         for edge in cfg.predecessors[block] if backward else cfg.successors[block]:
             target = edge.source if backward else edge.target

@@ -1,10 +1,9 @@
 """A function as one kind of thread sees it.
 
-A warp-specialised kernel is several programs in one graph. A :class:`View` is
-the knowledge about the threads that execute one instruction: the set of
-threads that can be there at all, and the predicates that hold for them as long
-as they live (an elected lane stays elected, a parameter stays what it is).
-A view prunes the branches that these threads do not take.
+A warp-specialised kernel is several programs in one graph. A :class:`ThreadContext` is the knowledge about the threads
+that execute one instruction: the set of threads that can be there, and the predicates that hold for them as long as
+they live (an elected lane stays elected, a parameter keeps its value). It excludes the branches that these threads do
+not take. Thread sets and facts over-approximate: "no thread" and "False" are proofs, unknown is None.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from tclint.dataflow.loop_invariants import proved
+from tclint.dataflow.loop_invariants import refuted_comparisons
 from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import Edge
 from tclint.values import Facts, Level, Values
@@ -27,7 +26,7 @@ Fact = TypeVar("Fact", bound=tuple[Any, ...])
 
 @dataclass(frozen=True)
 class View:
-    """Who executes: a thread set, and facts about predicate values that stay true."""
+    """The threads that may execute an instruction, and the path condition that holds for them."""
 
     threads: int
     facts: Facts = field(default_factory=Facts)
@@ -38,38 +37,39 @@ class View:
 
 
 class Views:
-    """The views of one function: which threads reach which block, and what holds there."""
+    """The thread contexts of one function's instructions, and what follows from them."""
 
     def __init__(self, reachability: Reachability) -> None:
         self.reachability = reachability
         self.cfg = reachability.cfg
         self.values = reachability.values
-        self._views: dict[int, View] = {}
-        self._barred: dict[Edge, tuple[set[int], set[int]]] = {}
+        self._contexts: dict[int, View] = {}
+        self._unreachable: dict[Edge, tuple[set[int], set[int]]] = {}
         self._executes: dict[tuple[int, int], bool | None] = {}
-        self._inside: dict[int, View] = {}
+        self._block_contexts: dict[int, View] = {}
         self._kinds: dict[int, int] = {}
-        self._alike: dict[tuple[int, frozenset[tuple[int, bool]]], int] = {}
-        self._held: dict[tuple[int, int, bool], bool | None] = {}
-        self._apart: dict[tuple[int, int], bool] = {}
+        self._kind_numbers: dict[tuple[int, frozenset[tuple[int, bool]]], int] = {}
+        """``(threads, lifetime facts)`` -> the number of the kind of threads that have them."""
+        self._outcomes: dict[tuple[int, int, bool], bool | None] = {}
+        self._disjoint_kinds: dict[tuple[int, int], bool] = {}
         self._exclusive: dict[tuple[int, int], bool] = {}
-        self._rounds: dict[int, Facts] = {}
+        self._iteration_facts: dict[int, Facts] = {}
         self._never: dict[int, list[int]] = {}
-        self._kept: dict[int, tuple[int, ...]] = {}
+        self._never_above: dict[int, tuple[int, ...]] = {}
 
     def barred(self, edge: Edge, sites: AbstractSet[int]) -> AbstractSet[int]:
-        """Those of *sites* whose threads, having executed them, can never take *edge*."""
-        asked, barred = self._barred.setdefault(edge, (set(), set()))
-        fresh = sites - asked
-        if fresh:
+        """Those of *sites* such that a thread that has executed them can never take *edge*."""
+        tested, barred = self._unreachable.setdefault(edge, (set(), set()))
+        new = sites - tested
+        if new:
             p = self.reachability.edge_value(edge)
-            asked |= fresh
+            tested |= new
             if p is not None:
-                barred |= {site for site in fresh if self._holds(site, p, edge.value) is False}
+                barred |= {site for site in new if self._holds(site, p, edge.value) is False}
         return barred & sites
 
     def executes(self, site: int, at: int) -> bool | None:
-        """Whether a thread that has executed *site* executes the guarded instruction *at* when it comes there."""
+        """Whether a thread that has executed *site* also executes the guarded instruction *at* when it reaches it."""
         key = (site, at)
         if key not in self._executes:
             instruction = self.cfg.function.instructions[at]
@@ -78,11 +78,10 @@ class Views:
         return self._executes[key]
 
     def guarded(self, before: frozenset[Fact], after: frozenset[Fact], at: int) -> frozenset[Fact]:
-        """The facts after the guarded instruction *at*, given those *before* it and those *after* it when it executed.
+        """The facts after the guarded instruction *at*, given those *before* it and those *after* it if it executes.
 
-        What it ends goes on in threads that may skip it, and what it makes is
-        known of threads that may execute it. A fact starts with the operation
-        that it is about.
+        A fact that the instruction ends survives in threads that may skip it; one that it generates exists in threads
+        that may execute it. The first element of a fact is the operation that it is about.
         """
         executes = self.executes
         kept = {f for f in before if f in after or executes(f[0], at) is not True}
@@ -90,45 +89,48 @@ class Views:
         return frozenset(kept | made)
 
     def _holds(self, site: int, p: int, truth: bool) -> bool | None:
-        """Whether *p* is *truth* in the threads that executed *site*, by what stays true of them."""
+        """Whether *p* is *truth* for all threads that executed *site*, by what holds for their whole life.
+
+        False if for none of them; None if unknown.
+        """
         key = self._kind(site), p, truth
-        if key not in self._held:
-            self._held[key] = self._follows(self.at(site), p, truth)
-        return self._held[key]
+        if key not in self._outcomes:
+            self._outcomes[key] = self._entailed(self.at(site), p, truth)
+        return self._outcomes[key]
 
     def _kind(self, site: int) -> int:
-        """A number of the view of *site*, the same for those that say the same of the whole life of a thread."""
+        """The number of the context of *site*, equal for contexts with the same threads and lifetime facts."""
         kind = self._kinds.get(site)
         if kind is None:
-            view = self.at(site)
-            said = view.threads, view.lasting(self.values).pairs()
-            kind = self._kinds[site] = self._alike.setdefault(said, len(self._alike))
+            context = self.at(site)
+            invariants = context.threads, context.lasting(self.values).pairs()
+            kind = self._kinds[site] = self._kind_numbers.setdefault(invariants, len(self._kind_numbers))
         return kind
 
-    def _follows(self, view: View, p: int, truth: bool) -> bool | None:
+    def _entailed(self, context: View, p: int, truth: bool) -> bool | None:
         values = self.values
-        decided = values.decide(p, view.lasting(values))
+        decided = values.decide(p, context.lasting(values))
         if decided is not None:
             return decided is truth
-        if not view.threads & values.may(p, truth):
+        if not context.threads & values.may(p, truth):
             return False
-        return None if view.threads & values.may(p, not truth) else True
+        return None if context.threads & values.may(p, not truth) else True
 
     def apart(self, a: int, b: int) -> bool:
         """Whether no thread can execute both *a* and *b*."""
         key = self._kind(a), self._kind(b)
-        if key not in self._apart:
-            self._apart[key] = self._exclude(self.at(a), self.at(b))
-        return self._apart[key]
+        if key not in self._disjoint_kinds:
+            self._disjoint_kinds[key] = self._contradict(self.at(a), self.at(b))
+        return self._disjoint_kinds[key]
 
-    def _exclude(self, here: View, there: View) -> bool:
+    def _contradict(self, here: View, there: View) -> bool:
         if not here.threads & there.threads:
             return True
         facts = here.lasting(self.values)
         return any(self.values.decide(p, facts) is (not v) for p, v in there.lasting(self.values).items())
 
     def exclusive(self, a: int, b: int) -> bool:
-        """Whether a condition that is the same in the whole CTA lets it execute only one of two instructions."""
+        """Whether a CTA-uniform condition makes *a* and *b* mutually exclusive."""
         key = self._kind(a), self._kind(b)
         if key not in self._exclusive:
             values = self.values
@@ -140,54 +142,57 @@ class Views:
         return self._exclusive[key]
 
     def at(self, site: int) -> View:
-        """The view of the threads that execute instruction *site*, its guard held true."""
-        if site not in self._views:
-            self._views[site] = self._at(site)
-        return self._views[site]
+        """The context of the threads that execute instruction *site*, its guard assumed to be true."""
+        if site not in self._contexts:
+            self._contexts[site] = self._at(site)
+        return self._contexts[site]
 
     def inside(self, block: int) -> View:
-        """The view of the threads that come to *block*, and what is known of this round of the loops that it is in."""
-        return View(self.reachability.reach.get(block, 0), self._known(block))
+        """The context of the threads that reach *block*, with what is known for the current iteration of its loops."""
+        return View(self.reachability.reach.get(block, 0), self._facts_in_iteration(block))
 
     def now(self, site: int) -> View:
-        """The same view, and what the branches before decided for this round of a loop only."""
-        view = self.at(site)
+        """The context of *site*, with what the dominating branches imply for the current iteration of its loops."""
+        context = self.at(site)
         if site < 0:
-            return view
-        facts = self._known(self.cfg.block_of[site])
-        return View(view.threads, Facts((*facts.items(), *view.facts.items())))
+            return context
+        facts = self._facts_in_iteration(self.cfg.block_of[site])
+        return View(context.threads, Facts((*facts.items(), *context.facts.items())))
 
-    def _known(self, block: int) -> Facts:
-        """What the branches before *block* decide for this round of a loop, and what holds in all of its rounds."""
-        facts = self._rounds.get(block)
+    def _facts_in_iteration(self, block: int) -> Facts:
+        """What the dominating branches of *block* imply for the current iteration, and the invariants of its loops."""
+        facts = self._iteration_facts.get(block)
         if facts is None:
-            facts = self.reachability.decided(block, passing=True)
-            for p in self._never_before(block):
+            facts = self.reachability.decided(block, in_iteration=True)
+            for p in self._never_true_at(block):
                 facts = self.values.assume(p, False, facts)
-            self._rounds[block] = facts
+            self._iteration_facts[block] = facts
         return facts
 
-    def _never_before(self, block: int) -> tuple[int, ...]:
-        """The same as :meth:`never`, of all loops through whose head every way to *block* leads."""
+    def _never_true_at(self, block: int) -> tuple[int, ...]:
+        """:meth:`never_true` of all loops whose header dominates *block*."""
         idom, chain = self.cfg.idom, [block]
-        while chain[-1] not in self._kept and (above := idom.get(chain[-1], chain[-1])) != chain[-1]:
+        while chain[-1] not in self._never_above and (above := idom.get(chain[-1], chain[-1])) != chain[-1]:
             chain.append(above)
-        kept = self._kept.get(chain[-1], ())
+        kept = self._never_above.get(chain[-1], ())
         for b in reversed(chain):
-            if b not in self._kept:
-                never = self.never(b)
-                kept = self._kept[b] = (*kept, *never) if never else kept
+            if b not in self._never_above:
+                never = self.never_true(b)
+                kept = self._never_above[b] = (*kept, *never) if never else kept
         return kept
 
-    def never(self, head: int) -> list[int]:
-        """The comparisons that hold in no round of the loop with this head, if it is one, of the numbers in that round."""
+    def never_true(self, head: int) -> list[int]:
+        """The comparisons that are false in every iteration of the loop with header *head*; empty for any other block.
+
+        They are in terms of the values of the current iteration.
+        """
         if head in self._nests and head not in self._never:
-            self._never |= proved(self.reachability, self._nests[head])
+            self._never |= refuted_comparisons(self.reachability, self._nests[head])
         return self._never.get(head, [])
 
     @cached_property
     def _nests(self) -> dict[int, int]:
-        """For the head of each loop, that of the outermost one that it is in."""
+        """For each loop header, the header of the outermost loop that contains it."""
         loops = self.cfg.loops
         nests: dict[int, int] = {}
         for root in sorted(loops, key=lambda head: -len(loops[head])):
@@ -200,14 +205,14 @@ class Views:
         if site < 0:
             return View(T.full(values.threads))
         block = cfg.block_of[site]
-        view = self._inside.get(block)
-        if view is None:
+        context = self._block_contexts.get(block)
+        if context is None:
             facts = self.reachability.decided(block)
             reach = 0 if self.reachability.closed(block) else self.reachability.reach.get(block, 0)
-            view = self._inside[block] = View(reach, facts)
+            context = self._block_contexts[block] = View(reach, facts)
         instruction = cfg.function.instructions[site]
         if instruction.guard < 0:
-            return view
+            return context
         p = values.before(instruction.guard, site)
-        facts = values.assume(p, not instruction.negated, view.facts)
-        return View(view.threads & values.may(p, not instruction.negated), facts)
+        facts = values.assume(p, not instruction.negated, context.facts)
+        return View(context.threads & values.may(p, not instruction.negated), facts)

@@ -1,8 +1,8 @@
 """Confirm findings by executing the kernel: the last step of ``tclint check --confirm``.
 
-A finding is *confirmed* when an execution shows an observation at one of its instructions, *not reproduced* when no
-execution does, with the reason, and *unsupported* when the kernel cannot be executed that far. None is dropped, and
-none changes its severity.
+A finding is *confirmed* if an execution has an observation, fault or deadlock at one of its instructions,
+*not reproduced*, with a reason, if no execution has one, and *unsupported* if the kernel cannot be executed that far.
+No finding is dropped, and none changes its severity.
 """
 
 from __future__ import annotations
@@ -26,34 +26,38 @@ __all__ = ["BUDGET", "confirm"]
 
 BUDGET = 10.0
 """Seconds for each finding."""
-_SHARE = 0.4
-"""Of the budget, what one execution may take."""
+_EXECUTION_SHARE = 0.4
+"""The fraction of the budget that one execution may take."""
 
-_STATIC = frozenset(("arch", "operands", "ptx", "suppression", "toolchain"))
-"""Families of rules about what no execution shows."""
+_STATIC_FAMILIES = frozenset(("arch", "operands", "ptx", "suppression", "toolchain"))
+"""Families of rules whose findings no execution can demonstrate."""
 
 
 @dataclass
 class _Case:
-    """A finding, and the instructions that it names."""
+    """A finding to confirm."""
 
     finding: Finding
     sites: frozenset[int]
+    """The instructions of its span and its steps."""
     spent: float = 0.0
+    """Seconds of its budget that are used."""
     reached: bool = False
+    """Whether an execution has reached one of :attr:`sites`."""
     verdict: Confirmation | None = None
 
 
 def confirm(report: FileReport, launches: LaunchFile | None = None, budget: float = BUDGET) -> FileReport:
-    """*report* with a verdict on each of its findings that is about an entry.
+    """*report* with a verdict on each finding in an entry that is not suppressed and that an execution can demonstrate.
 
-    Raises :class:`~tclint.executor.launch.LaunchError` when *launches* does not fit the kernel.
+    *launches* is the launch file, or None to assume launches; *budget* is in seconds for each finding. Raises
+    :class:`~tclint.executor.launch.LaunchError` if a launch does not fit the kernel.
     """
     source = report.source
     open_ = {
         n: f
         for n, f in enumerate(report.findings)
-        if f.entry and f.suppressed is None and f.rule.family not in _STATIC
+        if f.entry and f.suppressed is None and f.rule.family not in _STATIC_FAMILIES
     }
     if source is None or not open_:
         return report
@@ -65,12 +69,13 @@ def confirm(report: FileReport, launches: LaunchFile | None = None, budget: floa
         cases = {n: _Case(f, frozenset()) for n, f in open_.items() if f.entry == entry}
         _Entry(source, module, entry, cases, launches, budget).run()
         for n, case in cases.items():
-            verdicts[n] = _judged(case)
+            verdicts[n] = _with_verdict(case)
     findings = tuple(verdicts.get(n, f) for n, f in enumerate(report.findings))
     return replace(report, findings=findings)
 
 
-def _judged(case: _Case) -> Finding:
+def _with_verdict(case: _Case) -> Finding:
+    """The finding with its verdict; if it is confirmed, also with the observation as steps."""
     verdict = case.verdict
     assert verdict is not None
     finding = replace(case.finding, confirmation=verdict)
@@ -98,9 +103,11 @@ class _Entry:
         self.launches = launches
         self.budget = budget
         self.failure = ""
+        """Why the last execution did not run to completion."""
         self.last: Execution | None = None
 
     def run(self) -> None:
+        """Execute the entry until all its findings have a verdict, or no launch or budget is left."""
         try:
             self.function = prepared(self.module, self.entry)
         except Unsupported as problem:
@@ -122,17 +129,17 @@ class _Entry:
         return [c for c in self.cases.values() if c.verdict is None and c.spent < self.budget]
 
     def _launches(self) -> Iterator[tuple[str, _Launch]]:
-        """Launches, and what they are called: those of the launch file, or assumed ones."""
+        """What to execute, with a name for messages: all launches of the launch file at once, or assumed launches."""
         if self.launches is not None:
             yield str(self.launches.path), self._given(self.launches)
             return
         for assumed in Parameters(self.function).launches(self.module, triton_beside(self.source.path)):
-            yield f"the launch that was assumed ({assumed})", self._assumed(assumed)
+            yield f"an assumed launch ({assumed})", self._assumed(assumed)
 
     def _assumed(self, assumed: Assumed) -> _Launch:
         def run(schedule: Schedule, seconds: float, watched: frozenset[int]) -> Execution:
             return execute_assumed(
-                self.module, self.function, assumed, schedule, seconds=seconds, place=self._place, watched=watched
+                self.module, self.function, assumed, schedule, seconds=seconds, place=self._location, watched=watched
             )  # fmt: skip
 
         return run
@@ -140,17 +147,21 @@ class _Entry:
     def _given(self, file: LaunchFile) -> _Launch:
         def run(schedule: Schedule, seconds: float, watched: frozenset[int]) -> Execution:
             executions, _ = execute_file(
-                self.module, file, schedule, seconds=seconds, place=lambda f, site: self._place(site),
+                self.module, file, schedule, seconds=seconds, place=lambda f, site: self._location(site),
                 watched={self.entry: watched},
             )  # fmt: skip
-            mine = [e for e in executions if e.function.name == self.entry]
-            why = f"{file.path} does not launch {self.entry}"
-            return mine[-1] if mine else Execution(self.function, "unsupported", why)
+            own = [e for e in executions if e.function.name == self.entry]
+            reason = f"{file.path} does not launch {self.entry}"
+            return own[-1] if own else Execution(self.function, "unsupported", reason)
 
         return run
 
     def _try(self, name: str, launch: _Launch) -> bool:
-        """Execute a launch under the schedules that may show what the open findings say; False: no more launches."""
+        """Execute a launch under the schedules that may demonstrate the open findings.
+
+        All of them under ``lazy``, then each one that was reached for the first time under further schedules. False if
+        no further launch needs to be tried.
+        """
         if not self._open():
             return False
         fresh = [c for c in self._open() if not c.reached]
@@ -164,12 +175,13 @@ class _Entry:
         return bool(self._open())
 
     def _execute(self, name: str, launch: _Launch, schedule: Schedule, cases: list[_Case]) -> Execution:
+        """Execute a launch once, and match the result with all open findings; *cases* share its cost."""
         began = perf_counter()
-        seconds = self.budget * _SHARE
+        seconds = self.budget * _EXECUTION_SHARE
         watched = frozenset().union(*(c.sites for c in cases))
         try:
             result = launch(schedule, seconds, watched)
-        except Unsupported as problem:  # what comes before the first instruction: variables, parameters
+        except Unsupported as problem:  # before the first instruction: variables, parameters
             result = Execution(self.function, "unsupported", str(problem))
         took = (perf_counter() - began) / len(cases)
         self.last = result
@@ -185,13 +197,14 @@ class _Entry:
         return result
 
     def _match(self, case: _Case, result: Execution) -> None:
-        found = _fitting(case, result)
+        """Confirm a finding if the execution demonstrates it."""
+        found = _evidence(case, result)
         if found is None:
             return
-        seen, text = found
+        evidence, text = found
         steps = tuple(
             Step(self._span(site), f"executed ({result.schedule}): {message}", self.entry, role)
-            for site, message, role in seen
+            for site, message, role in evidence
         )
         case.verdict = Confirmation("confirmed", "", result.schedule, text, steps)
 
@@ -199,10 +212,11 @@ class _Entry:
         instruction = self.function.instructions[min(site, len(self.function.instructions) - 1)]
         return Span(self.function.start + instruction.start, self.function.start + instruction.end)
 
-    def _place(self, site: int) -> str:
+    def _location(self, site: int) -> str:
         return f"line {line_of(self.source, self.function, site)}"
 
     def _close(self) -> None:
+        """Give the remaining findings their verdict."""
         for case in self.cases.values():
             if case.verdict is not None:
                 continue
@@ -210,17 +224,24 @@ class _Entry:
             if self.last is not None and self.last.end == "unsupported":
                 case.verdict = Confirmation("unsupported", self.failure, schedule)
             elif case.spent >= self.budget:
-                case.verdict = Confirmation("not-reproduced", f"budget spent ({self.budget:g} s)", schedule)
+                case.verdict = Confirmation(
+                    "not-reproduced", f"budget of {self.budget:g} s exhausted", schedule
+                )
             else:
-                what = "synchronised in these runs" if case.reached else "not reached"
-                why = f"; {self.failure}" if self.failure else ""
-                case.verdict = Confirmation("not-reproduced", what + why, schedule)
+                what = "no violation observed in these runs" if case.reached else "not reached"
+                failure = f"; {self.failure}" if self.failure else ""
+                case.verdict = Confirmation("not-reproduced", what + failure, schedule)
 
 
-def _fitting(case: _Case, result: Execution) -> tuple[list[tuple[int, str, str | None]], str] | None:
-    """What an execution saw of a finding: the steps (instruction, message, threads), and a line about it."""
-    best = max(result.observations, key=lambda seen: _fit(case, result, seen), default=None)
-    if best is not None and not _fit(case, result, best):
+def _evidence(case: _Case, result: Execution) -> tuple[list[tuple[int, str, str | None]], str] | None:
+    """The evidence for a finding in an execution: steps (instruction, message, threads), and a one-line summary.
+
+    None if the execution does not demonstrate the finding.
+    """
+    best = max(
+        result.observations, key=lambda observation: _relevance(case, result, observation), default=None
+    )
+    if best is not None and not _relevance(case, result, best):
         best = None
     if best is not None:
         steps: list[tuple[int, str, str | None]] = []
@@ -231,21 +252,21 @@ def _fitting(case: _Case, result: Execution) -> tuple[list[tuple[int, str, str |
     if result.end == "fault" and result.site in case.sites:
         return [(result.site, result.reason, None)], result.reason
     if result.end == "deadlock" and (case.sites.intersection(result.sites) or case.sites & result.involved):
-        return [(site, "threads wait here for ever", None) for site in result.sites[:1]], result.reason
+        return [(site, "threads wait here indefinitely", None) for site in result.sites[:1]], result.reason
     return None
 
 
-def _fit(case: _Case, result: Execution, seen: Observation) -> int:
-    """How well an observation fits a finding: 0 not at all, 3 when it is about the same two instructions."""
-    hits = (seen.site in case.sites) + (seen.other in case.sites)
+def _relevance(case: _Case, result: Execution, observation: Observation) -> int:
+    """How closely an observation matches a finding: 0 not at all, 3 if both instructions are those of the finding."""
+    hits = (observation.site in case.sites) + (observation.other in case.sites)
     if hits:
         return hits + 1
-    # A finding about an mbarrier need not name the copy that reports to it.
-    about = case.finding.rule.family == "mbarrier" and seen.other in result.reports
-    return int(about and bool(case.sites & result.reports[seen.other]))
+    # The steps of a finding about an mbarrier need not include the copy that completes on it.
+    related = case.finding.rule.family == "mbarrier" and observation.other in result.reports
+    return int(related and bool(case.sites & result.reports[observation.other]))
 
 
 # ---------------------------------------------------------------- launches
 
 _Launch = Callable[[Schedule, float, frozenset[int]], Execution]
-"""Executes the kernel: under a schedule, for some seconds, with instructions to watch."""
+"""Executes the kernel once, given a schedule, a limit in seconds, and the instructions to watch."""

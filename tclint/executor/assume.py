@@ -1,8 +1,9 @@
-"""A launch for a kernel whose launch nobody knows: threads, clusters, and something for every parameter.
+"""Assumed launches for kernels without a launch file: CTA and cluster sizes, and a value for every parameter.
 
-Pointers get a large buffer of zeros each, numbers a size that kernels are launched with, and tensor maps are left
-*unknown* (:data:`~tclint.executor.tensor_maps.UNKNOWN`): a copy by such a map moves nothing, and completes whatever its mbarrier expects. What
-is seen under such a launch happens for some contents of memory and some sizes, if the kernel takes these.
+Each pointer gets a large buffer of zeros, each integer a typical size, and tensor maps stay *unknown*
+(:data:`~tclint.executor.tensor_maps.UNKNOWN`): a copy through such a map moves nothing and completes as many bytes as
+its mbarrier expects. An observation in such a launch is real for these sizes and contents of memory, provided that the
+kernel accepts them.
 """
 
 from __future__ import annotations
@@ -33,24 +34,25 @@ from tclint.isa.table import floating
 __all__ = ["Assumed", "Parameters"]
 
 _SIZES = (512, 128, 1280, 64, 1)
-"""What integers are, one launch after another."""
-_MOST_NUMBERS = 9
-"""Of those that parameters are compared with, how many are tried."""
+"""Values of integer parameters, in the order in which launches try them."""
+MAX_COMPARED_CONSTANTS = 9
+"""Further values to try, taken from the constants that parameters are compared with."""
 _BLOCKS = ((128, 1, 1), (256, 1, 1), (384, 1, 1), (512, 1, 1), (32, 1, 1))
-"""Threads of a CTA where the kernel does not say."""
-_BUFFER = 32 << 20
-"""Bytes behind each pointer."""
-_MOST_SHARED = 227 << 10
-_PASSED_ON = ("mov", "add.int", "sub.int", "cvta", "cvta.to", "selp", "cvt.int", "shfl.sync")
-"""Forms whose result may be the address that one of their operands is."""
+"""CTA sizes to try if no directive of the kernel specifies one."""
+_BUFFER_SIZE = 32 << 20
+"""Bytes of the buffer for each pointer."""
+MAX_SHARED_BYTES = 227 << 10
+"""Shared memory that a CTA can have, static and dynamic."""
+_FORWARDING = ("mov", "add.int", "sub.int", "cvta", "cvta.to", "selp", "cvt.int", "shfl.sync")
+"""Forms whose result may be an address derived from one of their operands."""
 
-Place = tuple[str, int]
-"""A parameter, and bytes from its start."""
+Field = tuple[str, int]
+"""A parameter, and an offset in it in bytes."""
 
 
 @dataclass(frozen=True)
 class Assumed:
-    """A launch: its geometry, the contents of buffers, and what parameters are once these have addresses."""
+    """An assumed launch: its geometry, the contents of buffers, and the value of integer parameters (``number``)."""
 
     geometry: Geometry
     buffers: Mapping[str, Array]
@@ -58,17 +60,17 @@ class Assumed:
     number: int
 
     def values(self, addresses: Mapping[str, int]) -> list[bytes]:
-        """The bytes of each parameter when the buffers lie at *addresses*."""
+        """The bytes of each parameter, given the *addresses* of the buffers."""
         return self.parameters.values(self.number, addresses)
 
     def __str__(self) -> str:
         x, y, z = self.geometry.block
-        ctas = f", cluster of {self.geometry.ranks}" if self.geometry.ranks > 1 else ""
-        return f"{x * y * z} threads{ctas}, integers {self.number}"
+        ctas = f", clusters of {self.geometry.ranks} CTAs" if self.geometry.ranks > 1 else ""
+        return f"{x * y * z} threads{ctas}, {self.number} for integer parameters"
 
 
 class Parameters:
-    """What the parameters of a kernel are used for, as its instructions tell."""
+    """How the instructions of a kernel use its parameters, and the launches that follow from that."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -80,11 +82,14 @@ class Parameters:
         self._names = {p.name for p in function.parameters}
 
     def launches(self, module: Module, metadata: Metadata | None = None) -> Iterator[Assumed]:
-        """Launches to try, the most usual ones first; *metadata* is what the compiler says of them."""
+        """Launches to try, the most common ones first.
+
+        *metadata*, what the compiler recorded of the launch, takes precedence over the directives of the kernel.
+        """
         directives = self.function.directives
         variables = (*module.variables.values(), *self.function.variables.values())
         static = sum(v.size + v.align for v in variables if v.space == ".shared")
-        dynamic = max(0, _MOST_SHARED - static)
+        dynamic = max(0, MAX_SHARED_BYTES - static)
         block = directives.get(".reqntid") or directives.get(".maxntid")
         cluster = directives.get(".reqnctapercluster")
         if metadata is not None and metadata.entry == self.function.name:
@@ -99,13 +104,13 @@ class Parameters:
 
     @cached_property
     def _compared(self) -> list[int]:
-        """Numbers that parameters are compared with, and their neighbours: they decide which way a guard goes."""
+        """Constants that parameters are compared with, and their neighbours: values on both sides of a branch."""
         found: dict[int, None] = {}
         for instruction in self.instructions:
             if instruction.match is None or instruction.match.form.name != "setp.int":
                 continue
             sides = instruction.operands[1:3]
-            numbers = [o.value for o in sides if isinstance(o, Immediate) and isinstance(o.value, int)]
+            constants = [o.value for o in sides if isinstance(o, Immediate) and isinstance(o.value, int)]
             loaded = any(
                 self._load(definition) is not None
                 for side in sides
@@ -113,8 +118,8 @@ class Parameters:
                 for definition in self.definitions.get(side, ())
             )
             if loaded:
-                found |= dict.fromkeys(n + step for n in numbers for step in (0, 1, -1) if n + step > 0)
-        return list(found)[:_MOST_NUMBERS]
+                found |= dict.fromkeys(n + step for n in constants for step in (0, 1, -1) if n + step > 0)
+        return list(found)[:MAX_COMPARED_CONSTANTS]
 
     @cached_property
     def _clustered(self) -> bool:
@@ -128,30 +133,30 @@ class Parameters:
             for use in self.function.uses
         )
 
-    # ------------------------------------------------------------ what parameters are
+    # ------------------------------------------------------------ values of parameters
 
     @cached_property
     def buffers(self) -> Mapping[str, Array]:
-        """A buffer for each pointer; of unknown tensor maps, if it points to maps."""
+        """A buffer of zeros for each pointer, or of unknown tensor maps for a pointer to maps."""
         found: dict[str, Array] = {}
-        for place in sorted(self._pointers | self._map_pointers):
-            if place in self._map_pointers:
-                found[_name(place)] = np.frombuffer(UNKNOWN * 512, np.uint8)
+        for field in sorted(self._pointers | self._map_pointers):
+            if field in self._map_pointers:
+                found[_name(field)] = np.frombuffer(UNKNOWN * 512, np.uint8)
             else:
-                found[_name(place)] = np.zeros(_BUFFER, np.uint8)
+                found[_name(field)] = np.zeros(_BUFFER_SIZE, np.uint8)
         return found
 
     def values(self, number: int, addresses: Mapping[str, int]) -> list[bytes]:
-        """The bytes of each parameter: unknown maps wherever nothing else is read."""
+        """The bytes of each parameter; bytes that no instruction loads hold unknown tensor maps."""
         found = []
         for parameter in self.function.parameters:
             piece = bytearray((UNKNOWN * (parameter.size // len(UNKNOWN) + 1))[: parameter.size])
             for (name, offset), (size, real) in self._loads.items():
                 if name != parameter.name or offset + size > parameter.size:
                     continue
-                place = (name, offset)
-                if place in self._pointers or place in self._map_pointers:
-                    value = addresses[_name(place)].to_bytes(8, "little")[:size]
+                field = (name, offset)
+                if field in self._pointers or field in self._map_pointers:
+                    value = addresses[_name(field)].to_bytes(8, "little")[:size]
                 elif real:
                     value = np.ones(1, {2: "f2", 4: "f4", 8: "f8"}.get(size, "u1")).tobytes()
                 else:
@@ -161,12 +166,12 @@ class Parameters:
         return found
 
     @cached_property
-    def _loads(self) -> dict[Place, tuple[int, bool]]:
-        """What is loaded from parameters: bytes, and whether it is a floating-point number."""
-        found: dict[Place, tuple[int, bool]] = {}
+    def _loads(self) -> dict[Field, tuple[int, bool]]:
+        """The fields that are loaded, with their size in bytes and whether they are floating-point numbers."""
+        found: dict[Field, tuple[int, bool]] = {}
         for instruction in self.instructions:
-            place = self._load(instruction)
-            if place is None:
+            field = self._load(instruction)
+            if field is None:
                 continue
             assert instruction.match is not None
             element = instruction.match.element
@@ -174,13 +179,15 @@ class Parameters:
             first = instruction.operands[0]
             targets = first.items if isinstance(first, Vector) else (first,)
             for n, target in enumerate(targets):
-                real = element.startswith(".f") or (isinstance(target, int) and target in self._reals)
-                found[place[0], place[1] + n * size] = (size, real)
+                real = element.startswith(".f") or (
+                    isinstance(target, int) and target in self._float_registers
+                )
+                found[field[0], field[1] + n * size] = (size, real)
         return found
 
     @cached_property
-    def _reals(self) -> frozenset[int]:
-        """Registers that floating-point instructions read."""
+    def _float_registers(self) -> frozenset[int]:
+        """Registers that floating-point instructions read, apart from loads, stores and moves."""
         return frozenset(
             register
             for instruction in self.instructions
@@ -190,38 +197,38 @@ class Parameters:
             for register in instruction.reads
         )
 
-    def _load(self, instruction: Instruction) -> Place | None:
-        """Where in the parameters an instruction loads from."""
+    def _load(self, instruction: Instruction) -> Field | None:
+        """The field that an instruction loads; None if it is not a load from a parameter."""
         match = instruction.match
         if match is None or not match.form.name.startswith("ld") or not match.space.startswith(".param"):
             return None
         address = instruction.operands[1]
-        return self._place(address, 0) if isinstance(address, Memory) else None
+        return self._field(address, 0) if isinstance(address, Memory) else None
 
-    def _place(self, operand: Operand, depth: int) -> Place | None:
-        """The place in the parameters that an address names."""
+    def _field(self, operand: Operand, depth: int) -> Field | None:
+        """The field that an address refers to; None if that is unknown. *depth* bounds the chain of definitions."""
         if isinstance(operand, Memory):
-            place = self._place(operand.base, depth)
-            return (place[0], place[1] + operand.offset) if place else None
+            field = self._field(operand.base, depth)
+            return (field[0], field[1] + operand.offset) if field else None
         if isinstance(operand, Symbol):
             return (operand.name, operand.offset) if operand.name in self._names else None
         if isinstance(operand, int) and depth < 16:
             for definition in self.definitions.get(operand, ())[:1]:
                 name = definition.match.form.name if definition.match is not None else ""
                 if name in ("mov", "cvta", "cvta.to"):
-                    return self._place(definition.operands[1], depth + 1)
+                    return self._field(definition.operands[1], depth + 1)
                 step = definition.operands[2] if name == "add.int" else None
                 if isinstance(step, Immediate) and isinstance(step.value, int):
-                    place = self._place(definition.operands[1], depth + 1)
-                    return (place[0], place[1] + step.value) if place else None
+                    field = self._field(definition.operands[1], depth + 1)
+                    return (field[0], field[1] + step.value) if field else None
         return None
 
-    # ------------------------------------------------------------ what pointers are
+    # ------------------------------------------------------------ which parameters are pointers
 
     @cached_property
-    def _pointers(self) -> frozenset[Place]:
-        """Parameters that are addresses of global memory."""
-        found: set[Place] = set()
+    def _pointers(self) -> frozenset[Field]:
+        """Fields that hold addresses of global memory."""
+        found: set[Field] = set()
         for instruction in self.instructions:
             match = instruction.match
             own = match is None or match.space.startswith((".shared", ".param", ".local", ".const"))
@@ -238,19 +245,22 @@ class Parameters:
         return frozenset(found - self._map_pointers)
 
     @cached_property
-    def _map_pointers(self) -> frozenset[Place]:
-        """Parameters that are addresses of tensor maps."""
-        found: set[Place] = set()
+    def _map_pointers(self) -> frozenset[Field]:
+        """Fields that hold addresses of tensor maps."""
+        found: set[Field] = set()
         for instruction in self.instructions:
             operand = instruction.role("tensormap")
-            if isinstance(operand, Memory) and self._place(operand.base, 0) is None:
+            if isinstance(operand, Memory) and self._field(operand.base, 0) is None:
                 found |= self._origins(operand.base)
         return frozenset(found)
 
-    def _origins(self, operand: Operand) -> set[Place]:
-        """The parameters of 64 bits that an address comes from."""
-        found: set[Place] = set()
-        sure: set[Place] = set()
+    def _origins(self, operand: Operand) -> set[Field]:
+        """The fields of 64 bits that an address is derived from.
+
+        Those that pass through ``cvta.to`` are certainly pointers, and if there are any, only they are returned.
+        """
+        found: set[Field] = set()
+        certain: set[Field] = set()
         seen: set[int] = set()
         work = [(operand, False)]
         while work:
@@ -262,23 +272,25 @@ class Parameters:
                 match = definition.match
                 if match is None:
                     continue
-                place = self._load(definition)
-                if place is not None:
+                field = self._load(definition)
+                if field is not None:
                     assert isinstance(definition.operands, tuple)
                     index = _index(definition, at) * int(match.element[2:]) // 8
-                    (sure if converted else found).add((place[0], place[1] + index))
-                elif match.form.name in _PASSED_ON:
+                    (certain if converted else found).add((field[0], field[1] + index))
+                elif match.form.name in _FORWARDING:
                     names = match.form.name == "cvta.to"
                     work += [(r, converted or names) for o in definition.operands[1:] for r in registers(o)]
                 elif match.form.name == "mad.int":
                     work += [(r, converted) for r in registers(definition.operands[3])]
-        return sure or found
+        return certain or found
 
 
 def _index(instruction: Instruction, register: int) -> int:
+    """The element of a loaded vector that goes to *register*; 0 for a scalar load."""
     first = instruction.operands[0]
     return first.items.index(register) if isinstance(first, Vector) and register in first.items else 0
 
 
-def _name(place: Place) -> str:
-    return f"{place[0]}+{place[1]}"
+def _name(field: Field) -> str:
+    """The name of the buffer for a pointer."""
+    return f"{field[0]}+{field[1]}"

@@ -1,4 +1,4 @@
-"""A kernel decoded for one launch: a function for each instruction, and what the machine must know beside."""
+"""A kernel decoded for one launch: a function for each instruction, and the tables that the machine needs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tclint.ir.nodes import Function
 __all__ = ["Code", "Op"]
 
 Op = Callable[[Warp], "int | None"]
-"""Executes an instruction for the lanes ``warp.mask``: None to go on with the next one, the number of another
-instruction, or one of the signals of :mod:`tclint.executor.signals`."""
+"""Executes an instruction for the lanes ``warp.mask``. Returns None to continue with the next instruction, the number
+of another one to branch to, or a signal of :mod:`tclint.executor.signals`."""
 
 
 class Code:
@@ -25,18 +25,22 @@ class Code:
         self.function = function
         self.ops: list[Op] = []
         self.touches: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        """Registers that an instruction reads and writes now; not those of an asynchronous operation."""
+        """Registers that an instruction reads and writes when it executes; not those of an asynchronous operation."""
         self.unfenced: dict[int, dict[int, int]] = {}
-        """Instructions that write operands of ``wgmma``: these registers, with the instruction."""
+        """For each instruction that writes operands of ``wgmma``: these registers, each mapped to the instruction."""
         self.template: list[Array] = []
+        """Initial registers of a warp, followed by constants and special registers."""
         self.specials: list[tuple[int, str]] = []
+        """Special registers: the index among the registers, and the name."""
         self.shared_size = 0
         self.local_size = 0
         self.parameters: Array = np.zeros(0, np.uint8)
         self.place: Callable[[int], str] = str
+        """The location of an instruction, for messages."""
         self.symbols: dict[str, int] = {}
+        """The address of each variable and parameter in its state space."""
         self.reached: set[int] = set()
-        """Of the instructions that are watched, those that some lane executed."""
+        """Of the watched instructions, those that some lane has executed."""
 
     def registers(self, warp: Warp) -> list[Array]:
         """The registers of a new warp: zeros, constants and special registers."""

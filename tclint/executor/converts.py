@@ -1,6 +1,6 @@
 """Conversions over the lanes of a warp: ``cvt`` (9.7.9.21) and ``cvt.pack`` (9.7.9.22).
 
-Every conversion rounds once. A source register may be wider than the type: its low bits count (9.4.1).
+Every conversion rounds once. If a source register is wider than the type, its low bits are used (9.4.1).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _INTEGRAL: dict[str, Any] = {".rni": np.rint, ".rzi": np.trunc, ".rmi": np.floor
 
 
 def _integral(match: Match) -> Any:
-    """The function that rounds to an integral value, or None."""
+    """The numpy function that rounds to an integral value as the modifiers specify; None without such a modifier."""
     return next((_INTEGRAL[m] for m in match.modifiers if m in _INTEGRAL), None)
 
 
 def _source(kind: Type) -> Callable[[Array], Array]:
-    """Reads the values, lowest first, of registers that may be wider than *kind*."""
+    """A function that decodes the elements, lowest first, of registers that may be wider than *kind*."""
     whole = kind.register
     if kind.width == 4:
         shifts = np.arange(0, 4 * kind.count, 4, dtype=np.uint8)
@@ -44,7 +44,7 @@ def _source(kind: Type) -> Callable[[Array], Array]:
 
 
 def _int(match: Match) -> Compute:
-    """Extends by the source's sign, truncates, or with ``.sat`` clamps to the destination's range."""
+    """Extends by the signedness of the source, truncates, or with ``.sat`` clamps to the destination's range."""
     to, of = types(match.modifiers)
     target, element, whole = to.register, of.element, of.register
     if ".sat" in match.modifiers:
@@ -58,7 +58,7 @@ def _int(match: Match) -> Compute:
 
 
 def _float_to_int(match: Match) -> Compute:
-    """Rounds to an integral value and clamps it; a NaN gives 0, or the highest bit if a side has 64 bits."""
+    """Rounds to an integral value and clamps it; a NaN gives 0, or the highest bit if either type has 64 bits."""
     to, of = types(match.modifiers)
     read, integral = _source(of), _integral(match)
     target = to.register
@@ -79,7 +79,7 @@ def _float_to_int(match: Match) -> Compute:
 
 
 def _odd(number: Array) -> Array:
-    """64-bit integers as float64, rounded to odd: rounding that to a narrower format is rounding once."""
+    """64-bit integers rounded to odd as float64, so that rounding to a narrower format does not round twice."""
     bits = number.view(np.uint64)
     large = np.abs(number) >> 53 if number.dtype.kind == "i" else number >> 53
     low = bits & 0x7FF
@@ -111,12 +111,12 @@ def _limited(x: Array, limit: Callable[[Array], Array] | None) -> Array:
 
 
 def _int_to_double(of: Type, rounding: str, limit: Callable[[Array], Array] | None) -> Compute:
-    """The one conversion of integers to f64 that rounds, in a directed rounding."""
+    """64-bit integers to f64 in a directed rounding mode; narrower integers are exact in f64."""
 
     def convert(a: Array) -> Array:
         number = a.view(of.element)
         r = number.astype(_F64)
-        # Exactly, as Python ints: what the double is off by.
+        # The exact error of the double, computed with Python integers.
         error = np.array([n - int(x) for n, x in zip(number.tolist(), r.tolist(), strict=True)], dtype=_F64)
         return _limited(directed(r, error, rounding), limit).view(np.uint64)
 
@@ -127,7 +127,7 @@ def _int_to_double(of: Type, rounding: str, limit: Callable[[Array], Array] | No
 
 
 def _narrow(to: Type, rounding: str, saturate: bool) -> Callable[[Array], Array]:
-    """Rounds float32 or float64 values to the type *to* and packs its elements, the first one lowest."""
+    """A function that rounds float32 or float64 values to the type *to* and packs them, the first element lowest."""
     whole = to.register
     if to.name == "f64":
         return lambda x: x.astype(_F64, copy=False).view(whole)
@@ -153,7 +153,7 @@ def _narrow(to: Type, rounding: str, saturate: bool) -> Callable[[Array], Array]
 
 
 def _steps(match: Match, of: Type) -> list[Callable[[Array], Array]]:
-    """What happens to the values before they are rounded: all of it commutes with rounding."""
+    """The functions to apply to the values before rounding; all of them commute with it."""
     steps: list[Callable[[Array], Array]] = []
     if ".ftz" in match.modifiers and of.name in ("f32", "bf16"):  # an f16 is never subnormal as f32
         steps.append(flush)
@@ -166,7 +166,7 @@ def _steps(match: Match, of: Type) -> list[Callable[[Array], Array]]:
 
 
 def _pairs(low: Array, high: Array) -> Array:
-    """The f32 values of two registers, in turn."""
+    """The f32 values of two registers, interleaved by lane."""
     both = np.empty((32, 2), dtype=np.uint32)
     both[:, 0] = low
     both[:, 1] = high
@@ -180,12 +180,12 @@ def _factors(scale: Array) -> Array:
 
 
 def _float(match: Match) -> Compute:
-    """From one register, or from two f32: a to the upper element, b to the lower one."""
+    """Converts one register, or two f32 registers: *a* becomes the upper element, *b* the lower one."""
     to, of = types(match.modifiers)
     read, steps = _source(of), _steps(match, of)
     write = _narrow(to, rounding_of(match), ".satfinite" in match.modifiers)
     if to.name == "f32" and (of.name == "f16" or _integral(match)):
-        write = store(to)  # the NaN is canonical, while one from f64 or bf16 keeps its payload
+        write = store(to)  # canonicalises NaNs; one from f64 or bf16 keeps its payload
     elif ".ftz" in match.modifiers and of.name == "f64":
         rounded = write
 
@@ -217,7 +217,7 @@ def _cvt(match: Match) -> Compute:
 
 
 def _pack(match: Match) -> Compute:
-    """Clamps a and b to a narrower type: a above b, and in a form with c the low bits of c above both."""
+    """Clamps a and b to a narrower type and packs them, a above b, with the low bits of c, if present, above both."""
     narrow = types(match.modifiers)[0]
     width, top = narrow.width, (1 << narrow.width - narrow.signed) - 1
     low, mask = -(top + 1) if narrow.signed else 0, (1 << narrow.width) - 1
@@ -250,4 +250,4 @@ CONVERTS: dict[str, Factory] = {
     "cvt.s2f6x2": _cvt,
     "cvt.pack": _pack,
 }
-"""Form name -> factory: see :mod:`tclint.executor.lanes`."""
+"""Form name -> factory, as in :mod:`tclint.executor.lanes`."""

@@ -1,8 +1,8 @@
-"""From a function to what is executed: one Python function for each instruction, made once.
+"""The decoder: turns each instruction of a function into a Python function that executes it.
 
-``FORMS`` has a *factory* for each form of the ISA table: it looks at the operands and modifiers once, and returns the
-*op* that executes the instruction for a warp. Immediates, symbols and special registers get a place behind the
-registers of the function, so that an operand is nearly always a place in ``warp.regs``.
+``FORMS`` has a *factory* for each form of the ISA table, which inspects the operands and modifiers once and returns the
+*op* that executes the instruction for a warp. Immediates, symbols and special registers get indices after the registers
+of the function, so that nearly every operand is an index into ``warp.regs``.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ FORMS: dict[str, Factory] = {}
 """Form name -> factory."""
 
 _WHOLE = frozenset(("warp", "warpgroup", "cta", "cluster"))
-"""Convergence scopes that whole warps execute together."""
-_NONE_MAY_HAVE_LEFT = ("mma.", "wmma.", "ldmatrix", "stmatrix", "tcgen05.ld", "tcgen05.st", "tcgen05.alloc")
-"""Forms that are undefined once a thread of the warp has exited."""
+"""Convergence scopes in which all threads of a warp must execute the instruction together."""
+_UNDEFINED_AFTER_EXIT = ("mma.", "wmma.", "ldmatrix", "stmatrix", "tcgen05.ld", "tcgen05.st", "tcgen05.alloc")
+"""Prefixes of forms whose behaviour is undefined if a thread of the warp has exited."""
 
 
 def executes(*names: str) -> Callable[[Factory], Factory]:
-    """Register a factory for forms."""
+    """Decorator that registers a factory for the forms *names*. Raises ValueError for a second factory of a form."""
 
     def register(factory: Factory) -> Factory:
         for name in names:
@@ -63,7 +63,11 @@ def executes(*names: str) -> Callable[[Factory], Factory]:
 
 
 class Decoder:
-    """Decodes one function."""
+    """Decodes one function for one launch.
+
+    *place* returns the location of an instruction for messages; executing one of the instructions *watched* is recorded
+    in :attr:`~tclint.executor.code.Code.reached`.
+    """
 
     def __init__(
         self,
@@ -91,9 +95,9 @@ class Decoder:
     # ------------------------------------------------------------ variables
 
     def _layout(self) -> dict[str, int]:
-        """The address of every variable and parameter, in its own state space.
+        """The address of every variable and parameter in its state space.
 
-        Dynamic shared memory lies behind the static one (5.1.7).
+        Dynamic shared memory follows static shared memory (5.1.7).
         """
         found: dict[str, int] = {}
         self.spaces: dict[str, str] = {}
@@ -116,11 +120,11 @@ class Decoder:
                 shared += variable.size
             elif variable.space == ".shared":
                 open_ended.append(variable)
-            elif variable.space in (".local", ".param"):  # .param: what a call passes on, each thread its own
+            elif variable.space in (".local", ".param"):  # .param: arguments of a call, one copy per thread
                 local = _align(local, variable.align)
                 found[variable.name] = local
                 local += max(variable.size, 8)
-            elif variable.name in self.memory.places:
+            elif variable.name in self.memory.offsets:
                 found[variable.name] = self.memory.address(variable.name)
         shared = _align(shared, max([16, *(v.align for v in open_ended)])) if open_ended else shared
         found |= dict.fromkeys((v.name for v in open_ended), shared)
@@ -130,7 +134,7 @@ class Decoder:
     # ------------------------------------------------------------ operands
 
     def constant(self, value: int, size: int) -> int:
-        """The place of an unsigned constant of *size* bytes (0: a predicate)."""
+        """The index of an unsigned constant of *size* bytes (0: a predicate)."""
         key = (value, size)
         if key not in self._constants:
             if size:
@@ -142,17 +146,19 @@ class Decoder:
         return self._constants[key]
 
     def _append(self, array: Array) -> int:
+        """Add a value to the registers of every warp: its index."""
         self.code.template.append(array)
         return len(self.code.template) - 1
 
     def special(self, name: str) -> int:
+        """The index of a special register."""
         if name not in self._constants:
             self._constants[name] = self._append(np.zeros(LANES, np.uint32))
             self.code.specials.append((self._constants[name], name))
         return self._constants[name]
 
     def address_of(self, symbol: Symbol) -> int:
-        """The place that holds the address of a variable, in its state space."""
+        """The index of the address of a variable in its state space. Raises :class:`Unsupported` if it has none."""
         at = self.code.symbols.get(symbol.name)
         if at is None:
             raise Unsupported(f"the address of {symbol.name}, which is not a variable of this module")
@@ -162,7 +168,7 @@ class Decoder:
         return self.constant(at + symbol.offset, 8)
 
     def source(self, operand: Operand, size: int) -> int:
-        """The place of a source operand; an immediate is one of *size* bytes."""
+        """The index of a source operand; an immediate has *size* bytes."""
         if isinstance(operand, int):
             return operand
         if isinstance(operand, Immediate):
@@ -174,7 +180,7 @@ class Decoder:
         raise Unsupported(f"the operand {operand}")
 
     def fetch(self, operand: Operand, size: int = 4) -> Callable[[Warp], Array]:
-        """What gives an operand's value, with negation."""
+        """A function that returns the value of an operand in each lane, negated if the operand is."""
         if isinstance(operand, Not):
             negated = operand.register
             return lambda w: ~w.regs[negated]
@@ -185,7 +191,7 @@ class Decoder:
         return lambda w: w.regs[at]
 
     def uniform(self, operand: Operand, size: int = 4) -> Callable[[Warp], int]:
-        """What gives the value of an operand that is the same in all lanes: that of the lowest one."""
+        """A function that returns the value of a warp-uniform operand: that of the lowest active lane."""
         if isinstance(operand, Immediate) and isinstance(operand.value, int):
             value = operand.value & (1 << 8 * size) - 1
             return lambda w: value
@@ -193,14 +199,14 @@ class Decoder:
         return lambda w: int(fetch(w)[int(w.mask.argmax())])
 
     def needed(self, instruction: Instruction, name: str) -> Operand:
-        """The operand that the syntax line calls *name*."""
+        """The operand that is named *name* in the syntax of the form. Raises :class:`Unsupported` if it is absent."""
         operand = instruction.named(name)
         if operand is None:
             raise Unsupported(f"the form without {name}")
         return operand
 
     def put(self, operand: Operand, signed: bool = False) -> Callable[[Warp, Array], None]:
-        """What writes a value to a destination, in the lanes that execute; wider registers are extended (9.4.1)."""
+        """A function that writes a value to a destination in the active lanes, extended to a wider register (9.4.1)."""
         if operand is SINK:
             return lambda w, value: None
         if not isinstance(operand, int):
@@ -216,7 +222,7 @@ class Decoder:
         return write
 
     def address(self, operand: Operand) -> Callable[[Warp], Array]:
-        """What gives the addresses (int64) that an address operand names in each lane."""
+        """A function that returns the address, int64, that an address operand names in each lane."""
         if isinstance(operand, Memory):
             base, offset = operand.base, operand.offset
         else:
@@ -238,13 +244,13 @@ class Decoder:
     # ------------------------------------------------------------ decoding
 
     def decode(self) -> Code:
-        """The code. Raises :class:`Unsupported` for what cannot be executed, naming the instruction's place."""
+        """The decoded function. What cannot be executed raises :class:`Unsupported` when it is reached, not here."""
         code = self.code
         for site, instruction in enumerate(self.function.instructions):
             self.site = site
             op = self._op(instruction)
             if site in self._watched:
-                op = _noticed(op, site, code.reached)
+                op = _recorded(op, site, code.reached)
             code.ops.append(self._guarded(instruction, op))
             self._accesses(site, instruction)
         code.ops.append(_fall_off)
@@ -255,23 +261,24 @@ class Decoder:
         match = instruction.match
         where = self.code.place(self.site)
         if match is None or match.problem:
-            reason = match.problem if match is not None else "the ISA table does not have it"
+            reason = match.problem if match is not None else "not in the ISA table"
             return _refuse(f"{where}: {instruction.opcode}: {reason}")
         factory = FORMS.get(match.form.name)
         if factory is None:
             return _refuse(
-                f"{where}: {instruction.opcode}: the executor does not know the form {match.form.name}"
+                f"{where}: {instruction.opcode}: the executor does not implement the form {match.form.name}"
             )
         try:
             op = factory(self, instruction)
             if match.scope not in _WHOLE:
                 return op
-            whole = match.form.name.startswith(_NONE_MAY_HAVE_LEFT)
-            return _together(op, instruction.name, whole, match.scope == "warpgroup")
+            whole = match.form.name.startswith(_UNDEFINED_AFTER_EXIT)
+            return _convergent(op, instruction.name, whole, match.scope == "warpgroup")
         except Unsupported as problem:
             return _refuse(f"{where}: {instruction.opcode}: {problem}")
 
     def _guarded(self, instruction: Instruction, op: Op) -> Op:
+        """*op* restricted to the lanes in which the guard of the instruction holds; branches evaluate it themselves."""
         guard, negated = instruction.guard, instruction.negated
         if guard < 0 or instruction.flow in ("branch", "branch-table"):
             return op
@@ -292,6 +299,7 @@ class Decoder:
         return guarded
 
     def _accesses(self, site: int, instruction: Instruction) -> None:
+        """Record the registers that an instruction accesses; a ``wgmma`` checks its own."""
         if instruction.event == "issue" and instruction.group == "wgmma":
             return
         reads = instruction.reads
@@ -301,6 +309,7 @@ class Decoder:
             self.code.touches[site] = (reads, instruction.writes)
 
     def _unfenced(self) -> None:
+        """Record the instructions that write operands of ``wgmma``, other than ``wgmma`` itself and copies."""
         operands: set[int] = set()
         for use in self.function.uses:
             if use.match is not None and use.match.form.event == "issue" and use.match.form.group == "wgmma":
@@ -313,7 +322,7 @@ class Decoder:
         if operands:
             for site, instruction in enumerate(self.function.instructions):
                 written = operands.intersection(instruction.writes)
-                # Copies between registers are the compiler's, and ptxas does without them.
+                # The compiler inserts copies between registers, and ptxas eliminates them.
                 copies = instruction.match is not None and instruction.match.form.compute in (
                     "mov",
                     "pack",
@@ -323,43 +332,47 @@ class Decoder:
                     self.code.unfenced[site] = dict.fromkeys(written, site)
 
 
-def _noticed(op: Op, site: int, reached: set[int]) -> Op:
-    def noticed(w: Warp) -> int | None:
+def _recorded(op: Op, site: int, reached: set[int]) -> Op:
+    """*op*, adding *site* to *reached* when it executes."""
+
+    def recorded(w: Warp) -> int | None:
         reached.add(site)
         return op(w)
 
-    return noticed
+    return recorded
 
 
-def _together(op: Op, name: str, whole: bool, group: bool) -> Op:
-    """*op*, observing when not all lanes of the warp execute what all of them must (``.aligned``, 9.7.13.1).
+def _convergent(op: Op, name: str, whole: bool, group: bool) -> Op:
+    """*op*, with an observation if lanes are missing that must execute it together (``.aligned``, 9.7.13.1).
 
-    Lanes that have left do not count, unless the *whole* warp must be there (9.7.14.5.14, 9.7.16.8.2). The warps of a
-    warpgroup, *group*, must all be there (9.7.15.1).
+    Lanes that have exited are not expected, unless *whole*: the instruction needs the whole warp (9.7.14.5.14,
+    9.7.16.8.2). With *group*, all four warps of the warpgroup must execute it (9.7.15.1).
     """
 
     def checked(w: Warp) -> int | None:
-        if not w.full and not w.loose:
+        if not w.full and not w.forced_apart:
             missing = int(np.count_nonzero((w.started if whole else w.alive) & ~w.mask))
             if missing:
                 w.machine.observe(
-                    "divergent", w, f"{missing} lanes of the warp do not execute {name}, which all must"
+                    "divergent", w, f"{missing} lanes of the warp do not execute {name}, which requires all"
                 )
         if group:
             first = w.index & ~3
             others = w.cta.warps[first : first + 4]
-            came = w.cta.came.setdefault(w.site, set())
-            came.add(w.index)
-            if len(others) < 4 or any(other.index not in came and not other.alive.any() for other in others):
-                w.machine.observe(
-                    "divergent", w, f"not all warps of the warpgroup are there to execute {name}"
-                )
+            arrived = w.cta.warpgroup_arrivals.setdefault(w.site, set())
+            arrived.add(w.index)
+            if len(others) < 4 or any(
+                other.index not in arrived and not other.alive.any() for other in others
+            ):
+                w.machine.observe("divergent", w, f"not all warps of the warpgroup execute {name}")
         return op(w)
 
     return checked
 
 
 def _refuse(message: str) -> Op:
+    """An op that raises :class:`Unsupported`."""
+
     def refuse(w: Warp) -> int | None:
         raise Unsupported(message)
 
@@ -367,11 +380,12 @@ def _refuse(message: str) -> Op:
 
 
 def _fall_off(w: Warp) -> int | None:
+    """Exit at the end of the function."""
     return w.machine.leave(w.split, w.mask)
 
 
 def _kind(name: str) -> Any:
-    """How a register of a type is stored."""
+    """The numpy type of a register of type *name*."""
     if name == ".pred":
         return np.dtype(bool)
     bits = int("".join(c for c in name if c.isdigit()) or 32)
@@ -379,7 +393,7 @@ def _kind(name: str) -> Any:
 
 
 def _extend(value: Array, kind: Any, signed: bool) -> Array:
-    """*value* as a register of another width holds it."""
+    """*value* extended or truncated to the numpy type *kind*."""
     if kind == object or value.dtype == object:
         if kind == object:
             return value.astype(object)
@@ -397,17 +411,17 @@ def _align(at: int, to: int) -> int:
 
 
 def windows() -> Mapping[str, int]:
-    """State space -> what its generic addresses begin with."""
+    """State space -> the window of its generic addresses; 0 where addresses are generic in any case."""
     return {".shared": SHARED, ".local": LOCAL, ".param": PARAM, ".global": 0, ".const": 0}
 
 
 def parts(operand: Operand | None) -> tuple[Operand, ...]:
-    """The elements of a vector; another operand is one element."""
+    """The elements of a vector; any other operand is its only element, and None has none."""
     if operand is None:
         return ()
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def pair(operand: Operand) -> tuple[Operand, Operand]:
-    """Both names of ``d|p``; the sink for the second one where it is not written."""
+    """Both operands of ``d|p``; the second one is the sink if it is omitted."""
     return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, SINK)

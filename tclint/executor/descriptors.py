@@ -1,12 +1,12 @@
 """Shared-memory matrix descriptors of ``wgmma`` (9.7.15.5.1.2) and ``tcgen05`` (9.7.16.4.1, 9.7.16.10.6).
 
-A descriptor names a matrix of 8x16-byte cores: its start address, two strides (leading and stride dimension byte
-offset) and a swizzling mode. Rows run along M or N, columns along K; a matrix is K-major when consecutive elements
-of a row are neighbours in memory, MN-major when those of a column are. Every operand consists of whole chunks of 16
-bytes, and swizzling permutes these chunks (of 32 bytes in one mode) by the bits of the *absolute* address. That is
-why a descriptor may be advanced along K inside a swizzle atom by adding to its start address.
+A descriptor describes a matrix of 8x16-byte cores: its start address, two strides (the leading and the stride dimension
+byte offset) and a swizzling mode. Rows run along M or N, columns along K. A matrix is K-major if consecutive elements
+of a row are adjacent in memory, MN-major if those of a column are. Every operand consists of whole chunks of 16 bytes,
+and swizzling permutes these chunks (of 32 bytes in one mode) by bits of the *absolute* address. A descriptor can
+therefore be advanced along K within a swizzle atom by adding to its start address.
 
-Elements of 4 and 6 bits: ask for the bytes (``bits=8``) along K and :func:`unpack` them.
+For elements of 4 and 6 bits, :func:`load` the bytes along K (``bits=8``) and :func:`unpack` them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ Major = Literal["K", "MN"]
 Generation = Literal["wgmma", "tcgen05"]
 
 Read = Callable[[Array], Array]
-"""Reads shared memory: int64 byte addresses in the CTA's shared window -> the uint8 at each, in the same shape."""
+"""Reads shared memory: from int64 byte addresses in the shared window of a CTA to the uint8 at each, same shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Swizzle:
-    """A swizzling mode: an atom of *width* bytes by *depth*, whose address bits ``mask`` are xored with those above."""
+    """A swizzling mode: an atom of *width* bytes by *depth*, where the address shifted right by *shift* and masked with
+    *mask* is xored into the address."""
 
     width: int
     """Bytes along the major dimension."""
@@ -58,10 +59,10 @@ _MODES: dict[Generation, dict[int, _Swizzle]] = {
 def offsets(
     descriptor: int, rows: int, columns: int, bits: int, major: Major, generation: Generation
 ) -> Array:
-    """The byte address in the CTA's shared window of each element: int64 of shape (*rows*, *columns*), read-only.
+    """The byte address of each element in the shared window of the CTA: int64 (*rows*, *columns*), read-only.
 
-    *rows* is along M or N, *columns* along K; *bits* of an element: 8, 16 or 32 (see :func:`unpack` for fewer).
-    Raises :class:`Unsupported` for a descriptor whose meaning the manual leaves open.
+    *rows* is along M or N, *columns* along K. *bits* is the width of an element: 8, 16 or 32 (see :func:`unpack` for
+    narrower ones). Raises :class:`Unsupported` for a descriptor whose meaning the manual leaves open.
     """
     return _bytes(descriptor, rows, columns, bits // 8, major, generation)[..., 0]
 
@@ -75,7 +76,10 @@ def load(
     major: Major,
     generation: Generation,
 ) -> Array:
-    """The elements themselves, through *read*: unsigned integers of *bits* bits, shape (*rows*, *columns*)."""
+    """The elements, read through *read*: unsigned integers of *bits* bits, shape (*rows*, *columns*).
+
+    Parameters and errors are those of :func:`offsets`.
+    """
     data = read(_bytes(descriptor, rows, columns, bits // 8, major, generation))
     return data.view(f"<u{bits // 8}")[..., 0]
 
@@ -93,11 +97,11 @@ def intervals(
 
 
 def unpack(data: Array, bits: int, padded: bool) -> Array:
-    """Elements of 4 or 6 bits out of the bytes along K: uint8 (rows, bytes) -> uint8 codes (rows, elements).
+    """Elements of 4 or 6 bits from the bytes along K: uint8 (rows, bytes) to uint8 codes (rows, elements).
 
-    Not padded (``.kind::mxf4*``, 9.7.16.10.4.6): two 4-bit elements per byte, the first one low. Padded
-    (``.kind::f8f6f4``, ``.kind::mxf8f6f4``, 9.7.16.10.4.4): of every 16 bytes, the low 8 (4-bit) or 12 (6-bit)
-    hold 16 elements back to back from the lowest bit on, so that there are as many elements as bytes.
+    Not padded (``.kind::mxf4*``, 9.7.16.10.4.6): two 4-bit elements per byte, the first one in the low half. Padded
+    (``.kind::f8f6f4``, ``.kind::mxf8f6f4``, 9.7.16.10.4.4): the low 8 (4-bit) or 12 (6-bit) of every 16 bytes hold 16
+    contiguous elements, lowest bits first, so that there are as many elements as bytes.
     """
     if padded:
         data = data.reshape(len(data), -1, 16)[:, :, : 2 * bits].reshape(len(data), -1)
@@ -114,19 +118,19 @@ def _bytes(
     base = descriptor >> 49 & 7
     swizzle = _mode(descriptor, generation)
     if major == "K" and swizzle is _128B_32B_ATOMS:
-        raise Unsupported("K-major matrix with 32-byte swizzle atoms")  # Table 55 has no such atom
+        raise Unsupported("K-major matrix with 32-byte swizzle atoms")  # table 55 lists no such atom
     leaves = start % swizzle.width + columns * size > swizzle.width and swizzle is not _NONE
     if major == "K" and leaves and generation == "tcgen05":
         raise Unsupported(f"K-major matrix that leaves its {swizzle.width}-byte swizzle atom")
     address = start + _linear(leading, stride, swizzle, rows, columns, size, major)
-    # A pattern that starts off its natural boundary is moved by so many lines of 128 bytes (9.7.15.5.1.2.2).
+    # The base offset: 128-byte lines by which the pattern starts off its natural boundary (9.7.15.5.1.2.2).
     address ^= ((address - 128 * base) >> swizzle.shift) & swizzle.mask
     address.flags.writeable = False
     return address
 
 
 def _mode(descriptor: int, generation: Generation) -> _Swizzle:
-    """The swizzling mode. Raises :class:`Unsupported` for what has none."""
+    """The swizzling mode. Raises :class:`Unsupported` for an invalid descriptor, and for modes not implemented."""
     if generation == "wgmma":
         return _MODES["wgmma"][descriptor >> 62 & 3]
     if descriptor >> 46 & 7 != 1:
@@ -145,10 +149,10 @@ def _linear(
 ) -> Array:
     """The canonical layout before swizzling, in bytes from the start (9.7.15.5.1.2.1.3).
 
-    Along the major dimension stand *width* bytes in a row, *depth* of these one after another are an atom, and the
-    two strides lead from atom to atom: the leading one along the major dimension, the other one across it, except
-    for MN-major matrices without swizzling, where they change places. The manual has no use for the leading one where
-    a K-major matrix is swizzled: there it matters only when a row is wider than the atom, and so an H200 takes it.
+    An atom consists of *depth* lines of *width* contiguous bytes along the major dimension. The strides lead from atom
+    to atom: the leading one along the major dimension, the other one across it; for MN-major matrices without swizzling
+    their roles are exchanged. The manual does not use the leading stride of a swizzled K-major matrix. It matters there
+    only if a row is wider than the atom, and is then used as on an H200.
     """
     row, column, byte = np.ogrid[:rows, :columns, :size]
     along, across = (column, row) if major == "K" else (row, column)

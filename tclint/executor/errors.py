@@ -1,4 +1,4 @@
-"""What can stop an execution that is not the kernel's own fault."""
+"""The error for what the executor cannot execute."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["Unsupported"]
 
 
 class Unsupported(Exception):
-    """An instruction, or a variant of one, that the executor does not know how to execute."""
+    """The executor does not implement an instruction or a variant of it, or there is nothing to execute."""

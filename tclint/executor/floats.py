@@ -1,12 +1,12 @@
 """Floating-point instructions over the lanes of a warp.
 
-Sections 9.7.3 (f32, f64), 9.7.4 (half precision) and 9.7.5 (mixed precision). Everything is rounded once. An
-approximate instruction (``.approx``, ``.full``) gives the correctly rounded value, or what double precision makes
-of it: the hardware differs from that within the error that the manual allows.
+Sections 9.7.3 (f32, f64), 9.7.4 (half precision) and 9.7.5 (mixed precision). Every result is rounded once. An
+approximate instruction (``.approx``, ``.full``) gives the correctly rounded value, or that of double-precision
+arithmetic; the hardware may differ from it by as much as the manual allows.
 
-A NaN that f32, f16 or bf16 arithmetic makes is the canonical one, as on the hardware (0x7fffffff, 0x7fff); in f64
-the operand's payload stays. Where the manual says "unspecified NaN" (``neg``, ``abs``), the sign alone changes.
-``.ftz`` flushes a result that is subnormal once it is rounded; the hardware also one that rounding makes normal.
+A NaN result of f32, f16 or bf16 arithmetic is the canonical one, as on the hardware (0x7fffffff, 0x7fff); f64 preserves
+the payload of the operand. For an unspecified NaN (``neg``, ``abs``) only the sign changes. ``.ftz`` flushes a result
+that is subnormal after rounding; the hardware also flushes one that rounding makes normal.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NANS: dict[Any, Any] = {
 
 
 def load(kind: Type) -> Callable[[Array], Array]:
-    """The values in a register; of a packed type, those of all lanes in turn, the lowest element first."""
+    """A function that returns the values in a register: lane by lane, and in a lane the lowest element first."""
     element = kind.element
     if element.kind == "f":
         return lambda a: a.view(element)
@@ -57,7 +57,7 @@ def load(kind: Type) -> Callable[[Array], Array]:
 
 
 def store(kind: Type) -> Callable[[Array], Array]:
-    """Rounds values to nearest and puts them in a register: the inverse of :func:`load`."""
+    """A function that rounds values to nearest and packs them into a register: the inverse of :func:`load`."""
     whole = kind.register
     if kind.name == "bf16":
         return lambda r: encode("bf16", r).view(whole)
@@ -69,8 +69,8 @@ def store(kind: Type) -> Callable[[Array], Array]:
 
 
 def canonical(r: Array) -> Array:
-    """*r*, of float16 or float32, with its NaNs made the canonical one."""
-    if r.dtype == _F32 and not math.isnan(r.dot(r)):  # the cheapest way to see that there is none
+    """*r*, of float16 or float32, with every NaN replaced by the canonical one."""
+    if r.dtype == _F32 and not math.isnan(r.dot(r)):  # the cheapest test for the absence of NaNs
         return r
     other = np.isnan(r)
     return np.where(other, _NANS[r.dtype], r) if np.count_nonzero(other) else r
@@ -80,13 +80,13 @@ _SMALLEST: dict[Any, Any] = {_F16: np.array(2.0**-14, _F16), _F32: np.array(2.0*
 
 
 def flush(x: Array) -> Array:
-    """``.ftz``: subnormal numbers become zeros of their sign; bf16 has the smallest normal number of float32."""
+    """``.ftz``: subnormal numbers become zeros of the same sign; bf16 has the exponent range of float32."""
     small = np.abs(x) < _SMALLEST[x.dtype]
     return np.where(small, x * 0, x) if np.count_nonzero(small) else x
 
 
 def saturated(r: Array) -> Array:
-    """``.sat``: limited to [0, 1], with +0 for -0 and NaN."""
+    """``.sat``: clamped to [0, 1], with +0 for -0 and NaN."""
     return np.where(r > 0, np.minimum(r, 1), 0).astype(r.dtype, copy=False)
 
 
@@ -96,6 +96,7 @@ def relu(r: Array) -> Array:
 
 
 def _loaded(match: Match, kind: Type) -> Callable[[Array], Array]:
+    """:func:`load`, with ``.ftz`` of the instruction."""
     read = load(kind)
     if ".ftz" not in match.modifiers:
         return read
@@ -103,6 +104,7 @@ def _loaded(match: Match, kind: Type) -> Callable[[Array], Array]:
 
 
 def _stored(match: Match, kind: Type) -> Callable[[Array], Array]:
+    """:func:`store`, with ``.ftz``, ``.sat`` and ``.relu`` of the instruction."""
     write = store(kind)
     rules = ((".ftz", flush), (".sat", saturated), (".relu", relu))
     steps: list[Callable[[Array], Array]] = [step for modifier, step in rules if modifier in match.modifiers]
@@ -126,12 +128,15 @@ _ROUNDINGS = (".rn", ".rna", ".rz", ".rm", ".rp")
 
 
 def rounding_of(match: Match) -> str:
-    """How an instruction rounds: to nearest where it does not say."""
+    """The rounding modifier of an instruction; ``.rn`` if it has none."""
     return next((m for m in match.modifiers if m in _ROUNDINGS), ".rn")
 
 
 def directed(r: Array, error: Array, rounding: str) -> Array:
-    """*r*, rounded to nearest, as ``.rz``, ``.rm`` or ``.rp`` has it; *error* is of the sign of what r lacks."""
+    """*r*, which was rounded to nearest, corrected for ``.rz``, ``.rm`` or ``.rp``.
+
+    *error* has the sign of the exact result minus *r*.
+    """
     if rounding == ".rz":
         return np.where((r > 0) & (error < 0) | (r < 0) & (error > 0), np.nextafter(r, r.dtype.type(0)), r)
     if rounding == ".rm":
@@ -140,14 +145,14 @@ def directed(r: Array, error: Array, rounding: str) -> Array:
 
 
 def _sum(p: Array, c: Array) -> tuple[Array, Array]:
-    """p + c in float64 and the exact error of it (Knuth)."""
+    """p + c in float64, and its exact error (Knuth's TwoSum)."""
     s = p + c
     t = s - p
     return s, (p - (s - t)) + (c - t)
 
 
 def _odd(p: Array, c: Array) -> Array:
-    """p + c in float64, rounded to odd: rounding that to fewer than 52 bits is rounding the sum once."""
+    """p + c in float64, rounded to odd, so that rounding it to fewer than 52 bits rounds the exact sum once."""
     s, error = _sum(p, c)
     pattern = s.view(np.int64)
     inexact = ((error > 0) | (error < 0)) & (pattern & 1 == 0)
@@ -155,36 +160,36 @@ def _odd(p: Array, c: Array) -> Array:
     return odd.view(_F64)
 
 
-# numpy converts scalars slowly, arrays without dimensions fast.
+# Arrays without dimensions, because numpy is slow to convert scalars.
 _BELOW, _ABOVE = np.array(1 - 2.0**-52), np.array(1 + 2.0**-52)
 _LOW_HALF, _TIE = np.array(0xFFFF, dtype=np.uint32), np.array(0x8000, dtype=np.uint32)
 
 
 def _fma(kind: Type) -> Compute:
-    """x * y + z of f32, f16 or bf16 values, rounded to nearest once, when it is stored if not before."""
+    """x * y + z of f32, f16 or bf16 values, rounded to nearest once: here, or when the result is stored."""
     half = kind.name == "bf16"
     brief = _F32 if half else kind.element
 
     def fma(x: Array, y: Array, z: Array) -> Array:
         p, c = x.astype(_F64) * y.astype(_F64), z.astype(_F64)  # the product is exact
         s = p + c
-        if half:  # float32 leads to the same bf16, unless it rounds to a tie of that
+        if half:  # rounding to float32 first gives the same bf16, unless the float32 is a tie
             near: Array = s.astype(brief)
             close = near.view(np.uint32) & _LOW_HALF == _TIE
         else:
             near = (s * _ABOVE).astype(brief)
-            close = (s * _BELOW).astype(brief) != near  # nearly half-way between two numbers (or a NaN)
+            close = (s * _BELOW).astype(brief) != near  # close to half-way between two numbers (or a NaN)
         return _odd(p, c) if np.count_nonzero(close) else near
 
     return fma
 
 
 def _sum_directed(p: Array, c: Array, rounding: str) -> Array:
-    """p + c as float32 in a directed rounding, of float64 arrays."""
+    """p + c of float64 arrays as float32, in a directed rounding mode."""
     s, error = _sum(p, c)
     r = _odd(p, c).astype(_F32)
     r = directed(r, (s - r.astype(_F64)) + error, rounding)
-    if rounding == ".rm":  # a difference of nothing is -0
+    if rounding == ".rm":  # an exact difference of zero is -0
         r = np.where((s == 0) & (np.signbit(p) | np.signbit(c)), -_F32.type(0), r)
     return r
 
@@ -218,20 +223,20 @@ _NEAREST: dict[str, Compute] = {
     "rcp": lambda x: x.dtype.type(1) / x,
     "sqrt": np.sqrt,
 }
-"""What numpy rounds to nearest by itself, in float16, float32 and float64."""
+"""Operations that numpy itself rounds to nearest in float16, float32 and float64."""
 
 
-# ---------------------------------------------------------------- f64: exactly, in integers
+# ---------------------------------------------------------------- f64: exact, in integers
 
 
 def _integral(x: float) -> tuple[int, int]:
-    """(n, k) where x is n * 2**k."""
+    """(n, k) such that x = n * 2**k."""
     fraction, exponent = math.frexp(x)
     return int(fraction * 2.0**53), exponent - 53
 
 
 def _rounded(n: int, k: int, rounding: str) -> float:
-    """n * 2**k as a double; the lowest bit of an n of more than 54 bits may stand for all that is below it."""
+    """n * 2**k rounded to a double; the lowest bit of an n of more than 54 bits may be a sticky bit."""
     magnitude = abs(n)
     dropped = max(magnitude.bit_length() - 53, -1074 - k)
     if dropped > 0:
@@ -267,7 +272,7 @@ def _exact_div(x: float, y: float, rounding: str) -> float:
     if not (math.isfinite(x) and math.isfinite(y) and x and y):
         return float(np.float64(x) / np.float64(y))
     (a, i), (b, j) = _integral(x), _integral(y)
-    n = (abs(a) << 113) // abs(b)  # a quotient of 53-bit numbers differs from a tie in fewer bits than these
+    n = (abs(a) << 113) // abs(b)  # enough bits to tell a quotient of 53-bit numbers from a tie
     return _rounded(-n if (a < 0) != (b < 0) else n, i - j - 113, rounding)
 
 
@@ -282,7 +287,7 @@ def _exact_sqrt(x: float, rounding: str) -> float:
 
 
 def _exact_mul(x: float, y: float, rounding: str) -> float:
-    # Adding a zero of the product's sign does not change it.
+    # Adding a zero with the sign of the product does not change the product.
     return _exact_fma(x, y, math.copysign(0.0, math.copysign(1, x) * math.copysign(1, y)), rounding)
 
 
@@ -298,6 +303,7 @@ _EXACT64: dict[str, Callable[..., float]] = {
 
 
 def _each64(name: str, rounding: str) -> Compute:
+    """The exact operation *name* on float64 arrays, one element after another."""
     exact = _EXACT64[name]
     return lambda *values: np.array(
         [exact(*row, rounding) for row in zip(*(v.tolist() for v in values), strict=True)], dtype=_F64
@@ -308,7 +314,10 @@ def _each64(name: str, rounding: str) -> Compute:
 
 
 def _rule(name: str, kind: Type, rounding: str) -> Compute:
-    """The operation *name* on values of a type, rounded so that storing the result is right."""
+    """The operation *name* on values of a type, rounded such that storing its result rounds correctly.
+
+    Raises :class:`Unsupported` for a directed rounding of f16 or bf16.
+    """
     if rounding == ".rn" and name in _NEAREST:
         return _NEAREST[name]
     if kind.name == "f64":
@@ -337,7 +346,7 @@ def _arithmetic(name: str) -> Factory:
 
 
 def _out_of_bounds(fma: Compute) -> Compute:
-    """``.oob``: +0 where a factor is the OOB-NaN, 0x7ff7 of either sign (from an H200; 9.7.4.4 has no pattern)."""
+    """``.oob``: +0 where a factor is the OOB-NaN, 0x7ff7 of either sign (as an H200; 9.7.4.4 defines no pattern)."""
 
     def compute(a: Array, b: Array, c: Array) -> Array:
         x, y, d = a.view(np.uint16), b.view(np.uint16), fma(a, b, c).view(np.uint16)
@@ -348,7 +357,7 @@ def _out_of_bounds(fma: Compute) -> Compute:
 
 
 def _mixed(name: str) -> Factory:
-    """The last source is an f32, the others are half-precision."""
+    """Mixed precision: the last source is an f32, the others are half-precision."""
 
     def make(match: Match) -> Compute:
         to, half = types(match.modifiers)
@@ -372,7 +381,7 @@ def _div(match: Match) -> Compute:
 
     def divide(a: Array, b: Array) -> Array:
         x, y = read(a), read(b)
-        # The reciprocal of a large number would be subnormal: the manual has 0 instead.
+        # The reciprocal of a large number would be subnormal: the manual specifies 0 instead.
         large = (np.abs(y) > 2.0**126) & np.isfinite(y)
         return write(x * np.where(large, np.copysign(_F32.type(0), y), 1) / np.where(large, 1, y))
 
@@ -383,7 +392,7 @@ def _div(match: Match) -> Compute:
 
 
 def _signs(kind: Type) -> Array:
-    """The sign bits of a register."""
+    """A mask of the sign bits of a register."""
     bit = 1 << (kind.width - 1)
     return np.array(sum(bit << kind.width * i for i in range(kind.count)), dtype=kind.register)
 
@@ -402,7 +411,7 @@ def _abs(match: Match) -> Compute:
     if ".ftz" in match.modifiers:
         return lambda a: write(np.abs(read(a)))
     if kind.name == "f64":
-        return lambda a: np.where(np.isnan(a.view(_F64)), a, a & rest)  # a NaN passes unchanged
+        return lambda a: np.where(np.isnan(a.view(_F64)), a, a & rest)  # a NaN is unchanged
     return lambda a: a & rest
 
 
@@ -478,11 +487,11 @@ _ORDERED: dict[str, Compute] = {
     "leu": lambda x, y: ~(x > y), "gtu": lambda x, y: ~(x <= y), "geu": lambda x, y: ~(x < y),
     "num": lambda x, y: ~(np.isnan(x) | np.isnan(y)), "nan": lambda x, y: np.isnan(x) | np.isnan(y),
 }  # fmt: skip
-"""The comparisons of 9.3.1.2; those with a ``u`` hold when an operand is NaN, the others do not."""
+"""The comparisons of 9.3.1.2. Those with a ``u`` are true if an operand is NaN, the others are false."""
 
 
 def comparison(match: Match) -> Compute:
-    """The comparison of ``set`` or ``setp``: (a, b) -> whether it holds, for every element in turn."""
+    """The comparison of ``set`` or ``setp``: a function (a, b) -> one Boolean per element."""
     compare = next(_ORDERED[m[1:]] for m in match.modifiers if m[1:] in _ORDERED)
     read = _loaded(match, types(match.modifiers)[-1])
     return lambda a, b: compare(read(a), read(b))
@@ -492,7 +501,7 @@ def comparison(match: Match) -> Compute:
 
 
 def _approximate(function: Callable[[Array], Any]) -> Factory:
-    """*function* in double precision, rounded to the instruction's type."""
+    """*function* in double precision, rounded to the type of the instruction."""
 
     def make(match: Match) -> Compute:
         kind = types(match.modifiers)[0]
@@ -505,7 +514,7 @@ def _approximate(function: Callable[[Array], Any]) -> Factory:
 
 
 def _upper_word(function: Callable[[Array], Any]) -> Factory:
-    """The f64 approximations that see and give only the upper 32 bits (9.7.3.14, 9.7.3.17)."""
+    """The f64 approximations, which read and write only the upper 32 bits (9.7.3.14, 9.7.3.17)."""
     upper = np.array(0xFFFFFFFF00000000, dtype=np.uint64)
     smallest = 2.0**-1022
 
@@ -558,4 +567,4 @@ FLOATS: dict[str, Factory] = {
     "tanh.half": _approximate(np.tanh),
     "ex2.half": _approximate(np.exp2),
 }
-"""Form name -> factory: see :mod:`tclint.executor.lanes`."""
+"""Form name -> factory, as in :mod:`tclint.executor.lanes`."""

@@ -1,8 +1,7 @@
-"""Types of PTX instructions, and number formats other than ``.f32`` and ``.f64``: patterns to values and back.
+"""Types of PTX instructions, and conversion of bit patterns to values and back for formats other than f32 and f64.
 
-Sections 5.2.3 (alternate floating-point formats) and 5.2.4 (the fixed-point ``s2f6``) say what they hold. A
-pattern of 8 bits or less stands in the low bits of its byte; ``tf32`` is an ``.f32`` pattern of which the low 13
-bits do not count.
+The formats are defined in 5.2.3 (alternate floating-point formats) and 5.2.4 (the fixed-point ``s2f6``). A pattern of
+fewer than 8 bits is in the low bits of its byte; ``tf32`` is an ``.f32`` pattern whose low 13 bits are ignored.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ REGISTERS: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.bool_), 8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32),
     64: np.dtype(np.uint64), 128: np.dtype(object),
 }  # fmt: skip
-"""What holds a register of so many bits; a predicate has one, and ``.b128`` is a Python int."""
+"""The numpy type of a register, by its width in bits; a predicate has one bit, and ``.b128`` is a Python int."""
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """An instruction type: ``.s16x2`` are two elements of the format ``s16``."""
+    """An instruction type; ``.s16x2`` has two elements of the format ``s16``."""
 
     name: str
     width: int
@@ -49,12 +48,12 @@ class Type:
 
     @property
     def register(self) -> np.dtype[Any]:
-        """What holds all elements."""
+        """The numpy type of a register that holds all elements."""
         return REGISTERS[self.width * self.count]
 
     @property
     def element(self) -> np.dtype[Any]:
-        """What one element is computed in: a numpy integer or, for f16, f32 and f64, float."""
+        """The numpy type in which one element is computed: float for f16, f32 and f64, else an integer type."""
         kind = "f" if self.name in ("f16", "f32", "f64") else "i" if self.signed else "u"
         return np.dtype(f"{kind}{self.width // 8}") if self.width > 1 else REGISTERS[1]
 
@@ -65,7 +64,7 @@ _WIDTHS = {"pred": 1, "e2m1": 4, "tf32": 32}
 
 @cache
 def types(modifiers: tuple[str, ...]) -> tuple[Type, ...]:
-    """The types among the *modifiers*, in their order."""
+    """The types among *modifiers*, in order."""
     found = []
     for match in filter(None, map(_TYPE.fullmatch, modifiers)):
         name = match[1]
@@ -76,12 +75,12 @@ def types(modifiers: tuple[str, ...]) -> tuple[Type, ...]:
 
 _ROUNDINGS = frozenset((".rn", ".rna", ".rz", ".rm", ".rp"))
 _HUGE = 2.0**130
-"""Overflows every format, and stands for what is larger."""
+"""A value that overflows every format; larger magnitudes are replaced by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """A binary floating-point format; a *code* is a bit pattern without the sign."""
+    """A binary floating-point format. A *code* is a bit pattern without the sign bit."""
 
     width: int
     mantissa: int
@@ -91,10 +90,10 @@ class _Format:
     nan: int | None = None
     """The code of the canonical NaN."""
     infinite: bool = False
-    """Whether the code above :attr:`top` is infinity; else it is the NaN, or there is none."""
+    """Whether the code above :attr:`top` is infinity; otherwise it is a NaN, or does not exist."""
     signed: bool = True
     zero: bool = True
-    """Whether the code 0 is zero and those above it are subnormal (not so in ``ue8m0``)."""
+    """Whether code 0 is zero and the following ones are subnormal; false for ``ue8m0``."""
 
     @property
     def smallest(self) -> int:
@@ -121,9 +120,9 @@ _FORMATS = {
 
 
 def decode(name: str, bits: Array) -> Array:
-    """The values, as float32, of *bits* in the format *name* (``"f16"``, ``"e4m3"``, ...).
+    """The values, as float32, of the patterns *bits* in the format *name* (``"f16"``, ``"e4m3"``, ...).
 
-    Bits above the format are ignored.
+    Bits above the width of the format are ignored.
     """
     if name == "f16":
         return bits.astype(np.uint16, copy=False).view(np.float16).astype(np.float32)
@@ -138,11 +137,11 @@ def decode(name: str, bits: Array) -> Array:
 def encode(name: str, values: Array, rounding: str = ".rn", *, saturate: bool = False) -> Array:
     """The bit patterns of float32 or float64 *values* in the format *name*, rounded once.
 
-    *rounding* is ``.rn``, ``.rna``, ``.rz``, ``.rm`` or ``.rp``; what lies beyond the largest finite number
-    becomes, as IEEE 754 says, that number or infinity, or NaN in a format without infinity. *saturate* is
-    ``.satfinite`` (9.7.9.21): it becomes the largest finite number, infinity too. Formats without NaN always do
-    that, and give the positive one for NaN; other NaNs become the canonical one. Formats without a sign take the
-    magnitude.
+    *rounding* is ``.rn``, ``.rna``, ``.rz``, ``.rm`` or ``.rp``. A value that overflows becomes the largest finite
+    number or infinity, as IEEE 754 specifies, or NaN in a format without infinity. With *saturate*, which is
+    ``.satfinite`` (9.7.9.21), it becomes the largest finite number, and so does an infinity. Formats without NaN always
+    saturate, and encode NaN as the positive largest number; other formats encode NaN as the canonical one. Formats
+    without a sign encode the magnitude. Raises :class:`Unsupported` for any other rounding.
     """
     if rounding not in _ROUNDINGS:
         raise Unsupported(f"{rounding} to {name}")
@@ -167,7 +166,7 @@ def encode(name: str, values: Array, rounding: str = ".rn", *, saturate: bool = 
     return code.astype(form.dtype)
 
 
-# numpy converts scalars slowly, arrays without dimensions fast.
+# Arrays without dimensions, because numpy is slow to convert scalars.
 _HALF, _ONE, _BELOW_TIE = (np.array(n, dtype=np.uint32) for n in (16, 1, 0x7FFF))
 
 
@@ -176,19 +175,19 @@ def _halves(values: Array) -> Array:
 
 
 def _upper_halves(values: Array) -> Array:
-    """float32 values rounded to the nearest with a pattern that ends in 16 zeros, without these."""
+    """The upper 16 bits of float32 values, rounded to nearest even."""
     pattern = values.view(np.uint32)
     rounded: Array = (pattern + ((pattern >> _HALF) & _ONE) + _BELOW_TIE) >> _HALF
     return rounded.astype(np.uint16)
 
 
 def _codes(form: _Format, wide: Array, rounding: str, saturate: bool) -> Array:
-    """What float64 values round to, without their sign."""
+    """The codes that float64 values round to."""
     magnitude = np.fmin(np.abs(wide), _HUGE)
     exponent = np.maximum((magnitude.view(np.int64) >> 52) - 1023, form.smallest)
     steps = np.ldexp(magnitude, form.mantissa - exponent)  # in units of the last place, exactly
     down = np.floor(steps)
-    upwards: Array | bool = False  # whether the rounding leads away from zero
+    upwards: Array | bool = False  # whether the value is rounded away from zero
     if rounding == ".rn":
         steps = np.rint(steps)
     elif rounding == ".rna":
@@ -208,7 +207,7 @@ def _codes(form: _Format, wide: Array, rounding: str, saturate: bool) -> Array:
 
 
 def _fixed(values: Array, rounding: str) -> Array:
-    """``s2f6``: a multiple of 1/64 in two's complement; out of range the nearest one, for NaN the largest."""
+    """``s2f6``: a multiple of 1/64 in two's complement. Saturates; NaN gives the largest value."""
     if rounding not in (".rn", ".rz"):
         raise Unsupported(f"{rounding} to s2f6")
     steps = values.astype(np.float64, copy=False) * 64
@@ -218,13 +217,14 @@ def _fixed(values: Array, rounding: str) -> Array:
 
 @cache
 def _values(name: str) -> Array:
-    """The value of each of the 256 bytes, of which a narrow format sees the low bits."""
+    """The value of each of the 256 bytes; a narrower format uses their low bits."""
     if name == "s2f6":
         return np.arange(256, dtype=np.uint8).view(np.int8) * np.float32(1 / 64)
     return np.array([_value(_FORMATS[name], byte) for byte in range(256)], dtype=np.float32)
 
 
 def _value(form: _Format, byte: int) -> float:
+    """The value of a bit pattern."""
     magnitude = form.width - form.signed
     code = byte & ((1 << magnitude) - 1)
     sign = -1.0 if form.signed and byte >> magnitude & 1 else 1.0

@@ -1,14 +1,14 @@
-"""What the pure scalar instructions compute in all lanes of a warp at once.
+"""Pure scalar instructions, computed for all lanes of a warp at once.
 
-A form's factory takes the :class:`Match` of an instruction once and returns the function that every execution
-calls with the source operands in their order; it returns the destination, or both of ``d|p``. Operands are the
-registers of a warp: contiguous arrays of 32 elements, as :data:`~tclint.executor.formats.REGISTERS` says, of the
-width that :func:`sources` says; only ``cvt`` and ``mov`` take others (9.4.1). The result is as wide as the
-instruction's type; where the destination register is wider, :func:`signed` says how it is extended. No function
-writes to its arguments or has a state.
+The factory of a form takes the :class:`Match` of an instruction and returns the function that computes it: from the
+source operands, in order, to the destination, or to both of ``d|p``. Operands are registers of a warp, contiguous
+arrays of 32 elements with the types of :data:`~tclint.executor.formats.REGISTERS` and the widths that :func:`sources`
+returns; only ``cvt`` and ``mov`` accept other widths (9.4.1). The result has the width of the instruction's type;
+:func:`signed` decides how it is extended to a wider destination register. The functions are stateless and do not modify
+their arguments.
 
-Integers, bits, comparisons and moves are here; rare variants run what :mod:`tclint.isa.semantics` says lane by
-lane. What the ISA leaves open: an integer division by zero and its remainder give all ones (9.7.1.8, 9.7.1.9).
+Integers, bits, comparisons and moves are implemented here; rare variants use :mod:`tclint.isa.semantics` for one lane
+after another. The ISA leaves integer division by zero open: here it and its remainder give all ones (9.7.1.8, 9.7.1.9).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _U8, _U32, _U64, _OBJECT = REGISTERS[8], REGISTERS[32], REGISTERS[64], REGISTERS
 
 
 def sources(match: Match) -> tuple[np.dtype[Any], ...]:
-    """What each source operand is held in, in their order; of a vector, one element.
+    """The numpy type of each source operand, in order; for a vector, that of an element.
 
-    The elements of ``mov.pack`` have any width: their number is known from the operand alone.
+    The elements of ``mov.pack`` can have any width, because only the operand determines their number.
     """
     kinds = types(match.modifiers)
     names = [o.name for o in match.syntax.operands if match.named.get(o.name) in match.reads]
@@ -70,17 +70,17 @@ def _source(match: Match, name: str, kinds: tuple[Type, ...]) -> np.dtype[Any]:
 
 
 def signed(match: Match) -> bool:
-    """Whether a destination register wider than the instruction's type is sign-extended, else by zeros (9.4.1)."""
+    """Whether a result is sign-extended, rather than zero-extended, to a wider destination register (9.4.1)."""
     return types(match.modifiers)[0].signed and match.form.name not in ("cvt.pack", "bfind")
 
 
-def _same(operation: Compute) -> Factory:
-    """One operation for every type: the low bits of the result are those of the unsigned one."""
+def _typeless(operation: Compute) -> Factory:
+    """A factory that returns the same operation for every type, because signedness does not matter."""
     return lambda match: operation
 
 
 def _lane_by_lane(match: Match) -> Compute:
-    """The slow way: what ``semantics.py`` says, for one lane after the other."""
+    """The slow implementation: :mod:`tclint.isa.semantics` for one lane after another."""
     compute, binding = COMPUTE[match.form.compute], match.binding
     dtype = types(match.modifiers)[0].register
 
@@ -93,7 +93,7 @@ def _lane_by_lane(match: Match) -> Compute:
 
 
 def _viewed(operation: Compute, kind: Type) -> Compute:
-    """*operation* on the elements of two operands as signed or unsigned numbers."""
+    """*operation* on the elements of two operands, as the signed or unsigned numbers of *kind*."""
     element, whole = kind.element, kind.register
     if element == whole:
         return operation
@@ -162,7 +162,7 @@ def _mad(match: Match) -> Compute:
 
 
 def _division(remainder: bool) -> Factory:
-    """Rounds towards zero."""
+    """Division or remainder, rounded towards zero."""
 
     def make(match: Match) -> Compute:
         kind = types(match.modifiers)[0]
@@ -193,9 +193,9 @@ def _neg(match: Match) -> Compute:
 
 
 def _length(a: Array) -> Array:
-    """The number of bits up to the highest one bit, as int32."""
+    """The bit length of each element, as int32: 0 for 0, else the position of the highest one bit plus 1."""
     if a.dtype == _U64:
-        # Without its neighbour, the highest bit is not rounded up to the next one in float64.
+        # Clearing the bit below the highest one prevents float64 from rounding up to the next power of two.
         a = a & ~(a >> 1)
     length: Array = np.frexp(a.astype(np.float64))[1]
     return length
@@ -234,7 +234,7 @@ _MASKS = {
     dtype: np.array([(1 << min(n, 8 * dtype.itemsize)) - 1 for n in range(256)], dtype=dtype)
     for dtype in (_U32, _U64)
 }
-"""The mask of the low n bits, for n up to 255."""
+"""Masks of the low n bits, for n up to 255."""
 
 
 def _bfe(match: Match) -> Compute:
@@ -287,7 +287,8 @@ def _dp4a(match: Match) -> Compute:
 def carry(match: Match) -> Compute:
     """The function ``(a, b[, c], carry_in) -> (d, carry_out)`` of an extended-precision instruction (9.7.2).
 
-    The carry is a predicate, of ``sub`` the borrow: what CC.CF holds. Those without a carry in ignore it.
+    The carry is a predicate, the contents of CC.CF; for ``sub`` it is the borrow. Instructions without a carry-in
+    ignore *carry_in*. Raises :class:`Unsupported` for any other form.
     """
     name, kind = match.form.name, types(match.modifiers)[0]
     takes = name in ("addc", "subc", "madc")
@@ -332,14 +333,14 @@ _PAIRS: tuple[Callable[[Array, Array], Any], ...] = (
     lambda b, c: b & c, lambda b, c: ~(b ^ c), lambda b, c: c, lambda b, c: ~b | c,
     lambda b, c: b, lambda b, c: b | ~c, lambda b, c: b | c, lambda b, c: ~np.zeros_like(b),
 )  # fmt: skip
-"""The function of two bits for each truth table: bit 2b + c says what the bits b, c give."""
+"""The function of two bits for each truth table: bit 2b + c of the table is the result for the bits b and c."""
 
 
 def _lop3(a: Array, b: Array, c: Array, table: Array) -> Array:
-    """Bit 4a + 2b + c of the immediate *table* says what the bits a, b, c give."""
+    """Bit 4a + 2b + c of the immediate *table* is the result for the bits a, b and c."""
     number = int(table[0])
     without = number & 15  # the function where a is 0
-    change = (number ^ number >> 4) & 15  # where a inverts that
+    change = (number ^ number >> 4) & 15  # where setting a inverts it
     result: Array = _PAIRS[without](b, c)
     return result ^ (a & _PAIRS[change](b, c)) if change else result
 
@@ -365,7 +366,7 @@ def _shf(match: Match) -> Compute:
     return shift
 
 
-# An amount as large as the width or larger shifts everything out: numpy, unlike C, does that too.
+# An amount of at least the width shifts out all bits; numpy, unlike C, defines this too.
 def _shl(match: Match) -> Compute:
     whole = types(match.modifiers)[0].register
     return lambda a, b: (a << b).astype(whole, copy=False)
@@ -383,14 +384,14 @@ def _shr(match: Match) -> Compute:
 
 @lru_cache(maxsize=1024)
 def _selected(selectors: bytes) -> tuple[Array, Array | None]:
-    """For each byte of the result, where it is among the bytes of all lanes, and whether only its sign counts.
+    """For each byte of the result, its index among the source bytes of all lanes, and whether its sign is replicated.
 
-    Selectors are nearly always constants: there are few of them.
+    None if no sign is. Cached, because selectors are nearly always constants.
     """
     nibbles = np.frombuffer(selectors, dtype=np.uint32)[:, None] >> np.arange(0, 16, 4, dtype=np.uint32)
     signs = nibbles & 8 != 0
-    places = np.arange(0, 8 * len(nibbles), 8)[:, None] + (nibbles & 7)
-    return places.reshape(-1), signs.reshape(-1) if np.count_nonzero(signs) else None
+    indices = np.arange(0, 8 * len(nibbles), 8)[:, None] + (nibbles & 7)
+    return indices.reshape(-1), signs.reshape(-1) if np.count_nonzero(signs) else None
 
 
 def _prmt(match: Match) -> Compute:
@@ -401,8 +402,8 @@ def _prmt(match: Match) -> Compute:
         both = np.empty((32, 2), dtype=_U32)
         both[:, 0] = a
         both[:, 1] = b
-        places, signs = _selected(c.tobytes())
-        chosen: Array = both.reshape(-1).view(_U8)[places]
+        indices, signs = _selected(c.tobytes())
+        chosen: Array = both.reshape(-1).view(_U8)[indices]
         if signs is not None:
             chosen = np.where(signs, (chosen.view(np.int8) >> 7).view(_U8), chosen)
         return chosen.view(_U32)
@@ -420,7 +421,7 @@ _BOOLEANS: dict[str, Compute] = {".and": operator.and_, ".or": operator.or_, ".x
 
 
 def _integer_test(match: Match) -> Compute:
-    """The comparison of *a* and *b* as a predicate."""
+    """The comparison of an instruction: a function (a, b) -> predicate."""
     compare = next(_COMPARISONS[m] for m in match.modifiers if m in _COMPARISONS)
     kind = types(match.modifiers)[-1]
     if not kind.signed or compare in (operator.eq, operator.ne):
@@ -430,13 +431,13 @@ def _integer_test(match: Match) -> Compute:
 
 
 def _test(match: Match) -> tuple[Compute, Compute | None]:
-    """The comparison, and the Boolean operator that combines its result with c."""
+    """The comparison, and the Boolean operator that combines its result with c; None without one."""
     test = _integer_test(match) if types(match.modifiers)[-1].integer else floats.comparison(match)
     return test, next((_BOOLEANS[m] for m in match.modifiers if m in _BOOLEANS), None)
 
 
 def _setp(match: Match) -> Compute:
-    """Predicate p, and if there is a q, the same for the negated comparison."""
+    """Predicate p, and, if there is a q, the same for the negated comparison in q."""
     test, combine = _test(match)
     if "q" not in match.named:
         if combine is None:
@@ -465,7 +466,7 @@ def _setp_half2(match: Match) -> Compute:
 
 
 def _set(match: Match) -> Compute:
-    """All ones or 1.0 in the destination's type; two results share a register (9.7.7.1)."""
+    """All ones, or 1.0, in the destination type if the comparison holds; two results share a register (9.7.7.1)."""
     test, combine = _test(match)
     to, of = types(match.modifiers)
     true = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}.get(
@@ -504,7 +505,7 @@ def _mov(match: Match) -> Compute:
 
 
 def _pack(match: Match) -> Compute:
-    """Takes the tuple of the elements, the first one lowest."""
+    """A function that packs a tuple of elements, the first one lowest."""
     kind = types(match.modifiers)[0]
     if kind.width == 128:
 
@@ -527,7 +528,7 @@ def _pack(match: Match) -> Compute:
 
 
 def _unpack(match: Match) -> Compute:
-    """Returns a tuple of as many elements as *count*: the destination vector says how many."""
+    """A function that unpacks a register into *count* elements, as many as the destination vector has."""
     width = types(match.modifiers)[0].width
     if width == 128:
 
@@ -557,7 +558,7 @@ _INTEGERS: dict[str, Factory] = {
     "neg.int": _neg,
     "min.int": _extreme(np.minimum),
     "max.int": _extreme(np.maximum),
-    "popc": _same(lambda a: np.bitwise_count(a).astype(_U32)),
+    "popc": _typeless(lambda a: np.bitwise_count(a).astype(_U32)),
     "clz": _clz,
     "bfind": _bfind,
     "fns": _lane_by_lane,
@@ -568,12 +569,12 @@ _INTEGERS: dict[str, Factory] = {
     "bmsk": _bmsk,
     "dp4a": _dp4a,
     "dp2a": _lane_by_lane,
-    "and": _same(operator.and_),
-    "or": _same(operator.or_),
-    "xor": _same(operator.xor),
-    "not": _same(operator.invert),
+    "and": _typeless(operator.and_),
+    "or": _typeless(operator.or_),
+    "xor": _typeless(operator.xor),
+    "not": _typeless(operator.invert),
     "cnot": _cnot,
-    "lop3": _same(_lop3),
+    "lop3": _typeless(_lop3),
     "lop3.bool": _lop3_bool,
     "shf": _shf,
     "shl": _shl,
@@ -585,13 +586,13 @@ _INTEGERS: dict[str, Factory] = {
     "setp.half2": _setp_half2,
     "set": _set,
     "set.half": _set,
-    "selp": _same(_selp),
+    "selp": _typeless(_selp),
     "slct": _slct,
     "mov": _mov,
     "mov.pack": _pack,
     "mov.unpack": _unpack,
-    "mov.vector": _same(lambda a: a),
+    "mov.vector": _typeless(lambda a: a),
 }
 
 LANES: dict[str, Factory] = {**_INTEGERS, **floats.FLOATS, **converts.CONVERTS}
-"""Form name -> factory. The function of ``mov.unpack`` also takes ``count``, the number of elements."""
+"""Form name -> factory. The function of ``mov.unpack`` takes a further argument ``count``, the number of elements."""

@@ -1,7 +1,7 @@
-"""Launch files, ``kernel.launch.toml``: what a kernel is launched with (``docs/launch-files.md``).
+"""Launch files, ``kernel.launch.toml``, which describe how a kernel is launched (``docs/launch-files.md``).
 
-Lists go as in numpy, outermost dimension first; a :class:`~tclint.executor.tensor_maps.TensorMap` has them the other
-way round.
+Lists of sizes are ordered as in numpy, the outermost dimension first; those of a
+:class:`~tclint.executor.tensor_maps.TensorMap` have the opposite order.
 """
 
 from __future__ import annotations
@@ -40,24 +40,27 @@ TYPES: dict[str, np.dtype[Any]] = {
     **{f"f{bits}": np.dtype(f"f{bits // 8}") for bits in (16, 32, 64)},
     **{name: np.dtype(kind) for name, kind in _FORMATS.items()},
 }
-"""Types of buffers and scalars, and what holds them; numpy has no ``bf16`` and smaller: those are bit patterns."""
+"""Types of buffers and scalars, and their numpy types.
+
+numpy has no equivalent of ``bf16`` and the types after it: their elements are bit patterns.
+"""
 
 _MAP_TYPES = {f"{sign}{bits}": f"u{bits}" for sign in "usi" for bits in (8, 16)}
 _MAP_TYPES |= {f"i{bits}": f"s{bits}" for bits in (32, 64)}
 _MAP_TYPES |= {name: "u8" for name in _FORMATS if name != "bf16"}
-"""The element type of a map of a buffer, where it is not called as that of the buffer."""
+"""The element type of a map of a buffer, where its name differs from the type of the buffer."""
 
 _POISON = 0xFF
-"""Fills what a kernel must write: NaN where it is read as a floating-point number."""
-_MOST_SHARED = 232448
-"""Bytes of dynamic shared memory that a CTA can have on any target (227 KiB)."""
-_MOST_CLUSTER = 16
-_GRID = (2**31 - 1, 65535, 65535)
-_BLOCK = (1024, 1024, 64)
+"""Fills buffers that a kernel must write; NaN if it is read as a floating-point number."""
+MAX_SHARED_BYTES = 232448
+"""Dynamic shared memory that a CTA can have on any target (227 KiB)."""
+MAX_CLUSTER_CTAS = 16
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_BLOCK = (1024, 1024, 64)
 
 
 class LaunchError(ValueError):
-    """A launch file says what it cannot say, or does not suit the kernel."""
+    """A launch file is invalid, or a launch does not fit its kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,13 @@ class Buffer:
     """A key of :data:`TYPES`."""
     shape: tuple[int, ...]
     values: float | tuple[int, int] | None = None
-    """One number; the least and the largest of random integers; or None: poison, all bits set."""
+    """A number for all elements, the bounds of random integers, or None for poison: all bits set."""
     seed: int | None = None
-    """Of the random integers; the position among the buffers if None."""
+    """The seed of the random integers; None for the position among the buffers."""
     file: Path | None = None
-    """The contents, instead of ``values``: ``.npy``, or else raw bytes."""
+    """The file with the contents, instead of ``values``: ``.npy``, or raw bytes under any other name."""
     output: Path | None = None
-    """Where the contents go after the launches, in one of the same two forms."""
+    """The file that the contents are written to after the launches, in the same two formats."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -82,7 +85,7 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
 
@@ -92,10 +95,10 @@ class MapSpec:
 
     buffer: str
     tensor: TensorMap
-    """With the offset in the buffer for an address."""
+    """The map, whose address is an offset in the buffer."""
 
     def at(self, address: int) -> TensorMap:
-        """The map when the buffer lies at *address*."""
+        """The map if the buffer is at *address*."""
         return replace(self.tensor, address=address + self.tensor.address)
 
 
@@ -126,17 +129,17 @@ class Launch:
     grid: Three
     block: Three
     cluster: Three | None = None
-    """None: what the kernel's ``.reqnctapercluster`` says, or no clusters."""
+    """None for the ``.reqnctapercluster`` of the kernel, or no clusters without one."""
     shared: int = 0
     """Bytes of dynamic shared memory."""
     arguments: tuple[Argument, ...] = ()
     dependent: bool = False
-    """May begin before the launch in front of it ends (programmatic dependent launch)."""
+    """Whether it may begin before the previous launch ends (programmatic dependent launch)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFile:
-    """What a launch file says; ``buffers`` and ``maps`` have no name in common."""
+    """The contents of a launch file; no name is in both ``buffers`` and ``maps``."""
 
     path: Path
     ptx: Path | None
@@ -146,7 +149,7 @@ class LaunchFile:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of global memory: of every buffer, and of the maps that a launch passes by pointer."""
+        """Bytes of each allocation in global memory: every buffer, and the maps that a launch passes by pointer."""
         found = {name: buffer.size for name, buffer in self.buffers.items()}
         for launch in self.launches:
             for argument in launch.arguments:
@@ -155,7 +158,7 @@ class LaunchFile:
         return found
 
     def arrays(self, number: int = 0) -> dict[str, Array]:
-        """The contents of every buffer before run *number*; each run has other random integers."""
+        """The contents of every buffer before run *number*, which seeds the random integers."""
         return {name: self._array(name, index, number) for index, name in enumerate(self.buffers)}
 
     def _array(self, name: str, index: int, number: int) -> Array:
@@ -172,7 +175,7 @@ class LaunchFile:
         return np.full(buffer.shape, _stored(buffer.type, np.array(buffer.values)))
 
     def parameters(self, launch: Launch, addresses: Mapping[str, int]) -> tuple[bytes, ...]:
-        """The bytes of each parameter when what :attr:`sizes` names lies at *addresses*."""
+        """The bytes of each parameter, given the *addresses* of the allocations in :attr:`sizes`."""
         return tuple(self._parameter(argument, addresses) for argument in launch.arguments)
 
     def _parameter(self, argument: Argument, addresses: Mapping[str, int]) -> bytes:
@@ -183,12 +186,12 @@ class LaunchFile:
         return argument
 
     def map_bytes(self, name: str, addresses: Mapping[str, int]) -> bytes:
-        """The 128 bytes of a map."""
+        """The 128 bytes of a map, given the *addresses* of the buffers."""
         spec = self.maps[name]
         return spec.at(addresses[spec.buffer]).encode()
 
     def write(self, arrays: Mapping[str, Array]) -> None:
-        """Write what the buffers hold to the files that they are to go to."""
+        """Write *arrays*, the final contents, to the output files of the buffers. Raises OSError."""
         for name, buffer in self.buffers.items():
             if buffer.output and buffer.output.suffix == ".npy":
                 np.save(buffer.output, arrays[name])
@@ -197,13 +200,13 @@ class LaunchFile:
 
 
 def _stored(type: str, numbers: Array) -> Array:
-    """Numbers as a buffer of *type* holds them."""
+    """*numbers* converted to the representation of a buffer of *type*."""
     with np.errstate(over="ignore"):
         return encode(type, numbers.astype(np.float64)) if type in _FORMATS else numbers.astype(TYPES[type])
 
 
 def _opened(buffer: Buffer, path: Path, name: str) -> Array:
-    """The contents of a buffer in a file, not read yet. Raises :class:`LaunchError`."""
+    """The contents of a buffer that comes from a file, mapped into memory. Raises :class:`LaunchError`."""
     file, key = buffer.file, f"buffers.{name}.file"
     assert file is not None
     try:
@@ -217,11 +220,11 @@ def _opened(buffer: Buffer, path: Path, name: str) -> Array:
             raise
         _fail(path, f"{file.name}: {error}", key)
     if found.dtype.kind == "V" and found.dtype.itemsize == buffer.dtype.itemsize:
-        found = found.view(buffer.dtype)  # so numpy saves the types of ml_dtypes
+        found = found.view(buffer.dtype)  # numpy saves the types of ml_dtypes as void
     if found.dtype != buffer.dtype:
         _fail(path, f"{file.name} holds {found.dtype}, not {buffer.dtype}", key)
     if found.shape != buffer.shape:
-        _fail(path, f"{file.name} has the shape {list(found.shape)}, not {list(buffer.shape)}", key)
+        _fail(path, f"{file.name} has shape {list(found.shape)}, not {list(buffer.shape)}", key)
     return found
 
 
@@ -233,7 +236,10 @@ def _fail(path: Path, what: str, key: str) -> NoReturn:
 
 
 def read(path: Path | str) -> LaunchFile:
-    """The launch file at *path*. Raises :class:`LaunchError`, whose message is ``file: what is wrong: where``."""
+    """Read and validate the launch file at *path*.
+
+    Raises :class:`LaunchError`, whose message has the form ``file: what is wrong: key``.
+    """
     path = Path(path)
     try:
         document = read_toml(path)
@@ -245,14 +251,14 @@ def read(path: Path | str) -> LaunchFile:
 
 
 def beside(path: str) -> Path | None:
-    """The launch file that goes with a kernel: ``kernel.launch.toml`` beside ``kernel.ptx``, if there is one."""
+    """The launch file ``kernel.launch.toml`` beside ``kernel.ptx``; None if there is none."""
     kernel = Path(path)
     launch = kernel.with_name(kernel.name.partition(".ptx")[0] + ".launch.toml")
     return launch if launch.is_file() else None
 
 
 class _Table:
-    """A table of the file, of which every key must be asked for."""
+    """A table of the file. Keys are removed as they are read; :meth:`end` refuses those that remain."""
 
     def __init__(self, path: Path, key: str, values: Any) -> None:
         self.path, self.key = path, key
@@ -263,13 +269,13 @@ class _Table:
     def fail(self, what: str, key: str = "") -> NoReturn:
         _fail(self.path, what, ".".join(part for part in (self.key, key) if part))
 
-    def take(self, key: str, wanted: str, right: Callable[[Any], bool], default: Any = ...) -> Any:
-        """The value of *key*, or *default* if there is one."""
+    def take(self, key: str, expected: str, valid: Callable[[Any], bool], default: Any = ...) -> Any:
+        """The value of *key*, or *default*; an invalid or, without a default, missing value is an error."""
         value = self.values.pop(key, default)
         if value is ...:
             self.fail("missing", key)
-        if value is not default and not right(value):
-            self.fail(f"{value!r} is not {wanted}", key)
+        if value is not default and not valid(value):
+            self.fail(f"{value!r} is not {expected}", key)
         return value
 
     def text(self, key: str, default: Any = ...) -> Any:
@@ -278,12 +284,12 @@ class _Table:
     def flag(self, key: str) -> bool:
         return bool(self.take(key, "true or false", lambda value: isinstance(value, bool), False))
 
-    def integer(self, key: str, default: Any = ..., least: int = 0, most: int | None = None) -> Any:
-        wanted = f"an integer from {least}" + ("" if most is None else f" to {most}")
+    def integer(self, key: str, default: Any = ..., low: int = 0, high: int | None = None) -> Any:
+        expected = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
         return self.take(
             key,
-            wanted,
-            lambda value: _whole(value) and least <= value and (most is None or value <= most),
+            expected,
+            lambda value: _whole(value) and low <= value and (high is None or value <= high),
             default,
         )
 
@@ -302,20 +308,24 @@ class _Table:
         return None if name is None else self.path.parent / name
 
     def tables(self, key: str) -> dict[str, _Table]:
-        """The tables in the table *key*."""
+        """The tables inside the table *key*, by name."""
         inside = _Table(self.path, key, self.values.pop(key, {}))
         return {name: _Table(self.path, f"{key}.{name}", value) for name, value in inside.values.items()}
 
     def end(self) -> None:
+        """Refuse the keys that were not read."""
         for key in self.values:
             self.fail("unknown key", key)
 
 
 def _whole(value: Any) -> bool:
+    """Whether a value of the file is an integer; TOML's booleans are Python integers."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 class _Reader:
+    """Turns the document of a launch file into a :class:`LaunchFile`."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.buffers: dict[str, Buffer] = {}
@@ -328,7 +338,7 @@ class _Reader:
             self.buffers[name] = self._buffer(name, table)
         for name, table in top.tables("maps").items():
             if name in self.buffers:
-                table.fail("a buffer is called so, too")
+                table.fail("a buffer has the same name")
             self.maps[name] = self._map(table)
         steps = top.take(
             "launches", "a list of tables", lambda value: isinstance(value, list) and bool(value)
@@ -336,7 +346,7 @@ class _Reader:
         launches = tuple(
             self._launch(_Table(self.path, f"launches[{index}]", step)) for index, step in enumerate(steps)
         )
-        for key in ("expected", "observed", "tolerance"):  # the benchmarks' own
+        for key in ("expected", "observed", "tolerance"):  # used by tclint's benchmarks only
             top.values.pop(key, None)
         top.end()
         return LaunchFile(self.path, ptx, self.buffers, self.maps, launches)
@@ -345,14 +355,14 @@ class _Reader:
         type = table.take("type", f"one of {', '.join(TYPES)}", lambda value: value in TYPES)
         shape = table.integers("shape")
         if not shape or min(shape) < 1:
-            table.fail("sizes below 1" if shape else "no dimension", "shape")
+            table.fail("a size below 1" if shape else "no dimensions", "shape")
         values, seed = self._values(table, type), table.integer("seed", None)
         buffer = Buffer(type, shape, values, seed, table.file("file"), table.file("output"))
         table.end()
         if buffer.file and buffer.values is not None:
-            table.fail("both file and values", "values")
+            table.fail("values and file are mutually exclusive", "values")
         if buffer.seed is not None and not isinstance(buffer.values, tuple):
-            table.fail("a seed without random integers", "seed")
+            table.fail("seed without random integers", "seed")
         if buffer.file:
             _opened(buffer, self.path, name)
         return buffer
@@ -373,11 +383,11 @@ class _Reader:
     def _map(self, table: _Table) -> MapSpec:
         name = self._known(table, "buffer", self.buffers)
         buffer = self.buffers[name]
-        usual = _MAP_TYPES.get(buffer.type, buffer.type)
-        type = table.text("type", usual)
+        default_type = _MAP_TYPES.get(buffer.type, buffer.type)
+        type = table.text("type", default_type)
         dimensions = table.integers("dimensions", None)
-        if dimensions is None and type != usual:
-            table.fail("missing beside a type", "dimensions")
+        if dimensions is None and type != default_type:
+            table.fail("missing, but required with a type", "dimensions")
         sizes = _innermost_first(dimensions or buffer.shape)
         strides = table.integers("strides", None)
         steps = _dense(sizes, MAP_TYPES.get(type, 8)) if strides is None else _innermost_first(strides)
@@ -391,7 +401,7 @@ class _Reader:
         fields["element_strides"] = _innermost_first(table.integers("element_strides", ()))
         fields |= {key: table.integer(key, 0) for key in ("swizzle", "interleave")}
         fields |= {"atomicity": table.text("atomicity", "16B"), "fill": table.text("fill", "zeros")}
-        offset = table.integer("offset", 0, most=buffer.size - 1)
+        offset = table.integer("offset", 0, high=buffer.size - 1)
         table.end()
         try:
             return MapSpec(name, TensorMap(offset, **fields))
@@ -402,7 +412,7 @@ class _Reader:
     def _known(self, table: _Table, key: str, names: Mapping[str, Any]) -> str:
         name: str = table.text(key)
         if name not in names:
-            table.fail(f"no {key} is called {name!r}", key)
+            table.fail(f"no {key} {name!r}", key)
         return name
 
     def _launch(self, table: _Table) -> Launch:
@@ -413,16 +423,16 @@ class _Reader:
             except LaunchError as error:
                 table.fail(str(error), "metadata")
         entry = table.text("entry", metadata.entry if metadata else ...)
-        grid = _three(table, "grid", _GRID, ...)
-        block = _three(table, "block", _BLOCK, metadata.block if metadata else ...)
+        grid = _three(table, "grid", MAX_GRID, ...)
+        block = _three(table, "block", MAX_BLOCK, metadata.block if metadata else ...)
         if prod(block) > MOST_THREADS:
             table.fail(f"{prod(block)} threads, more than {MOST_THREADS}", "block")
-        cluster = _three(table, "cluster", (_MOST_CLUSTER,) * 3, metadata.cluster if metadata else None)
-        if cluster and prod(cluster) > _MOST_CLUSTER:
-            table.fail(f"{prod(cluster)} CTAs, more than {_MOST_CLUSTER}", "cluster")
+        cluster = _three(table, "cluster", (MAX_CLUSTER_CTAS,) * 3, metadata.cluster if metadata else None)
+        if cluster and prod(cluster) > MAX_CLUSTER_CTAS:
+            table.fail(f"{prod(cluster)} CTAs, more than {MAX_CLUSTER_CTAS}", "cluster")
         if cluster and any(size % part for size, part in zip(grid, cluster, strict=True)):
             table.fail(f"{list(grid)} is not a multiple of the cluster, {list(cluster)}", "grid")
-        shared = table.integer("shared", metadata.shared if metadata else 0, most=_MOST_SHARED)
+        shared = table.integer("shared", metadata.shared if metadata else 0, high=MAX_SHARED_BYTES)
         arguments = table.take("arguments", "a list", lambda value: isinstance(value, list), ())
         found = tuple(
             self._argument(table, f"arguments[{index}]", argument) for index, argument in enumerate(arguments)
@@ -437,12 +447,12 @@ class _Reader:
                 return Pointer(given)
             if given in self.maps:
                 return MapValue(given)
-            parent.fail(f"no buffer and no map is called {given!r}", key)
+            parent.fail(f"no buffer or map {given!r}", key)
         table = _Table(self.path, f"{parent.key}.{key}", given)
         found: Argument
         if "buffer" in table.values:
             name = self._known(table, "buffer", self.buffers)
-            found = Pointer(name, table.integer("offset", 0, most=self.buffers[name].size))
+            found = Pointer(name, table.integer("offset", 0, high=self.buffers[name].size))
         elif "map" in table.values:
             name = self._known(table, "map", self.maps)
             found = Pointer(name) if table.flag("pointer") else MapValue(name)
@@ -455,20 +465,21 @@ class _Reader:
         else:
             kind = next(iter(table.values), "")
             if kind not in TYPES:
-                table.fail(f"none of buffer, map, bytes, {', '.join(TYPES)}")
+                table.fail(f"needs one of buffer, map, bytes, {', '.join(TYPES)}")
             found = _scalar(table, kind, kind, table.values.pop(kind))
         table.end()
         return found
 
 
-def _three(table: _Table, key: str, most: Three, default: Any) -> Any:
+def _three(table: _Table, key: str, limits: Three, default: Any) -> Any:
+    """A list of one to three sizes up to *limits*; omitted ones are 1."""
     sizes = table.integers(key, default)
     if sizes is default:
         return default
     if not 1 <= len(sizes) <= 3:
-        table.fail(f"{len(sizes)} sizes, not 1 to 3", key)
+        table.fail(f"{len(sizes)} sizes, expected 1 to 3", key)
     x, y, z = [*sizes, 1, 1][:3]
-    for size, limit in zip((x, y, z), most, strict=True):
+    for size, limit in zip((x, y, z), limits, strict=True):
         if not 1 <= size <= limit:
             table.fail(f"{size} is not in 1 to {limit}", key)
     return x, y, z
@@ -479,12 +490,12 @@ def _innermost_first(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _dense(sizes: Sequence[int], bits: int) -> tuple[int, ...]:
-    """The strides in bytes of an array without gaps, sizes innermost first."""
+    """The strides in bytes of an array without gaps; *sizes*, and the result, are innermost first."""
     return tuple(prod(sizes[:axis]) * bits // 8 for axis in range(1, len(sizes)))
 
 
 def _scalar(table: _Table, key: str, type: str, value: Any) -> bytes:
-    """The bytes of a number of *type*."""
+    """The bytes of a number of *type*; the value must be a number that the type can hold."""
     whole = TYPES[type].kind in "ui" and type not in _FORMATS
     if not (_whole(value) or (isinstance(value, float) and not whole)):
         table.fail(f"{value!r} is not {'an integer' if whole else 'a number'}", key)
@@ -499,7 +510,7 @@ def _scalar(table: _Table, key: str, type: str, value: Any) -> bytes:
 
 
 def geometry(launch: Launch, function: Function) -> tuple[Three, Three]:
-    """The CTAs of the grid and of a cluster, as directives of the kernel make them (11.7.1, 11.8.1)."""
+    """The sizes of the grid and of a cluster in CTAs, after the directives of the kernel (11.7.1, 11.8.1)."""
     cluster = launch.cluster or _three_of(function, ".reqnctapercluster") or (1, 1, 1)
     if ".blocksareclusters" not in function.directives:
         return launch.grid, cluster
@@ -508,13 +519,13 @@ def geometry(launch: Launch, function: Function) -> tuple[Three, Three]:
 
 
 def fits(launch: Launch, function: Function) -> None:
-    """Raises :class:`LaunchError` when a launch does not suit the kernel, as the driver would."""
+    """Raises :class:`LaunchError` if a launch does not fit the kernel, as the driver would refuse it."""
 
-    def need(true: bool, what: str, key: str) -> None:
-        if not true:
+    def need(holds: bool, what: str, key: str) -> None:
+        if not holds:
             raise LaunchError(f"{launch.entry}: {what}: {key}")
 
-    need(function.entry and function.name == launch.entry, f"the kernel is {function.name}", "entry")
+    need(function.entry and function.name == launch.entry, f"the kernel is named {function.name}", "entry")
     sizes = [variable.size for variable in function.parameters]
     given = [
         len(a) if isinstance(a, bytes) else SIZE if isinstance(a, MapValue) else 8 for a in launch.arguments
@@ -526,12 +537,14 @@ def fits(launch: Launch, function: Function) -> None:
     wanted = _three_of(function, ".reqntid")
     need(
         wanted in (None, launch.block),
-        f"{list(launch.block)} is not the .reqntid, {list(wanted or ())}",
+        f"{list(launch.block)} does not match .reqntid {list(wanted or ())}",
         "block",
     )
-    most = prod(function.directives.get(".maxntid", (MOST_THREADS,)))
+    limit = prod(function.directives.get(".maxntid", (MOST_THREADS,)))
     need(
-        prod(launch.block) <= most, f"{prod(launch.block)} threads, more than the .maxntid of {most}", "block"
+        prod(launch.block) <= limit,
+        f"{prod(launch.block)} threads, more than the .maxntid of {limit}",
+        "block",
     )
     _fits_cluster(launch, function, need)
 
@@ -540,20 +553,21 @@ def _fits_cluster(launch: Launch, function: Function, need: Callable[[bool, str,
     wanted = _three_of(function, ".reqnctapercluster")
     need(
         None in (wanted, launch.cluster) or wanted == launch.cluster,
-        f"{list(launch.cluster or ())} is not the .reqnctapercluster, {list(wanted or ())}",
+        f"{list(launch.cluster or ())} does not match .reqnctapercluster {list(wanted or ())}",
         "cluster",
     )
     need(
         ".explicitcluster" not in function.directives or bool(wanted or launch.cluster), "missing", "cluster"
     )
     grid, cluster = geometry(launch, function)
-    most = prod(function.directives.get(".maxclusterrank", (_MOST_CLUSTER,)))
-    need(prod(cluster) <= most, f"{prod(cluster)} CTAs, more than the .maxclusterrank of {most}", "cluster")
+    limit = prod(function.directives.get(".maxclusterrank", (MAX_CLUSTER_CTAS,)))
+    need(prod(cluster) <= limit, f"{prod(cluster)} CTAs, more than the .maxclusterrank of {limit}", "cluster")
     whole = not any(size % part for size, part in zip(grid, cluster, strict=True))
     need(whole, f"{list(grid)} is not a multiple of the cluster, {list(cluster)}", "grid")
 
 
 def _three_of(function: Function, directive: str) -> Three | None:
+    """The sizes of a directive; None if the kernel does not have it."""
     numbers = function.directives.get(directive)
     if not numbers:
         return None
@@ -566,14 +580,14 @@ def _three_of(function: Function, directive: str) -> Three | None:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the ``.json`` that Triton writes beside a kernel says of its launch."""
+    """The launch parameters in the ``.json`` that Triton writes beside a kernel."""
 
     entry: str
     block: Three
     shared: int
     """Bytes of dynamic shared memory."""
     cluster: Three | None
-    """None without clusters."""
+    """None if the kernel has no clusters."""
 
 
 def triton_launch(path: Path) -> Metadata:
@@ -583,21 +597,21 @@ def triton_launch(path: Path) -> Metadata:
     except (OSError, ValueError) as error:
         raise LaunchError(f"{path}: {error}") from error
     if not isinstance(found, dict) or "num_warps" not in found:
-        raise LaunchError(f"{path}: not the metadata of a kernel of Triton")
+        raise LaunchError(f"{path}: not the metadata of a Triton kernel")
     table = _Table(path, "", found)
-    entry, shared = table.text("name"), table.integer("shared", most=_MOST_SHARED)
-    threads = table.integer("num_warps", least=1) * table.integer("warp_size", 32, least=1)
+    entry, shared = table.text("name"), table.integer("shared", high=MAX_SHARED_BYTES)
+    threads = table.integer("num_warps", low=1) * table.integer("warp_size", 32, low=1)
     if threads > MOST_THREADS:
         table.fail(f"{threads} threads, more than {MOST_THREADS}", "num_warps")
-    ctas = table.integer("num_ctas", 1, least=1, most=_MOST_CLUSTER)
-    cluster = _three(table, "cluster_dims", (_MOST_CLUSTER,) * 3, (1, 1, 1))  # of older versions
+    ctas = table.integer("num_ctas", 1, low=1, high=MAX_CLUSTER_CTAS)
+    cluster = _three(table, "cluster_dims", (MAX_CLUSTER_CTAS,) * 3, (1, 1, 1))  # written by older versions
     if prod(cluster) != ctas:
         cluster = (ctas, 1, 1)
     return Metadata(entry, (threads, 1, 1), shared, cluster if ctas > 1 else None)
 
 
 def triton_beside(path: str) -> Metadata | None:
-    """The metadata in ``kernel.json`` beside ``kernel.ptx``, where Triton wrote it."""
+    """The metadata in ``kernel.json`` beside ``kernel.ptx``; None if Triton wrote none there."""
     kernel = Path(path)
     try:
         return triton_launch(kernel.with_name(kernel.name.partition(".ptx")[0] + ".json"))

@@ -1,8 +1,23 @@
-"""The machine: clusters of CTAs of warps that execute one kernel, one instruction of one warp at a time.
+"""The machine: it interleaves the warps of one launch, one instruction of one warp at a time.
 
-What goes wrong without stopping the kernel is an *observation*. What a GPU would stop at raises
-:class:`~tclint.executor.memory.Fault`; threads that wait for what cannot come raise :class:`Deadlock`; a kernel that
-does not end within its budget raises :class:`OutOfBudget`.
+Undefined behaviour that does not stop the kernel is recorded as an *observation*. What stops a GPU raises
+:class:`~tclint.executor.memory.Fault`, threads that can never be woken raise :class:`Deadlock`, and a kernel that does
+not terminate within its budget raises :class:`OutOfBudget`.
+
+*Scheduling.* The unit is a :class:`~tclint.executor.state.Split`, a group of lanes with one program counter. A group
+executes until it blocks, diverges, exits or has used up its quantum. When no group can run, the machine completes an
+asynchronous operation, starts another cluster, forces apart lanes that wait to reconverge, or lets mbarrier waits time
+out (:meth:`Machine._advance`); only if none of these leads to progress is the launch deadlocked.
+
+*Conflicts.* They are detected in two ways. An operation that is in flight is counted on every word that it reads or
+writes, so an access to such a word conflicts with it. For completed accesses each word keeps a *stamp* of the last
+write and the last read, ``epoch << 10 | warp``, which is compared with the vector clock of the accessing warp
+(:mod:`tclint.executor.sync`): an access that the clock does not cover is unordered, whichever of the two came first in
+this run.
+
+*What is missed.* Only the last write and the last read of a word are kept, so a race with an earlier access of another
+warp goes unnoticed. A generic write is compared with the last read but not with the last write. The lanes of a warp
+share one clock, and races in global memory are not checked.
 """
 
 from __future__ import annotations
@@ -33,62 +48,65 @@ __all__ = [
 
 
 _QUANTUM = 512
-"""Instructions in a row of one warp, unless the schedule is random."""
-_TRACED = 8
-"""The same when a trace is made, whose times are as coarse as this."""
-_PATIENCE = 64
-"""Rounds of waits that time out, without anything else happening, after which threads wait for ever."""
-_RESIDENT = 8
-"""Clusters that are on the machine at once."""
-_CROWD = 160
-"""The same when threads poll memory: they may wait for a cluster that has not started."""
-_POLLS = 2000
-"""Polls of memory, while nobody who waits is woken, after which threads seem to need help."""
-_VAIN = 4
-"""Times that nobody could be helped, after which lanes no longer wait for others of their warp to come together."""
+"""Consecutive instructions of one warp, unless the schedule is random."""
+_TRACED_QUANTUM = 8
+"""The quantum while a trace is recorded: the resolution of its times."""
+MAX_TIMEOUTS_WITHOUT_PROGRESS = 64
+"""Times that mbarrier waits may time out with no other event in between; after that the launch is deadlocked."""
+MAX_RESIDENT_CLUSTERS = 8
+"""Clusters that execute at once."""
+MAX_RESIDENT_CLUSTERS_WHEN_POLLING = 160
+"""The same while threads poll memory, because they may be waiting for a cluster that has not started."""
+MAX_POLLS_BEFORE_RELIEF = 2000
+"""Polls of memory since a blocked group of lanes was last woken, after which :meth:`Machine._relieve` intervenes."""
+MAX_FAILED_RELIEFS = 4
+"""Consecutive interventions without effect, after which lanes that wait to reconverge are forced apart."""
 
 
 class Deadlock(Fault):
-    """Threads wait for what cannot come any more."""
+    """No thread can make progress, and some have not exited."""
 
     def __init__(self, message: str, sites: Sequence[int], involved: Iterable[int] = ()) -> None:
         super().__init__(message)
         self.sites = tuple(dict.fromkeys(sites))
         self.involved = frozenset(involved)
-        """The instructions that named the mbarriers which are waited for."""
+        """The instructions that used the mbarriers, or issued the operations, that threads wait for."""
 
 
 class OutOfBudget(Exception):
-    """The kernel did not end within its instructions or seconds."""
+    """The kernel did not terminate within its budget of instructions or seconds."""
 
 
-_OTHERS = {
+_CAUSES = {
     "unordered": "the other access",
     "proxy": "the write",
     "wgmma-fence": "the write",
-    "divergent": "what the others execute",
+    "divergent": "the instruction that the others execute",
     "mbarrier-overrun": "the mbarrier is initialised",
 }
-"""What stands at the other instruction of an observation, by its kind; else an operation begins there."""
+"""What the other instruction of an observation is, by kind; for any other kind it issued an operation."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Something that the ISA leaves undefined, or that went wrong, in one execution."""
+    """Undefined behaviour, or another violation of the ISA's rules, in one execution."""
 
     kind: str
+    """One of the kinds that docs/executor.md lists."""
     site: int
-    """The instruction that met it; ``function.instructions[site]``."""
+    """The instruction that exhibits it: ``function.instructions[site]``."""
     message: str
     thread: str
+    """The warp, or the lane if only one executes."""
     other: int = -1
-    """The asynchronous operation or the access that it collides with, if it is about one."""
+    """The instruction of the conflicting operation or access; -1 if none is involved."""
     step: int = 0
+    """Instructions that the machine had executed."""
 
     @property
     def cause(self) -> str:
-        """What stands at the *other* instruction."""
-        return _OTHERS.get(self.kind, "the operation begins")
+        """What the *other* instruction does, for a note at its line."""
+        return _CAUSES.get(self.kind, "the operation is issued")
 
 
 class Machine:
@@ -113,29 +131,32 @@ class Machine:
         self.deadline = perf_counter() + seconds
         self.steps = 0
         self.observations: list[Observation] = []
-        self._told: set[tuple[str, int, int]] = set()
+        self._reported: set[tuple[str, int, int]] = set()
         self.ctas = geometry.grid[0] * geometry.grid[1] * geometry.grid[2]
         self.clusters: list[Cluster] = []
-        self._coming: Iterator[tuple[int, int, int]] = self._places()
+        self._unstarted: Iterator[tuple[int, int, int]] = self._positions()
         self.ready: deque[Split] = deque()
         self.parked: list[Split] = []
         self.flights: list[Flight] = []
         self.reports: dict[int, dict[int, Mbarrier]] = {}
-        """The mbarriers that the asynchronous operations of an instruction report to."""
+        """By asynchronous instruction, the mbarriers on which its operations complete, by ``id``."""
         self.clocks: dict[int, tuple[Cluster, Clocks]] = {}
-        """What releasing accesses of global memory left, by address."""
+        """The clock that the releasing accesses of an address published, with the cluster that it belongs to."""
         self._warp: Warp | None = None
-        self._fruitless = 0
+        self._idle_turns = 0
+        """Timeouts, and turns that executed no instruction, since the last :meth:`progress`."""
         self.polls = 0
-        """Accesses that may be polls of memory, since somebody who waits was woken."""
-        self._vain = 0
-        """How often in a row nobody could be helped."""
-        self._numbers = 0
+        """Accesses that may be polls of memory, since a blocked group of lanes was last woken."""
+        self._failed_reliefs = 0
+        """Consecutive calls of :meth:`_relieve` without effect."""
+        self._issued = 0
         self.tracer: Callable[[str, Warp, int, str], None] | None = None
+        """Called with an event, the warp, the instruction and a text (:class:`tclint.executor.trace.Trace`)."""
         self.notes: dict[str, int] = {}
-        """What was not executed as on a GPU, by text, with the instruction that it was first met at."""
+        """Deviations from what a GPU does: the text, with the first instruction that it applies to."""
 
-    def _places(self) -> Iterator[tuple[int, int, int]]:
+    def _positions(self) -> Iterator[tuple[int, int, int]]:
+        """The position of each cluster in the grid, counted in clusters."""
         g, c = self.geometry.grid, self.geometry.cluster
         for z in range(g[2] // c[2]):
             for y in range(g[1] // c[1]):
@@ -145,7 +166,11 @@ class Machine:
     # ------------------------------------------------------------ running
 
     def run(self) -> None:
-        """Execute the kernel to its end. Raises what the module says."""
+        """Execute the kernel until all threads have exited.
+
+        Raises :class:`~tclint.executor.memory.Fault`, :class:`Deadlock`, :class:`OutOfBudget` or
+        :class:`~tclint.executor.errors.Unsupported`.
+        """
         with np.errstate(all="ignore"):
             self._admit()
             while True:
@@ -154,12 +179,12 @@ class Machine:
                 elif not self._advance():
                     return
 
-    def _admit(self, most: int = _RESIDENT) -> bool:
-        """Start the next cluster, if there is one and room for it."""
-        place = next(self._coming, None) if len(self.clusters) < most else None
-        if place is None:
+    def _admit(self, limit: int = MAX_RESIDENT_CLUSTERS) -> bool:
+        """Start the next cluster; False if none is left or *limit* clusters are resident."""
+        position = next(self._unstarted, None) if len(self.clusters) < limit else None
+        if position is None:
             return False
-        cluster = Cluster(self, place)
+        cluster = Cluster(self, position)
         self.clusters.append(cluster)
         for cta in cluster.ctas:
             for warp in cta.warps:
@@ -168,11 +193,11 @@ class Machine:
         return True
 
     def cancel(self) -> tuple[int, int, int] | None:
-        """Let the next cluster not start, and give the place of its first CTA; None when all have started."""
-        place = next(self._coming, None)
-        if place is None:
+        """Cancel the next cluster that has not started: the ``%ctaid`` of its first CTA, or None if all have."""
+        position = next(self._unstarted, None)
+        if position is None:
             return None
-        x, y, z = (a * b for a, b in zip(place, self.geometry.cluster, strict=True))
+        x, y, z = (a * b for a, b in zip(position, self.geometry.cluster, strict=True))
         return x, y, z
 
     def _start(self, split: Split, first: bool = False) -> None:
@@ -180,7 +205,7 @@ class Machine:
         self.ready.appendleft(split) if first else self.ready.append(split)
 
     def _turn(self) -> None:
-        """Let one group of lanes execute until it waits, leaves, or has had its share."""
+        """Execute one group of lanes until it blocks, diverges, exits, or has used up its quantum."""
         at = self.schedule.choose(len(self.ready))
         split = self.ready[at]
         del self.ready[at]
@@ -189,17 +214,17 @@ class Machine:
             self._execute(split, self.schedule.quantum(_QUANTUM))
         else:
             self.tracer("run", split.warp, split.pc, "")
-            self._execute(split, self.schedule.quantum(_TRACED))
+            self._execute(split, self.schedule.quantum(_TRACED_QUANTUM))
             if split.waits is None:
                 self.tracer("stop", split.warp, split.pc, "")
         if self.steps >= self.budget or perf_counter() > self.deadline:
             what = "instructions" if self.steps >= self.budget else "seconds"
             raise OutOfBudget(
-                f"the kernel did not end within its budget of {what} ({self.steps} instructions)"
+                f"the kernel did not terminate within its budget of {what} ({self.steps} instructions)"
             )
         if self.steps == before:
-            self._fruitless += 1
-        if self.polls > _POLLS:
+            self._idle_turns += 1
+        if self.polls > MAX_POLLS_BEFORE_RELIEF:
             self._relieve()
         if self.flights and self.schedule.lands():
             able = [f for f in self.flights if self._able(f)]
@@ -243,41 +268,53 @@ class Machine:
         self.ready.append(split)
 
     def _collide(self, w: Warp, pc: int) -> None:
-        """See whether an instruction uses registers that an asynchronous operation is not done with."""
+        """Report registers that an instruction uses while an asynchronous operation still reads or writes them.
+
+        An operation whose registers are interlocked (:attr:`~tclint.executor.state.Flight.dependent`) is completed
+        instead.
+        """
         reads, writes = self.code.touches[pc]
-        for locks, registers, ends in ((w.filling, (*reads, *writes), True), (w.draining, writes, False)):
-            met: dict[int, tuple[int, Flight]] = {}
+        for locks, registers, written in ((w.filling, (*reads, *writes), True), (w.draining, writes, False)):
+            conflicts: dict[int, tuple[int, Flight]] = {}
             for register in registers:
                 if (found := locks.get(register)) is not None:
-                    met.setdefault(id(found), (register, found))
-            for register, flight in met.values():
+                    conflicts.setdefault(id(found), (register, found))
+            for register, flight in conflicts.values():
                 if flight.dependent:
-                    self.land(flight) if ends else self.capture(flight)
+                    self.land(flight) if written else self.capture(flight)
                     continue
                 name = self.code.function.registers[register].name
-                how = "reads" if ends and register in reads else "writes"
-                does = "writes" if ends else "reads"
+                how = "reads" if written and register in reads else "writes"
+                does = "writes" if written else "reads"
                 self.observe(
-                    "register-in-flight", w, f"{how} {name} before the {flight.what} that {does} it is complete",
+                    "register-in-flight", w, f"{how} {name} before the {flight.what} that {does} it completes",
                     flight.site,
                 )  # fmt: skip
 
     def _relieve(self) -> None:
-        """Threads poll memory, perhaps for what others do who cannot go on: help these although nobody is blocked."""
+        """Intervene although some group of lanes can run: it may poll memory that blocked lanes are to write.
+
+        Completes an operation that blocked lanes wait for, starts clusters and, if neither was possible several times
+        in a row, forces apart lanes that wait to reconverge.
+        """
         self.polls = 0
         wanted = {id(s.waits) for s in self.parked}
         able = [f for f in self.flights if self._able(f) and (not wanted or {id(f), id(f.mbarrier)} & wanted)]
         if able:
             self.land(able[0])
-        while self._admit(_CROWD):
-            self._vain = 0
-        self._vain = 0 if able else self._vain + 1
-        if self._vain > _VAIN:
-            self._vain = 0
-            self._loosen()
+        while self._admit(MAX_RESIDENT_CLUSTERS_WHEN_POLLING):
+            self._failed_reliefs = 0
+        self._failed_reliefs = 0 if able else self._failed_reliefs + 1
+        if self._failed_reliefs > MAX_FAILED_RELIEFS:
+            self._failed_reliefs = 0
+            self._force_apart()
 
     def _advance(self) -> bool:
-        """Nobody can go on: complete an operation, start a cluster, or let waits time out. False: all have left."""
+        """Unblock some group of lanes when none can run; False if all threads have exited.
+
+        Tries, in this order: an operation that completes on an mbarrier that lanes wait for, the next cluster, any
+        other operation, forcing lanes apart, and timeouts of mbarrier waits. Raises :class:`Deadlock`.
+        """
         self._retire()
         wanted = {id(s.waits) for s in self.parked}
         able = [
@@ -296,11 +333,11 @@ class Machine:
             if self._able(flight):
                 self.land(flight)
                 return True
-        if self._loosen():
+        if self._force_apart():
             return True
         timed = [s for s in self.parked if isinstance(s.waits, Mbarrier)]
-        self._fruitless += 1
-        if not timed or self._fruitless > _PATIENCE:
+        self._idle_turns += 1
+        if not timed or self._idle_turns > MAX_TIMEOUTS_WITHOUT_PROGRESS:
             raise self._stuck()
         for split in timed:
             split.timeout = True
@@ -329,7 +366,7 @@ class Machine:
                         if isinstance(split.waits, Flight):
                             involved.add(split.waits.site)
                         sites.append(split.pc - isinstance(split.waits, Barrier))
-        return Deadlock("threads wait for ever: " + "; ".join(lines), sites, involved)
+        return Deadlock("no thread can make progress: " + "; ".join(lines), sites, involved)
 
     def _at(self, split: Split) -> str:
         return f" at {self.code.place(split.pc - isinstance(split.waits, Barrier))}"
@@ -339,11 +376,11 @@ class Machine:
         if isinstance(waits, Mbarrier):
             return (
                 f" for phase {waits.phase} of the mbarrier at {waits.address & (1 << RANK) - 1:#x}:"
-                f" {waits.pending} arrivals and {waits.tx} bytes are missing"
+                f" {waits.pending} arrivals and {waits.tx} bytes are pending"
             )
         if isinstance(waits, Barrier):
             needed = waits.needed or split.warp.cta.threads
-            return f" at a barrier: {waits.threads} of {needed} threads have come"
+            return f" at a barrier: {waits.threads} of {needed} threads have arrived"
         if isinstance(waits, str):
             return f" for {waits}"
         return ""
@@ -351,18 +388,19 @@ class Machine:
     # ------------------------------------------------------------ waiting
 
     def park(self, split: Split, on: object) -> None:
-        """*split* goes on when :meth:`wake` is called for *on*."""
+        """Block *split* until :meth:`wake` is called for *on*."""
         split.waits = on
         self.parked.append(split)
         if self.tracer is not None:
             self.tracer("park", split.warp, split.warp.site, "")
 
     def wake(self, on: object) -> None:
+        """Unblock all groups of lanes that wait for *on*."""
         for split in [s for s in self.parked if s.waits is on]:
             self.resume(split)
 
     def resume(self, split: Split) -> None:
-        """A group of lanes that was parked may go on."""
+        """Unblock a group of lanes that was parked."""
         self.parked.remove(split)
         self.polls = 0
         split.waits = None
@@ -371,25 +409,25 @@ class Machine:
             self.tracer("wake", split.warp, split.pc, "")
 
     def progress(self) -> None:
-        """Something happened that others may wait for."""
-        self._fruitless = 0
+        """Reset the count of turns without progress: other threads may have been waiting for this event."""
+        self._idle_turns = 0
 
     def turn(self, mbarrier: Mbarrier) -> None:
-        """Complete the phase of an mbarrier, if nothing is missing, and wake who waits for it."""
+        """Complete the phase of an mbarrier if nothing is pending in it, and wake its waiters."""
         self.progress()
         if mbarrier.turn():
             self.wake(mbarrier)
 
     # ------------------------------------------------------------ divergence
 
-    def fork(self, split: Split, ways: Sequence[tuple[int, Array]], meet: int) -> None:
-        """*split* goes several ways, which come together at instruction *meet* (-1: nowhere)."""
+    def fork(self, split: Split, paths: Sequence[tuple[int, Array]], meet: int) -> None:
+        """Divide *split* into the groups of *paths*, (instruction, lanes), which reconverge at *meet* (-1: nowhere)."""
         w = split.warp
         w.splits.remove(split)
         join = split.join
         if meet >= 0 and (join is None or join.pc != meet):
             join = Join(meet, split.mask, join)
-        for pc, mask in reversed(ways):
+        for pc, mask in reversed(paths):
             if join is not None and pc == join.pc:
                 join.arrived = join.arrived | mask
             else:
@@ -398,6 +436,7 @@ class Machine:
             self._rejoin(w, join)
 
     def _arrive(self, split: Split) -> None:
+        """*split* has reached its reconvergence point."""
         join = split.join
         assert join is not None
         split.warp.splits.remove(split)
@@ -405,6 +444,7 @@ class Machine:
         self._rejoin(split.warp, join)
 
     def _rejoin(self, w: Warp, join: Join) -> None:
+        """Continue as one group if all lanes that *join* expects have arrived."""
         if join.arrived.any() and not (join.expected & ~join.arrived).any():
             mask, join.arrived = join.arrived, np.zeros(LANES, bool)
             join.expected = join.arrived
@@ -415,9 +455,11 @@ class Machine:
             else:
                 self._start(Split(w, join.pc, mask, outer), first=True)
 
-    def _loosen(self) -> bool:
-        """Let lanes that wait to come together with others of their warp go on alone: each thread makes progress, also
-        when these others wait for it (3.1). False when there are none."""
+    def _force_apart(self) -> bool:
+        """Resume lanes that wait at a reconvergence point without the lanes that are missing there.
+
+        Every thread must make progress, even if the missing lanes wait for it (3.1). False if no lane is waiting.
+        """
         found = False
         for w in [w for cluster in self.clusters for cta in cluster.ctas for w in cta.warps]:
             for split in list(w.splits):
@@ -425,7 +467,7 @@ class Machine:
                 while join is not None:
                     if join.arrived.any():
                         found = True
-                        w.loose = True
+                        w.forced_apart = True
                         rest = join.expected & ~join.arrived
                         join.expected = join.arrived
                         self._rejoin(w, join)
@@ -434,12 +476,12 @@ class Machine:
         return found
 
     def leave(self, split: Split, mask: Array) -> int | None:
-        """Lanes end their execution (9.7.12.7)."""
+        """The lanes of *mask* exit (9.7.12.7): ENDED if they are the whole *split*, else None."""
         w = split.warp
         w.alive = w.alive & ~mask
-        stays = split.mask & ~mask
-        if stays.any():
-            split.narrow(stays)
+        remaining = split.mask & ~mask
+        if remaining.any():
+            split.narrow(remaining)
             w.enter(split)
         else:
             w.splits.remove(split)
@@ -451,10 +493,10 @@ class Machine:
         self.progress()
         if not w.alive.any():
             w.cta.running -= 1
-            for site, came in w.cta.came.items():
-                if w.index not in came and any(other >> 2 == w.index >> 2 for other in came):
+            for site, arrived in w.cta.warpgroup_arrivals.items():
+                if w.index not in arrived and any(other >> 2 == w.index >> 2 for other in arrived):
                     name = self.code.function.instructions[site].name
-                    text = f"not all warps of the warpgroup are there to execute {name}"
+                    text = f"not all warps of the warpgroup execute {name}"
                     self.observe("divergent", w, text, site=site)
             if not w.cta.running:
                 self._end(w)
@@ -463,39 +505,39 @@ class Machine:
             barrier.count(w)
             self.pass_barrier(w.cta, number, barrier)
         self.pass_cluster(w.cta.cluster)
-        for arrivals in list(w.meeting.values()):
+        for arrivals in list(w.collectives.values()):
             for arrival in arrivals:
                 if arrival.split in self.parked:
                     self.resume(arrival.split)
-        return None if stays.any() else ENDED
+        return None if remaining.any() else ENDED
 
     def _end(self, w: Warp) -> None:
-        """A CTA has come to its end: nobody may use its shared memory any more."""
+        """The last warp of a CTA, *w*, has exited: from now on its shared memory must not be accessed."""
         cta = w.cta
         for flight in list(cta.shared.flights):
             into = any(memory is cta.shared for memory, _ in flight.writes)
             if not flight.done and (into or not flight.captured):
-                does = "into its shared memory is complete" if into else "has read its shared memory"
+                does = "into its shared memory completes" if into else "has read its shared memory"
                 self.observe(
-                    "left-in-flight", w, f"the CTA ends before the {flight.what} {does}", flight.site
+                    "left-in-flight", w, f"the CTA exits before the {flight.what} {does}", flight.site
                 )  # fmt: skip
                 if self._able(flight):
                     self.land(flight)
         if cta.columns:
-            self.observe("tensor-memory-leak", w, "the CTA ends with tensor memory that is still allocated")
+            self.observe("tensor-memory-leak", w, "the CTA exits with tensor memory still allocated")
         cta.shared.exited = True
 
     # ------------------------------------------------------------ barriers
 
     def pass_barrier(self, cta: Cta, number: int, barrier: Barrier) -> None:
-        """Let the threads pass that wait at a barrier of a CTA, if all have come."""
+        """Complete CTA barrier *number* if enough threads have arrived, and release the threads that wait there."""
         needed = barrier.needed or cta.threads
         if not barrier.threads or barrier.threads < needed:
             return
         if barrier.threads > needed:
             self.observe(
                 "barrier-count", barrier.waiting[0].warp if barrier.waiting else cta.warps[0],
-                f"{barrier.threads} threads come to barrier {number}, which waits for {needed}",
+                f"{barrier.threads} threads arrive at barrier {number}, which expects {needed}",
             )  # fmt: skip
         self.progress()
         waiting, votes, results = barrier.waiting, barrier.votes, barrier.results
@@ -509,7 +551,7 @@ class Machine:
             self.resume(split)
 
     def pass_cluster(self, cluster: Cluster) -> None:
-        """The same for the barrier of a cluster; threads that left count as arrived (9.7.13.4)."""
+        """The same for the cluster barrier, where threads that have exited count as arrived (9.7.13.4)."""
         barrier = cluster.barrier
         alive = sum(cta.threads for cta in cluster.ctas)
         if not barrier.threads or barrier.threads < alive:
@@ -517,7 +559,7 @@ class Machine:
         self.progress()
         waiting, clocks = barrier.waiting, barrier.clocks
         barrier.results.clear()
-        cluster.barrier = Barrier(Clocks.new(cluster.warps), round=barrier.round + 1)
+        cluster.barrier = Barrier(Clocks.new(cluster.warps), phase=barrier.phase + 1)
         cluster.barrier.votes = [clocks.seen, clocks.fenced]
         for split in waiting:
             self.resume(split)
@@ -525,10 +567,10 @@ class Machine:
     # ------------------------------------------------------------ asynchronous operations
 
     def issue(self, flight: Flight) -> None:
-        """An asynchronous operation begins."""
+        """Issue an asynchronous operation: report its conflicts, then complete it at once or put it in flight."""
         w = flight.warp
-        self._numbers += 1
-        flight.number = self._numbers
+        self._issued += 1
+        flight.number = self._issued
         if flight.mbarrier is not None:
             self.reports.setdefault(flight.site, {})[id(flight.mbarrier)] = flight.mbarrier
         for written in flight.writes:
@@ -555,16 +597,16 @@ class Machine:
         flight.locked = True
 
     def check_fill(self, w: Warp, written: Range, flight: Flight) -> None:
-        """What an asynchronous write must not meet: operations that still use the bytes, and unordered accesses."""
+        """Report what conflicts with an asynchronous write: pending operations on its bytes, and unordered accesses."""
         what = flight.what
         memory, words = written
         if memory.exited:
-            self.observe("exited-cta", w, f"the {what} writes shared memory of a CTA that has ended")
+            self.observe("exited-cta", w, f"the {what} writes shared memory of a CTA that has exited")
         if memory.draining[words].any():
             other = memory.user(words, writes=False)
             self.observe(
                 "source-overwritten", w,
-                f"the {what} overwrites shared memory that a {other.what if other else 'copy'} still reads",
+                f"the {what} overwrites shared memory that a pending {other.what if other else 'copy'} still reads",
                 other.site if other else -1,
             )  # fmt: skip
         elif memory.filling[words].any():
@@ -572,41 +614,43 @@ class Machine:
             if other is not None:
                 self.observe(
                     "filled-twice", w,
-                    f"the {what} writes shared memory that another {other.what} is still to write", other.site,
+                    f"the {what} writes shared memory that another pending {other.what} has yet to write", other.site,
                 )  # fmt: skip
         for writes, how in ((False, "read"), (True, "wrote")):
-            if (met := memory.late(words, writes, w.clocks.seen)) is not None:
+            if (unordered := memory.late(words, writes, w.clocks.seen)) is not None:
+                stamp, site = unordered
                 self.observe(
                     "unordered", w,
-                    f"the {what} writes shared memory that {self.who(w, met[0])} {how} without a barrier between them",
-                    met[1],
+                    f"the {what} writes shared memory that {self.who(w, stamp)} {how}, and nothing orders the two",
+                    site,
                 )  # fmt: skip
 
     def check_drain(self, w: Warp, reads: Sequence[Range], flight: Flight) -> None:
-        """What an asynchronous read must not meet: bytes that are still to be written, or that it does not see."""
+        """Report what conflicts with an asynchronous read: pending writes of its bytes, unordered ones, and ones that
+        no proxy fence has made visible to the async proxy."""
         what = flight.what
         for memory, words in reads:
             if memory.exited:
-                self.observe("exited-cta", w, f"the {what} reads shared memory of a CTA that has ended")
+                self.observe("exited-cta", w, f"the {what} reads shared memory of a CTA that has exited")
             if memory.filling[words].any():
                 other = memory.user(words, writes=True)
                 self.observe(
                     "read-too-early", w,
-                    f"the {what} reads shared memory that a {other.what if other else 'copy'} is still to write",
+                    f"the {what} reads shared memory that a pending {other.what if other else 'copy'} has yet to write",
                     other.site if other else -1,
                 )  # fmt: skip
-            met = memory.late(words, True, w.clocks.fenced)
-            if met is None:
+            invisible = memory.late(words, True, w.clocks.fenced)
+            if invisible is None:
                 continue
-            stamp, site = met
+            stamp, site = invisible
             if (stamp >> 10) > int(w.clocks.seen[stamp & 1023]):
-                text = f"{self.who(w, stamp)} wrote without a barrier between them"
+                text = f"{self.who(w, stamp)} wrote, and nothing orders the two"
                 self.observe("unordered", w, f"the {what} reads shared memory that {text}", site)
                 continue
             self.observe(
                 "proxy", w,
-                f"the {what} reads, through the async proxy, shared memory that was written through the generic proxy"
-                " without a proxy fence between them",
+                f"the {what} reads, through the async proxy, shared memory that was written through the generic proxy,"
+                " with no intervening proxy fence",
                 site,
             )  # fmt: skip
             numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words
@@ -614,14 +658,15 @@ class Machine:
             flight.unseen.append(Range(memory, numbers[(stamps >> 10) > w.clocks.fenced[stamps & 1023]]))
 
     def _able(self, flight: Flight) -> bool:
+        """Whether all participants of an operation, and of those that complete before it, have arrived."""
         return all(f.done or f.ready is None or f.ready() for f in (flight, *flight.before))
 
     def able(self, flight: Flight) -> bool:
-        """Whether an operation may complete: all that take part in it, and in those before it, have come."""
+        """Whether an operation has completed, or may complete now."""
         return flight.done or self._able(flight)
 
     def capture(self, flight: Flight) -> None:
-        """An operation has read its sources, if it had not."""
+        """Read the sources of an operation, unless it has; they may be overwritten from now on."""
         if flight.captured:
             return
         flight.captured = True
@@ -637,7 +682,7 @@ class Machine:
             memory.reader[words] = flight.site
 
     def unlock(self, w: Warp, flight: Flight) -> None:
-        """A warp has waited for an operation that several warps take part in."""
+        """Release the registers and reads of warp *w* in an operation of several warps, which *w* has waited for."""
         if "parts" in flight.note:
             for memory, words in flight.reads:
                 memory.read_by[words] = w.stamp
@@ -646,7 +691,7 @@ class Machine:
                     del locks[register]
 
     def land(self, flight: Flight) -> None:
-        """Complete an operation, and those that complete before it."""
+        """Complete an operation, after those that complete before it."""
         waiting = [flight]
         while waiting:
             earlier = next((f for f in waiting[-1].before if not f.done), None)
@@ -688,26 +733,26 @@ class Machine:
         self.progress()
         self.wake(flight)
 
-    # ------------------------------------------------------------ telling
+    # ------------------------------------------------------------ reporting
 
     def observe(self, kind: str, w: Warp, message: str, other: int = -1, site: int | None = None) -> None:
-        """Keep an observation; once for each kind and pair of instructions."""
+        """Record an observation, once for each kind and pair of instructions."""
         at = w.site if site is None else site
         key = (kind, at, other)
-        if key in self._told:
+        if key in self._reported:
             return
-        self._told.add(key)
+        self._reported.add(key)
         lanes = w.lanes
         thread = f"{w.name()}, lane {int(lanes[0])}" if len(lanes) == 1 else w.name()
         self.observations.append(Observation(kind, at, message, thread, other, self.steps))
 
     @property
     def at(self) -> int:
-        """The instruction that is executed, or was last; -1 before the first one."""
+        """The instruction executed last; -1 before the first one."""
         return self._warp.site if self._warp is not None else -1
 
     def who(self, w: Warp, stamp: int) -> str:
-        """Whose access a stamp is."""
+        """The warp, or asynchronous copy, that a stamp identifies, for a message."""
         number, warps = stamp & 1023, self.geometry.warps
         if number == w.cta.cluster.warps:
             return "an asynchronous copy"
@@ -715,16 +760,17 @@ class Machine:
         return f"warp {number % warps}{rank}"
 
     def note(self, text: str, site: int) -> None:
+        """Record a deviation from what a GPU does, once for each text."""
         self.notes.setdefault(text, site)
 
 
 def _as_seen(flight: Flight, act: Callable[[], None]) -> None:
-    """Let an operation read poison where it does not see what was written."""
-    hidden = [(memory, words, memory.views[4][words]) for memory, words in flight.unseen]
-    for memory, words, _ in hidden:
+    """Call *act* with poison in the words whose generic writes are not visible to the operation."""
+    invisible = [(memory, words, memory.views[4][words]) for memory, words in flight.unseen]
+    for memory, words, _ in invisible:
         memory.poison(words)
     act()
-    for memory, words, values in hidden:
+    for memory, words, values in invisible:
         memory.views[4][words] = values
 
 

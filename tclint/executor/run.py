@@ -1,4 +1,4 @@
-"""Execute an entry of a module: allocate, decode, run, and say how it ended."""
+"""Execute an entry of a module: allocate memory, decode the kernel, run the machine, and return the outcome."""
 
 from __future__ import annotations
 
@@ -44,81 +44,83 @@ End = Literal["done", "fault", "deadlock", "budget", "unsupported"]
 
 @dataclass
 class Execution:
-    """How an execution ended, and what was seen on the way."""
+    """How one execution ended, and its observations."""
 
     function: Function
-    """What was executed, with the functions that it calls inside."""
+    """The entry, with the functions that it calls inlined."""
     end: End
     reason: str = ""
-    """Why it did not come to its end."""
+    """Why the kernel did not run to completion; empty if it did."""
     observations: list[Observation] = field(default_factory=list)
     site: int = -1
-    """The instruction at which it stopped."""
+    """The instruction at which a fault, or an unsupported instruction, stopped it; else -1."""
     sites: tuple[int, ...] = ()
-    """Of a deadlock, the instructions that threads wait at."""
+    """In a deadlock, the instructions at which threads wait."""
     involved: frozenset[int] = frozenset()
-    """Of a deadlock, the instructions that named the mbarriers which are waited for."""
+    """In a deadlock, the instructions that used the mbarriers, or issued the operations, that threads wait for."""
     reports: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    """For asynchronous instructions, all that named an mbarrier that they report to."""
+    """By asynchronous instruction, all instructions that used an mbarrier on which it completes."""
     steps: int = 0
     """Instructions that warps executed."""
     seconds: float = 0.0
     schedule: str = ""
     notes: Mapping[str, int] = field(default_factory=dict)
+    """Deviations from what a GPU does: the text, with the first instruction that it applies to."""
     reached: frozenset[int] = frozenset()
     """Of the instructions that were watched, those that some thread executed."""
 
     @property
     def right(self) -> bool:
-        """Whether it came to its end with nothing to tell."""
+        """Whether the kernel ran to completion with no observation."""
         return self.end == "done" and not self.observations
 
 
 class Memories:
-    """Global memory with buffers and the variables of a module, for one or more launches."""
+    """Global memory for one or more launches: buffers, and the variables of a module."""
 
     def __init__(
         self, module: Module, buffers: Mapping[str, Array], more: Mapping[str, int] | None = None
     ) -> None:
-        """*more* names further allocations, with their bytes."""
+        """*more*: the names of further allocations, with their sizes in bytes."""
         self._variables = [v for v in module.variables.values() if v.space in (".global", ".const")]
         sizes = {name: array.nbytes for name, array in buffers.items()} | dict(more or {})
         for variable in self._variables:
             sizes.setdefault(variable.name, max(variable.size, 8))
         self.memory = Global(sizes)
         for name, array in buffers.items():
-            if array.any():  # memory is zero, and a large buffer of zeros stays unmapped
+            if array.any():  # memory is zero already, and a large buffer of zeros then stays unmapped
                 self.put(name, np.ascontiguousarray(array).tobytes())
         for variable in self._variables:
             if variable.name not in buffers and variable.initial:
                 self.put(variable.name, initial(variable, self.find))
 
     def find(self, name: str) -> int | None:
-        """The address of a buffer or variable."""
-        return self.memory.address(name) if name in self.memory.places else None
+        """The generic address of a buffer or variable; None for an unknown name."""
+        return self.memory.address(name) if name in self.memory.offsets else None
 
     def put(self, name: str, data: bytes) -> None:
-        at = self.memory.places[name]
+        """Write *data* to the start of an allocation."""
+        at = self.memory.offsets[name]
         self.memory.data[at : at + len(data)] = np.frombuffer(data, np.uint8)
 
     def get(self, name: str, like: Array) -> Array:
-        """What a buffer holds, in the shape of *like*."""
-        at = self.memory.places[name]
+        """A copy of the contents of a buffer, with the type and shape of *like*."""
+        at = self.memory.offsets[name]
         return self.memory.data[at : at + like.nbytes].view(like.dtype).reshape(like.shape).copy()
 
 
 def prepared(module: Module, entry: str) -> Function:
-    """The entry with the bodies of the functions that it calls inside. Raises :class:`Unsupported` without one."""
+    """*entry* with the functions that it calls inlined. Raises :class:`Unsupported` if the module has no such entry."""
     function = module.function(entry)
     if function is None or not function.entry or function.declared_only:
         known = [f.name for f in module.functions if f.entry and not f.declared_only]
-        raise Unsupported(f"no entry is called {entry}; there are {', '.join(known) or 'none'}")
+        raise Unsupported(f"no entry {entry!r}; available: {', '.join(known) or 'none'}")
     bodies = {f.name: f for f in module.functions if f.instructions and not f.damaged and not f.entry}
     return inline(function, bodies)
 
 
 def line_of(source: Source, function: Function, site: int) -> int:
-    """The line of an instruction; behind the last one, that of the last one."""
+    """The line of an instruction; for a *site* past the end, the line of the last instruction."""
     instructions = function.instructions
     at = instructions[min(site, len(instructions) - 1)].start if instructions else 0
     return source.position(function.start + at).line
@@ -140,8 +142,9 @@ def execute(
 ) -> Execution:
     """Execute *function* (see :func:`prepared`) once; *parameters* are the bytes of its parameters.
 
-    *place* names the place of an instruction in messages. Never raises for what the kernel does: :attr:`Execution.end`
-    says how it ended.
+    *how* is a schedule, *steps* and *seconds* bound the execution, *place* returns the location of an instruction for
+    messages, *watched* are the instructions that :attr:`Execution.reached` is about, and *tracer* is called with the
+    machine before it runs. Nothing that the kernel does raises an exception: see :attr:`Execution.end`.
     """
     began = perf_counter()
     chosen = schedule(how)
@@ -163,7 +166,7 @@ def execute(
     except Unsupported as problem:
         result.end, result.reason = "unsupported", str(problem)
         where = place(machine.at) if machine is not None and machine.at >= 0 else ""
-        if where and not result.reason.startswith(where):  # it was found out in execution
+        if where and not result.reason.startswith(where):  # raised by the op, not by the decoder
             result.reason = f"{where}: {function.instructions[machine.at].opcode}: {problem}"  # type: ignore[union-attr]
     if machine is not None:
         result.observations = machine.observations
@@ -173,8 +176,8 @@ def execute(
             frozenset(machine.code.reached),
         )
         result.reports = {
-            site: frozenset(user for mbarrier in told.values() for user in mbarrier.users)
-            for site, told in machine.reports.items()
+            site: frozenset(user for mbarrier in mbarriers.values() for user in mbarrier.users)
+            for site, mbarriers in machine.reports.items()
         }
         if result.end in ("fault", "unsupported"):
             result.site = machine.at
@@ -193,7 +196,7 @@ def execute_assumed(
     watched: frozenset[int] = frozenset(),
     tracer: Callable[[Machine], None] | None = None,
 ) -> Execution:
-    """Execute *function* once under a launch that is made up, as :func:`execute` does.
+    """Execute *function* once with an assumed launch; see :func:`execute` for the other parameters.
 
     Raises :class:`Unsupported` for variables that cannot be initialised.
     """
@@ -217,10 +220,12 @@ def execute_file(
     watched: Mapping[str, frozenset[int]] | None = None,
     tracer: Callable[[Machine], None] | None = None,
 ) -> tuple[list[Execution], dict[str, Array]]:
-    """Execute all launches of a launch file one after another; what the buffers hold afterwards.
+    """Execute the launches of a launch file in order: the executions, and the final contents of each buffer.
 
-    A launch that does not come to its end is the last one. Raises :class:`LaunchError` when a launch does not fit its
-    kernel, and :class:`Unsupported` for variables that cannot be initialised.
+    Stops after the first launch that does not run to completion. *number* is the run number, which seeds random
+    buffers; *watched* has instructions by entry. See :func:`execute` for the other parameters. Raises
+    :class:`LaunchError` if a launch does not fit its kernel, and :class:`Unsupported` for variables that cannot be
+    initialised.
     """
     arrays = file.arrays(number)
     memories = Memories(module, arrays, {n: size for n, size in file.sizes.items() if n not in arrays})
@@ -239,12 +244,12 @@ def execute_file(
         fits(launch, function)
         grid, cluster = geometry(launch, function)
         explicit = launch.cluster is not None or ".reqnctapercluster" in function.directives
-        how_many = Geometry(grid, launch.block, cluster, launch.shared, explicit)
+        extent = Geometry(grid, launch.block, cluster, launch.shared, explicit)
         values = layout(function, file.parameters(launch, addresses))
         memories.memory.earlier = earlier if launch.dependent else None
         before = memories.memory.data.copy() if overlapped else None
         result = execute(
-            module, function, how_many, memories, values, how, steps=steps, seconds=seconds,
+            module, function, extent, memories, values, how, steps=steps, seconds=seconds,
             place=partial(place, function) if place is not None else str,
             watched=(watched or {}).get(launch.entry, frozenset()), tracer=tracer,
         )  # fmt: skip
@@ -270,12 +275,12 @@ def call(
     how: str | Schedule = "lazy",
     seconds: float = float("inf"),
 ) -> Execution:
-    """Launch a kernel on numpy arrays, which hold afterwards what the kernel left in them.
+    """Launch a kernel on numpy arrays, and copy its results back into them.
 
-    An argument is an array (the kernel gets its address), a numpy scalar such as ``np.int32(5)``, raw bytes, or an
-    array with a tensor map of it, whose address counts from the array's. *source* is a file or its name.
-    Raises :class:`LaunchError` when the launch does not fit the kernel, :class:`Unsupported` without such an entry, and
-    :class:`SourceError` for a file that cannot be read.
+    An argument is an array (the kernel gets its address), a numpy scalar such as ``np.int32(5)``, raw bytes, or a pair
+    of an array and a tensor map, whose address is an offset in the array. *source* is a file or its name.
+    Raises :class:`LaunchError` if the launch does not fit the kernel, :class:`Unsupported` if there is no such entry,
+    and :class:`SourceError` for a file that cannot be read.
     """
     from tclint.ir.frontend import analyse
 
@@ -318,7 +323,7 @@ def call(
 
 
 def layout(function: Function, values: Sequence[bytes]) -> bytes:
-    """Parameters as the kernel finds them: each at its alignment (5.1.6.1)."""
+    """The parameter space of a kernel for these *values*: each parameter at its alignment (5.1.6.1)."""
     data = bytearray()
     for parameter, value in zip(function.parameters, values, strict=True):
         data += bytes(-len(data) % max(parameter.align, 1))

@@ -9,15 +9,19 @@ __all__ = ["Schedule", "schedule"]
 
 
 class Schedule:
-    """When asynchronous operations complete: at their issue (``eager``), when somebody cannot go on without it
-    (``lazy``), at any time (``random:SEED``), or as ``eager`` but for those of some instructions (``targeted``)."""
+    """When asynchronous operations complete, and how warps are interleaved.
+
+    ``eager``: when they are issued. ``lazy``: when a thread cannot continue without them. ``random:SEED``: at any time
+    in between. ``targeted``: as ``eager``, except for the operations of the instructions *late*, which are lazy.
+    Raises ValueError for any other name.
+    """
 
     def __init__(self, name: str, late: Iterable[int] = ()) -> None:
         kind, _, seed = name.partition(":")
         if kind not in ("eager", "lazy", "random", "targeted") or (
             seed and not (kind == "random" and seed.isdigit())
         ):
-            raise ValueError(f"no schedule is called {name!r}: eager, lazy, random:SEED")
+            raise ValueError(f"unknown schedule {name!r}; available: eager, lazy, random:SEED")
         self.name = name
         self.kind = kind
         self.late = frozenset(late)
@@ -27,18 +31,19 @@ class Schedule:
         """Whether the operation issued at *site* completes as soon as it can."""
         return self.kind == "eager" or (self.kind == "targeted" and site not in self.late)
 
-    def quantum(self, most: int) -> int:
-        """Instructions that a warp executes until another one has its turn."""
-        return self._random.randint(1, 64) if self.kind == "random" else most
+    def quantum(self, default: int) -> int:
+        """Instructions that a warp executes before another one is scheduled."""
+        return self._random.randint(1, 64) if self.kind == "random" else default
 
     def choose(self, count: int) -> int:
-        """Which of *count* warps or operations is next."""
+        """The index of the next one of *count* warps or operations."""
         return self._random.randrange(count) if self.kind == "random" else 0
 
     def lands(self) -> bool:
-        """Whether some operation completes now although nobody waits for it."""
+        """Whether some operation completes now although no thread waits for it."""
         return self.kind == "random" and self._random.random() < 0.25
 
 
 def schedule(name: str | Schedule) -> Schedule:
+    """The schedule of that name. Raises ValueError for an unknown one."""
     return name if isinstance(name, Schedule) else Schedule(name)

@@ -1,4 +1,4 @@
-"""Special registers (PTX ISA 10), and addresses that differ from CTA to CTA."""
+"""Values of special registers (PTX ISA 10), and addresses of shared memory, which differ between CTAs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["special"]
 
 _RESERVED = 1024
-"""Bytes of shared memory that the system reserves for itself (10.29)."""
+"""Bytes of shared memory that are reserved for the system (10.29)."""
 
 
 def special(warp: Warp, name: str) -> Array:
-    """The value of a special register in each lane, or of ``shared+N``: the address of that byte of shared memory.
+    """The value of a special register in each lane; for ``shared+N``, the address of byte N of the CTA's shared memory.
 
     Raises :class:`Unsupported` for a vector register as a whole.
     """
@@ -38,10 +38,10 @@ def special(warp: Warp, name: str) -> Array:
 
 
 def _of_machine(warp: Warp, name: str) -> int:
-    """A special register that the shape of the launch does not determine.
+    """The value of a special register that the shape of the launch does not determine.
 
-    Performance counters, what the driver defines and offsets in reserved memory have no value that a kernel may rely on
-    (10.25 to 10.29): they are 0.
+    Performance counters, driver-defined registers and offsets in reserved memory have no value that a kernel may rely
+    on (10.25 to 10.29): they read as 0. Clocks and timers count executed instructions.
     """
     machine = warp.machine
     allocated = machine.code.shared_size + machine.geometry.dynamic

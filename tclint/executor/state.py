@@ -4,8 +4,9 @@ These refer to each other (a warp knows the operations that write its registers,
 so they are one module. What happens to them is in :mod:`tclint.executor.machine`; what instructions may ask of the
 machine is :class:`Services`.
 
-Until an asynchronous operation completes, what it writes holds poison and what it reads is still to be read: a
-:class:`Flight` keeps both, and says how to read (``capture``) and how to write (``finish``).
+A :class:`Flight` is an asynchronous operation: the bytes and registers that it reads and writes, and how to read
+(``capture``) and write them (``finish``). Until it completes, its destination holds poison and its sources may still be
+read.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ __all__ = [
 
 
 class Sizes(Protocol):
-    """What the state must know of a decoded kernel (:class:`tclint.executor.code.Code`)."""
+    """What the state needs of a decoded kernel (:class:`tclint.executor.code.Code`)."""
 
     shared_size: int
     """Bytes of static shared memory."""
     local_size: int
-    """Bytes of local memory of a thread."""
+    """Bytes of local memory for each thread."""
 
 
 class Services(Protocol):
-    """What instructions may ask of the machine that executes them (:class:`tclint.executor.machine.Machine`)."""
+    """The interface of :class:`tclint.executor.machine.Machine` for the instructions that it executes."""
 
     ctas: int
     """CTAs of the grid."""
@@ -79,7 +80,7 @@ class Services(Protocol):
     def resume(self, split: Split) -> None: ...
     def progress(self) -> None: ...
     def turn(self, mbarrier: Mbarrier) -> None: ...
-    def fork(self, split: Split, ways: Sequence[tuple[int, Array]], meet: int) -> None: ...
+    def fork(self, split: Split, paths: Sequence[tuple[int, Array]], meet: int) -> None: ...
     def leave(self, split: Split, mask: Array) -> int | None: ...
     def pass_barrier(self, cta: Cta, number: int, barrier: Barrier) -> None: ...
     def pass_cluster(self, cluster: Cluster) -> None: ...
@@ -101,39 +102,42 @@ _NUMBERS = np.arange(LANES)
 
 
 class Range(NamedTuple):
-    """Words of four bytes of the shared memory of a CTA: a stretch of them, or some, by their numbers."""
+    """Words of four bytes in the shared memory of a CTA: consecutive ones (a slice), or an array of their numbers."""
 
     memory: Shared
     words: slice | Array
 
 
 def stretch(memory: Shared, start: int, end: int) -> Range:
-    """The words of the bytes from *start* to before *end*."""
+    """The words that contain the bytes from *start* up to, but not including, *end*."""
     return Range(memory, slice(start >> 2, end + 3 >> 2))
 
 
 def stretches(memory: Shared, pieces: tuple[tuple[int, int], ...]) -> Range:
-    """The words of several disjoint pieces. Raises :class:`Fault` for one that is not there."""
+    """The words of several disjoint pieces ``(start, end)``. Raises :class:`Fault` for one that is out of bounds."""
     memory.check(np.array([min(start for start, _ in pieces), max(end for _, end in pieces) - 1]), 1)
     return stretch(memory, *pieces[0]) if len(pieces) == 1 else Range(memory, _numbers(pieces))
 
 
 @lru_cache(1024)
 def _numbers(pieces: tuple[tuple[int, int], ...]) -> Array:
-    """Rows of a swizzled matrix lie apart, and the same ones come in every round of a loop."""
+    """The numbers of the words of several pieces.
+
+    Cached: the rows of a swizzled matrix are not contiguous, and a loop uses the same ones in every iteration.
+    """
     return np.unique(np.concatenate([np.arange(start >> 2, end + 3 >> 2) for start, end in pieces]))
 
 
 _POISON = 0xFBFBFBFB
-"""Fills what an asynchronous operation is still to write: as a floating-point number, large and negative."""
+"""Fills words that an asynchronous operation has yet to write; as a floating-point number, large and negative."""
 
 
 class Shared(Memory):
-    """Shared memory of a CTA, and what is known about each of its words of four bytes.
+    """Shared memory of a CTA, with the state of each of its words of four bytes.
 
-    ``written`` and ``read_by`` are stamps of the last plain write and read (``epoch << 10 | warp``), ``writer`` and
-    ``reader`` the instructions; ``filling`` and ``draining`` count the asynchronous operations that are still to write
-    or read a word.
+    ``written`` and ``read_by`` are the stamps of the last plain write and read (``epoch << 10 | warp``; 0: none),
+    ``writer`` and ``reader`` their instructions. ``filling`` and ``draining`` count the pending asynchronous operations
+    that write or read a word.
     """
 
     what = "shared memory"
@@ -156,30 +160,33 @@ class Shared(Memory):
         if low < RESERVED or high > self.size:
             bad = low if low < RESERVED else high - size
             raise Fault(
-                f"shared memory: offset {bad - RESERVED} is out of {self.size - RESERVED} bytes"
-                + (" (dynamic shared memory comes with the launch)" if high > self.size else "")
+                f"shared memory: offset {bad - RESERVED} is out of bounds ({self.size - RESERVED} bytes"
+                + ("; the launch sets the size of dynamic shared memory)" if high > self.size else ")")
             )
 
     def poison(self, words: slice | Array) -> None:
-        """Fill what an asynchronous operation is still to write."""
+        """Fill *words*, which an asynchronous operation has yet to write."""
         self.views[4][words] = _POISON
 
     def late(self, words: slice | Array, writes: bool, known: Array) -> tuple[int, int] | None:
-        """One of the last plain writes of these words, or reads, that is not *known*: its stamp and instruction."""
+        """The stamp and instruction of a last plain write of *words* (read, unless *writes*) not covered by *known*.
+
+        None if that clock covers all of them.
+        """
         stamps, sites = (self.written, self.writer) if writes else (self.read_by, self.reader)
         found = stamps[words]
         if not found.any():
             return None
-        missed = (found >> 10) > known[found & 1023]
-        if not missed.any():
+        unordered = (found >> 10) > known[found & 1023]
+        if not unordered.any():
             return None
-        at = int(missed.argmax())
+        at = int(unordered.argmax())
         return int(found.flat[at]), int(sites[words].flat[at])
 
     def user(self, words: slice | Array, writes: bool, adds: bool = True) -> Flight | None:
-        """The oldest asynchronous operation that is still to write, or to read, one of these words.
+        """The oldest pending operation that writes (reads, unless *writes*) the first busy one of *words*, or None.
 
-        Those that add to what is there count only with *adds*.
+        Operations that add to the contents are skipped unless *adds*.
         """
         counts = self.filling if writes else self.draining
         numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words.ravel()
@@ -197,7 +204,10 @@ class Shared(Memory):
 
 
 class Tensor:
-    """Tensor memory of a CTA: 128 lanes of 512 columns of 32 bits (9.7.16.1), and what is still to use each cell."""
+    """Tensor memory of a CTA: 128 lanes by 512 columns of 32 bits (9.7.16.1).
+
+    ``filling`` and ``draining`` count the pending operations that write or read a cell.
+    """
 
     LANES, COLUMNS = 128, 512
 
@@ -209,11 +219,11 @@ class Tensor:
         self.allocated: Array = np.zeros(self.COLUMNS, bool)
         self.flights: list[Flight] = []
         self.permitted = True
-        """Whether the CTA may still allocate."""
+        """Whether the CTA still has the permit to allocate."""
 
 
 class Join:
-    """Where the ways of a branch come together: the lanes that are expected there, and those that have come."""
+    """The reconvergence point of a branch: the lanes that are expected there, and those that have arrived."""
 
     __slots__ = ("arrived", "expected", "outer", "pc")
 
@@ -225,7 +235,7 @@ class Join:
 
 
 class Split:
-    """Lanes of a warp that execute together."""
+    """A group of lanes of a warp that execute together, with their program counter."""
 
     __slots__ = ("asked", "full", "join", "mask", "pc", "timeout", "waits", "warp")
 
@@ -234,11 +244,11 @@ class Split:
         self.pc = pc
         self.join = join
         self.waits: object | None = None
-        """What it is blocked on."""
+        """What it is blocked on: an mbarrier, a barrier, an operation or a text; None if it can run."""
         self.timeout = False
-        """The next try of a wait may say that it is not complete."""
+        """Whether the next mbarrier wait may return false although its phase is not complete."""
         self.asked = (-1, -1)
-        """The mbarrier and the phase that it last asked for in vain."""
+        """The mbarrier and the phase of its last wait that returned false."""
         self.narrow(mask)
 
     def narrow(self, mask: Array) -> None:
@@ -247,7 +257,7 @@ class Split:
 
 
 class Arrival(NamedTuple):
-    """Lanes that have come to a collective instruction: what they bring, and how they take what it gives."""
+    """Lanes that have arrived at a collective instruction: their source values, and how to write their results."""
 
     split: Split
     mask: Array
@@ -258,28 +268,33 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Barrier:
-    """A named barrier of a CTA, or the barrier of a cluster: who arrived in this round."""
+    """The current phase of a CTA barrier or a cluster barrier."""
 
     clocks: Clocks
+    """The join of the clocks of the threads that have arrived."""
     threads: int = 0
-    """That have arrived."""
+    """Threads that have arrived."""
     waiting: list[Split] = field(default_factory=list)
     votes: list[Array] = field(default_factory=list)
-    """Predicates that ``bar.red`` brought."""
+    """The predicates that threads contributed to ``bar.red``. Of a cluster barrier: the two clocks of the previous
+    phase, which its waiters acquire."""
     results: dict[int, Callable[[list[Array]], None]] = field(default_factory=dict)
+    """What each waiting group of lanes does with the votes, by its ``id``. Of a cluster barrier: the threads that have
+    arrived, as keys."""
     needed: int = 0
-    """Threads of this round; 0 for all of the CTA."""
+    """Threads that this phase expects; 0 for all of the CTA."""
     parts: dict[Warp, Array] = field(default_factory=dict)
-    """Lanes that have come of warps that are not counted yet."""
-    round: int = 0
+    """Lanes that have arrived, of warps that are not counted yet."""
+    phase: int = 0
+    """Phases of the cluster barrier that are complete."""
 
     @property
     def busy(self) -> bool:
-        """Whether some thread has come in this round."""
+        """Whether some thread has arrived in this phase."""
         return bool(self.threads or self.parts)
 
-    def come(self, w: Warp) -> None:
-        """Count the lanes that execute; a barrier of so many threads counts whole warps once all their lanes came."""
+    def arrive(self, w: Warp) -> None:
+        """Count the active lanes of *w*; with a thread count, only whole warps, once all their lanes have arrived."""
         if not self.needed:
             self.threads += int(np.count_nonzero(w.mask))
             return
@@ -287,7 +302,7 @@ class Barrier:
         self.count(w)
 
     def count(self, w: Warp) -> None:
-        """Count a warp, if all its lanes that have not left have come."""
+        """Count a warp, with all its lanes, if those that have not exited have arrived."""
         part = self.parts.get(w)
         if part is not None and not (w.alive & ~part).any():
             del self.parts[w]
@@ -295,18 +310,18 @@ class Barrier:
 
 
 class Warp:
-    """A warp, and the group of its lanes that executes now (``split``, ``mask``)."""
+    """A warp, and the group of its lanes that executes at present (``split``, ``mask``)."""
 
     def __init__(self, cta: Cta, index: int, threads: int, number: int) -> None:
         self.cta = cta
         self.machine: Services = cta.machine
         self.index = index
-        """Within its CTA."""
+        """Its number in its CTA."""
         self.number = number
-        """Within its cluster: its place in clocks."""
+        """Its number in its cluster, which is its component of clocks."""
         self.alive: Array = threads > _NUMBERS
         self.started = self.alive
-        """Its lanes, those that have left included."""
+        """Its lanes, including those that have exited."""
         self.regs: list[Array] = []
         self.local: Memory | None = None
         self.clocks = Clocks.new(cta.cluster.warps)
@@ -316,43 +331,46 @@ class Warp:
         self.stamp = 1 << 10 | number
         self.splits: list[Split] = []
         self.filling: dict[int, Flight] = {}
-        """Registers that an asynchronous operation is still to write."""
+        """Registers that a pending asynchronous operation writes."""
         self.draining: dict[int, Flight] = {}
-        """Registers that one is still to read."""
+        """Registers that a pending asynchronous operation reads."""
         self.groups: dict[tuple[str, bytes], list[list[Flight]]] = {}
-        """Asynchronous operations by mechanism and lanes: a list for each group, the last one not committed yet."""
+        """Asynchronous operations by mechanism and lanes: one list per group, the last one not committed yet."""
         self.unfenced: dict[int, int] = {}
-        """Operands of ``wgmma`` that were written since the last ``wgmma.fence``, and where."""
-        self.meeting: dict[tuple[str, int], list[Arrival]] = {}
-        """Groups of lanes that wait at an instruction for the others that its mask names."""
+        """Operands of ``wgmma`` written since the last ``wgmma.fence``, with the writing instruction."""
+        self.collectives: dict[tuple[str, int], list[Arrival]] = {}
+        """Groups of lanes that wait at a collective instruction for others in its membermask, by opcode and mask."""
         self.carry: Array = np.zeros(LANES, np.uint32)
-        self.loose = False
-        """Whether lanes were let go on alone, so that nothing follows from whom they meet."""
+        self.forced_apart = False
+        """Whether lanes have resumed without reconverging: missing lanes at an instruction are then no evidence of
+        divergence in the program."""
         self.waited_for_grid = False
         """Whether it has executed ``griddepcontrol.wait``."""
         self.owned = 0
-        """Registers that ``setmaxnreg`` left it with; 0: none has."""
+        """The register count that the last ``setmaxnreg`` set; 0 before the first one."""
         self.fenced = False
         """Whether it has executed ``wgmma.fence``."""
         self.issued = 0
         """How many ``wgmma`` it has issued."""
         self.cluster_phase = 0
+        """The phase of the cluster barrier at its last arrival."""
         self.site = 0
         self.mask: Array = self.alive
         self.full = False
 
     def enter(self, split: Split) -> None:
+        """Make *split* the group of lanes that executes."""
         self.split = split
         self.mask = split.mask
         self.full = split.full
 
     @property
     def lanes(self) -> Array:
-        """The numbers of the lanes that execute."""
+        """The numbers of the active lanes."""
         return _NUMBERS[self.mask]
 
     def tick(self) -> None:
-        """Begin a new epoch: what comes is not known to whoever takes up the clock now."""
+        """Begin a new epoch, so that clocks released before do not cover later accesses."""
         self.epoch += 1
         self.clocks.seen[self.number] = self.epoch
         self.stamp = self.epoch << 10 | self.number
@@ -373,38 +391,39 @@ class Flight:
     reads: list[Range] = field(default_factory=list)
     writes: list[Range] = field(default_factory=list)
     capture: Callable[[], None] | None = None
-    """Read the sources."""
+    """Reads the sources."""
     finish: Callable[[], None] | None = None
-    """Write the results, and signal."""
+    """Writes the results and signals completion."""
     mbarrier: Mbarrier | None = None
-    """That its completion is signalled on."""
+    """The mbarrier that it completes on."""
     filling: dict[Warp, tuple[int, ...]] = field(default_factory=dict)
     draining: dict[Warp, tuple[int, ...]] = field(default_factory=dict)
     """Registers that it writes and reads, by warp."""
     before: list[Flight] = field(default_factory=list)
-    """Operations of the same pipeline that complete first."""
+    """Operations of the same pipeline that must complete first."""
     ready: Callable[[], bool] | None = None
-    """Whether all that take part in it have come."""
+    """Whether all its participants have arrived; None if it has only one."""
     dependent: bool = False
-    """Whether using its registers waits for it, as for ``tcgen05.ld`` and ``.st`` (9.7.16.6.4.5)."""
+    """Whether an access to its registers waits for it, as with ``tcgen05.ld`` and ``.st`` (9.7.16.6.4.5)."""
     adds: bool = False
-    """Whether it combines with what is there, so that it may meet others that do."""
+    """Whether it adds to the contents of its destination, so that it does not conflict with others that do."""
     stamp: int = 0
-    """Of the reads of its sources, when whoever waits for it learns no more than its issue; 0: of whoever waits."""
+    """The stamp of its reads, for an operation whose waiters are ordered after its issue; 0: the stamp of the issuing
+    warp when its sources are read."""
     written: int = 0
-    """Of its writes; 0: they are not plain ones."""
+    """The stamp of its writes; 0: they are not plain writes."""
     locked: bool = False
-    """Whether what it uses counts as used: not when it completes at its issue."""
+    """Whether its bytes and registers are counted as in use; not if it completed when it was issued."""
     captured: bool = False
     done: bool = False
     unseen: list[Range] = field(default_factory=list)
-    """What it reads of generic writes that no proxy fence has made visible to it."""
+    """Words that it reads although no proxy fence has made the last generic write visible to it."""
     note: dict[str, Any] = field(default_factory=dict)
-    """What the instructions that make such an operation keep with it."""
+    """Further state that the instructions of its kind keep."""
 
 
 def three(sizes: Sequence[int]) -> tuple[int, int, int]:
-    """Sizes in three dimensions; those that are not said are 1."""
+    """Sizes in three dimensions; omitted ones are 1."""
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
 
@@ -432,11 +451,11 @@ class Cta:
         self.barriers: dict[int, Barrier] = {}
         self.tensor: Tensor | None = None
         self.engine: list[Flight] = []
-        """What its tensor core was given by ``tcgen05`` and has not done, in order."""
+        """The ``tcgen05`` operations that its tensor core has yet to complete, in the order of issue."""
         self.columns: dict[int, int] = {}
-        """Allocations of tensor memory: first column -> number of them."""
-        self.came: dict[int, set[int]] = {}
-        """The warps that executed an instruction of a warpgroup."""
+        """Allocations of tensor memory: first column -> number of columns."""
+        self.warpgroup_arrivals: dict[int, set[int]] = {}
+        """The warps that have executed each instruction that a whole warpgroup must execute."""
         self.warpgroups: dict[int, list[Flight]] = {}
         """The ``wgmma`` of each warpgroup, in order."""
         self.warps: list[Warp] = []
@@ -448,37 +467,37 @@ class Cta:
 
     @property
     def full(self) -> int:
-        """Threads of all its warps, if they were full."""
+        """Threads that its warps have room for."""
         return len(self.warps) * LANES
 
     @property
     def threads(self) -> int:
-        """Threads that have not left."""
+        """Threads that have not exited."""
         return sum(int(np.count_nonzero(w.alive)) for w in self.warps)
 
 
 class Cluster:
-    """CTAs that see each other's shared memory (2.2.2)."""
+    """CTAs that can access each other's shared memory (2.2.2)."""
 
-    def __init__(self, machine: Services, place: tuple[int, int, int]) -> None:
+    def __init__(self, machine: Services, position: tuple[int, int, int]) -> None:
         self.machine = machine
         geometry = machine.geometry
         self.warps = geometry.ranks * geometry.warps
         self.copies = 0
-        """How many asynchronous copies into its shared memory are complete: the clock of whoever makes them, which has
-        the place behind those of the warps."""
+        """Asynchronous copies into its shared memory that are complete. They act as one more agent: this is its
+        epoch, and its component of clocks follows those of the warps."""
         self.barrier = Barrier(Clocks.new(self.warps))
-        self.place = place
+        self.position = position
         self.ctas: list[Cta] = []
         width, height, depth = geometry.cluster
         for rank in range(geometry.ranks):
             x, y, z = rank % width, rank // width % height, rank // (width * height)
-            ctaid = (place[0] * width + x, place[1] * height + y, place[2] * depth + z)
+            ctaid = (position[0] * width + x, position[1] * height + y, position[2] * depth + z)
             number = ctaid[0] + geometry.grid[0] * (ctaid[1] + geometry.grid[1] * ctaid[2])
             self.ctas.append(Cta(self, rank, ctaid, number))
 
     def forget(self, w: Warp, mask: Array) -> None:
-        """Lanes that leave are not waited for, so that they do not count among those that have come, either."""
+        """Discount the arrivals of exiting lanes at the cluster barrier, which no longer expects them."""
         keys = [w.number * LANES + lane for lane in np.flatnonzero(mask).tolist()]
         self.barrier.threads -= sum(self.barrier.results.pop(key, None) is not None for key in keys)
 

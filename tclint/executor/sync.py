@@ -1,7 +1,9 @@
-"""What threads wait for each other by: barriers and mbarrier objects, and the clocks that order them (9.7.13).
+"""Vector clocks that order the warps of a cluster, and mbarrier objects (PTX ISA 8.8, 9.7.13).
 
-A *clock* is a vector: what a warp has heard of each warp of its cluster, as the number of that warp's last step that
-is known to have happened before. Releasing operations leave a clock behind, acquiring ones take it up (8.8).
+A vector clock has one component per warp of the cluster, and a last one for asynchronous copies: the latest *epoch* of
+that agent that happens before the current point. A warp begins a new epoch at each release. A release joins the clock
+of the warp into that of the barrier, mbarrier or address, and an acquire joins that clock into the one of the acquiring
+warp.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ __all__ = ["Clocks", "Mbarrier"]
 
 @dataclass
 class Clocks:
-    """What is known to have happened (``seen``), and of it what the async proxy sees too (``fenced``).
+    """What happens before the current point (``seen``), and the part that is visible to the async proxy (``fenced``).
 
-    A generic write is visible to the async proxy when a proxy fence stands between (8.7): after the write, and before
-    the operation of the async proxy. So the fence copies ``seen`` to ``fenced``, and both travel together.
+    A generic write is visible to an operation of the async proxy only if a proxy fence follows the write and precedes
+    the operation (8.7). The fence therefore joins ``seen`` into ``fenced``, and both are released and acquired
+    together.
     """
 
     seen: Array
@@ -28,7 +31,7 @@ class Clocks:
 
     @classmethod
     def new(cls, warps: int) -> Clocks:
-        """Of a cluster of so many warps: the last place is that of asynchronous copies."""
+        """The zero clocks of a cluster of *warps* warps; the last component is that of asynchronous copies."""
         return cls(np.zeros(warps + 1, np.int64), np.zeros(warps + 1, np.int64))
 
     def join(self, other: Clocks) -> None:
@@ -41,36 +44,39 @@ class Clocks:
 
 @dataclass
 class Mbarrier:
-    """An mbarrier object (9.7.13.15.1): arrivals that are pending in the phase, and bytes that are expected."""
+    """An mbarrier object (9.7.13.15.1): the pending count and the tx-count of the current phase."""
 
     address: int
     """In the shared window of the cluster."""
     count: int
+    """Arrivals that each phase expects."""
     clocks: Clocks
+    """The join of the clocks that arrivals and copies have released to it."""
     pending: int = 0
     tx: int = 0
     phase: int = 0
     """Phases that are complete."""
     released: Clocks | None = None
-    """What the waiters of the last complete phase take up."""
+    """The clock that waiters of the last complete phase acquire."""
     site: int = -1
-    """Who initialised it."""
+    """The instruction that initialised it."""
     unknown: int = 0
-    """Copies of an unknown number of bytes that are to report to it."""
+    """Pending copies on it whose number of bytes is unknown."""
     elastic: bool = False
-    """Whether such a copy has: then any number of bytes is what was expected."""
+    """Whether such a copy has completed in this phase: then any tx-count counts as zero."""
     users: set[int] = field(default_factory=set)
-    """The instructions that named it."""
+    """The instructions that have used it."""
 
     def __post_init__(self) -> None:
         self.pending = self.count
 
     @property
     def quiet(self) -> bool:
+        """Whether nothing is pending in the current phase."""
         return self.pending == 0 and (self.tx == 0 or self.elastic) and not self.unknown
 
     def turn(self) -> bool:
-        """Complete the phase if nothing is left to wait for."""
+        """Complete the phase if nothing is pending in it: whether it did."""
         if not self.quiet:
             return False
         self.phase += 1

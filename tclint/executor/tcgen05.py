@@ -1,11 +1,12 @@
 """``tcgen05.mma``: instruction descriptors and the multiplication (PTX ISA 9.7.16.4.2, 9.7.16.10).
 
-Products and sums are float64, rounded once to the type of D; the manual does not say how a GPU rounds.
+Products and sums are computed in float64 and rounded once to the type of D; the manual does not specify how a GPU
+rounds.
 
-Where the manual gives a layout as a figure, it rests on CUTLASS: the accumulator and A in tensor memory on
-``tmem_frg``, scale factors on ``tmem_sf_frg`` and metadata on ``tmem_e_frg`` of cute/atom/mma_traits_sm100.hpp. How
-elements of 4 and 6 bits are packed in shared memory, and metadata, is also what the probes of the public
-repository sf-tensor/tcgen05 found on a B200.
+Layouts that the manual gives only as figures follow CUTLASS: the accumulator and A in tensor memory ``tmem_frg``, scale
+factors ``tmem_sf_frg`` and metadata ``tmem_e_frg`` of cute/atom/mma_traits_sm100.hpp. The packing of elements of 4 and
+6 bits in shared memory, and that of metadata, also agrees with what the probes of the public repository
+sf-tensor/tcgen05 found on a B200.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ _TYPES: dict[str, tuple[int, dict[int, str]]] = {
     ".kind::mxf4": _FOUR_BITS,
     ".kind::mxf4nvf4": _FOUR_BITS,
 }
-"""The bits that an element takes, and the types, of A and B (tables 42 to 44)."""
+"""By kind, the bits that an element of A and B occupies, and the types by their code (tables 42 to 44)."""
 _D = ("f16", "f32", "s32")
 _BITS = {"e2m3": 6, "e3m2": 6, "e2m1": 4}
-"""The formats narrower than 8 bits."""
+"""The width of the formats narrower than 8 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionDescriptor:
-    """An instruction descriptor, read (9.7.16.4.2)."""
+    """The fields of an instruction descriptor (9.7.16.4.2)."""
 
     m: int
     n: int
     k: int
-    """Follows from the kind and the sparsity (table 39)."""
+    """Determined by the kind and the sparsity (table 39)."""
     bits: int
-    """That an element of A or B takes in memory: its format may be narrower, with padding behind or around it."""
+    """Bits that an element of A or B occupies in memory; a narrower format has padding after or around it."""
     a: str
     b: str
     d: str
@@ -62,19 +63,19 @@ class InstructionDescriptor:
     major_a: Major
     major_b: Major
     selector: int
-    """Sparsity selector."""
+    """The sparsity selector."""
     saturate: bool
     scale: Literal["", "ue8m0", "ue4m3"]
-    """The type of the scale factors."""
+    """The type of the scale factors; empty without block scaling."""
     scales: int
-    """Scale factors of a row of A and of a column of B: the N of ``.scale_vec::NX``."""
+    """Scale factors per row of A and per column of B: the N of ``.scale_vec::NX``; 0 without block scaling."""
     scale_a_id: int
     scale_b_id: int
 
     @staticmethod
     @lru_cache(256)
     def parse(idesc: int, form: Form) -> InstructionDescriptor:
-        """Read the 32 bits *idesc*. Raises :class:`Unsupported` where they break the manual's tables."""
+        """Decode the 32 bits *idesc*. Raises :class:`Unsupported` for a value that the tables of the manual exclude."""
         known = (~idesc, idesc)
         for field in instruction_fields(form, known):
             if field.wrong(known):
@@ -112,13 +113,13 @@ class InstructionDescriptor:
 
 
 class Context(Protocol):
-    """The CTAs that execute a multiplication: one, of rank 0, or a pair, in which the even one has rank 0."""
+    """The CTAs that execute a multiplication: one of rank 0, or a pair in which the even one has rank 0."""
 
     def read(self, rank: int, addresses: Array) -> Array:
         """The bytes at int64 *addresses* in the shared window of a CTA: uint8 of the same shape."""
 
     def tmem(self, rank: int) -> Array:
-        """The tensor memory of a CTA: uint32 (128, 512), to read and to write in place."""
+        """The tensor memory of a CTA: uint32 (128, 512), modified in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Operands:
     idesc: int
     enable_input_d: bool
     disable_output_lane: tuple[int, ...] = ()
-    """Words of 32 lanes each: four of the first CTA, four of the second."""
+    """Words of 32 lanes each: four for the first CTA, then four for the second."""
     scale_input_d: int = 0
     scale_a_tmem: int = 0
     scale_b_tmem: int = 0
@@ -141,7 +142,7 @@ class Operands:
 
 
 class Rectangle(NamedTuple):
-    """Cells of tensor memory, the ends exclusive; they may lie beyond it when the operands are wrong."""
+    """Cells of tensor memory, with exclusive ends; out of bounds if the operands are wrong."""
 
     lane: int
     lane_end: int
@@ -151,27 +152,27 @@ class Rectangle(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """What a multiplication touches, in each CTA of its group alike."""
+    """The memory that a multiplication accesses, the same in each CTA of its group."""
 
     shared: tuple[tuple[int, int], ...]
-    """Bytes of shared memory that it reads, ``(start, end)``: those of A, if it is there, and those of B."""
+    """Bytes of shared memory that it reads, ``(start, end)``: those of A, if A is there, and those of B."""
     reads: tuple[Rectangle, ...]
-    """Cells of A, scale factors, metadata, and of D if it is an input."""
+    """Cells of A, scale factors and metadata, and of D if it is an input."""
     writes: tuple[Rectangle, ...]
     """Cells of D, disabled lanes included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Multiplication:
-    """A form of ``tcgen05.mma``, to be called once for each execution."""
+    """A form of ``tcgen05.mma``; each call executes it once."""
 
     form: Form
     a_in_tmem: bool
 
     def __call__(self, context: Context, operands: Operands) -> None:
-        """D = A*B, or A*B + D * 2^-scale_input_d, with block scales and sparsity as the form says.
+        """D = A*B, or A*B + D * 2^-scale_input_d, with the block scaling and sparsity of the form.
 
-        The cells of :meth:`ranges` must lie in tensor memory.
+        The cells of :meth:`ranges` must be in bounds.
         """
         idesc = self._parse(operands)
         reads = [partial(context.read, rank) for rank in range(1 + self.form.pair)]
@@ -196,7 +197,7 @@ class Multiplication:
             _accumulate(tmem, operands, tile, idesc, product)
 
     def ranges(self, operands: Operands) -> Ranges:
-        """What it touches, without executing it."""
+        """The memory that it accesses, without executing it."""
         idesc = self._parse(operands)
         ctas = 1 + self.form.pair
         stored = idesc.k >> self.form.sparse
@@ -219,6 +220,7 @@ class Multiplication:
         return Ranges(shared, reads, result)
 
     def _parse(self, operands: Operands) -> InstructionDescriptor:
+        """The instruction descriptor. Raises :class:`Unsupported` for operands that cannot be executed."""
         idesc = InstructionDescriptor.parse(operands.idesc, self.form)
         if self.a_in_tmem and idesc.major_a == "MN":
             raise Unsupported(f"{self.form}: transposed A in tensor memory")
@@ -239,7 +241,7 @@ class Multiplication:
 def _factory(a_in_tmem: bool) -> Callable[[Match], Multiplication]:
     def make(match: Match) -> Multiplication:
         if ".ashift" in match.modifiers:
-            # Whether row i becomes row i + 1 or row i - 1, the manual's words leave open.
+            # The text of the manual leaves open whether row i becomes row i + 1 or row i - 1.
             raise Unsupported("tcgen05.mma.ashift")
         return Multiplication(Form.of(match), a_in_tmem)
 
@@ -247,18 +249,18 @@ def _factory(a_in_tmem: bool) -> Callable[[Match], Multiplication]:
 
 
 MMA: dict[str, Callable[[Match], Multiplication]] = {
-    f"tcgen05.mma{variant}{place}": _factory(bool(place))
+    f"tcgen05.mma{variant}{a}": _factory(bool(a))
     for variant in ("", ".sp", ".block_scale", ".sp.block_scale", ".ws", ".ws.sp")
-    for place in ("", ".a-tmem")
+    for a in ("", ".a-tmem")
 }
-"""Form -> what makes its :class:`Multiplication`; once, at decoding."""
+"""Form name -> factory of its :class:`Multiplication`, which is called once, when the instruction is decoded."""
 
 
 # ---------------------------------------------------------------- A and B
 
 
 def _matrix(codes: Array, kind: str) -> Array:
-    """The numbers that the codes of a type stand for, as float64."""
+    """The values of codes of the type *kind*, as float64."""
     if kind in ("s8", "u8"):
         return codes.view(np.int8 if kind == "s8" else np.uint8).astype(np.float64)
     return decode(kind, codes).astype(np.float64)
@@ -267,13 +269,13 @@ def _matrix(codes: Array, kind: str) -> Array:
 def _shared(
     read: Read, descriptor: int, rows: int, columns: int, kind: str, major: Major, bits: int
 ) -> Array:
-    """A, or B transposed, out of shared memory: float64 (rows, columns), the columns along K (9.7.16.10.6)."""
+    """A, or B transposed, from shared memory: float64 (rows, columns), with columns along K (9.7.16.10.6)."""
     if bits == 4:
         data = load(read, descriptor, rows, columns // 2, 8, major, "tcgen05")
         return _matrix(unpack(data, 4, False), kind)
     codes = load(read, descriptor, rows, columns, bits, major, "tcgen05")
     if kind in _BITS:
-        # 16 elements in 16 bytes, along the major dimension (9.7.16.10.4.4): along M or N too, as Triton has it.
+        # 16 elements in 16 bytes along the major dimension (9.7.16.10.4.4); along M or N too, as in Triton.
         codes = unpack(codes, _BITS[kind], True) if major == "K" else unpack(codes.T, _BITS[kind], True).T
     return _matrix(codes, kind)
 
@@ -286,24 +288,24 @@ def _extent(descriptor: int, rows: int, columns: int, major: Major, bits: int) -
 
 
 def _in_tmem(tmem: Array, address: int, tile: Tile, idesc: InstructionDescriptor) -> Array:
-    """The rows of A that a tile needs: 32 bytes of each in its own lanes (9.7.16.10.4.3, 9.7.16.10.4.5).
+    """The rows of A that a tile needs: 32 bytes each, in the lanes of the tile (9.7.16.10.4.3, 9.7.16.10.4.5).
 
-    Where D has several tiles one above the other, so there are several copies of A (``TmemAllocMode::Duplicated``).
+    If D has several tiles one above the other, there are as many copies of A (``TmemAllocMode::Duplicated``).
     """
     lane, column = divmod(address, 1 << 16)
     words = tmem[lane + tile.lanes, column : column + 8]
     if idesc.bits == 4:
         return _matrix(unpack(words.view(np.uint8), 4, False), idesc.a)
     codes = words.view(f"u{idesc.bits // 8}")
-    # Elements of 6 bits are low in their byte, those of 4 bits in the middle of it: said of mma.sync (9.7.14.5.14).
+    # 6-bit elements are low in their byte, 4-bit ones in the middle: specified for mma.sync only (9.7.14.5.14).
     return _matrix(codes >> 2 if idesc.a == "e2m1" else codes, idesc.a)
 
 
 def _positions(tmem: Array, address: int, tile: Tile, idesc: InstructionDescriptor) -> Array:
-    """Where the stored elements of A stand in its rows: int64 (rows, k / 2) (9.7.16.10.8).
+    """The column of each stored element of A: int64 (rows, k / 2) (9.7.16.10.8).
 
-    A row has 4 bits for each stored pair (of elements, or in ``.kind::mxf4`` of pairs of them). For elements of 16
-    and 32 bits 16 rows share 16 lanes of one column: row r has the upper or the lower half of lanes r % 8 and r % 8 + 8.
+    A row has 4 bits for each stored pair (of elements, or, in ``.kind::mxf4``, of pairs of them). For elements of 16
+    and 32 bits, 16 rows share 16 lanes of one column: row r has the upper or lower half of lanes r % 8 and r % 8 + 8.
     """
     lane, column = divmod(address, 1 << 16)
     lanes, r = lane + tile.lanes[:, None], np.arange(len(tile.lanes))[:, None]
@@ -328,7 +330,7 @@ def _positions(tmem: Array, address: int, tile: Tile, idesc: InstructionDescript
 
 
 def _dot(a: Array, b: Array, positions: Array | None) -> Array:
-    """A times B transposed. What a sparse A leaves out of B does not take part, be it infinite."""
+    """A times B transposed. Elements of B that a sparse A skips have no effect, even if they are infinite."""
     if positions is None:
         product: Array = a @ b.T
     else:
@@ -345,16 +347,16 @@ def _scaled(
     b: Array,
     positions: Array | None,
 ) -> Array:
-    """The product of block-scaled matrices (9.7.16.10.7): 32 rows at a time, with the scale factors in their lanes."""
+    """The product of block-scaled matrices (9.7.16.10.7), 32 rows at a time, with the scale factors in their lanes."""
     block = idesc.k // idesc.scales
-    places = np.arange(a.shape[1])[None] if positions is None else positions
+    columns = np.arange(a.shape[1])[None] if positions is None else positions
     products = []
     for start in range(0, len(a), 32):
         lane = int(tile.lanes[start])
         scale_a = _factors(tmem, operands.scale_a_tmem, lane, len(a), idesc.scale_a_id, idesc)
         scale_b = _factors(tmem, operands.scale_b_tmem, lane, len(b), idesc.scale_b_id, idesc)
         rows = slice(start, start + 32)
-        where = places[rows] if positions is not None else places
+        where = columns[rows] if positions is not None else columns
         left = a[rows] * np.take_along_axis(scale_a[rows], where // block, axis=1)
         right = b * np.repeat(scale_b, block, axis=1)
         products.append(_dot(left, right, None if positions is None else where))
@@ -364,9 +366,9 @@ def _scaled(
 def _factors(
     tmem: Array, address: int, first: int, rows: int, byte: int, idesc: InstructionDescriptor
 ) -> Array:
-    """The scale factors of the rows of A, or of B transposed, as the 32 lanes from *first* on have them: float64.
+    """The scale factors of the rows of A, or of B transposed, from the copy in the 32 lanes from *first* on: float64.
 
-    Row r is in lane r % 32 of column r // 32, from byte *byte* of the word on; each 32 lanes hold a copy of all.
+    Row r is in lane r % 32 of column r // 32, from byte *byte* of the word on; every 32 lanes hold a copy of all rows.
     """
     lane, column = divmod(address, 1 << 16)
     words = tmem[lane + first : lane + first + 32, column : column - -rows // 32]
@@ -377,7 +379,7 @@ def _factors(
 def _accumulate(
     tmem: Array, operands: Operands, tile: Tile, idesc: InstructionDescriptor, product: Array
 ) -> None:
-    """Add D to the product if it is an input, round, and write the lanes that are not disabled."""
+    """Add D to the product if it is an input, round, and write the lanes that are not disabled to D."""
     lane, column = divmod(operands.d_tmem, 1 << 16)
     lanes, columns = lane + tile.lanes, slice(column, column + product.shape[1])
     if operands.disable_output_lane:
@@ -397,7 +399,7 @@ def _numbers(words: Array, kind: str) -> Array:
 
 
 def _cells(values: Array, idesc: InstructionDescriptor) -> Array:
-    """D as words; an element of 16 bits is the lower half of one (9.7.16.10.4.1)."""
+    """The cells of D; an element of 16 bits is in the lower half (9.7.16.10.4.1)."""
     if idesc.d == "f16":
         return values.astype(np.float16).view(np.uint16).astype(np.uint32)
     if idesc.d == "f32":
@@ -408,7 +410,7 @@ def _cells(values: Array, idesc: InstructionDescriptor) -> Array:
 
 
 def _rectangles(address: int, first: list[Tile], width: int) -> tuple[Rectangle, ...]:
-    """The cells of *width* columns in the lanes of some tiles."""
+    """The cells of *width* columns in the lanes of the tiles *first*."""
     lane, column = divmod(address, 1 << 16)
     blocks = sorted(block for tile in first for block in tile.blocks)
     merged: list[Rectangle] = []

@@ -1,11 +1,11 @@
-"""Tensor maps, and what a tensor copy moves where (PTX ISA 5.5, 9.7.9.27.1, 9.7.9.28).
+"""Tensor maps, and the addresses that a tensor copy accesses (PTX ISA 5.5, 9.7.9.27.1, 9.7.9.28).
 
-A map is 128 bytes that a kernel gets by ``.param``, copies about and changes with ``tensormap.replace``. In CUDA those
-bytes are opaque: the layout of :meth:`TensorMap.encode` is tclint's own. It has no magic number, because a kernel may
-make a map from 128 zero bytes by replacing every field. What :func:`decode` goes by instead: the bytes that no field
-uses are zero, and no map is all zero, for a box is never empty.
+A map is 128 bytes that a kernel receives in ``.param`` space, copies, and modifies with ``tensormap.replace``. In CUDA
+these bytes are opaque, so the layout of :meth:`TensorMap.encode` is tclint's own. It has no magic number, because a
+kernel may create a map from 128 zero bytes by replacing every field. :func:`decode` recognises a map by its unused
+bytes, which are zero, and by not being all zero, since a box is never empty.
 
-Where the manual is silent or two readings are possible, this does what an H200 does; the tests hold what one left.
+Where the manual is silent or ambiguous, this follows an H200, whose results are recorded in the tests.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ __all__ = [
 Array = NDArray[Any]
 
 SIZE = 128
-"""Bytes of a map, whatever it says."""
+"""Bytes of every map."""
 
 UNKNOWN = bytes.fromhex("756e6b6e6f776e2074656e736f72206d") * (SIZE // 16)
-"""A map that nobody knows, made for an assumed launch: how much a copy by it moves is unknown."""
+"""The map of an assumed launch, where the real one is unknown, and so is the number of bytes that a copy moves."""
 
 TYPES = {
     "u8": 8, "u16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64, "f16": 16, "f32": 32, "f32.ftz": 32, "f64": 64,
     "bf16": 16, "tf32": 32, "tf32.ftz": 32, "b4x16": 4, "b4x16_p64": 4, "b6x16_p32": 6,
 }  # fmt: skip
-"""The element types and their bits in global memory; this and the next four in the order of 9.7.9.28, table 33."""
+"""The element types, with their width in bits in global memory. This and the next four are ordered as in table 33
+(9.7.9.28)."""
 INTERLEAVES = (0, 16, 32)
 SWIZZLES = (0, 32, 64, 128, 96)
 ATOMICITIES = ("16B", "32B", "32B+8B flip", "64B")
@@ -53,8 +54,9 @@ _OOB_NAN = 0x7FF7
 """The 16 bits that "OOB-NaN" repeats, whatever the type."""
 
 _PADDED = {"b4x16_p64": (8, 8), "b6x16_p32": (12, 4)}
-"""Of the types that a load spreads: the bytes of 16 elements in global memory, and how many of them stay together.
-In shared memory 16 elements take 16 bytes, and a load leaves the last of these as they are (5.5.1.1.1)."""
+"""For types that a load pads: the bytes of 16 elements in global memory, and how many of them stay contiguous.
+
+In shared memory 16 elements occupy 16 bytes, and a load leaves the last of these unchanged (5.5.1.1.1)."""
 
 _XOR = {
     (32, "16B"): (3, 0x10),
@@ -63,25 +65,25 @@ _XOR = {
     (128, "32B"): (2, 0x60),
     (128, "64B"): (1, 0x40),
 }
-"""Swizzling modes (5.5.7): the address shifted down by so much, and masked, is xored into it."""
+"""Swizzling modes (5.5.7), as shift and mask: the address, shifted right and masked, is xored into the address."""
 
 _CORNER_BITS = {3: 16, 4: 8, 5: 5}
-"""Width of a signed corner of an im2col box, by rank (5.5.4.1)."""
-_MOST_SHARED = 228 << 10
-"""Bytes that a box may take; what an SM has, though a CTA gets 1 KiB less."""
+"""Bits of a signed corner coordinate of an im2col box, by rank (5.5.4.1)."""
+MAX_BOX_BYTES = 228 << 10
+"""The largest box: the shared memory of an SM, although a CTA gets 1 KiB less."""
 
 
-def _need(true: bool, field: str, what: str) -> None:
-    if not true:
+def _need(holds: bool, field: str, what: str) -> None:
+    if not holds:
         raise ValueError(f"{field}: {what}")
 
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A tensor in global memory and the part of it that one copy moves; dimensions innermost first (5.5).
+    """A tensor in global memory, and the box that one copy moves; dimensions are innermost first (5.5).
 
-    Raises :class:`ValueError`, with the name of a field, for what ``cuTensorMapEncodeTiled`` and
-    ``cuTensorMapEncodeIm2col`` of the CUDA driver refuse.
+    Raises :class:`ValueError`, whose message begins with the name of a field, for values that the CUDA driver's
+    ``cuTensorMapEncodeTiled`` and ``cuTensorMapEncodeIm2col`` reject.
     """
 
     address: int
@@ -90,25 +92,25 @@ class TensorMap:
     dimensions: tuple[int, ...]
     """Elements in each dimension."""
     strides: tuple[int, ...]
-    """Bytes from one element to the next, in each dimension but the innermost."""
+    """Bytes from one element to the next, in each dimension except the innermost."""
     box: tuple[int, ...] = ()
-    """Elements that a box spans in each dimension; none in im2col mode."""
+    """Elements that the box spans in each dimension; empty in im2col mode."""
     element_strides: tuple[int, ...] = ()
-    """Traversal strides (5.5.3.2); ones if omitted. That of the innermost dimension has no effect."""
+    """Traversal strides (5.5.3.2), ones if omitted. That of the innermost dimension has no effect."""
     swizzle: int = 0
-    """Bytes across which the pattern swizzles, one of :data:`SWIZZLES`."""
+    """The width of the swizzling pattern in bytes, one of :data:`SWIZZLES`."""
     atomicity: str = "16B"
-    """What swizzling keeps together, one of :data:`ATOMICITIES`."""
+    """The unit that swizzling keeps contiguous, one of :data:`ATOMICITIES`."""
     interleave: int = 0
     """Bytes of a slice of an interleaved layout (5.5.6), one of :data:`INTERLEAVES`."""
     fill: str = "zeros"
-    """What elements outside the tensor are read as, one of :data:`FILLS`."""
+    """The value read for elements outside the tensor, one of :data:`FILLS`."""
     mode: str = "tile"
     """One of :data:`MODES`."""
     lower: tuple[int, ...] = ()
-    """In im2col mode, where the box begins in W, H and D, counted from 0 (5.5.4.1)."""
+    """In im2col mode, the start of the box in W, H and D, relative to the first element (5.5.4.1)."""
     upper: tuple[int, ...] = ()
-    """In im2col mode, where it ends in W, H and D, counted from the last element."""
+    """In im2col mode, the end of the box in W, H and D, relative to the last element."""
     channels: int = 0
     """In im2col mode, elements of each pixel."""
     pixels: int = 0
@@ -131,18 +133,18 @@ class TensorMap:
         self._check_row()
 
     def _check_tensor(self) -> None:
-        rank, least = self.rank, 1 if self.mode == "tile" and not self.interleave else 3
-        _need(least <= rank <= 5, "dimensions", f"{rank} of them, not {least} to 5")
+        rank, smallest = self.rank, 1 if self.mode == "tile" and not self.interleave else 3
+        _need(smallest <= rank <= 5, "dimensions", f"{rank} values, expected {smallest} to 5")
         _count("strides", self.strides, rank - 1)
         _count("element_strides", self.element_strides, rank)
         align = 32 if self.interleave == 32 or self.type in _PADDED else 16
         _need(0 <= self.address < 1 << 57, "address", f"{self.address:#x} is not below 2^57")
         _need(self.address % align == 0, "address", f"{self.address:#x} is not a multiple of {align}")
-        for size in self.dimensions:  # the driver takes more than the 2^31 that cuda.h speaks of
+        for size in self.dimensions:  # the driver accepts more than the 2^31 that cuda.h states
             _need(1 <= size < 1 << 32, "dimensions", f"{size} is not in 1 to 2^32 - 1")
-        whole = 128 if self.type in _PADDED else 2 if self.bits == 4 else 1
-        text = f"{self.dimensions[0]} elements of {self.type} are not a multiple of {whole}"
-        _need(self.dimensions[0] % whole == 0, "dimensions", text)
+        multiple = 128 if self.type in _PADDED else 2 if self.bits == 4 else 1
+        text = f"{self.dimensions[0]} elements of {self.type} are not a multiple of {multiple}"
+        _need(self.dimensions[0] % multiple == 0, "dimensions", text)
         for stride in self.strides:
             _need(0 <= stride < 1 << 40, "strides", f"{stride} is not below 2^40")
             _need(stride % align == 0, "strides", f"{stride} is not a multiple of {align}")
@@ -165,7 +167,7 @@ class TensorMap:
             for at in corner:
                 _need(-limit <= at < limit, field, f"{at} is not in {-limit} to {limit - 1}")
         for size, low, high in zip(self.dimensions[1:-1], self.lower, self.upper, strict=True):
-            _need(low <= size - 1 + high, "upper", f"no element lies between {low} and {size - 1 + high}")
+            _need(low <= size - 1 + high, "upper", f"no element between {low} and {size - 1 + high}")
 
     def _check_row(self) -> None:
         field, wide, total = "box" if self.mode == "tile" else "channels", self.row, self.row * self.rows
@@ -174,8 +176,8 @@ class TensorMap:
         inner = f"{wide} bytes in the innermost dimension"
         _need(wide % 16 == 0, field, f"{inner} are not a multiple of 16")
         if self.swizzle and not self.interleave:
-            _need(wide <= self.swizzle, field, f"{inner} are more than the swizzle's {self.swizzle}")
-        _need(total <= _MOST_SHARED, field, f"{total} bytes are more than shared memory has")
+            _need(wide <= self.swizzle, field, f"{inner} are more than the {self.swizzle} of the swizzle")
+        _need(total <= MAX_BOX_BYTES, field, f"{total} bytes exceed shared memory")
         _need(
             self.swizzle == 128 or self.atomicity == "16B",
             "atomicity",
@@ -188,18 +190,18 @@ class TensorMap:
 
     @property
     def bits(self) -> int:
-        """The size of an element in global memory."""
+        """The size in bits of an element in global memory."""
         return TYPES[self.type]
 
     @property
     def row(self) -> int:
-        """Bytes that a box has in the innermost dimension, in shared memory."""
+        """Bytes of a row of the box, its innermost dimension, in shared memory."""
         count = self.box[0] if self.mode == "tile" else self.channels
         return count if self.type in _PADDED else -(-count * self.bits // 8)
 
     @property
     def rows(self) -> int:
-        """Rows of a box: what it has in all other dimensions together."""
+        """Rows of the box: the product of its other dimensions."""
         if self.mode == "im2col":
             return self.pixels
         return prod(
@@ -207,7 +209,7 @@ class TensorMap:
         )
 
     def encode(self) -> bytes:
-        """The 128 bytes of the map, in a layout of our own."""
+        """The 128 bytes of the map, in tclint's own layout."""
         return _LAYOUT.pack(
             self.address, *_pad(self.strides, 4), *_pad(self.dimensions, 5), *_pad(self.box, 5),
             *_pad(self.element_strides, 5), self.rank - 1, _TYPES.index(self.type), INTERLEAVES.index(self.interleave),
@@ -217,11 +219,11 @@ class TensorMap:
 
 
 def _one_of(field: str, value: Any, allowed: Sequence[Any]) -> None:
-    _need(value in allowed, field, f"{value!r} is none of {', '.join(map(str, allowed))}")
+    _need(value in allowed, field, f"{value!r} is not one of {', '.join(map(str, allowed))}")
 
 
 def _count(field: str, values: Sequence[int], count: int) -> None:
-    _need(len(values) == count, field, f"{len(values)} of them, not {count}")
+    _need(len(values) == count, field, f"{len(values)} values, expected {count}")
 
 
 # ---------------------------------------------------------------- the 128 bytes
@@ -243,7 +245,7 @@ _FIELDS = {
     ".swizzle_atomicity": (79, "B", 1, "atomicity"),
     ".fill_mode": (80, "B", 1, "fill"),
 }
-"""What ``tensormap.replace`` can write: first byte, kind and number of values, and our name for it."""
+"""The fields of ``tensormap.replace``: first byte, ``struct`` format and number of values, and the name used here."""
 
 
 def _pad(values: Sequence[int], length: int) -> tuple[int, ...]:
@@ -252,7 +254,10 @@ def _pad(values: Sequence[int], length: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def decode(data: bytes) -> TensorMap:
-    """The map in 128 bytes. Raises :class:`ValueError`: ``not a tensor map``, or the name of a field that is wrong."""
+    """The map in 128 bytes.
+
+    Raises :class:`ValueError`: ``not a tensor map``, or a message that begins with the name of an invalid field.
+    """
     if len(data) != SIZE or any(data[_UNUSED]) or not any(data):
         raise ValueError("not a tensor map")
     address, *rest = _LAYOUT.unpack(data)
@@ -286,8 +291,10 @@ _CHOICES: tuple[Sequence[Any], ...] = (_TYPES, INTERLEAVES, SWIZZLES, ATOMICITIE
 
 
 def unknown() -> Transfer:
-    """What a copy by a map that nobody knows is taken to move: the first line of its place in shared memory, and none
-    of a tensor. How many bytes it reports is unknown."""
+    """The transfer of a copy through an unknown map: the first 128 bytes of its destination, nothing of a tensor.
+
+    The number of bytes that it completes is unknown.
+    """
     units = np.arange(0, SIZE, 16, dtype=np.int64)
     return Transfer(16, units * 0, np.zeros(len(units), bool), units, SIZE, np.zeros(16, np.uint8))
 
@@ -295,8 +302,8 @@ def unknown() -> Transfer:
 def replace(data: bytes, field: str, ordinal: int | None, value: int) -> bytes:
     """The bytes of a map after ``tensormap.replace`` (9.7.9.28); *field* is a modifier such as ``.box_dim``.
 
-    What the map says need not be valid before or after. Raises :class:`ValueError` for an ordinal that the field does
-    not have and a value that it cannot hold.
+    The map need not be valid, before or after. Raises :class:`ValueError` for an ordinal that the field does not have,
+    and for a value that does not fit it.
     """
     first, kind, count, name = _FIELDS[field]
     at = ordinal or 0
@@ -307,24 +314,24 @@ def replace(data: bytes, field: str, ordinal: int | None, value: int) -> bytes:
     return data[:first] + value.to_bytes(size, "little") + data[first + size :]
 
 
-# ---------------------------------------------------------------- what a copy moves
+# ---------------------------------------------------------------- transfers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transfer:
-    """What one tensor copy moves, in units of so many bytes that each lies in the tensor as a whole or not at all."""
+    """The bytes that one tensor copy moves, in units that are each entirely inside or entirely outside the tensor."""
 
     unit: int
-    """Bytes, a power of two up to 16; addresses and offsets are multiples of it."""
+    """Bytes of a unit, a power of two up to 16; addresses and offsets are multiples of it."""
     addresses: Array
-    """Of each unit in global memory; int64. Outside the tensor they mean nothing."""
+    """The address of each unit in global memory, int64; meaningless outside the tensor."""
     inside: Array
-    """Whether the unit lies in the tensor. If not, a load writes :attr:`fill`, and a store nothing; an H200, though,
-    stores all 16 bytes of which some lie in the innermost dimension."""
+    """Whether each unit is in the tensor. If not, a load writes :attr:`fill`, and a store writes nothing; an H200,
+    however, stores all 16 bytes if some of them are in bounds in the innermost dimension."""
     offsets: Array
-    """Of each unit in shared memory, from the start of the box and before :func:`swizzle`; int64."""
+    """The offset of each unit in shared memory, from the start of the box and before :func:`swizzle`; int64."""
     size: int
-    """Bytes that ``complete_tx`` counts: those of the whole box, whether or not they lie in the tensor."""
+    """Bytes that the copy's ``complete_tx`` counts: those of the whole box, inside the tensor or not."""
     fill: Array
     """The bytes of a unit outside the tensor; uint8."""
 
@@ -337,16 +344,16 @@ def box(
     *,
     store: bool = False,
 ) -> Transfer:
-    """What a tensor copy at *coordinates* moves; these are innermost first, and signed (9.7.9.27.1.2).
+    """The transfer of a tensor copy at *coordinates*, which are innermost first and signed (9.7.9.27.1.2).
 
-    *mode* is ``.load_mode`` without its dot, *offsets* are those of im2col; *store* says that global memory is the
-    destination. Raises :class:`ValueError` for what the map or the ISA does not allow; on an H200 such a copy ends the
+    *mode* is ``.load_mode`` without its dot, *offsets* are those of im2col; with *store*, global memory is the
+    destination. Raises :class:`ValueError` for a copy that the map or the ISA does not allow; on an H200 it stops the
     kernel. Raises :class:`Unsupported` for an interleaved layout and for im2col::w.
     """
     if tensor.interleave or mode.startswith("im2col::"):
         raise Unsupported(f"tensor copies with {'an interleaved layout' if tensor.interleave else mode}")
     wanted = "im2col" if mode == "im2col_no_offs" else mode.partition("::")[0]
-    _need(tensor.mode == wanted, "mode", f"a map for {tensor.mode} in a copy for {mode}")
+    _need(tensor.mode == wanted, "mode", f"a {tensor.mode} map in a {mode} copy")
     rows = mode in ("tile::gather4", "tile::scatter4")
     _count("coordinates", coordinates, 5 if rows else tensor.rank)
     _need(not store or min(coordinates) >= 0, "coordinates", f"{min(coordinates)} in a store")
@@ -360,16 +367,16 @@ def box(
 
 
 def _rows(tensor: TensorMap, coordinates: Sequence[int], mode: str) -> Transfer:
-    """Four rows of a matrix (5.5.3.4): a column first, then their numbers."""
-    _need(tensor.rank == 2, "dimensions", f"{tensor.rank} of them in a copy for {mode}")
-    _need(tensor.box[1] == 1, "box", f"{tensor.box[1]} rows in a copy for {mode}")
+    """Four rows of a matrix (5.5.3.4): the first coordinate is a column, the others are row numbers."""
+    _need(tensor.rank == 2, "dimensions", f"{tensor.rank} dimensions in a {mode} copy")
+    _need(tensor.box[1] == 1, "box", f"{tensor.box[1]} rows in a {mode} copy")
     at = np.array(coordinates[1:], np.int64)
     return _transfer(tensor, coordinates[0], at * tensor.strides[0], (at >= 0) & (at < tensor.dimensions[1]))
 
 
 def _tile(tensor: TensorMap, coordinates: Sequence[int]) -> Transfer:
     starts, inside = np.zeros(1, np.int64), np.ones(1, bool)
-    for axis in range(1, tensor.rank):  # a dimension further out varies more slowly
+    for axis in range(1, tensor.rank):  # an outer dimension varies more slowly
         at = coordinates[axis] + np.arange(0, tensor.box[axis], tensor.element_strides[axis])
         starts = np.add.outer(at * tensor.strides[axis - 1], starts).ravel()
         inside = np.logical_and.outer((at >= 0) & (at < tensor.dimensions[axis]), inside).ravel()
@@ -377,7 +384,7 @@ def _tile(tensor: TensorMap, coordinates: Sequence[int]) -> Transfer:
 
 
 def _columns(tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[int]) -> Transfer:
-    """im2col (5.5.4): pixel after pixel along W, then H, then D within the box, then N."""
+    """im2col (5.5.4): successive pixels along W, then H, then D within the box, then N."""
     _count("offsets", offsets, tensor.rank - 2)
     count = np.arange(tensor.pixels)
     starts, inside = np.zeros(tensor.pixels, np.int64), np.ones(tensor.pixels, bool)
@@ -389,7 +396,7 @@ def _columns(tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[in
             "coordinates",
             f"{first} in dimension {axis} is not in the box, {low} to {high}",
         )
-        later = count - ((high - first) // step + 1)  # steps behind the first time that the box ends
+        later = count - ((high - first) // step + 1)  # steps since the end of the box was first reached
         length = (high - low) // step + 1
         at = np.where(later < 0, first + count * step, low + later % length * step) + offsets[axis - 1]
         count = np.where(later < 0, 0, later // length + 1)
@@ -402,7 +409,7 @@ def _columns(tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[in
 
 
 def _transfer(tensor: TensorMap, first: int, starts: Array, inside: Array) -> Transfer:
-    """A copy of rows that begin *starts* bytes behind the tensor's address, each at its element *first*."""
+    """The transfer of rows at *starts*, in bytes from the address of the tensor, each from its element *first* on."""
     align = 128 if tensor.type in _PADDED else 128 // tensor.bits  # 16 bytes (5.5.3.1)
     _need(first % align == 0, "coordinates", f"{first}, the first one, is not a multiple of {align}")
     start, end = first * tensor.bits // 8, tensor.dimensions[0] * tensor.bits // 8
@@ -411,14 +418,14 @@ def _transfer(tensor: TensorMap, first: int, starts: Array, inside: Array) -> Tr
         packed, unit = _PADDED[tensor.type]
         length = length // 16 * packed
     unit = gcd(unit, end) if start < end < start + length else unit
-    along, places = _row(tensor.row, length, unit)
+    along, offsets = _row(tensor.row, length, unit)
     within = start + along
-    pitch = max(tensor.row, tensor.swizzle)  # shorter rows leave the rest of the pattern's width free
+    pitch = max(tensor.row, tensor.swizzle)  # a shorter row leaves the rest of the pattern's width unused
     return Transfer(
         unit,
         np.add.outer(starts + tensor.address, within).ravel(),
         np.logical_and.outer(inside, (within >= 0) & (within < end)).ravel(),
-        np.add.outer(np.arange(0, len(starts) * pitch, pitch), places).ravel(),
+        np.add.outer(np.arange(0, len(starts) * pitch, pitch), offsets).ravel(),
         len(starts) * tensor.row,
         _fill(tensor.fill, unit),
     )
@@ -426,7 +433,7 @@ def _transfer(tensor: TensorMap, first: int, starts: Array, inside: Array) -> Tr
 
 @lru_cache(maxsize=256)
 def _row(row: int, length: int, unit: int) -> tuple[Array, Array]:
-    """Where the units of a row lie that takes *length* bytes of global memory and *row* bytes of shared memory."""
+    """The offsets of the units of a row, in its *length* bytes of global and its *row* bytes of shared memory."""
     along = np.arange(0, length, unit)
     group = 16 * length // row
     return along, along // group * 16 + along % group
@@ -440,9 +447,10 @@ def _fill(fill: str, unit: int) -> Array:
 
 
 def swizzle(tensor: TensorMap, offsets: Array, base: int) -> Array:
-    """The addresses in shared memory of what lies at *offsets* of a box at the address *base* (5.5.7).
+    """The addresses in shared memory of *offsets* in a box at the address *base* (5.5.7).
 
-    The pattern goes by the bits of the address, not of the offset: a box that begins within the pattern goes on there.
+    The pattern depends on the bits of the address, not of the offset, so it is not restarted by a box that begins
+    within it. Raises :class:`Unsupported` for modes that are not implemented.
     """
     addresses: Array = offsets + base
     if tensor.swizzle:
@@ -455,7 +463,7 @@ def swizzle(tensor: TensorMap, offsets: Array, base: int) -> Array:
 
 
 def loaded(tensor: TensorMap, data: Array) -> Array:
-    """What a load makes of *data*, bytes of whole elements: ``.tf32`` rounds ``.f32``, all else stays as it is."""
+    """*data*, bytes of whole elements, as a load writes it: ``.tf32`` rounds ``.f32``, other types are unchanged."""
     if not tensor.type.startswith("tf32"):
         return data
     return bits_of("tf32", data.view(np.float32)).view(np.uint8)
@@ -467,10 +475,11 @@ _Reduction = Callable[[Array, Array], Array]
 
 
 def reduce(op: str, type: str, old: Array, new: Array) -> Array:
-    """What ``cp.reduce.async.bulk`` (9.7.9.25.4.2, 9.7.9.27.1.3) leaves where *old* was; both are bytes of elements.
+    """The result of ``cp.reduce.async.bulk`` (9.7.9.25.4.2, 9.7.9.27.1.3) on the bytes *old* in memory and *new*.
 
-    *op* is ``.redOp`` with its dot, *type* the element type without. ``.add.f32`` keeps subnormal numbers: the manual
-    says that the implementation flushes them, but an H200 does so for the ``.f32.ftz`` of a map alone.
+    *op* is ``.redOp`` with its dot, *type* the element type without a dot. ``.add.f32`` keeps subnormal numbers: the
+    manual states that the implementation flushes them, but an H200 does so only for ``.f32.ftz`` of a map. Raises
+    :class:`Unsupported` for a type that the operation does not have.
     """
     kind, function = _reduction(op, type)
     return function(old.view(kind), new.view(kind)).view(np.uint8)
@@ -478,7 +487,7 @@ def reduce(op: str, type: str, old: Array, new: Array) -> Array:
 
 @cache
 def _reduction(op: str, type: str) -> tuple[Any, _Reduction]:
-    """What to look at the bytes as, and what to do then."""
+    """The numpy type to view the bytes as, and the function on these values."""
     if type not in _REDUCED.get(op, ""):
         raise Unsupported(f"cp.reduce.async.bulk{op}.{type}")
     if type in ("f32", "f32.ftz"):
@@ -499,7 +508,7 @@ _REDUCED = {
     ".dec": ("u32",),
     **dict.fromkeys((".and", ".or", ".xor"), ("b32", "b64", "u32", "s32", "u64")),
 }
-"""The types of each operation; ``.b32`` and ``.b64`` are ``.u32``, ``.s32`` and ``.u64`` in a map."""
+"""The types that each operation accepts; ``.b32`` and ``.b64`` are ``.u32``, ``.s32`` and ``.u64`` in a map."""
 
 _PLAIN: dict[str, _Reduction] = {
     ".add": np.add,
@@ -524,25 +533,27 @@ def _add_flushed(old: Array, new: Array) -> Array:
 
 
 def _flushed(values: Array) -> Array:
-    """Subnormal numbers become zeros of their sign."""
+    """*values* with subnormal numbers replaced by zeros of the same sign."""
     bits = values.view(np.uint32)
     return np.where(bits & 0x7F800000, bits, bits & 0x80000000).view(np.float32)
 
 
 def _add_halves(type: str) -> _Reduction:
-    """A sum in ``.f32`` has so many more digits that rounding it once more is rounding the exact sum once."""
+    """Addition in ``.f32``, which has enough bits that rounding its sum again is the same as rounding the exact sum."""
     return lambda old, new: bits_of(type, values_of(type, old) + values_of(type, new))
 
 
 def _halves(infinity: int, largest: bool) -> _Reduction:
-    """The smaller or larger of two numbers; -0 is below +0, and a NaN loses to a number."""
+    """The minimum or maximum of two numbers; -0 is less than +0, and a number is preferred to a NaN."""
 
     def nan(bits: Array) -> Array:
         found: Array = bits & 0x7FFF > infinity
         return found
 
     def reduction(old: Array, new: Array) -> Array:
-        first, second = (bits ^ (bits >> 15 & 0x7FFF) for bits in (old, new))  # ordered as their values are
+        first, second = (
+            bits ^ (bits >> 15 & 0x7FFF) for bits in (old, new)
+        )  # integers that compare as the values do
         chosen = np.where((first > second) if largest else (first < second), old, new)
         chosen = np.where(nan(new), old, np.where(nan(old), new, chosen))
         return np.where(nan(chosen), np.int16(0x7FFF), chosen)

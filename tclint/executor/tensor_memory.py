@@ -1,10 +1,11 @@
-"""Where data lies in tensor memory, as index arrays (PTX ISA 9.7.16.1, 9.7.16.2.3, 9.7.16.8 to 9.7.16.10.5).
+"""Layouts of data in tensor memory, as index arrays (PTX ISA 9.7.16.1, 9.7.16.2.3, 9.7.16.8 to 9.7.16.10.5).
 
-Tensor memory is an array of uint32 of shape (128 lanes, 512 columns) per CTA; an address is ``lane << 16 | column``.
-Lanes and columns here count from the address operand: adding it, and bounds, are the caller's.
+The tensor memory of a CTA is an array of uint32 of shape (128 lanes, 512 columns); an address is
+``lane << 16 | column``. Lanes and columns here are relative to the address operand, which the caller adds; the caller
+also checks the bounds.
 
-The manual gives these layouts in figures. What its words leave open rests on CUTLASS (``Copy_Traits`` in
-cute/atom/copy_traits_sm100.hpp, ``tmem_frg`` in cute/atom/mma_traits_sm100.hpp), which states each of them as data.
+The manual gives these layouts as figures. What its text leaves open follows CUTLASS (``Copy_Traits`` in
+cute/atom/copy_traits_sm100.hpp, ``tmem_frg`` in cute/atom/mma_traits_sm100.hpp), which has each of them as data.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["Copy", "Tile", "allowed", "cells", "copy", "fragment", "reduction", 
 
 
 def allowed(warp: int) -> range:
-    """The lanes that the *warp*-th warp of a CTA may load and store (9.7.16.8.1)."""
+    """The lanes that warp number *warp* of a CTA may load and store (9.7.16.8.1)."""
     return range(32 * (warp % 4), 32 * (warp % 4) + 32)
 
 
@@ -31,14 +32,15 @@ def allowed(warp: int) -> range:
 
 
 def fragment(match: Match, split: int = 0) -> tuple[Array, Array]:
-    """The cells of a ``tcgen05.ld`` or ``.st``: lanes and columns, int64 of shape (cells, 32), read-only.
+    """The cells of a ``tcgen05.ld`` or ``.st``: their lanes and columns, int64 of shape (cells, 32), read-only.
 
-    Row r is register r of each thread; with ``.pack::16b`` and ``.unpack::16b`` rows 2r and 2r + 1 are its low and its
-    high half (see :func:`registers` and :func:`cells`). *split* is ``immHalfSplitoff`` of shape ``.16x32bx2``.
+    Row r is register r of each thread; with ``.pack::16b`` and ``.unpack::16b``, rows 2r and 2r + 1 are its low and its
+    high half (see :func:`registers` and :func:`cells`). *split* is ``immHalfSplitoff`` of shape ``.16x32bx2``. Raises
+    :class:`Unsupported` for ``tcgen05.ld.spcompress``.
     """
     form = match.form
     if "r" not in form.operands:
-        raise Unsupported(form.name)  # tcgen05.ld.spcompress, of which no manual is at hand
+        raise Unsupported(form.name)  # tcgen05.ld.spcompress, for which no manual was available
     count = form.vector_length(form.operands["r"], match.binding)
     assert count is not None
     return _fragment(match.binding["shape"], count, _halves(match), split)
@@ -50,7 +52,7 @@ def _halves(match: Match) -> bool:
 
 @cache
 def _fragment(shape: str, count: int, halves: bool, split: int) -> tuple[Array, Array]:
-    """9.7.16.2.3.1, whose figures CUTLASS has as ``SM100_TMEM_LOAD_16dp64b1x`` and so on."""
+    """The figures of 9.7.16.2.3.1, which CUTLASS has as ``SM100_TMEM_LOAD_16dp64b1x`` and so on."""
     r, t = np.mgrid[:count, :32]
     if shape == ".32x32b":
         lane, column = t, r
@@ -60,7 +62,7 @@ def _fragment(shape: str, count: int, halves: bool, split: int) -> tuple[Array, 
         lane, column = t // 4 + r % 2 * 8, r // 2 * 4 + t % 4
     elif shape == ".16x256b":
         lane, column = t // 4 + r // 2 % 2 * 8, r // 4 * 8 + t % 4 * 2 + r % 2
-    else:  # .16x32bx2: threads 16 to 31 access the same lanes as the others, further on
+    else:  # .16x32bx2: threads 16 to 31 access the same lanes as the others, in later columns
         lane, column = t % 16, r
     if halves:
         lane = np.repeat(lane, 2, axis=0)
@@ -72,14 +74,18 @@ def _fragment(shape: str, count: int, halves: bool, split: int) -> tuple[Array, 
 
 
 def registers(match: Match) -> Callable[[Array], Array]:
-    """What ``tcgen05.ld`` makes of the cells of its :func:`fragment`: uint32 (cells, 32) -> uint32 (registers, 32)."""
+    """The function of ``tcgen05.ld`` from the cells of its :func:`fragment` to registers.
+
+    uint32 (cells, 32) -> uint32 (registers, 32).
+    """
     return _pack if _halves(match) else _same
 
 
 def cells(match: Match) -> Callable[[Array], Array]:
-    """What ``tcgen05.st`` puts into the cells of its :func:`fragment`: uint32 (registers, 32) -> uint32 (cells, 32).
+    """The function of ``tcgen05.st`` from registers to the cells of its :func:`fragment`.
 
-    The manual does not say what the upper half of a cell holds after ``.unpack::16b``: here, zero.
+    uint32 (registers, 32) -> uint32 (cells, 32). The manual does not specify the upper half of a cell after
+    ``.unpack::16b``; here it is zero.
     """
     return _unpack if _halves(match) else _same
 
@@ -102,19 +108,20 @@ _MAGNITUDE, _INFINITY, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FFFFFFF
 
 
 def reduction(match: Match) -> Callable[[Array], Array]:
-    """``redval`` of a ``tcgen05.ld.red``: the registers, uint32 (registers, 32) -> uint32 (32,) (9.7.16.8.3).
+    """The function that computes ``redval`` of a ``tcgen05.ld.red`` from its registers (9.7.16.8.3).
 
-    NaN, -0 and ``.abs`` are taken as in ``min`` and ``max`` (9.7.3.11, 9.7.3.12).
+    uint32 (registers, 32) -> uint32 (32,). NaN, -0 and ``.abs`` are treated as in ``min`` and ``max`` (9.7.3.11,
+    9.7.3.12). Raises :class:`Unsupported` for shape ``.16x32bx2``.
     """
     if match.form.name != "tcgen05.ld.red":
-        # Whether a thread reduces its own half of a lane or both, the manual does not say.
+        # The manual does not specify whether a thread reduces its own half of a lane or both halves.
         raise Unsupported(match.form.name)
     pick = np.min if match.binding["redOp"] == ".min" else np.max
     if match.element in (".u32", ".s32"):
         kind = np.uint32 if match.element == ".u32" else np.int32
         return lambda values: pick(values.view(kind), axis=0).view(np.uint32)
     absolute, propagates = ".abs" in match.modifiers, ".NaN" in match.modifiers
-    # As integers in the order of the numbers, so that -0 < +0; a NaN never wins.
+    # Compared as integers in the order of the numbers, so that -0 < +0; a NaN is never chosen.
     loser = np.int32(_MAGNITUDE if pick is np.min else ~_MAGNITUDE)
 
     def reduce(values: Array) -> Array:
@@ -129,7 +136,7 @@ def reduction(match: Match) -> Callable[[Array], Array]:
 
 
 def _ordered(bits: Array) -> Array:
-    """The patterns of negative numbers reversed, as signed integers; its own inverse."""
+    """Bit patterns of floats as signed integers in the order of the floats; its own inverse."""
     reversed_: Array = bits ^ (bits >> 31 & _MAGNITUDE)
     return reversed_
 
@@ -145,18 +152,18 @@ _SOURCE = {
 
 @dataclass(frozen=True)
 class Copy:
-    """A ``tcgen05.cp`` (9.7.16.9.2), as it goes on in each CTA of its group: from its own shared to its own tensor memory."""
+    """A ``tcgen05.cp`` (9.7.16.9.2). Each CTA of the group copies from its shared memory to its tensor memory."""
 
     lanes: Array
     columns: Array
-    """The cells written: int64 of shapes (lanes, 1) and (1, columns)."""
+    """The cells that are written: int64 of shapes (lanes, 1) and (1, columns)."""
     _rows: int
     _source: Array
     """The row of the source that each lane receives."""
     _expands: bool
 
     def __call__(self, read: Read, descriptor: int) -> Array:
-        """The values: uint32 (lanes, columns), read through the matrix *descriptor* ``s-desc``."""
+        """The values to write: uint32 (lanes, columns), read through the matrix *descriptor* ``s-desc``."""
         words = self.columns.size
         if self._expands:
             packed = load(read, descriptor, self._rows, 4 * words, 8, "K", "tcgen05")
@@ -167,7 +174,7 @@ class Copy:
         return values
 
     def intervals(self, descriptor: int) -> tuple[tuple[int, int], ...]:
-        """The bytes of shared memory that it reads: disjoint ``(start, end)``."""
+        """The bytes of shared memory that it reads, as disjoint ``(start, end)``."""
         return intervals(descriptor, self._rows, self.columns.size, 32, "K", "tcgen05")
 
 
@@ -177,7 +184,7 @@ def _copy(shape: str, multicast: str | None, expands: bool) -> Copy:
     lane = np.arange(128)
     if shape == ".4x256b":
         lane = source = np.arange(4)
-        lane = 32 * lane  # one lane of each warp, that of the address (SM100_UTCCP_4dp256bit_1cta)
+        lane = 32 * lane  # one lane of each warp: that of the address (SM100_UTCCP_4dp256bit_1cta)
     elif multicast == ".warpx2::01_23":
         source = lane // 64 * 32 + lane % 32
     else:
@@ -186,9 +193,12 @@ def _copy(shape: str, multicast: str | None, expands: bool) -> Copy:
 
 
 def copy(match: Match) -> Copy:
-    """How a ``tcgen05.cp`` copies. The source is a K-major matrix of as many rows as the shape has lanes."""
+    """The copy of a ``tcgen05.cp``. Its source is a K-major matrix with as many rows as the shape has lanes.
+
+    Raises :class:`Unsupported` for ``.b4x16_p64``.
+    """
     if ".b4x16_p64" in match.modifiers:
-        # In the middle of the byte, as tcgen05.mma takes it, or low in it, as ldmatrix leaves it: figure 195 knows.
+        # In the middle of the byte, as tcgen05.mma expects it, or low, as ldmatrix writes it: only figure 195 shows it.
         raise Unsupported("tcgen05.cp.b8x16.b4x16_p64")
     binding = match.binding
     return _copy(binding["shape"], binding.get("multicast"), ".b6x16_p32" in match.modifiers)
@@ -199,27 +209,27 @@ def copy(match: Match) -> Copy:
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """A block of D that one CTA keeps in the same columns of some lanes (9.7.16.10.5)."""
+    """A block of D in the tensor memory of one CTA: some lanes, and the same columns of each (9.7.16.10.5)."""
 
     rank: int
-    """The CTA in its group: 0, or 1 for the odd one of a pair."""
+    """The CTA of the group: 0, or 1 for the odd one of a pair."""
     rows: slice
     columns: slice
-    """The block of D. Its first column is that of the address, in every tile."""
+    """The block of D. In every tile its first column is at the column of the address."""
     lanes: Array
-    """The lane of each row, from the lane of the address: int64 (rows,)."""
+    """The lane of each row, relative to the lane of the address: int64 (rows,)."""
     blocks: tuple[tuple[int, int], ...]
-    """The same lanes, as disjoint ``(first, one behind the last)``."""
+    """The same lanes as disjoint half-open intervals ``(first, end)``."""
 
 
 @cache
 def tiles(m: int, n: int, pair: bool, ws: bool, sparse: bool) -> tuple[Tile, ...]:
-    """The layout of D, *m* x *n*: layouts A to G of 9.7.16.10.5, of a ``.cta_group::2`` if it is for a *pair*.
+    """The layout of D, *m* x *n*: layouts A to G of 9.7.16.10.5; *pair* means ``.cta_group::2``.
 
-    Every element takes a cell; one of 16 bits takes its lower half (9.7.16.10.4.1).
+    Every element occupies a cell; one of 16 bits is in its lower half (9.7.16.10.4.1).
     """
     ctas = 1 + pair
-    rows = m // ctas  # of a CTA
+    rows = m // ctas  # per CTA
     spread = rows == 64 and not ws and (sparse or not pair)  # F and C: 16 lanes of each warp
     parts = 1 if spread else 128 // rows  # A and D: one; B, E and G: parts of N, in lanes one above the other
     lanes = np.arange(rows)

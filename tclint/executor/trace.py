@@ -1,8 +1,8 @@
 """A trace of an execution, in the JSON that Perfetto and chrome://tracing open.
 
-Time is counted in instructions that warps executed, shown as microseconds. Each CTA is a process and each warp a
-thread of it: what it executed and what it waited for. Asynchronous operations are drawn from their issue to their
-completion.
+Time is the number of instructions that the machine has executed, shown as microseconds. Each CTA is a process and each
+warp one of its threads, with slices for executing and for waiting. Asynchronous operations extend from their issue to
+their completion.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Trace"]
 
 
 class Trace:
-    """Collects events of one or more launches; the machine calls it (``machine.tracer``)."""
+    """The events of one or more launches; the machine calls it for each (``machine.tracer``)."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -30,7 +30,7 @@ class Trace:
         self._place: Callable[[int], str] = str
 
     def follow(self, machine: Machine) -> None:
-        """Begin to follow a launch; it comes behind the one before."""
+        """Record the launch that *machine* executes, after the launches recorded so far."""
         if self._machine is not None:
             self._began += self._machine.steps + 100
         self._machine = machine
@@ -38,7 +38,10 @@ class Trace:
         machine.tracer = self
 
     def __call__(self, what: str, w: Warp, site: int, text: str) -> None:
-        """*what* happened to a warp: ``run``, ``stop``, ``park``, ``wake``, ``issue`` or ``land``."""
+        """Record an event of a warp: ``run``, ``stop``, ``park``, ``wake``, ``issue`` or ``land``.
+
+        *text* is the number and name of the operation for the last two.
+        """
         now = self._now()
         where = {"pid": w.cta.number, "tid": w.index}
         self._name(w)
@@ -80,15 +83,15 @@ class Trace:
             self.events.append(where | event)
 
     def _name(self, w: Warp) -> None:
-        place = (w.cta.number, w.index)
-        if place not in self._threads:
-            self._threads.add(place)
-            at = {"pid": place[0], "tid": place[1], "ph": "M"}
+        thread = (w.cta.number, w.index)
+        if thread not in self._threads:
+            self._threads.add(thread)
+            at = {"pid": thread[0], "tid": thread[1], "ph": "M"}
             self.events.append(
                 at | {"name": "process_name", "args": {"name": f"CTA {w.cta.number} {w.cta.ctaid}"}}
             )
             self.events.append(at | {"name": "thread_name", "args": {"name": f"warp {w.index}"}})
 
     def write(self, path: Path) -> None:
-        """Write the trace. Raises OSError."""
+        """Write the trace to *path*. Raises OSError."""
         path.write_text(json.dumps({"traceEvents": self.events}), encoding="utf-8")

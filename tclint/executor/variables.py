@@ -17,10 +17,10 @@ _SYMBOL = re.compile(r"(generic\()?\s*([A-Za-z_$%][\w$]*)\s*\)?\s*(?:\+\s*(\d+))
 
 
 def initial(variable: Variable, address: Callable[[str], int | None]) -> bytes:
-    """The bytes of a variable before the kernel starts; what is not said is zero.
+    """The bytes of a variable before the kernel starts; bytes without an initialiser are zero.
 
-    *address* gives the generic address of another variable. Raises :class:`Unsupported` for an initialiser that is no
-    list of numbers and addresses.
+    *address* returns the generic address of another variable, or None. Raises :class:`Unsupported` for an initialiser
+    that is not a list of numbers and addresses.
     """
     width = int("".join(c for c in variable.type if c.isdigit()) or 8) // 8
     pieces = [_bytes(text, variable, width, address) for text in _ELEMENT.findall(variable.initial)]
@@ -37,7 +37,7 @@ def _bytes(text: str, variable: Variable, width: int, address: Callable[[str], i
     if re.fullmatch(r"-?\d+\.\d*(?:[eE][+-]?\d+)?", text):
         return struct.pack("<d" if width == 8 else "<f", float(text))
     symbol = _SYMBOL.fullmatch(text)
-    place = address(symbol[2]) if symbol else None
-    if symbol is None or place is None:
+    target = address(symbol[2]) if symbol else None
+    if symbol is None or target is None:
         raise Unsupported(f"the initialiser of {variable.name}: {text}")
-    return (place + int(symbol[3] or 0)).to_bytes(8, "little")[:width]
+    return (target + int(symbol[3] or 0)).to_bytes(8, "little")[:width]

@@ -1,7 +1,8 @@
-"""``wgmma.mma_async`` and ``wgmma.mma_async.sp`` (9.7.15.5, 9.7.15.6): what one instruction computes, and reads.
+"""``wgmma.mma_async`` and ``wgmma.mma_async.sp`` (9.7.15.5, 9.7.15.6): their result, and the bytes that they read.
 
-Arithmetic is that of :mod:`tclint.executor.matrices`. B, and A unless it is in registers, lie in shared memory where
-their descriptors say. Each warp holds 16 rows of A, D and the sparsity metadata, in the fragments of an ``m16n8`` tile.
+The arithmetic is that of :mod:`tclint.executor.matrices`. B, and A unless it is in registers, are in shared memory as
+their descriptors specify. Each warp holds 16 rows of A, D and the sparsity metadata, in the fragments of an ``m16n8``
+tile.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ __all__ = ["LANES", "WGMMA", "Wgmma"]
 
 Array = NDArray[Any]
 Intervals = tuple[tuple[int, int], ...]
-_Place = tuple[int, int, int, int, Major, Generation]
+_LoadArguments = tuple[int, int, int, int, Major, Generation]
 """Arguments of :func:`tclint.executor.descriptors.load`."""
 
 LANES = 128
-"""Threads of a warpgroup: registers are arrays (registers, 128), warp by warp."""
+"""Threads of a warpgroup. Registers are arrays (registers, 128), one warp after another."""
 
 _MAJOR: tuple[Major, Major] = ("K", "MN")
-"""The major-ness of a matrix by its ``imm-trans-`` operand (9.7.15.5.1.2)."""
+"""The majorness of a matrix, by its ``imm-trans-`` operand (9.7.15.5.1.2)."""
 
 
 class Wgmma:
-    """The multiplication that an opcode of ``wgmma.mma_async{.sp}`` names."""
+    """The multiplication of one ``wgmma.mma_async{.sp}`` opcode."""
 
     def __init__(self, match: Match) -> None:
         self.m, self.n, self.k = shape(match)
         self.d_type, self.a_type, self.b_type = types(match)
         self.stored = self.k // 2 if ".sp" in match.modifiers else self.k
-        """Elements in a row of A as it is stored."""
+        """Elements in a stored row of A."""
         self.bits = WIDTHS[self.a_type]
         self.saturate = ".satfinite" in match.modifiers
         self.read_a = multiplicand(self.a_type, self.m, self.stored, LANES)
@@ -68,10 +69,10 @@ class Wgmma:
         metadata: Array | None = None,
         selector: int = 0,
     ) -> Array:
-        """D afterwards, uint32 of the shape of *d*.
+        """The new D, uint32 of the shape of *d*.
 
-        *a* is a descriptor (an int) or registers, uint32 (4, 128); *b* is a descriptor; *d* holds the accumulators,
-        which count only with *scale_d*; *metadata* (128,) and *selector* are the operands of a sparse multiplication.
+        *a* is a descriptor (an int) or registers, uint32 (4, 128); *b* is a descriptor; *d* is the accumulators, which
+        are inputs only with *scale_d*; *metadata* (128,) and *selector* are the operands of a sparse multiplication.
         """
         left = (
             self.read_a(a) if not isinstance(a, int) else self._values(read, self.a_type, self._a(a, trans_a))
@@ -89,25 +90,25 @@ class Wgmma:
     def reads(
         self, a: int | Array, b: int, trans_a: int = 0, trans_b: int = 0
     ) -> tuple[Intervals, Intervals]:
-        """The bytes of shared memory that A and B take: sorted, disjoint ``(start, end)``."""
+        """The bytes of shared memory that A and B occupy, as sorted, disjoint ``(start, end)``; none for registers."""
         return (
             descriptors.intervals(*self._a(a, trans_a)) if isinstance(a, int) else (),
             descriptors.intervals(*self._b(b, trans_b)),
         )
 
-    def _a(self, descriptor: int, trans: int) -> _Place:
-        return self._place(descriptor, self.m, self.stored, trans)
+    def _a(self, descriptor: int, trans: int) -> _LoadArguments:
+        return self._load_arguments(descriptor, self.m, self.stored, trans)
 
-    def _b(self, descriptor: int, trans: int) -> _Place:
-        return self._place(descriptor, self.n, self.k, trans)
+    def _b(self, descriptor: int, trans: int) -> _LoadArguments:
+        return self._load_arguments(descriptor, self.n, self.k, trans)
 
-    def _place(self, descriptor: int, rows: int, columns: int, trans: int) -> _Place:
-        """Which elements lie where; of single bits, which bytes."""
+    def _load_arguments(self, descriptor: int, rows: int, columns: int, trans: int) -> _LoadArguments:
+        """The arguments of :func:`descriptors.load` for a matrix; single bits are loaded as bytes."""
         bits = max(self.bits, 8)
         return descriptor, rows, columns * self.bits // bits, bits, _MAJOR[trans], "wgmma"
 
-    def _values(self, read: Read, name: str, place: _Place) -> Array:
-        codes = descriptors.load(read, *place)
+    def _values(self, read: Read, name: str, arguments: _LoadArguments) -> Array:
+        codes = descriptors.load(read, *arguments)
         return values(name, split(codes, self.bits) if self.bits < 8 else codes)
 
 
@@ -116,4 +117,4 @@ WGMMA: dict[str, Callable[[Match], Wgmma]] = {
     for sparse, kinds in (("", "f16 tf32 f8 s32 b1"), ("sp.", "f16 tf32 f8 s32"))
     for kind in kinds.split()
 }
-"""What executes each form: ``WGMMA[form name](match).execute(...)``."""
+"""Form name -> class: ``WGMMA[name](match).execute(...)``."""

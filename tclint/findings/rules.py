@@ -35,8 +35,9 @@ HEADINGS = (
 )
 PRODUCERS = ("CUTLASS", "CuTe DSL", "CUDA C++", "Triton")
 """What the source of a module can be written in."""
+ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
+"""The id of a rule: letters of its family, and three digits."""
 
-_ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SECTION = re.compile(r"\d+(\.\d+)*")
@@ -209,7 +210,7 @@ def parse_page(rule_id: str, text: str) -> Rule:
     def fail(line: int, message: str) -> RuleError:
         return RuleError(f"{rule_id}.md:{line}: {message}")
 
-    if not _ID.fullmatch(rule_id):
+    if not ID.fullmatch(rule_id):
         raise fail(1, "the file name must be an id such as WG001")
     lines = text.splitlines()
     if lines[:1] != ["+++"] or "+++" not in lines[1:]:
@@ -313,7 +314,7 @@ def _words(value: object, fail: Callable[[str], RuleError]) -> Mapping[str, str]
     """``Rule.words`` from the front matter; ``fail`` makes the exception from a message."""
     if value == _NO_WORDS:
         return {}
-    if isinstance(value, str) and _ID.fullmatch(value):
+    if isinstance(value, str) and ID.fullmatch(value):
         return value
     if not isinstance(value, dict):
         raise fail(f'front matter: words must be a table, the id of a rule such as WG001, or "{_NO_WORDS}"')

@@ -19,7 +19,6 @@ from tclint.syntax.source import Problem, Source, SourceError
 
 if TYPE_CHECKING:
     from tclint.checks import Hit
-    from tclint.findings.rules import Rule
     from tclint.inline.asm import Asm, Ptx
     from tclint.ir.nodes import Function, Module
 
@@ -247,16 +246,15 @@ class _Fragments:
         from tclint.linting.check import as_findings
 
         by_function = {id(f): one for f, one in zip(module.functions, placed, strict=False)}
-        hits: list[tuple[Rule, Function | None, Hit]] = []
-        for names, module_check in module_checks():
-            wanted = self.rules.intersection(names)
-            for rule, hit in module_check(module, self.config) if wanted else ():
+        hits: list[tuple[Function | None, Hit]] = []
+        for check in module_checks():
+            wanted = self.rules.intersection(check.rules)
+            for hit in check.run(module, self.config) if wanted else ():
                 function = hit.function
-                if rule not in wanted or function is None or function.damaged:
+                if hit.rule not in wanted or function is None or function.damaged:
                     continue
-                if self._holds(rule, hit, function, by_function[id(function)]):
-                    hit = _at_its_word(rule, hit, function, data)
-                    hits.append((self.all_rules[rule], function, hit))
+                if self._holds(hit, function, by_function[id(function)]):
+                    hits.append((function, _at_its_word(hit, function, data)))
         for function in module.functions:  # a fingerprint has the name that the user knows
             function.name = by_function[id(function)].asm.entry or ""
         begins = [one.start for one in placed]
@@ -265,13 +263,15 @@ class _Fragments:
         for one in placed:
             self._missing(one)
 
-    def _holds(self, rule: str, hit: Hit, function: Function, one: _Placed) -> bool:
+    def _holds(self, hit: Hit, function: Function, one: _Placed) -> bool:
         """Whether what a check says of a string is so whatever is around it and in its unknown pieces."""
-        if rule in ("AV001", "AV002"):
-            return bool(self.compiled[id(one.asm)]) and (rule == "AV001" or self.config.toolkit is not None)
-        if rule in ("PX005", "PX006"):
+        if hit.rule in ("AV001", "AV002"):
+            return bool(self.compiled[id(one.asm)]) and (
+                hit.rule == "AV001" or self.config.toolkit is not None
+            )
+        if hit.rule in ("PX005", "PX006"):
             return self._undefined(hit, function, one)
-        if rule == "PX004":
+        if hit.rule == "PX004":
             ins = function.instructions[hit.site]
             begin, end = function.start + ins.start - one.start, function.start + ins.end - one.start
             return not any(begin <= at < end for at, _ in one.ptx.values)
@@ -351,9 +351,9 @@ class _Fragments:
         return replace(fix, edits=tuple(edits))
 
 
-def _at_its_word(rule: str, hit: Hit, function: Function, data: bytes) -> Hit:
+def _at_its_word(hit: Hit, function: Function, data: bytes) -> Hit:
     """The hit at the word that is wrong, since a string may hold many instructions in one line."""
-    if rule not in ("PX001", "PX002"):
+    if hit.rule not in ("PX001", "PX002"):
         return hit
     ins = function.instructions[hit.site]
     start = function.start + ins.start

@@ -12,7 +12,6 @@ from time import perf_counter
 from tclint.checks import Hit
 from tclint.config.config import Config
 from tclint.findings.finding import Edit
-from tclint.findings.rules import Rule
 from tclint.ir.inline import reached
 from tclint.ir.nodes import Function, Module, Variable
 from tclint.ir.rebuild import Builds, same_program
@@ -20,7 +19,7 @@ from tclint.isa.target import Version
 
 __all__ = ["Facts", "Past", "Said"]
 
-Said = tuple[tuple[tuple[Rule, Hit], ...], tuple[str, ...]]
+Said = tuple[tuple[Hit, ...], tuple[str, ...]]
 """What the checks say of a function, and which analyses gave up."""
 _RECENT = 3
 """States of a function that stay known, so that what is undone or typed again costs no analysis."""
@@ -59,7 +58,7 @@ class _Checked:
     def holds(self, function: Function, facts: Facts, called: tuple[Function, ...]) -> bool:
         """Whether they would say the same of *function*, but for where it stands."""
         return (
-            not any(_placed(hit) for _, hit in self.said[0])
+            not any(_placed(hit) for hit in self.said[0])
             and self.facts == facts
             and same_program(self.function, function)
             and len(self.called) == len(called)
@@ -77,8 +76,8 @@ class _Checked:
             return site if site < first else site + len(new) - len(old) if site >= len(old) - last else -1
 
         hits, limits = self.said
-        found = ((rule, _moved(hit, place)) for rule, hit in hits)
-        return tuple((rule, hit) for rule, hit in found if hit is not None), limits
+        found = (_moved(hit, place) for hit in hits)
+        return tuple(hit for hit in found if hit is not None), limits
 
 
 def _alike(one: Iterable[str], other: Iterable[str]) -> int:

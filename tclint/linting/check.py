@@ -18,7 +18,7 @@ from tclint.findings.edits import resolve
 from tclint.findings.finding import FileReport, Finding, Fingerprints, Span, Step
 from tclint.findings.give_up import GiveUp
 from tclint.findings.places import source_location
-from tclint.findings.rules import Rule, all_rules
+from tclint.findings.rules import all_rules
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
@@ -78,8 +78,7 @@ def _check(
     past: Past,
     gave_up: Counter[GiveUp],
 ) -> FileReport:
-    rules = all_rules()
-    on = frozenset(rules) if config.rules is None else config.rules
+    on = frozenset(all_rules()) if config.rules is None else config.rules
     began = perf_counter()
     past.owing = False
 
@@ -93,16 +92,16 @@ def _check(
 
     module, problems = analyse(source, past.builds)
     tick("parse and build")
-    found: list[tuple[Rule, Function | None, Hit]] = []
+    found: list[tuple[Function | None, Hit]] = []
     if module.functions or module.version is not None:
-        for names, module_check in module_checks():
-            if on.isdisjoint(names):
+        for module_check in module_checks():
+            if on.isdisjoint(module_check.rules):
                 continue
-            for rule, hit in module_check(module, config):
+            for hit in module_check.run(module, config):
                 about = hit.function
-                if rule in on and (about is None or _wanted(about, config)):
-                    found.append((rules[rule], about, hit))
-            tick("check " + names[0])
+                if hit.rule in on and (about is None or _wanted(about, config)):
+                    found.append((about, hit))
+            tick("check " + module_check.rules[0])
     callees = inlinable(module)
     facts = Facts.of(module, config)
 
@@ -125,7 +124,7 @@ def _check(
         problems += [Problem(line, limit) for limit in limits]
         off = ignored(config, source.path, function.name) if hits else ()
         told = without_consequences(hits, config.confidence, off)
-        found += [(rule, whole, hit) for rule, hit in told]
+        found += [(whole, hit) for hit in told]
     if not problems:
         past.forget_all_but(module)
     made = as_findings(source, module, found)
@@ -145,24 +144,24 @@ def _check(
 
 def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], None]) -> Said:
     """What the checks of the rules that are *on* say of a function, and which of them gave up."""
-    rules = all_rules()
-    hits: list[tuple[Rule, Hit]] = []
+    hits: list[Hit] = []
     limits: list[str] = []
     roots = {use.opcode.partition(".")[0] for use in model.function.uses}
-    for names, kernel_check, needs in kernel_checks():
-        if (needs and needs not in roots) or on.isdisjoint(names):
+    for kernel_check in kernel_checks():
+        needs = kernel_check.needs
+        if (needs and needs not in roots) or on.isdisjoint(kernel_check.rules):
             continue
         try:
-            for rule, hit in kernel_check(model):
-                if rule in on:
-                    hits.append((rules[rule], hit))
+            for hit in kernel_check.run(model):
+                if hit.rule in on:
+                    hits.append(hit)
         except LimitExceeded as error:
             limits.append(str(error))
             model.ledger.drop("fixpoint", -1, f"more than {MAX_VISITS_PER_BLOCK} visits of a block: {error}")
-        tick("check " + names[0])
+        tick("check " + kernel_check.rules[0])
     if hits and model.reachability.aborted:
         doubt = "some thread aborts the kernel whatever the launch is"
-        hits = [(rule, hit.doubted(doubt)) for rule, hit in hits]
+        hits = [hit.doubted(doubt) for hit in hits]
     model.release()
     return tuple(hits), tuple(limits)
 
@@ -189,7 +188,7 @@ def _wanted(function: Function, config: Config) -> bool:
 def as_findings(
     source: Source,
     module: Module,
-    found: list[tuple[Rule, Function | None, Hit]],
+    found: list[tuple[Function | None, Hit]],
     prints: Fingerprints | None = None,
 ) -> tuple[Finding, ...]:
     """The findings that *found*, hits of rules in functions of *module*, stand for; by place, then by rule."""
@@ -198,8 +197,10 @@ def as_findings(
     from tclint.findings.vocabulary import source_help
 
     prints = prints or Fingerprints()
+    rules = all_rules()
     made = []
-    for rule, function, hit in sorted(found, key=lambda item: (_span(item[2], item[1]).start, item[0].id)):
+    for function, hit in sorted(found, key=lambda item: (_span(item[1], item[0]).start, item[1].rule)):
+        rule = rules[hit.rule]
         owner = hit.function or function
         span = _span(hit, owner)
         steps = []

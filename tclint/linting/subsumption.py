@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from tclint.checks import Hit
-from tclint.findings.rules import Rule
+from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 
 __all__ = ["without_consequences"]
@@ -37,38 +37,44 @@ _STALLS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence".split())
 
 
 def without_consequences(
-    found: Iterable[tuple[Rule, Hit]], shown: Confidence, ignored: Collection[str] = ()
-) -> Iterator[tuple[Rule, Hit]]:
+    found: Iterable[Hit], shown: Confidence, ignored: Collection[str] = ()
+) -> Iterator[Hit]:
     """The hits in one function of which no other hit says the cause.
 
     What is not *shown*, or is of a rule that is *ignored* there, is the cause of nothing.
     """
     hits = list(found)
-    for rule, hit in hits:
-        if hit.replayed and any(_tells(r, h, shown) and r.id not in ignored for r, h in hits):
+    for hit in hits:
+        if hit.replayed and any(_tells(h, shown) and h.rule not in ignored for h in hits):
             continue
-        wanted = {id for id in _CAUSES.get(rule.id, ()) if id not in ignored}
-        causes = (h for r, h in hits if r.id in wanted and _outweighs(r, h, rule, hit, shown))
+        wanted = {id for id in _CAUSES.get(hit.rule, ()) if id not in ignored}
+        causes = (h for h in hits if h.rule in wanted and _outweighs(h, hit, shown))
         left = set(hit.about)
         for cause in causes:
             if not cause.before_it or cause.site < hit.site:
                 left -= cause.about
         if left or not hit.about:
-            yield rule, hit
+            yield hit
 
 
-def _tells(rule: Rule, hit: Hit, shown: Confidence) -> bool:
+def _tells(hit: Hit, shown: Confidence) -> bool:
     """Whether a hit says what may be behind all that goes wrong in a replay."""
+    severity, confidence = _weight(hit)
     return (
-        rule.family in _STALLS
+        all_rules()[hit.rule].family in _STALLS
         and not hit.replayed
-        and (hit.severity or rule.severity) > Severity.INFO
-        and (hit.confidence or rule.confidence) >= max(shown, Confidence.MEDIUM)
+        and severity > Severity.INFO
+        and confidence >= max(shown, Confidence.MEDIUM)
     )
 
 
-def _outweighs(rule: Rule, hit: Hit, other: Rule, than: Hit, shown: Confidence) -> bool:
+def _outweighs(hit: Hit, than: Hit, shown: Confidence) -> bool:
     """Whether who does not see *than* sees *hit*, and takes it as seriously."""
-    severity, confidence = hit.severity or rule.severity, hit.confidence or rule.confidence
-    enough = min(than.confidence or other.confidence, max(shown, Confidence.MEDIUM))
-    return severity >= (than.severity or other.severity) and confidence >= enough
+    (severity, confidence), (least, known) = _weight(hit), _weight(than)
+    return severity >= least and confidence >= min(known, max(shown, Confidence.MEDIUM))
+
+
+def _weight(hit: Hit) -> tuple[Severity, Confidence]:
+    """The severity and the confidence of the finding that *hit* becomes."""
+    rule = all_rules()[hit.rule]
+    return hit.severity or rule.severity, hit.confidence or rule.confidence

@@ -53,6 +53,9 @@ class Reason(str, Enum):
     TOO_MANY_MBARRIERS = "the launch has more mbarriers than there is room for"
     NO_SUCH_CTA = "it names a CTA that the cluster does not have"
 
+    def __str__(self) -> str:
+        return self.value
+
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:

@@ -49,7 +49,7 @@ class Replay(ReplayAnswers):
         self.verdict: Verdict = self._replayed() or self._gave_up or NoFault()
         """Whether the synchronisation is faulty."""
         if isinstance(self.verdict, GaveUp):
-            model.ledger.give_up(QUESTION, self.verdict.site, self.verdict.why.value)
+            model.ledger.give_up(QUESTION, self.verdict.site, str(self.verdict.why))
 
     @property
     def run(self) -> Run | None:

@@ -1,20 +1,24 @@
-"""What registers hold: one sparse, demand-driven analysis of abstract values.
+"""Abstract values of registers: one sparse, demand-driven analysis.
 
-A value is a number: an index into a hash-consed table of expressions, so equal numbers mean equal values. Nothing is
-computed for a register that nobody asks about. Four questions are answered over the same table because they need each
-other: base plus constant (:meth:`Values.linear`), the threads for which a predicate can hold (:meth:`Values.may`),
-whether it follows from a path condition (:meth:`Values.decide`), and uniformity (:meth:`Values.level`). Each module is
-a layer that asks only those below it:
+A value is a number: an index into a hash-consed table of expressions, so equal numbers mean equal values. A register is
+evaluated only when a question about it is asked. Four questions are answered over the same table because they need each
+other: base plus constant (:meth:`Values.linear`), the threads in which a predicate can hold
+(:meth:`Values.feasible_threads`), whether a predicate follows from a path condition (:meth:`Values.entails`), and
+uniformity (:meth:`Values.uniformity`). Each module is a layer that uses only the layers before it in this list:
 
-    value_table        expressions, sums and predicates, simplified as they are made
-    thread_predicates  what they are in every thread of a CTA
-    ssa                which of them a register holds
-    substitution       where they change, and what they become along a path
-    uniformity         the scope in which they are the same for all threads
+    value_table        expressions, sums and predicates, simplified on construction
+    thread_predicates  their values in every thread of a CTA
+    ssa                the expression that a register holds at an instruction
+    substitution       where values change, and what they become along a path
+    uniformity         the scope in which a value is the same for all threads
     induction          loop counters, quotients, remainders
     intervals          ranges and known bits
     entailment         what comparisons imply about sums
-    (here)             whether a predicate follows from a path condition
+    (this file)        whether a predicate follows from a path condition
+
+Four assumptions are unsound in general and hold for what compilers emit: signed sums, and sums used as addresses, do
+not wrap (``value_table``, ``entailment``); ``elect.sync`` elects the lowest member (``thread_predicates``); a load from
+a uniform address is uniform (``uniformity``); tables of warp roles are laid out as Triton does it (``role_tables``).
 
 ``shared_memory``, ``divergence`` and ``descriptors`` combine several of these. Imports ``ir``, ``isa`` and ``syntax``.
 
@@ -42,27 +46,27 @@ __all__ = ["Along", "Bits", "Facts", "Level", "Node", "Values"]
 
 
 class Values(Bounds):
-    """The values of one function. Ask; nothing is computed beforehand but the index of definitions."""
+    """The values of one function. Only the index of definitions is built in advance."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         super().__init__(function, cfg, variables)
         self._facts: dict[frozenset[tuple[int, bool]], Facts] = {}
-        self._alike: dict[int, bool] = {}
-        self._turned: dict[tuple[int, int, int], int] = {}
-        """Predicates, and the edge by which a round ends, to what they are in the next one."""
-        self._turns: set[int] = set()
-        """What they are there."""
+        self._shared_terms: dict[int, bool] = {}
+        self._translated: dict[tuple[int, int, int], int] = {}
+        """``(predicate, source and target of a back edge)`` -> the predicate in the next iteration; -1: none."""
+        self._translations: set[int] = set()
+        """The predicates that such translations produced."""
 
     @cached_property
     def _ranges(self) -> Ranges:
         return Ranges(self)
 
     def release(self) -> None:
-        """Drop what knows these values: without that they go as soon as nobody holds them."""
+        """Break the reference cycle with the entailment layer, so that the last reference frees these values."""
         self.__dict__.pop("_ranges", None)
 
     def decide(self, p: int, facts: Facts) -> bool | None:
-        """Whether predicate *p* holds, given what is known of others; None when that does not follow."""
+        """Whether predicate *p* holds under the path condition *facts*; None when neither answer follows."""
         p = self.find(p)
         fact = facts.get(p)
         if fact is not None:
@@ -70,10 +74,10 @@ class Values(Bounds):
         try:
             return facts.decided[p]
         except KeyError:
-            facts.decided[p] = result = self._decide(p, facts)
+            facts.decided[p] = result = self._entails(p, facts)
             return result
 
-    def _decide(self, p: int, facts: Facts) -> bool | None:
+    def _entails(self, p: int, facts: Facts) -> bool | None:
         node = self.nodes[p]
         kind = node[0]
         if kind == "const":
@@ -85,44 +89,43 @@ class Values(Bounds):
             left = self.decide(node[2], facts)
             right = self.decide(node[3], facts)
             if node[1] in ("and", "or"):
-                settles: bool = node[1] == "or"
-                if settles in (left, right):
-                    return settles
-                if left is None and right is None and facts and self._about_one(p, node):
-                    # Where the one does not settle it, the other one may have to.
-                    left = self.decide(node[3], self.assume(node[2], not settles, facts))
-                    return settles if left is settles else None
+                absorbing: bool = node[1] == "or"
+                if absorbing in (left, right):
+                    return absorbing
+                if left is None and right is None and facts and self._share_a_term(p, node):
+                    # The right operand, in the case in which the left one does not determine the result.
+                    left = self.decide(node[3], self.assume(node[2], not absorbing, facts))
+                    return absorbing if left is absorbing else None
                 return None if left is None or right is None else node[1] == "and"
             return None if left is None or right is None else left != right
-        if kind == "compare" and (facts or self._ranges.limited(p)):
-            if (
-                self.known(node[3]) == 1 and node[1] == "lt" and not node[4]
-            ):  # of unsigned numbers it is 0 alone
+        if kind == "compare" and (facts or self._ranges.bounded_by_loop(p)):
+            if self.known(node[3]) == 1 and node[1] == "lt" and not node[4]:
+                # The only unsigned number below 1 is 0.
                 return self.decide(self.compare("eq", node[2], self.constant(0), True, node[5]), facts)
-            known = self._ordered(node, facts)
-            if known is None and (moved := self.difference(p)) is not None:
-                known = self._ordered(moved[0], facts)
+            known = self._entailed_by_constants(node, facts)
+            if known is None and (rewritten := self.difference(p)) is not None:
+                known = self._entailed_by_constants(rewritten[0], facts)
                 if known is None:
-                    known = self._ranges.decide(p, moved[0], facts)
-                known = None if known is None else known is not moved[1]
+                    known = self._ranges.decide(p, rewritten[0], facts)
+                known = None if known is None else known is not rewritten[1]
             if known is None:
                 known = self._ranges.decide(p, node, facts)
             if known is None and node[1] == "eq":
                 known = self._ranges.bits(p, facts)
             return self._ranges.equated(p, facts) if known is None else known
         if kind == "phi":
-            return self._joined(p, facts)
+            return self._entails_phi(p, facts)
         return None
 
-    def _about_one(self, p: int, node: Node) -> bool:
-        """Whether both sides of *p* compare one number with others."""
-        found = self._alike.get(p)
+    def _share_a_term(self, p: int, node: Node) -> bool:
+        """Whether both operands of the logic operation *p* compare sums that have a term in common."""
+        found = self._shared_terms.get(p)
         if found is None:
-            found = self._alike[p] = not self._terms_of(node[2]).isdisjoint(self._terms_of(node[3]))
+            found = self._shared_terms[p] = not self._terms_of(node[2]).isdisjoint(self._terms_of(node[3]))
         return found
 
     def _terms_of(self, p: int) -> frozenset[int]:
-        """The terms of what a predicate compares."""
+        """The terms of both sides of a comparison, negated or not; empty for any other predicate."""
         node = self.node(p)
         while node[0] == "not":
             node = self.node(node[1])
@@ -132,8 +135,11 @@ class Values(Bounds):
             else frozenset()
         )
 
-    def _joined(self, phi: int, facts: Facts) -> bool | None:
-        """A predicate is what all that it is joined from are, if they stay what they are."""
+    def _entails_phi(self, phi: int, facts: Facts) -> bool | None:
+        """The truth that all values joined by *phi* have.
+
+        None if they differ, or one of them is unknown or may change in a loop.
+        """
         found: bool | None = None
         seen = {phi}
         work = list(self.arguments(phi))
@@ -154,29 +160,29 @@ class Values(Bounds):
             found = truth
         return found
 
-    def _ordered(self, node: Node, facts: Facts) -> bool | None:
-        """Comparisons of one value with several constants decide each other."""
+    def _entailed_by_constants(self, node: Node, facts: Facts) -> bool | None:
+        """Whether a comparison with a constant follows from comparisons of the same value with other constants."""
         if self.known(node[3]) is None:
             return None
         if facts.bounds is None:
             facts.bounds = {}
             for fact, truth in facts.items():
-                self._bind(fact, truth, facts.bounds)
-        return self._compared_with(node, facts.bounds)
+                self._add_bound(fact, truth, facts.bounds)
+        return self._implied_comparison(node, facts.bounds)
 
-    def _bind(self, fact: int, truth: bool, bounds: Comparisons) -> None:
-        """Adds a fact to *bounds* where it compares with a constant, or what it says of a difference."""
+    def _add_bound(self, fact: int, truth: bool, bounds: Comparisons) -> None:
+        """Add to *bounds* a fact that compares with a constant, as it is and as a comparison of a difference."""
         node = self.nodes[fact]
         if node[0] != "compare":
             return
         if self.known(node[3]) is not None:
             bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth))
-        if (moved := self.difference(fact)) is not None:
-            node, negated = moved
+        if (rewritten := self.difference(fact)) is not None:
+            node, negated = rewritten
             bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth is not negated))
 
     def differences(self, p: int) -> Iterator[int]:
-        """The differences of two numbers by which comparisons decide *p*, each without its constant."""
+        """The differences x - y, without their constants, on which the comparisons in *p* depend."""
         work = [p]
         while work:
             value = self.find(work.pop())
@@ -187,63 +193,66 @@ class Values(Bounds):
                 if sorted(factor for _, factor in self.linear(base)[0]) == [-1, 1]:
                     yield base
 
-    def contradicts(self, p: int, said: Iterable[tuple[int, bool]]) -> bool:
-        """Whether *p* cannot hold where all that is *said* of other predicates does, or all that cannot be either."""
+    def contradicts(self, p: int, literals: Iterable[tuple[int, bool]]) -> bool:
+        """Whether *p* cannot hold where all the *literals* do, or the *literals* alone are unsatisfiable."""
         number = self.known(p)
         if number == 0:
             return True
-        every = [*([] if number else [(p, True)]), *said]
-        # What the one says of the other may be known only when the other has been said.
-        return self._disagree(every) or self._disagree(every[::-1])
+        conditions = [*([] if number else [(p, True)]), *literals]
+        # Whether one literal refutes another may depend on which of them is assumed first.
+        return self._inconsistent(conditions) or self._inconsistent(conditions[::-1])
 
     def counts_the_rest(self, head: int, p: int) -> bool:
-        """Whether a loop goes round for the rest of a division by a power of two, and *p* is not what ends it."""
+        """Whether loop *head* runs the remainder of an unrolled loop, and *p* is not its exit condition."""
         return self._ranges.counts_the_rest(head, p)
 
     def impossible(self, facts: Facts) -> bool:
-        """Whether what is known cannot all be so, as sums and differences of numbers say together."""
+        """Whether *facts* are unsatisfiable because of what they say about sums and differences taken together."""
         return self._ranges.impossible(facts)
 
-    def _disagree(self, said: Iterable[tuple[int, bool]]) -> bool:
+    def _inconsistent(self, literals: Iterable[tuple[int, bool]]) -> bool:
         facts = Facts()
-        for q, truth in said:
+        for q, truth in literals:
             if self.decide(q, facts) is (not truth):
                 return True
             facts = self.assume(q, truth, facts)
         return self.impossible(facts)
 
     def compared(self, p: int) -> frozenset[int]:
-        """The values that a comparison says something of, and by which others decide it."""
+        """The values by which other predicates can decide the comparison *p*: sides, their difference, their parts."""
         sides: tuple[int, ...] = self.nodes[p][2:4]
-        if (moved := self.difference(p)) is not None:
-            sides += moved[0][2:3]
+        if (rewritten := self.difference(p)) is not None:
+            sides += rewritten[0][2:3]
         bases = (self._ranges.bases(side) for side in sides if self.known(side) is None)
-        apart = self._ranges.point(p)
-        return frozenset((sides[0], *sides[2:], *(apart or ())[:1])).union(*bases)
+        point = self._ranges.point(p)
+        return frozenset((sides[0], *sides[2:], *(point or ())[:1])).union(*bases)
 
-    def equals(self, phi: int, number: int) -> int:
-        """The predicate that the number that ways bring to where they join is *number*."""
+    def equals_constant(self, phi: int, number: int) -> int:
+        """The predicate "the integer joined by *phi* equals the constant *number*"."""
         width = width_of(self.function.registers[self.nodes[phi][2]].type)
         return self.compare("eq", phi, self.constant(number), True, width or 32)
 
-    def chosen(self, value: int, numbers: Iterable[int], facts: Facts) -> int | None:
-        """Which of *numbers* a *value* is, given what is known; None when that does not follow."""
+    def choice_among(self, value: int, numbers: Iterable[int], facts: Facts) -> int | None:
+        """The constant that *value* is, or that *facts* equate it with if it is a phi; otherwise None.
+
+        Only the constants *numbers* are considered for a phi.
+        """
         known = self.known(value)
         if known is not None or self.node(value)[0] != "phi":
             return known
-        return next((n for n in numbers if facts.get(self.find(self.equals(value, n)))), None)
+        return next((n for n in numbers if facts.get(self.find(self.equals_constant(value, n)))), None)
 
     def assume(self, p: int, truth: bool, facts: Facts) -> Facts:
-        """*facts* with *p* and what follows from it structurally."""
+        """The path condition *facts* extended by *p* being *truth*, and by what follows from that structurally."""
         p = self.find(p)
         if facts.get(p) is truth:
             return facts
         found = facts.followed.get((p, truth))
         if found is None:
-            found = facts.followed[p, truth] = self._assumed(p, truth, facts)
+            found = facts.followed[p, truth] = self._refined(p, truth, facts)
         return found
 
-    def _assumed(self, p: int, truth: bool, facts: Facts) -> Facts:
+    def _refined(self, p: int, truth: bool, facts: Facts) -> Facts:
         bounds = None if facts.bounds is None else dict(facts.bounds)
         ranges = facts.ranges
         before, facts = facts, Facts(facts)
@@ -259,28 +268,28 @@ class Values(Bounds):
             if q in facts:
                 bounds = ranges = None
             if bounds is not None:
-                self._bind(q, value, bounds)
+                self._add_bound(q, value, bounds)
             if ranges is not None:
-                ranges = self._ranges.learn(q, value, ranges)
+                ranges = self._ranges.refine(q, value, ranges)
             facts[q] = value
-            self.renewed(q)  # so that it is known where the fact ends
+            self.renewed(q)  # registers where the fact is invalidated
             if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
                 work += [(self.find(node[2]), value), (self.find(node[3]), value)]
             elif node[0] == "logic" and node[1] != "xor":
-                # Where one of the two does not settle it, the other one does.
+                # If one operand does not determine the result, the other one does.
                 for one, other in (node[2:], node[:1:-1]):
                     if self.decide(one, before) is (not value):
                         work.append((self.find(other), value))
             elif node[0] == "compare":
-                work += self._chosen(node, value)
-                above = self._above(node, value)
+                work += self._implied_by_select(node, value)
+                above = self._nonzero_side(node, value)
                 if above is not None:
                     work.append((above, False))
         facts.bounds, facts.ranges = bounds, ranges
         return facts
 
-    def _above(self, node: Node, truth: bool) -> int | None:
-        """Where a comparison of unsigned numbers says of one that it is above another one: that it is 0, which it is not."""
+    def _nonzero_side(self, node: Node, truth: bool) -> int | None:
+        """The predicate ``x == 0`` if an unsigned comparison places x above another number; otherwise None."""
         _, relation, left, right, signed, width = node
         number = self.known(left if truth else right)
         if relation != "lt" or signed or (number is None and not truth) or (not truth and number == 0):
@@ -288,8 +297,10 @@ class Values(Bounds):
         above = self.find(self.compare("eq", right if truth else left, self.constant(0), True, width))
         return None if self.node(above)[0] == "const" else above
 
-    def _chosen(self, node: Node, truth: bool) -> list[tuple[int, bool]]:
-        """What follows where a select compares with a constant as one of its arms, also a constant, cannot."""
+    def _implied_by_select(self, node: Node, truth: bool) -> list[tuple[int, bool]]:
+        """What follows if a constant arm of the compared select would give the opposite result: the other arm was
+        selected.
+        """
         _, relation, left, right, signed, width = node
         select = self.node(left)
         if select[0] != "select" or self.known(right) is None:
@@ -303,40 +314,48 @@ class Values(Bounds):
         return []
 
     def passing(self, facts: Facts, low: int, high: int) -> Facts:
-        """*facts* without those about values that may change from instruction *low* on and before *high*."""
-        sites = self._ending_sites
+        """*facts* without those about values that the instructions in ``range(low, high)`` may change."""
+        sites = self._invalidating_sites
         begin = bisect_left(sites, low)
         if begin == len(sites) or sites[begin] >= high or not facts:
             return facts
         stale = {
-            p for i in sites[begin : bisect_left(sites, high)] for p in self._ending["site", i] if p in facts
+            p
+            for i in sites[begin : bisect_left(sites, high)]
+            for p in self._invalidated["site", i]
+            if p in facts
         }
         return Facts((p, v) for p, v in facts.items() if p not in stale) if stale else facts
 
     def entering(self, facts: Facts, block: int) -> Facts:
         """*facts* without those about values that may change on entry to *block*."""
-        ending = self._ending.get(("block", block))
-        if ending is None or ending.isdisjoint(facts):
+        invalidated = self._invalidated.get(("block", block))
+        if invalidated is None or invalidated.isdisjoint(facts):
             return facts
-        return Facts((p, v) for p, v in facts.items() if p not in ending)
+        return Facts((p, v) for p, v in facts.items() if p not in invalidated)
 
     def turned(self, facts: Facts, edge: Edge) -> Iterator[tuple[int, bool]]:
-        """What comparisons that are known say in the next round, where *edge* leads back to the head of a loop.
+        """The comparisons in *facts* restated for the next iteration; none if *edge* is not a back edge.
 
-        ``i + 1 != n`` is ``i != n`` then. What was turned before is not turned again.
+        ``i + 1 != n`` becomes ``i != n``. The result of a translation is not translated again.
         """
         head = edge.target
-        ending = self._ending.get(("block", head), ())
-        for p, truth in facts.items() if ending and edge.source in self.cfg.loops.get(head, ()) else ():
-            if p in ending and p not in self._turns:
-                q = self._turned.get((p, edge.source, edge.target))
+        invalidated = self._invalidated.get(("block", head), ())
+        for p, truth in facts.items() if invalidated and edge.source in self.cfg.loops.get(head, ()) else ():
+            if p in invalidated and p not in self._translations:
+                q = self._translated.get((p, edge.source, edge.target))
                 if q is None:
-                    q = self._turned[p, edge.source, edge.target] = self._turn(p, edge.source, edge.target)
+                    q = self._translated[p, edge.source, edge.target] = self._translate(
+                        p, edge.source, edge.target
+                    )
                 if q >= 0:
                     yield q, truth
 
-    def _turn(self, p: int, source: int, head: int) -> int:
-        """A comparison as it is about the numbers of the next round, which counters have been changed for; -1: it is none."""
+    def _translate(self, p: int, source: int, head: int) -> int:
+        """A comparison in terms of the next iteration's values: each counter's increment is subtracted.
+
+        -1 if it is not a comparison, or a varying term is not a counter.
+        """
         node = self.nodes[p]
         if node[0] != "compare":
             return -1
@@ -345,19 +364,19 @@ class Values(Bounds):
             terms, by = self.linear(side)
             for term, factor in terms:
                 if ("block", head) in self.volatile(term):
-                    moved = self.node(term)[:2] == ("phi", head) and self.linear(
+                    advanced = self.node(term)[:2] == ("phi", head) and self.linear(
                         self.after_block(self.node(term)[2], source)
                     )
-                    if not moved or moved[0] != ((term, 1),):
+                    if not advanced or advanced[0] != ((term, 1),):
                         return -1
-                    by -= factor * moved[1]
+                    by -= factor * advanced[1]
             sides.append(self.total(terms, by))
-        turned = self.find(self.compare(node[1], sides[0], sides[1], node[4], node[5]))
-        self._turns.add(turned)
-        return turned
+        translated = self.find(self.compare(node[1], sides[0], sides[1], node[4], node[5]))
+        self._translations.add(translated)
+        return translated
 
     def once(self, facts: Facts) -> Facts:
-        """The same facts, and with them all that has been concluded from them."""
+        """The canonical object for an equal set of facts, which carries the conclusions cached so far."""
         return self._facts.setdefault(facts.pairs(), facts)
 
     def lasting(self, facts: Facts) -> Facts:

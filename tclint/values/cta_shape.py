@@ -1,4 +1,4 @@
-"""The shape of the CTA, as far as the text of a kernel tells (PTX ISA 10.1, 10.2)."""
+"""The shape of the CTA, as far as the text of a kernel determines it (PTX ISA 10.1, 10.2)."""
 
 from __future__ import annotations
 
@@ -22,28 +22,31 @@ __all__ = [
 ]
 
 AXES = ("%tid.x", "%tid.y", "%tid.z")
-"""Where a thread stands along each dimension of its CTA."""
-_ACROSS = (*AXES[1:], "%ntid.y", "%ntid.z")
-"""What tells the shape of a CTA from its size."""
+"""The position of a thread along each dimension of its CTA."""
+_SHAPE_REGISTERS = (*AXES[1:], "%ntid.y", "%ntid.z")
+"""The special registers whose values depend on the shape of a CTA and not only on its size."""
 Definitions = Mapping[int, list[int]]
-"""Where each register is written."""
+"""Register -> the instructions that write it."""
 
 
 def thread_count(function: Function) -> int:
-    """How many threads a CTA has at most, in whole warps."""
+    """The maximum number of threads of a CTA, rounded up to whole warps."""
     total = function.most_threads
     return T.LIMIT if total is None else min(max((total + 31) // 32 * 32, 32), T.LIMIT)
 
 
 def may_be_alone(function: Function) -> bool:
-    """Whether the kernel may be made for CTAs of one thread: it does not say how many there are, and none does anything with others."""
+    """Whether the kernel may be launched with CTAs of one thread.
+
+    It may if it does not state their number, and no instruction involves other threads.
+    """
     return function.most_threads is None and all(
         use.match is None or use.match.form.scope == "thread" for use in function.uses
     )
 
 
 def is_alone(function: Function) -> bool:
-    """Whether a kernel does not even ask which thread it is: several of them would all do the same."""
+    """Whether the kernel never asks which thread it is, so that several threads would all do the same."""
     return not any(
         isinstance(o, Special) and SPECIAL_REGISTERS[o.name].distinguishes_threads
         for i in function.instructions
@@ -52,7 +55,10 @@ def is_alone(function: Function) -> bool:
 
 
 def shape_of(function: Function, threads: int, one_dimensional: bool) -> Triple | None:
-    """The threads of a CTA in each dimension: as ``.reqntid`` fixes them (11.4.4), or all *threads* in one dimension."""
+    """The threads of a CTA in each dimension, or None.
+
+    Known if ``.reqntid`` fixes them (11.4.4), or if all *threads* are in one dimension.
+    """
     if function.threads:
         x, y, z = (*function.directives[".reqntid"], 1, 1)[:3]
         return x, y, z
@@ -60,9 +66,9 @@ def shape_of(function: Function, threads: int, one_dimensional: bool) -> Triple 
 
 
 def fixed(name: str, shape: Triple | None, stated: bool) -> int | None:
-    """The constant that a special register holds in a CTA of this *shape*; None: it is not constant, or not known.
+    """The constant in a special register of a CTA of this *shape*; None if it is not constant, or not known.
 
-    A size along x that is not *stated* is only an upper bound.
+    A size along x that is not *stated* is an upper bound only.
     """
     if shape is None:
         return None
@@ -75,7 +81,7 @@ def fixed(name: str, shape: Triple | None, stated: bool) -> int | None:
 
 
 def position(name: str, shape: Triple, threads: int) -> T.Planes | None:
-    """A special register in each thread of a CTA of this *shape*; None where the thread index does not determine it."""
+    """A special register in each thread of a CTA of this *shape*; None if the thread index does not determine it."""
     digit = SPECIAL_REGISTERS[name].digit
     if digit is None:
         return None
@@ -84,7 +90,7 @@ def position(name: str, shape: Triple, threads: int) -> T.Planes | None:
 
 
 def is_one_dimensional(function: Function, defs: Definitions) -> bool:
-    """Whether %tid.x numbers the threads: the launch is one-dimensional, or the kernel never looks further."""
+    """Whether %tid.x numbers the threads: the launch is one-dimensional, or the kernel uses no other dimension."""
     shape = function.directives.get(".reqntid")
     if shape:
         return all(n == 1 for n in shape[1:])
@@ -95,22 +101,26 @@ def is_one_dimensional(function: Function, defs: Definitions) -> bool:
             continue
         for i in use.sites:
             source = instructions[i].operands[1]
-            if isinstance(source, Special) and source.name in _ACROSS:
+            if isinstance(source, Special) and source.name in _SHAPE_REGISTERS:
                 others.setdefault(source.name, []).append(instructions[i])
-    return not others or _only_numbered(function, defs, others)
+    return not others or _only_linearised(function, defs, others)
 
 
-def _only_numbered(function: Function, defs: Definitions, specials: Mapping[str, list[Instruction]]) -> bool:
-    """Whether %tid.y and %tid.z do nothing but number the threads: (z * ntid.y + y) * ntid.x, to which x comes.
+def _only_linearised(
+    function: Function, defs: Definitions, specials: Mapping[str, list[Instruction]]
+) -> bool:
+    """Whether %tid.y and %tid.z are used only in (z * ntid.y + y) * ntid.x, to which x is added.
 
-    The CTA may have any shape then, and so one dimension.
+    The kernel may then be launched in any shape, and so in one dimension.
     """
     named = {
         name: {r for i in found for r in i.writes if len(defs[r]) == 1} for name, found in specials.items()
     }
     own = named.get("%tid.y", set()) | named.get("%tid.z", set())
     if not own or any(
-        len(i.writes) != 1 or not set(i.writes) <= own for n in _ACROSS[:2] for i in specials.get(n, ())
+        len(i.writes) != 1 or not set(i.writes) <= own
+        for n in _SHAPE_REGISTERS[:2]
+        for i in specials.get(n, ())
     ):
         return False
     rows: set[int] = set()

@@ -1,7 +1,7 @@
 """The bit fields of matrix descriptors (PTX ISA 9.7.16.4), as data.
 
-A descriptor is a register, often put together at run time, so a field is
-asked with the bits of it that are known: what they leave open is not wrong.
+A descriptor is a register, often assembled at run time. A field is therefore compared with the known bits of it, and
+unknown bits are not an error.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ __all__ = ["INSTRUCTION", "SHARED", "Bits", "Field", "Form", "Shape", "instructi
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Bits ``low`` to ``low + size - 1`` of a descriptor, and what may stand there (None: anything)."""
+    """Bits ``low`` to ``low + size - 1`` of a descriptor, and the values allowed there (None: any)."""
 
     name: str
     low: int
     size: int
     allowed: frozenset[int] | None = None
     scale: int = 0
-    """Bits that the descriptor leaves out: it holds ``N >> 3``."""
+    """The number of low bits that the descriptor omits: it holds ``N >> 3``."""
 
     def read(self, bits: Bits) -> int | None:
-        """What stands there, if all of it is known."""
+        """The value of the field if all its bits are known, else None."""
         mask = (1 << self.size) - 1
         zeros, ones = (part >> self.low & mask for part in bits)
         return ones << self.scale if zeros | ones == mask else None
 
     def admits(self, bits: Bits, number: int) -> bool:
-        """Whether *number* may stand there."""
+        """Whether the field may contain *number*."""
         mask = (1 << self.size) - 1
         zeros, ones = (part >> self.low & mask for part in bits)
         stored = number >> self.scale
         return not stored & zeros and not ~stored & ones
 
     def wrong(self, bits: Bits) -> bool:
-        """Whether nothing that is allowed can stand there."""
+        """Whether no allowed value agrees with the known bits."""
         return self.allowed is not None and not any(self.admits(bits, number) for number in self.allowed)
 
     def only(self, *allowed: int) -> Field:
-        """The same field with fewer numbers allowed."""
+        """The same field with fewer values allowed."""
         given = frozenset(allowed)
         return replace(self, allowed=given if self.allowed is None else given & self.allowed)
 
     def where(self) -> str:
-        """The bits in words."""
+        """The position of the field in words."""
         last = self.low + self.size - 1
         return f"bit {self.low}" if last == self.low else f"bits {self.low}-{last}"
 
@@ -146,12 +146,12 @@ INSTRUCTION: Mapping[str, Mapping[str, Field]] = {
 """The instruction descriptor by the kind of the multiplication."""
 
 TRANSPOSED_IN_STEPS = frozenset((".kind::f8f6f4", ".kind::mxf8f6f4", ".kind::i8"))
-"""Kinds with elements of 8 bits, whose transposed B comes in larger steps of N (table 52)."""
+"""Kinds with 8-bit elements, for which a transposed B requires larger steps of N (table 52)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the opcode of a multiplication says of its descriptor."""
+    """What the opcode of a multiplication implies for its descriptor."""
 
     kind: str
     pair: bool = False
@@ -178,7 +178,7 @@ class Form:
 
     @property
     def scaled(self) -> bool:
-        """Whether scale factors belong to it."""
+        """Whether the multiplication has scale factors."""
         return "scale type" in INSTRUCTION[self.kind]
 
     def __str__(self) -> str:
@@ -192,7 +192,7 @@ class Form:
         return "tcgen05.mma" + "".join(words)
 
 
-def _ns(form: Form) -> frozenset[int]:
+def _allowed_n(form: Form) -> frozenset[int]:
     if form.weights:
         return frozenset((64, 128)) if form.sparse else frozenset((64, 128, 256))
     if form.kind == ".kind::i8":
@@ -201,7 +201,7 @@ def _ns(form: Form) -> frozenset[int]:
     return frozenset(range(step, 257, step))
 
 
-def _ms(form: Form) -> frozenset[int]:
+def _allowed_m(form: Form) -> frozenset[int]:
     if form.weights:
         found = {32, 64, 128}
     elif form.scaled:
@@ -212,28 +212,28 @@ def _ms(form: Form) -> frozenset[int]:
 
 
 def instruction_fields(form: Form, bits: Bits) -> Iterator[Field]:
-    """The fields of the instruction descriptor of *form*, each with all that may stand in it (tables 39, 42 to 44, 52, 57)."""
+    """The fields of *form*'s instruction descriptor, with all values allowed in each (tables 39, 42 to 44, 52, 57)."""
     for name, field in INSTRUCTION[form.kind].items():
         if name == "sparsity":
             yield field.only(int(form.sparse))
         elif name == "sparsity selector" and form.sparse and form.kind in (".kind::i8", ".kind::f8f6f4"):
             yield field.only(0)
         elif name == "M":
-            yield field.only(*_ms(form))
+            yield field.only(*_allowed_m(form))
         elif name == "N":
-            narrow = form.kind in TRANSPOSED_IN_STEPS and _is(form.kind, "transposition of B", bits, 1)
+            narrow = form.kind in TRANSPOSED_IN_STEPS and _reads_as(form.kind, "transposition of B", bits, 1)
             steps = range(32, 257, 32) if form.pair else range(16, 257, 16)
-            yield field.only(*_ns(form)).only(*steps) if narrow else field.only(*_ns(form))
+            yield field.only(*_allowed_n(form)).only(*steps) if narrow else field.only(*_allowed_n(form))
         elif (
             name in ("type of A", "type of B")
             and form.kind == ".kind::f16"
-            and _is(form.kind, "type of D", bits, 0)
+            and _reads_as(form.kind, "type of D", bits, 0)
         ):
             yield replace(field.only(0), name=f"{name}, with D of f16,")
         elif name == "scale type" and form.vector in (".scale_vec::2X", ".block32"):
             yield field.only(1)
         elif name.startswith("scale factor id") and form.kind != ".kind::mxf8f6f4":
-            if _is(form.kind, "K", bits, 0):
+            if _reads_as(form.kind, "K", bits, 0):
                 yield field.only(0) if form.vector in (".scale_vec::4X", ".block16") else field.only(0, 2)
         elif name == "K" and form.sparse:
             yield field.only(0)
@@ -241,7 +241,7 @@ def instruction_fields(form: Form, bits: Bits) -> Iterator[Field]:
             yield field
 
 
-def _is(kind: str, name: str, bits: Bits, number: int) -> bool:
+def _reads_as(kind: str, name: str, bits: Bits, number: int) -> bool:
     return INSTRUCTION[kind][name].read(bits) == number
 
 
@@ -253,14 +253,14 @@ class Shape:
     n: int
 
     def columns(self, form: Form) -> int:
-        """Columns of tensor memory that D takes in each CTA (9.7.16.10.5)."""
+        """The columns of tensor memory that D occupies in each CTA (9.7.16.10.5)."""
         if form.weights:
             return self.n * self.m // 128
         return self.n // 2 if form.pair and self.m == 128 and not form.sparse else self.n
 
 
 def shape(form: Form, bits: Bits) -> Shape | None:
-    """The shape that the descriptor gives, if it is known."""
+    """The shape that the descriptor gives, if it is known; else None."""
     fields = INSTRUCTION[form.kind]
     m, n = fields["M"].read(bits), fields["N"].read(bits)
     return None if m is None or n is None else Shape(m, n)

@@ -1,9 +1,8 @@
-"""How a value of which only a part is known differs between threads.
+"""How a partly known value differs between threads.
 
-An address is an unknown base plus a multiple of the thread index, and a
-descriptor is made from it by masks and shifts. What is followed here is the
-part that the thread index decides, as long as every operation keeps a
-difference in it: then the whole differs where that part does.
+An address is an unknown base plus a multiple of the thread index, and a descriptor is made of it by masks and shifts.
+This module follows the part that the thread index determines, as long as every operation preserves a difference in it:
+then the whole value differs where that part does. No result means that nothing was proven.
 """
 
 from __future__ import annotations
@@ -25,11 +24,14 @@ class Spread:
 
     @property
     def zeros(self) -> int:
-        """The lowest bits, in which no two threads differ."""
+        """The number of low bits in which no two threads differ, because they are zero in all of them."""
         return next((bit for bit, plane in enumerate(self.planes) if plane), T.WIDTH)
 
     def level(self, active: int) -> Level | None:
-        """Between what the value differs among the *active* threads: WARP for warps, DIVERGENT for lanes."""
+        """The scope in which the value differs among the *active* threads: WARP between warps, DIVERGENT between lanes.
+
+        None if it does not, or not provably.
+        """
         planes = self.planes[: self.width]
         if any(T.partial_groups(plane, active, 32) for plane in planes):
             return Level.DIVERGENT
@@ -37,7 +39,7 @@ class Spread:
 
 
 def spread(values: Values, value: int) -> Spread | None:
-    """What the thread index makes of *value*; None where that is not known, or not only."""
+    """The part of *value* that the thread index determines; None if unknown, or if other parts may differ, too."""
     planes = values.planes(value)
     if planes is not None:
         return Spread(planes)
@@ -84,7 +86,7 @@ def _of_operation(values: Values, node: Node) -> Spread | None:
 
 
 def _masked(inner: Spread | None, mask: int) -> Spread | None:
-    """A run of ones keeps a difference that begins inside it."""
+    """*inner* after a mask. A contiguous run of ones preserves a difference in bits that begin inside it."""
     if inner is None or mask <= 0:
         return None
     low = (mask & -mask).bit_length() - 1
@@ -95,7 +97,7 @@ def _masked(inner: Spread | None, mask: int) -> Spread | None:
 
 
 def _shifted(inner: Spread | None, by: int | None) -> Spread | None:
-    """A shift to the right keeps a difference that it does not push out."""
+    """*inner* after a right shift, which preserves a difference in the bits that it does not shift out."""
     if inner is None or by is None or not 0 <= by <= inner.zeros or by >= inner.width:
         return None
     return Spread(T.shift_right(inner.planes, by, False), inner.width - by)

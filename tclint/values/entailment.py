@@ -1,7 +1,24 @@
-"""What numbers may be where some comparisons of them, or of what they are made of, are known.
+"""Which comparisons follow from known comparisons of the same values, of their operands, or of loop counters.
 
-``n - 1 < 3`` as an unsigned number says that ``n & 3`` is n, and ``k >= 1`` that ``max(-2 - k, -3)`` is -3: so a
-compiler's loop of four rounds at a time and the loop for the rest belong together.
+A *base* is a sum without its constant, with a positive first factor. A path condition is condensed into *known ranges*:
+for each base, the interval to which comparisons with constants confine it; for a number that is read as unsigned, the
+interval of that reading. A fact about a base is propagated to its operands where their range follows (masks that clear
+low bits, divisions, minima and maxima, sums of two terms). A query computes the ranges of both sides bottom-up,
+intersects them with the known ranges, and compares them. ``n - 1 < 3`` unsigned implies ``n & 3 == n``, and ``k >= 1``
+implies ``max(-2 - k, -3) == -3``: this is how a loop unrolled by four and its remainder loop are related.
+
+Loops contribute to ranges in two ways. In a loop whose only exit is ``i == n``, i does not pass n (a *loop bound*).
+Counters that the same iterations change are linear functions of each other (*lockstep*); in the *canonical* form of a
+sum, one of them represents all. Where ranges do not decide a comparison, these are tried:
+
+- *exit*: the exit condition of a loop must hold once its counter has reached the limit;
+- *contradiction*: the opposite leaves no value for a minimum, a maximum or a few bits;
+- *points*: the constants that a difference is known to equal or not to equal;
+- *bits*: the bits of a value that are known from tests of other masks of it.
+
+An unknown range is unbounded, and each ``MAX_...`` below costs precision only. Two assumptions are unsound. Signed
+numbers do not wrap, as compilers assume. A loop that ends when a counter equals a limit starts on the right side of it
+and does not step over it, since it would otherwise iterate until the counter wraps.
 """
 
 from __future__ import annotations
@@ -13,180 +30,184 @@ from typing import NamedTuple
 from tclint.values.integers import Range, type_width
 from tclint.values.intervals import Bounds
 from tclint.values.path_condition import Facts
-from tclint.values.value_table import CHOOSING, Node
+from tclint.values.value_table import MIN_MAX, Node
 
 __all__ = ["Ranges"]
 
 Bases = dict[int, Range]
-"""The ranges that are known, by the sum without its constant, or by a number as it is read without a sign."""
+"""Known ranges: by base, or by a number read as unsigned (:meth:`ValueTable.plain`)."""
 
-_FAR = 1 << 80
-_ANY: Range = (-_FAR, _FAR)
-_KNOWN = 1 << 70
-"""What is beyond it is a bound that is not known, and no number that a register would have to wrap for."""
-_DEPTH = 6
-"""Expressions within each other that are followed."""
-_CHOICES = 2
-"""Maxima and minima in one sum, for each of which there are two sums more to look at."""
-_FEW = 8
-"""Numbers that are still worth a look at what one of them alone would mean."""
-_STEP = 1 << 20
-"""A loop changes its numbers by so much at most, unless they are meant to wrap."""
-_WITHIN = 3
-"""Maxima and minima within each other of whose operands something is said."""
-_WIDTHS = (8, 16, 32, 64)
-"""Bits of numbers that are compared."""
-_DIVIDING = (("op", "shr"), ("op", "div"))
-"""Operations that divide, some by powers of two."""
-_BOUNDED = ("max", "min", "mask", "shr", "div")
-"""Operations whose result says less than their operand."""
+_INFINITY = 1 << 80
+"""The absolute value of an unbounded end of a range."""
+_UNBOUNDED: Range = (-_INFINITY, _INFINITY)
+_MAX_FINITE_BOUND = 1 << 70
+"""An end of a range beyond this is unbounded, and not a value that would have to wrap in a register."""
+MAX_EXPRESSION_DEPTH = 6
+"""Nesting of expressions that is followed; the range of a deeper one is unbounded."""
+MAX_CHOICES_PER_SUM = 2
+"""Maxima and minima in one sum that are split into their two arms: each of them needs the ranges of two more sums."""
+MAX_VALUES_ENUMERATED = 8
+"""The largest distance between the ends of a range whose values are tried one by one."""
+MAX_COUNTER_STEP = 1 << 20
+"""The largest step of a loop counter. A value that changes by more is meant to wrap, and is not a counter."""
+MAX_PROPAGATION_DEPTH = 3
+"""Nesting of operations to whose operands the range of a result is propagated."""
+_COMPARED_WIDTHS = (8, 16, 32, 64)
+"""Widths in bits of the integer comparisons that are understood."""
+_DIVISIONS = (("op", "shr"), ("op", "div"))
+"""Operations that divide; a shift divides by a power of two."""
+_BOUNDED_OPERATIONS = ("max", "min", "mask", "shr", "div")
+"""Operations that lose information, so the range of the result does not give that of the operand."""
 
 
 class _Counter(NamedTuple):
-    """A number that rounds of a loop change by the same."""
+    """A value that a loop changes by a constant: by the same in every iteration that changes it."""
 
     start: int
-    """What it begins with."""
+    """Its value on entry to the loop."""
     step: int
-    turns: tuple[bool, ...]
-    """For each way to the head of the loop, whether it changes the number."""
+    advances: tuple[bool, ...]
+    """For each edge into the loop header, whether the counter advances along it."""
 
     @property
-    def steady(self) -> bool:
-        """Whether each round changes it."""
-        return self.turns.count(False) == 1
+    def in_every_iteration(self) -> bool:
+        """Whether every iteration advances the counter: only the entry does not."""
+        return self.advances.count(False) == 1
 
-    def rounds(self, found: Range, start: Range) -> Range:
-        """After how many rounds it is in the range *found*."""
+    def iterations_to(self, found: Range, start: Range) -> Range:
+        """The numbers of iterations after which the counter is in the range *found*."""
         low, high = found[0] - start[1], found[1] - start[0]
         least, most = (low, high) if self.step > 0 else (-high, -low)
         return max(0, -(-least // abs(self.step))), most // abs(self.step)
 
-    def after(self, rounds: Range, start: Range) -> Range:
-        """Where it is after so many rounds."""
-        low, high = sorted(self.step * n for n in rounds)
-        return max(start[0] + low, -_FAR), min(start[1] + high, _FAR)
+    def after(self, iterations: Range, start: Range) -> Range:
+        """The range of the counter after that many iterations."""
+        low, high = sorted(self.step * n for n in iterations)
+        return max(start[0] + low, -_INFINITY), min(start[1] + high, _INFINITY)
 
 
-def _both(a: Range, b: Range) -> Range:
-    """Where both hold; what contradicts itself says nothing."""
+def _intersect(a: Range, b: Range) -> Range:
+    """The intersection of two ranges; the first one if they are disjoint, so a contradiction implies nothing."""
     low, high = max(a[0], b[0]), min(a[1], b[1])
     return (low, high) if low <= high else a
 
 
-def _read(a: Range, width: int, signed: bool) -> Range:
-    """What a register of *width* bits with a number of that range is read as; a bound that is not known does not make it wrap."""
+def _as_read(a: Range, width: int, signed: bool) -> Range:
+    """The range of a register of *width* bits that holds a value in *a*; an unbounded end does not make it wrap."""
     half = 1 << width - 1
     least, most = (-half, half - 1) if signed else (0, 2 * half - 1)
-    low = a[0] if a[0] > -_KNOWN else -half
-    high = a[1] if a[1] < _KNOWN else half - 1 if low >= 0 else most
+    low = a[0] if a[0] > -_MAX_FINITE_BOUND else -half
+    high = a[1] if a[1] < _MAX_FINITE_BOUND else half - 1 if low >= 0 else most
     if not signed and high < 0:
         low, high = low + 2 * half, high + 2 * half
     return (low, high) if least <= low <= high <= most else (least, most)
 
 
-def _wraps(one: Range, two: Range, width: int) -> bool:
-    """Whether numbers of two ranges that have none in common may be the same in a register."""
-    return any(1 << width <= apart < _KNOWN for apart in (one[1] - two[0], two[1] - one[0]))
+def _may_be_congruent(one: Range, two: Range, width: int) -> bool:
+    """Whether values of two disjoint ranges can still be equal modulo the size of a register."""
+    return any(
+        1 << width <= difference < _MAX_FINITE_BOUND for difference in (one[1] - two[0], two[1] - one[0])
+    )
 
 
 class _Division(NamedTuple):
-    """A number divided by a constant."""
+    """A value divided by a constant."""
 
     number: int
     by: int
     width: int
     signed: bool
     floor: bool
-    """Whether it is rounded down, and not towards zero."""
+    """Whether the quotient is rounded down, and not towards zero."""
 
     def quotients(self, numbers: Range) -> Range:
-        """What numbers of that range give."""
+        """The range of the quotients of *numbers*."""
         low, high = (x // self.by if self.floor or x >= 0 else -(-x // self.by) for x in numbers)
         return low, high
 
     def numbers(self, quotients: Range) -> Range:
-        """What gives quotients of that range."""
-        low, high = (x * self.by if abs(x) < _KNOWN else x for x in quotients)
+        """The range of the dividends whose quotients are in *quotients*."""
+        low, high = (x * self.by if abs(x) < _MAX_FINITE_BOUND else x for x in quotients)
         rest = self.by - 1
         return low - (0 if self.floor or low > 0 else rest), high + (rest if self.floor or high >= 0 else 0)
 
 
 class Ranges:
-    """The ranges of the values of one function."""
+    """The ranges of the values of one function, under a path condition or without one."""
 
     def __init__(self, values: Bounds) -> None:
         self.values = values
-        self._made_of: dict[int, frozenset[int]] = {}
+        self._part_cache: dict[int, frozenset[int]] = {}
         self._bases: dict[int, tuple[int, int, bool]] = {}
-        self._choices: dict[int, tuple[tuple[int, bool, int, int], ...]] = {}
+        self._alternative_cache: dict[int, tuple[tuple[int, bool, int, int], ...]] = {}
         self._counters: dict[int, _Counter | None] = {}
-        self._lasts: dict[int, dict[int, bool]] = {}
+        self._exit_condition_cache: dict[int, dict[int, bool]] = {}
         self._points: dict[int, tuple[int, int] | None] = {}
         self._mates: dict[tuple[int, int, tuple[bool, ...]], int] = {}
-        """One of the numbers that each loop changes in step, by its head and how it changes them."""
-        self._same: dict[int, int] = {}
+        """A representative of each class of lockstep counters, by loop header, step size and advancing edges."""
+        self._canonical_cache: dict[int, int] = {}
         self._bits: dict[int, tuple[int, int, int] | None] = {}
-        self._said: dict[int, tuple[Node, bool] | None] = {}
-        self._alone: dict[int, Range] = {}
-        self._limits: dict[int, tuple[tuple[int, int, int], ...]] = {}
-        self._limited: dict[int, bool] = {}
-        self._remains: dict[int, list[tuple[tuple[tuple[int, int], ...], int]]] = {}
+        self._comparison_cache: dict[int, tuple[Node, bool] | None] = {}
+        self._unconditional: dict[int, Range] = {}
+        self._loop_bound_cache: dict[int, tuple[tuple[int, int, int], ...]] = {}
+        self._bounded_by_loop: dict[int, bool] = {}
+        self._remainder_form_cache: dict[int, list[tuple[tuple[tuple[int, int], ...], int]]] = {}
         self._divisions: dict[int, _Division | None] = {}
-        self._nothing: Bases = {}
-        self._learnt: dict[tuple[int, int, bool], tuple[Bases, Bases]] = {}
-        """What is known, by its identity, and one fact more to what is known then; and what was known, so that it stays the one."""
-        self._decided: dict[tuple[int, int, bool], bool | None] = {}
-        """What that says of a comparison, as it stands or moved to one side."""
-        self._plain: dict[int, dict[int, int]] = {}
-        """What is known in place of numbers that are read without a sign, by how wide these are."""
+        self._no_ranges: Bases = {}
+        self._refined: dict[tuple[int, int, bool], tuple[Bases, Bases]] = {}
+        """``(id(known), fact, truth)`` -> ``(known, refined)``. Stores the key object so that its id stays unique."""
+        self._entailed: dict[tuple[int, int, bool], bool | None] = {}
+        """``(id(known), predicate, whether in its own form)`` -> answer. :attr:`_refined` keeps *known* alive."""
+        self._unsigned_views: dict[int, dict[int, int]] = {}
+        """Number -> width -> the value under which the known ranges hold its unsigned reading."""
 
     def decide(self, p: int, node: Node, facts: Facts) -> bool | None:
-        """Whether *p*, a comparison as *node* has it, holds, given what is known of others; None when that does not follow.
+        """Whether *p* holds under *facts*; None when neither answer follows.
 
-        Signed numbers are taken not to wrap, as compilers do.
+        *node* is the comparison itself, or *p* rewritten as a comparison of a difference. Signed numbers are assumed
+        not to wrap, as compilers do.
         """
         known = self.known(facts)
         key = id(known), p, node is self.values.nodes[p]
-        if key not in self._decided:
-            self._decided[key] = self._decide(p, node, known)
-        return self._decided[key]
+        if key not in self._entailed:
+            self._entailed[key] = self._entails(p, node, known)
+        return self._entailed[key]
 
-    def _decide(self, p: int, node: Node, known: Bases) -> bool | None:
+    def _entails(self, p: int, node: Node, known: Bases) -> bool | None:
         _, relation, left, right, signed, width = node
-        if not any(self._concerns(known, side) or self._counting(side) for side in (left, right)):
+        if not any(self._mentions(known, side) or self._has_counter(side) for side in (left, right)):
             return None
-        known = self._in_step(known, left, right)
-        one, two = self._stated_of(left, known), self._of(right, known, 0)
+        known = self._with_lockstep_ranges(known, left, right)
+        one, two = self._canonical_range_of(left, known), self._range_of(right, known, 0)
         if not signed and self.values.known(right) is None:
             below = self._below(left, right, width, known)
             if below is not None:
                 return below
         if relation == "eq":
             if one[1] < two[0] or two[1] < one[0]:
-                return None if _wraps(one, two, width) else False
-            return True if one == two and one[0] == one[1] else self._over(p, known)
-        one, two = _read(one, width, signed), _read(two, width, signed)
+                return None if _may_be_congruent(one, two, width) else False
+            return True if one == two and one[0] == one[1] else self._exit_reached(p, known)
+        one, two = _as_read(one, width, signed), _as_read(two, width, signed)
         if one[1] < two[0]:
             return True
         if one[0] >= two[1]:
             return False
-        # Of a comparison that is moved to one side, or negated, that is asked as it stands.
-        return self._excluded(p, known) if node is self.values.nodes[p] else None
+        # The caller asks about *p* in its own form as well, which is enough for this search.
+        return self._by_contradiction(p, known) if node is self.values.nodes[p] else None
 
     def _below(self, left: int, right: int, width: int, known: Bases) -> bool | None:
-        """Whether *left* is below *right*, both read without a sign: b - m is below b if m is at most b, and not 0."""
+        """Whether *left* < *right*, both unsigned. b - m is below b if m is at most b, and not 0. None if unknown."""
         values = self.values
         for less, more in ((left, right), (right, left)):
-            apart = values.add(more, values.times(less, -1))
-            low, high = self._plain_of(apart, width, known, 0)
-            node = values.node(apart)
+            difference = values.add(more, values.times(less, -1))
+            low, high = self._unsigned_range_of(difference, width, known, 0)
+            node = values.node(difference)
             least = (
                 node[:2] == ("op", "min")
                 and (node[2][1] == "u" and type_width(node[2]) <= width)
                 and values.find(more) in map(values.find, node[3:])
             )
-            if high == 0 or least or high <= self._plain_of(more, width, known, 0)[0]:
+            if high == 0 or least or high <= self._unsigned_range_of(more, width, known, 0)[0]:
                 if less == right or high == 0:
                     return False
                 if low > 0:
@@ -194,122 +215,132 @@ class Ranges:
         return None
 
     def impossible(self, facts: Facts) -> bool:
-        """Whether two sums or differences that are within bounds leave nothing of the bounds of a third one, or of few values."""
+        """Whether the known ranges of two bases contradict that of their sum or difference."""
         values, known = self.values, self.known(facts)
         for (one, (low, high)), (two, ends) in combinations(known.items(), 2):
             for factor in (1, -1):
                 base, shift, negative = self._base(values.add(one, values.times(two, factor)))
-                there = (0, 0) if values.known(base) is not None else self._of(base, known, 0)
-                if there != _ANY:
+                there = (0, 0) if values.known(base) is not None else self._range_of(base, known, 0)
+                if there != _UNBOUNDED:
                     least, most = sorted(end * factor for end in ends)
                     least, most = low + least - shift, high + most - shift
                     least, most = (-most, -least) if negative else (least, most)
-                    if (most < there[0] or there[1] < least) and not _wraps((least, most), there, 32):
+                    if (most < there[0] or there[1] < least) and not _may_be_congruent(
+                        (least, most), there, 32
+                    ):
                         return True
         return False
 
-    def _excluded(self, p: int, known: Bases) -> bool | None:
-        """What *p* must be, as otherwise low bits of a number, or a maximum or minimum, were not what it is known to be.
+    def _by_contradiction(self, p: int, known: Bases) -> bool | None:
+        """The truth of *p* if its opposite leaves no value for some bits, a maximum or a minimum; otherwise None.
 
-        A loop of two rounds at a time has another one before it for the odd round.
+        This relates a loop unrolled by two to the odd iteration that runs before it.
         """
-        chosen = [b for b in known if self._chooses(b, known)]
-        said = self._comparison(p) if chosen else None
-        bases = self.bases(said[0][2]) if said else frozenset()
+        chosen = [b for b in known if self._is_choice(b, known)]
+        comparison = self._comparison(p) if chosen else None
+        bases = self.bases(comparison[0][2]) if comparison else frozenset()
         near = [b for b in chosen if not bases.isdisjoint(self._parts(b))]
         for truth in (True, False) if near else ():
-            there = self.learn(p, truth, known)
+            there = self.refine(p, truth, known)
             for value in near:
-                one, two = known[value], self._of(value, {b: r for b, r in there.items() if b != value}, 0)
-                if (one[1] < two[0] or two[1] < one[0]) and not _wraps(one, two, self._width(value)):
+                one, two = (
+                    known[value],
+                    self._range_of(value, {b: r for b, r in there.items() if b != value}, 0),
+                )
+                if (one[1] < two[0] or two[1] < one[0]) and not _may_be_congruent(
+                    one, two, self._width(value)
+                ):
                     return not truth
         return None
 
-    def _over(self, p: int, known: Bases) -> bool | None:
-        """Whether a loop that ends when *p* holds is at its end, as what it counts is there at least; None: who knows."""
-        said = self._comparison(p)
-        if said is None:
+    def _exit_reached(self, p: int, known: Bases) -> bool | None:
+        """Whether the loop exit condition *p* must hold, because the counter has reached its limit; None if unknown."""
+        comparison = self._comparison(p)
+        if comparison is None:
             return None
-        _, _, left, right, *_ = said[0]
-        by = self._until(p, left)
-        low, high = self._stated_of(left, known)
+        _, _, left, right, *_ = comparison[0]
+        by = self._stride_until(p, left)
+        low, high = self._canonical_range_of(left, known)
         limit: int = self.values.nodes[right][1]
         return True if (by > 0 and low >= limit) or (by < 0 and high <= limit) else None
 
-    def _chooses(self, base: int, known: Bases) -> bool:
-        """Whether *base* is a maximum or minimum, or bits of what has few values."""
+    def _is_choice(self, base: int, known: Bases) -> bool:
+        """Whether *base* is a maximum or minimum, or some bits of a value that has few possible values."""
         kind = self.values.node(base)[:2]
-        return kind in CHOOSING or (kind == ("op", "mask") and self._few(base, known))
+        return kind in MIN_MAX or (kind == ("op", "mask") and self._has_few_values(base, known))
 
     def _width(self, chosen: int) -> int:
-        """The bits of a maximum or minimum; those of others do not matter."""
+        """The width of a maximum or minimum; 32 for anything else, where it does not matter."""
         node = self.values.node(chosen)
-        return type_width(node[2]) if node[:2] in CHOOSING else 32
+        return type_width(node[2]) if node[:2] in MIN_MAX else 32
 
-    def _few(self, bits: int, known: Bases) -> bool:
-        """Whether what *bits* are of has few values, so that one more fact can leave a single one."""
-        low, high = self._of(self.values.node(bits)[2], known, 0)
-        return high - low <= _FEW
+    def _has_few_values(self, bits: int, known: Bases) -> bool:
+        """Whether the operand of the mask *bits* has so few values that one more fact can leave a single one."""
+        low, high = self._range_of(self.values.node(bits)[2], known, 0)
+        return high - low <= MAX_VALUES_ENUMERATED
 
     def known(self, facts: Facts) -> Bases:
-        """The ranges that *facts* say."""
+        """The ranges that *facts* imply."""
         if facts.ranges is None:
-            facts.ranges = self._nothing
+            facts.ranges = self._no_ranges
             for fact, truth in facts.items():
-                facts.ranges = self.learn(fact, truth, facts.ranges)
+                facts.ranges = self.refine(fact, truth, facts.ranges)
         return facts.ranges
 
-    def learn(self, fact: int, truth: bool, known: Bases) -> Bases:
-        """*known* with what one more fact says."""
+    def refine(self, fact: int, truth: bool, known: Bases) -> Bases:
+        """*known* refined by one more fact."""
         key = id(known), fact, truth
-        if key not in self._learnt:
-            self._learnt[key] = known, self._learn(fact, truth, known)
-        return self._learnt[key][1]
+        if key not in self._refined:
+            self._refined[key] = known, self._refine(fact, truth, known)
+        return self._refined[key][1]
 
-    def _learn(self, fact: int, truth: bool, known: Bases) -> Bases:
-        said = self._comparison(fact)
-        if said is None:
+    def _refine(self, fact: int, truth: bool, known: Bases) -> Bases:
+        comparison = self._comparison(fact)
+        if comparison is None:
             return known
-        (_, relation, left, right, signed, width), positive = said
+        (_, relation, left, right, signed, width), positive = comparison
         truth = truth is positive
         limit: int = self.values.nodes[right][1]
         if relation == "eq" and truth:
             bounds: Range = (limit, limit)
-        elif relation == "eq" and (by := self._until(fact, left)):
-            bounds = (-_FAR, limit - by) if by > 0 else (limit - by, _FAR)
-        elif relation == "eq":  # it says something of a number at the end of its range
-            low, high = self._ends_of(left, known)
+        elif relation == "eq" and (by := self._stride_until(fact, left)):
+            bounds = (-_INFINITY, limit - by) if by > 0 else (limit - by, _INFINITY)
+        elif relation == "eq":  # an inequality narrows a range at its ends only
+            low, high = self._end_range(left, known)
             if limit not in (low, high):
-                return self._without(left, width, limit, known)
+                return self._exclude_end(left, width, limit, known)
             bounds = (low + (low == limit), high - (high == limit))
         elif signed:
-            bounds = (-_FAR, limit - 1) if truth else (limit, _FAR)
+            bounds = (-_INFINITY, limit - 1) if truth else (limit, _INFINITY)
         elif truth and 0 < limit <= 1 << (width - 1):
             bounds = (0, limit - 1)
         elif not truth and limit >= 1 << (width - 1):
             bounds = (limit - (1 << width), -1)
-        elif (found := self._of(left, known, 0))[0] >= 0:
-            bounds = (0, limit - 1) if truth else (limit, _FAR)
+        elif (found := self._range_of(left, known, 0))[0] >= 0:
+            bounds = (0, limit - 1) if truth else (limit, _INFINITY)
         elif found[1] < 0:
             limit -= 1 << width
-            bounds = (-_FAR, limit - 1) if truth else (limit, -1)
-        else:  # among them are numbers with either sign
+            bounds = (-_INFINITY, limit - 1) if truth else (limit, -1)
+        else:  # the range has values of both signs
             known = known.copy()
-            self._put_plain(left, width, (0, limit - 1) if truth else (limit, (1 << width) - 1), known)
+            self._add_unsigned_range(
+                left, width, (0, limit - 1) if truth else (limit, (1 << width) - 1), known
+            )
             return known
         known = known.copy()
-        self._put(left, bounds, known)
-        if (stated := self._stated(left)) != left:
-            self._put(stated, bounds, known)
+        self._add_range(left, bounds, known)
+        if (canonical := self._canonical(left)) != left:
+            self._add_range(canonical, bounds, known)
         return known
 
     def _comparison(self, fact: int) -> tuple[Node, bool] | None:
-        if fact not in self._said:
-            self._said[fact] = self._compares(fact)
-        return self._said[fact]
+        """*fact* as ``(comparison with a constant, whether it is not negated)``; None if it is not one."""
+        if fact not in self._comparison_cache:
+            self._comparison_cache[fact] = self._compute_comparison(fact)
+        return self._comparison_cache[fact]
 
-    def _compares(self, fact: int) -> tuple[Node, bool] | None:
-        """The comparison with a constant that *fact* is, and whether it is not the negation; None: it is none."""
+    def _compute_comparison(self, fact: int) -> tuple[Node, bool] | None:
+        """See :meth:`_comparison`."""
         values = self.values
         node, positive = values.nodes[fact], True
         if node[0] != "compare":
@@ -318,158 +349,166 @@ class Ranges:
         if moved is not None:
             node, positive = moved[0], not moved[1]
         elif node[1] == "eq" and values.known(node[3]) is None:
-            apart = values.add(node[2], values.times(node[3], -1))
-            terms, constant = values.linear(apart)
+            difference = values.add(node[2], values.times(node[3], -1))
+            terms, constant = values.linear(difference)
             node = ("compare", "eq", values.total(terms, 0), values.constant(-constant), *node[4:])
-        return (node, positive) if values.known(node[3]) is not None and node[5] in _WIDTHS else None
+        return (node, positive) if values.known(node[3]) is not None and node[5] in _COMPARED_WIDTHS else None
 
-    def _put(self, value: int, bounds: Range, known: Bases, depth: int = 0) -> None:
-        """Adds that *value* is within *bounds*, and what this says of the operand of a maximum or minimum."""
+    def _add_range(self, value: int, bounds: Range, known: Bases, depth: int = 0) -> None:
+        """Record that *value* is within *bounds*, and what this implies for its operands.
+
+        The arm of a maximum or minimum is narrowed where the other arm cannot be the result.
+        """
         base, shift, negative = self._base(value)
         low, high = bounds[0] - shift, bounds[1] - shift
         if negative:
             low, high = -high, -low
-        low, high = known[base] = _both(known.get(base, _ANY), (low, high))
-        if depth < _WITHIN:
-            self._put_parts(base, (low, high), known, depth + 1)
-        for greatest, one, two in self._chosen(base, known, 0) if depth < _WITHIN else ():
-            for way, other in ((one, two), (two, one)):
-                # One of two decides where the other one is out of the question.
-                least, most = self._of(other, known, 0)
+        low, high = known[base] = _intersect(known.get(base, _UNBOUNDED), (low, high))
+        if depth < MAX_PROPAGATION_DEPTH:
+            self._add_part_ranges(base, (low, high), known, depth + 1)
+        for greatest, one, two in self._choices(base, known, 0) if depth < MAX_PROPAGATION_DEPTH else ():
+            for arm, other in ((one, two), (two, one)):
+                # The bound holds for one arm where the other arm cannot be the result.
+                least, most = self._range_of(other, known, 0)
                 bounds = (
-                    low if not greatest or most < low else -_FAR,
-                    high if greatest or least > high else _FAR,
+                    low if not greatest or most < low else -_INFINITY,
+                    high if greatest or least > high else _INFINITY,
                 )
-                if bounds != _ANY:
-                    self._put(way, bounds, known, depth + 1)
+                if bounds != _UNBOUNDED:
+                    self._add_range(arm, bounds, known, depth + 1)
 
-    def _put_plain(self, value: int, width: int, bounds: Range, known: Bases) -> None:
-        """Adds that *value*, read without a sign, is within *bounds*."""
-        place = self._plain.setdefault(value, {}).setdefault(width, self.values.plain(value, width))
-        known[place] = _both(known.get(place, (0, (1 << width) - 1)), bounds)
+    def _add_unsigned_range(self, value: int, width: int, bounds: Range, known: Bases) -> None:
+        """Record that *value*, read as unsigned, is within *bounds*."""
+        view = self._unsigned_views.setdefault(value, {}).setdefault(width, self.values.plain(value, width))
+        known[view] = _intersect(known.get(view, (0, (1 << width) - 1)), bounds)
 
-    def _without(self, value: int, width: int, number: int, known: Bases) -> Bases:
-        """*known* where *value* is not *number*, if that is the least or the greatest that it may be read as without a sign."""
+    def _exclude_end(self, value: int, width: int, number: int, known: Bases) -> Bases:
+        """*known* where *value* is not *number*, which narrows its unsigned range if *number* is an end of it."""
         every = (1 << width) - 1
         low, high = known.get(self.values.plain(value, width), (0, every))
         number &= every
         if number in (low, high):
             known = known.copy()
-            self._put_plain(value, width, (low + (number == low), high - (number == high)), known)
+            self._add_unsigned_range(value, width, (low + (number == low), high - (number == high)), known)
         return known
 
-    def _put_parts(self, base: int, bounds: Range, known: Bases, depth: int) -> None:
-        """What it says of what *base* is made of that this is within *bounds*: of a number of which low bits are left out.
+    def _add_part_ranges(self, base: int, bounds: Range, known: Bases, depth: int) -> None:
+        """Record what *bounds* of *base* imply for its operands.
 
-        And of one of two numbers, where the other one is known.
+        These are the operands of a mask that clears low bits, of a mask of few values (tried one by one), of a
+        division, and of a sum of two terms, one of which is known. Known sums of *base* and one other term narrow that
+        term.
         """
         values, (low, high) = self.values, bounds
         node = values.node(base)
         if node[:2] == ("op", "mask") and (node[3] < 0 or node[3] >> 31 == 1):
             rest = ~node[3] if node[3] < 0 else ~node[3] & 0xFFFFFFFF
             if not rest & rest + 1:
-                self._put(node[2], (low, high + rest), known, depth)
-        elif node[:2] == ("op", "mask") and self._few(base, known):
-            least, most = self._of(node[2], known, 0)
+                self._add_range(node[2], (low, high + rest), known, depth)
+        elif node[:2] == ("op", "mask") and self._has_few_values(base, known):
+            least, most = self._range_of(node[2], known, 0)
             numbers = [x for x in range(least, most + 1) if low <= x & node[3] <= high]
             if numbers:
-                self._put(node[2], (numbers[0], numbers[-1]), known, depth)
+                self._add_range(node[2], (numbers[0], numbers[-1]), known, depth)
         elif (division := self._division(base)) is not None:
             number, _, width, signed, _ = division
             least, most = division.numbers((low if signed else max(low, 0), high))
             if signed or least <= most < 1 << width - 1:
-                self._put(number, (least, most), known, depth)
+                self._add_range(number, (least, most), known, depth)
             else:
-                self._put_plain(number, width, (least, most), known)
+                self._add_unsigned_range(number, width, (least, most), known)
         terms, _ = values.linear(base)
         if len(terms) == 2:
             for (one, factor), (other, times) in (terms, terms[::-1]):
                 if factor in (1, -1) and other in known:
                     ends = sorted(end * times for end in known[other])
                     least, most = low - ends[1], high - ends[0]
-                    self._put(one, (least, most) if factor == 1 else (-most, -least), known, depth)
-        elif len(terms) == 1 and depth < _WITHIN:
+                    self._add_range(one, (least, most) if factor == 1 else (-most, -least), known, depth)
+        elif len(terms) == 1 and depth < MAX_PROPAGATION_DEPTH:
             for both in [b for b in known if b != base]:
                 there, _ = values.linear(both)
                 if len(there) == 2 and any(t == base for t, _ in there):
-                    self._put_parts(both, known[both], known, depth + 1)
+                    self._add_part_ranges(both, known[both], known, depth + 1)
 
-    def _chosen(self, base: int, known: Bases, depth: int) -> Iterator[tuple[bool, int, int]]:
-        """For each maximum or minimum in it the two sums of which *base* is the greatest (else the least).
+    def _choices(self, base: int, known: Bases, depth: int) -> Iterator[tuple[bool, int, int]]:
+        """``(is the maximum, one, two)``: for each maximum or minimum in *base*, the sums of which *base* is that.
 
-        One of unsigned numbers is one where both are known to have the same sign.
+        An unsigned maximum or minimum counts only where both operands are known to have the same sign.
         """
-        for term, greatest, one, two in self._ways(base):
+        for term, greatest, one, two in self._alternatives(base):
             _, _, kind, *operands = self.values.node(term)
-            bounds = [self._of(operand, known, depth) for operand in operands if kind[1] != "s"]
+            bounds = [self._range_of(operand, known, depth) for operand in operands if kind[1] != "s"]
             if all(low >= 0 for low, _ in bounds) or all(high < 0 for _, high in bounds):
                 yield greatest, one, two
 
-    def _ways(self, base: int) -> tuple[tuple[int, bool, int, int], ...]:
-        """The same, with the maximum or minimum, as if all numbers were signed."""
-        if base not in self._choices:
+    def _alternatives(self, base: int) -> tuple[tuple[int, bool, int, int], ...]:
+        """The same for every maximum and minimum as if it were signed, with the operation itself first."""
+        if base not in self._alternative_cache:
             values = self.values
             terms, _ = values.linear(base)
-            limited = [(t, f) for t, f in terms if values.node(t)[:2] in CHOOSING]
+            operations = [(t, f) for t, f in terms if values.node(t)[:2] in MIN_MAX]
             found = []
-            for term, factor in limited if len(limited) <= _CHOICES else ():
+            for term, factor in operations if len(operations) <= MAX_CHOICES_PER_SUM else ():
                 _, name, _, *operands = values.node(term)
                 rest = values.total(tuple(t for t in terms if t[0] != term), 0)
                 one, two = (values.add(rest, values.times(operand, factor)) for operand in operands)
                 found.append((term, (name == "max") is (factor > 0), one, two))
-            self._choices[base] = tuple(found)
-        return self._choices[base]
+            self._alternative_cache[base] = tuple(found)
+        return self._alternative_cache[base]
 
-    def _concerns(self, known: Bases, value: int) -> bool:
+    def _mentions(self, known: Bases, value: int) -> bool:
+        """Whether *known* has a range of *value*, of its unsigned reading, or of a part of it."""
         return (
             self._base(value)[0] in known
-            or any(place in known for place in self._plain.get(value, {}).values())
+            or any(view in known for view in self._unsigned_views.get(value, {}).values())
             or not known.keys().isdisjoint(self._parts(value))
         )
 
     def bases(self, value: int) -> frozenset[int]:
-        """What *value* is within a range because of: itself and its parts, each without its constant."""
+        """The bases whose known ranges can narrow *value*: its own, and those of its parts."""
         return self._parts(value) | {self._base(value)[0]}
 
     def _parts(self, value: int) -> frozenset[int]:
-        """What *value* is made of by sums and :data:`_BOUNDED` operations, each sum without its constant.
+        """The bases of the subexpressions of *value* through sums and :data:`_BOUNDED_OPERATIONS`.
 
-        Nothing where there is no such operation: what follows of plain sums, comparisons say of each other.
+        Empty if there is no such operation: plain sums are related by their comparisons alone.
         """
-        found = self._made_of.get(value)
+        found = self._part_cache.get(value)
         if found is None:
             roots: set[int] = set()
             bounded = self._collect(value, roots, 0)
-            found = self._made_of[value] = frozenset(roots if bounded else ())
+            found = self._part_cache[value] = frozenset(roots if bounded else ())
         return found
 
-    def _ends_of(self, value: int, known: Bases) -> Range:
-        """The range of what is known to have one, of a maximum or minimum, or of bits of what has few values."""
+    def _end_range(self, value: int, known: Bases) -> Range:
+        """The range of *value* if it is known or *value* is a choice; unbounded otherwise."""
         base = self._base(value)[0]
-        return self._of(value, known, 0) if base in known or self._chooses(base, known) else _ANY
+        return (
+            self._range_of(value, known, 0) if base in known or self._is_choice(base, known) else _UNBOUNDED
+        )
 
     def _collect(self, value: int, roots: set[int], depth: int) -> bool:
-        """Adds to *roots*; whether there is a bounded operation."""
+        """Add the parts of *value* to *roots*, and return whether there is a bounded operation among them."""
         node = self.values.node(value)
         if node[0] == "const":
             return False
         roots.add(self._base(value)[0])
-        bounded = node[0] == "op" and node[1] in _BOUNDED
+        bounded = node[0] == "op" and node[1] in _BOUNDED_OPERATIONS
         if (division := self._division(value)) is not None and not division.signed:
             roots.add(self.values.plain(division.number, division.width))
-        if node[:2] in CHOOSING and node[2][1] == "u":
+        if node[:2] in MIN_MAX and node[2][1] == "u":
             roots.update(self.values.plain(part, type_width(node[2])) for part in node[3:])
         found = bounded
-        if depth < _DEPTH and (bounded or node[0] == "sum"):
+        if depth < MAX_EXPRESSION_DEPTH and (bounded or node[0] == "sum"):
             for part in self.values.parts(node):
                 found |= self._collect(part, roots, depth + 1)
-            for _, _, *ways in self._ways(self._base(value)[0]) if node[0] == "sum" else ():
-                for way in ways:
-                    self._collect(way, roots, depth + 2)
+            for _, _, *arms in self._alternatives(self._base(value)[0]) if node[0] == "sum" else ():
+                for arm in arms:
+                    self._collect(arm, roots, depth + 2)
         return found
 
     def _base(self, value: int) -> tuple[int, int, bool]:
-        """*value* as a sum without a constant, which may be negated, and the constant."""
+        """``(base, constant, negated)`` such that *value* is the base, negated or not, plus the constant."""
         found = self._bases.get(value)
         if found is None:
             terms, constant = self.values.linear(value)
@@ -479,88 +518,93 @@ class Ranges:
             found = self._bases[value] = self.values.total(terms, 0), constant, negative
         return found
 
-    def _of(self, value: int, known: Bases, depth: int) -> Range:
-        """The range of *value*."""
+    def _range_of(self, value: int, known: Bases, depth: int) -> Range:
+        """The range of *value* under *known*."""
         node = self.values.node(value)
         if node[0] == "const":
             return node[1], node[1]
         if known.keys().isdisjoint(self._parts(value)):
-            found = self._alone.get(value)
+            found = self._unconditional.get(value)
             if found is None:
-                found = self._alone[value] = self._computed(value, node, {}, depth)
+                found = self._unconditional[value] = self._computed_range(value, node, {}, depth)
         else:
-            found = self._computed(value, node, known, depth)
+            found = self._computed_range(value, node, known, depth)
         base, shift, negative = self._base(value)
         if base in known:
             low, high = known[base]
             low, high = (-high, -low) if negative else (low, high)
-            found = _both(found, (low + shift, high + shift))
-        met = self._limits.get(base)
-        if met or met is None:
-            low, high = self._within(base, known, depth)
+            found = _intersect(found, (low + shift, high + shift))
+        loop_bounds = self._loop_bound_cache.get(base)
+        if loop_bounds or loop_bounds is None:
+            low, high = self._loop_range(base, known, depth)
             low, high = (-high, -low) if negative else (low, high)
-            found = _both(found, (low + shift, high + shift))
-        for width, place in self._plain.get(value, {}).items() if known else ():
-            if place in known and (found[0] >= 0 or found[1] < 0):
+            found = _intersect(found, (low + shift, high + shift))
+        for width, view in self._unsigned_views.get(value, {}).items() if known else ():
+            if view in known and (found[0] >= 0 or found[1] < 0):
                 less = 1 << width if found[1] < 0 else 0
-                low, high = known[place]
-                # The ends of a register are none of a number that does not wrap.
-                low, high = low - less if low else -_FAR, high - less if high + 1 < 1 << width else _FAR
-                found = _both(found, (low, high))
+                low, high = known[view]
+                # A bound at the limit of the register says nothing about a value that does not wrap.
+                low, high = (
+                    low - less if low else -_INFINITY,
+                    high - less if high + 1 < 1 << width else _INFINITY,
+                )
+                found = _intersect(found, (low, high))
         return found
 
-    def _computed(self, value: int, node: Node, known: Bases, depth: int) -> Range:
-        """What the ranges of its operands say of *value*."""
+    def _computed_range(self, value: int, node: Node, known: Bases, depth: int) -> Range:
+        """The range of *value* that follows from the ranges of its operands."""
         values = self.values
-        if depth > _DEPTH:
-            return _ANY
+        if depth > MAX_EXPRESSION_DEPTH:
+            return _UNBOUNDED
         if node[0] == "sum":
             low = high = node[2]
             terms = node[1]
-            for rest, number in self._rests(value):
-                if number < 0 or self._of(number, known, depth + 1)[0] >= 0:
+            for rest, number in self._remainder_forms(value):
+                if number < 0 or self._range_of(number, known, depth + 1)[0] >= 0:
                     terms = rest
                     break
             for term, factor in terms:
-                ends = [end * factor for end in self._of(term, known, depth + 1)]
+                ends = [end * factor for end in self._range_of(term, known, depth + 1)]
                 low, high = low + min(ends), high + max(ends)
-            return self._narrowed(value, (max(low, -_FAR), min(high, _FAR)), known, depth + 2)
-        if node[:2] in CHOOSING:
-            found = _ANY
+            return self._narrowed(value, (max(low, -_INFINITY), min(high, _INFINITY)), known, depth + 2)
+        if node[:2] in MIN_MAX:
+            found = _UNBOUNDED
             if node[2][1] == "u":
                 width, choose = type_width(node[2]), min if node[1] == "min" else max
-                low, high = map(choose, *(self._plain_of(part, width, known, depth + 1) for part in node[3:]))
-                found = (low, high) if high < 1 << width - 1 else _ANY
+                low, high = map(
+                    choose, *(self._unsigned_range_of(part, width, known, depth + 1) for part in node[3:])
+                )
+                found = (low, high) if high < 1 << width - 1 else _UNBOUNDED
             return self._narrowed(value, found, known, depth + 1)
         if node[0] == "op" and node[1] == "mask":
-            low, high = self._of(node[2], known, depth + 1)
+            low, high = self._range_of(node[2], known, depth + 1)
             mask = node[3]
             if low == high:
                 return low & mask, low & mask
             if low >= 0 and high <= mask and not mask & (mask + 1):
                 return low, high
-            return (0, mask) if mask >= 0 else _ANY
+            return (0, mask) if mask >= 0 else _UNBOUNDED
         if (division := self._division(value)) is not None:
             number, _, width, signed, _ = division
             if not signed:
-                return division.quotients(self._plain_of(number, width, known, depth + 1))
-            return division.quotients(_read(self._of(number, known, depth + 1), width, signed))
-        found = values.interval(value) or _ANY
+                return division.quotients(self._unsigned_range_of(number, width, known, depth + 1))
+            return division.quotients(_as_read(self._range_of(number, known, depth + 1), width, signed))
+        found = values.interval(value) or _UNBOUNDED
         counter = self._counter(value)
         if counter is not None:
-            low, high = self._of(counter.start, known, depth + 1)
-            found = _both(found, (low, _FAR) if counter.step > 0 else (-_FAR, high))
+            low, high = self._range_of(counter.start, known, depth + 1)
+            found = _intersect(found, (low, _INFINITY) if counter.step > 0 else (-_INFINITY, high))
         return found
 
-    def _rests(self, value: int) -> list[tuple[tuple[tuple[int, int], ...], int]]:
-        """The terms of a sum in which a number is taken from itself without some low bits: with these bits instead of the two.
+    def _remainder_forms(self, value: int) -> list[tuple[tuple[tuple[int, int], ...], int]]:
+        """The terms of a sum with ``x & 7`` in place of ``x - (x & ~7)``, for each width that the mask may have.
 
-        Each with the number if that must not be negative, as its sign is left out as well, or -1.
+        With each, the value x if it must not be negative, because the mask clears its sign as well; otherwise -1.
         """
-        found = self._remains.get(value)
+        found = self._remainder_form_cache.get(value)
         if found is None:
             values = self.values
-            found = self._remains[value] = []
+            found = self._remainder_form_cache[value] = []
             factors = dict(values.linear(value)[0])
             for term, factor in factors.items():
                 node = values.node(term)
@@ -576,18 +620,18 @@ class Ranges:
                         found.append((whole, number if width % 32 else -1))
         return found
 
-    def _plain_of(self, value: int, width: int, known: Bases, depth: int) -> Range:
-        """The range of *value*, read without a sign."""
-        bounds = _read(self._of(value, known, depth), width, False)
-        place = self._plain.get(value, {}).get(width)
-        return bounds if place not in known else _both(bounds, known[place])
+    def _unsigned_range_of(self, value: int, width: int, known: Bases, depth: int) -> Range:
+        """The range of *value* read as unsigned."""
+        bounds = _as_read(self._range_of(value, known, depth), width, False)
+        view = self._unsigned_views.get(value, {}).get(width)
+        return bounds if view not in known else _intersect(bounds, known[view])
 
     def _division(self, value: int) -> _Division | None:
-        """*value* as a quotient, rounded as its instruction does; None: it is none."""
+        """*value* as a quotient, rounded as its instruction does; None if it is not a division by a constant."""
         if value not in self._divisions:
             found: _Division | None = None
             node = self.values.node(value)
-            by = self.values.known(node[4]) if node[:2] in _DIVIDING and len(node) == 5 else None
+            by = self.values.known(node[4]) if node[:2] in _DIVISIONS and len(node) == 5 else None
             if by is not None and by > 0:
                 kind = node[2] if isinstance(node[2], str) else node[2][-1]
                 width, signed, shifts = type_width(kind), kind[1] == "s", node[1] == "shr"
@@ -598,51 +642,53 @@ class Ranges:
         return self._divisions[value]
 
     def _narrowed(self, value: int, found: Range, known: Bases, depth: int) -> Range:
-        """*found* with what the maxima and minima in *value*, or that it is, say of it."""
+        """*found* narrowed by the maxima and minima in *value*, or by *value* being one."""
         base, shift, negative = self._base(value)
-        for greatest, *ways in self._chosen(base, known, depth):
-            one, two = (self._of(way, known, depth) for way in ways)
+        for greatest, *arms in self._choices(base, known, depth):
+            one, two = (self._range_of(arm, known, depth) for arm in arms)
             choose = max if greatest else min
             least, most = choose(one[0], two[0]), choose(one[1], two[1])
             least, most = (-most, -least) if negative else (least, most)
-            found = _both(found, (least + shift, most + shift))
+            found = _intersect(found, (least + shift, most + shift))
         return found
 
     def _counter(self, value: int) -> _Counter | None:
-        """How a loop counts *value*; None: it does not."""
+        """The counter that *value* is in its loop; None if it is not one."""
         if value not in self._counters:
             found: _Counter | None = None
             values = self.values
             steps = values.steps(value)
-            if len(steps) == 1 and abs(min(steps)) <= _STEP:
+            if len(steps) == 1 and abs(min(steps)) <= MAX_COUNTER_STEP:
                 arguments = values.arguments(value)
                 ends = [values.linear(a) for a in arguments]
                 starts = {a for a, (terms, _) in zip(arguments, ends, strict=True) if terms != ((value, 1),)}
-                turns = tuple(by in steps and terms == ((value, 1),) for terms, by in ends)
-                found = _Counter(starts.pop(), min(steps), turns) if len(starts) == 1 else None
+                advances = tuple(by in steps and terms == ((value, 1),) for terms, by in ends)
+                found = _Counter(starts.pop(), min(steps), advances) if len(starts) == 1 else None
             self._counters[value] = found
         return self._counters[value]
 
-    def _in_step(self, known: Bases, *sides: int) -> Bases:
-        """*known* with the ranges of numbers in *sides* that a loop changes in the same rounds as one that it has."""
+    def _with_lockstep_ranges(self, known: Bases, *sides: int) -> Bases:
+        """*known* with the ranges of counters in *sides* that follow from those of counters in lockstep with them."""
         node = self.values.node
         found = known
         for value in {term for side in sides for term, _ in self.values.linear(side)[0]}.difference(known):
             counter = self._counter(value)
-            if counter is None or not counter.steady:
+            if counter is None or not counter.in_every_iteration:
                 continue
             for other in known:
-                mate = self._counter(other) if node(other)[:2] == node(value)[:2] else None
-                if mate is not None and mate.turns == counter.turns:
-                    rounds = mate.rounds(known[other], self._of(mate.start, known, 0))
-                    found = found | {value: counter.after(rounds, self._of(counter.start, known, 0))}
+                partner = self._counter(other) if node(other)[:2] == node(value)[:2] else None
+                if partner is not None and partner.advances == counter.advances:
+                    iterations = partner.iterations_to(known[other], self._range_of(partner.start, known, 0))
+                    found = found | {
+                        value: counter.after(iterations, self._range_of(counter.start, known, 0))
+                    }
         return found
 
-    def _until(self, fact: int, value: int, truth: bool = True) -> int:
-        """By how much *value* grows in each round of a loop that goes on until *fact* is *truth* of it; 0: there is none.
+    def _stride_until(self, fact: int, value: int, truth: bool = True) -> int:
+        """The change of *value* in each iteration of a loop that exits as soon as *fact* is *truth*; 0 if unknown.
 
-        One by one, or where nothing else ends the loop: that begins before the end of its count then, and does not go past
-        it. Otherwise it would go on until the number wraps.
+        Only where the exit is not stepped over: the change is 1 or -1, or the loop has no other exit. Then the counter
+        starts before its end and reaches it exactly, since it would wrap otherwise.
         """
         values = self.values
         counted = [(t, f, c.step) for t, f in values.linear(value)[0] if (c := self._counter(t)) is not None]
@@ -651,21 +697,21 @@ class Ranges:
         ((counter, factor, step),) = counted
         head = values.node(counter)[1]
         by: int = factor * step
-        if self._ends(head).get(fact) is not truth or self._moves(head, value):
+        if self._exit_conditions(head).get(fact) is not truth or self._varies_otherwise(head, value):
             return 0
-        return by if abs(by) == 1 or (abs(factor) == 1 and self._sole(head)) else 0
+        return by if abs(by) == 1 or (abs(factor) == 1 and self._has_single_exit(head)) else 0
 
     def counts_the_rest(self, head: int, p: int) -> bool:
-        """Whether a loop goes round for the rest of a division by a power of two, and *p* is not what ends it.
+        """Whether a loop runs the remainder of a division by a power of two, and *p* is not its exit condition.
 
-        Compilers put one behind a loop that is unrolled.
+        Compilers emit such a loop after an unrolled one.
         """
-        values, ends = self.values, self._ends(head)
+        values, ends = self.values, self._exit_conditions(head)
         if values.find(p) in ends:
             return False
         for fact in ends:
-            said = self._comparison(fact)
-            for term, _ in values.linear(said[0][2])[0] if said is not None else ():
+            comparison = self._comparison(fact)
+            for term, _ in values.linear(comparison[0][2])[0] if comparison is not None else ():
                 counter = self._counter(term)
                 for start, _ in values.linear(counter.start)[0] if counter is not None else ():
                     node = values.node(start)
@@ -673,8 +719,8 @@ class Ranges:
                         return True
         return False
 
-    def _moves(self, head: int, value: int) -> bool:
-        """Whether something else of *value* changes in a loop than what counts its rounds."""
+    def _varies_otherwise(self, head: int, value: int) -> bool:
+        """Whether a term of *value* other than a counter changes in the loop."""
         cfg, values = self.values.cfg, self.values
         loop = cfg.loops.get(head, frozenset())
         return any(
@@ -684,89 +730,92 @@ class Ranges:
             for kind, at in values.volatile(term)
         )
 
-    def _sole(self, head: int) -> bool:
-        """Whether a loop is left in one place only."""
+    def _has_single_exit(self, head: int) -> bool:
+        """Whether exactly one edge leaves the loop, and no block in it ends the function."""
         cfg = self.values.cfg
         loop = cfg.loops.get(head, frozenset())
         leaving = sum(edge.target not in loop for block in loop for edge in cfg.successors[block])
         return leaving == 1 and loop.isdisjoint(cfg.exits)
 
-    def limited(self, p: int) -> bool:
-        """Whether a loop says something of what *p* compares, whatever is known."""
-        found = self._limited.get(p)
+    def bounded_by_loop(self, p: int) -> bool:
+        """Whether a loop bounds the difference that *p* compares, whatever the path condition is."""
+        found = self._bounded_by_loop.get(p)
         if found is None:
             node = self.values.nodes[p]
-            apart = self.values.add(node[2], self.values.times(node[3], -1))
-            found = self._limited[p] = bool(self._met(self._base(apart)[0]))
+            difference = self.values.add(node[2], self.values.times(node[3], -1))
+            found = self._bounded_by_loop[p] = bool(self._loop_bounds(self._base(difference)[0]))
         return found
 
-    def _within(self, base: int, known: Bases, depth: int) -> Range:
-        """Where a sum without its constant is in all rounds of a loop that ends when it has got to a number.
+    def _loop_range(self, base: int, known: Bases, depth: int) -> Range:
+        """The range of *base* in all iterations of a loop that ends when a counter equals a limit.
 
-        Or when a sum has that this one is not far from: ``i`` is below n where it ends at ``n - (n & 3)``.
+        *base* is that counter, or a loop-invariant distance away from it: i is below n in a loop that ends at ``i == n
+        - (n & 3)``.
         """
-        found = _ANY
-        for low, high, rest in self._met(base) if depth <= _DEPTH else ():
-            least, most = self._of(rest, known, depth + 1)
-            found = _both(found, (max(low + least, -_FAR), min(high + most, _FAR)))
+        found = _UNBOUNDED
+        for low, high, rest in self._loop_bounds(base) if depth <= MAX_EXPRESSION_DEPTH else ():
+            least, most = self._range_of(rest, known, depth + 1)
+            found = _intersect(found, (max(low + least, -_INFINITY), min(high + most, _INFINITY)))
         return found
 
-    def _met(self, base: int) -> tuple[tuple[int, int, int], ...]:
-        """Ranges of sums in all rounds of a loop, and how far *base* is from each, which no round changes."""
-        found = self._limits.get(base)
+    def _loop_bounds(self, base: int) -> tuple[tuple[int, int, int], ...]:
+        """``(low, high, rest)`` for each loop that bounds ``base - rest`` to [low, high]; rest is loop-invariant."""
+        found = self._loop_bound_cache.get(base)
         if found is None:
             values = self.values
             heads = {values.node(t)[1] for t, _ in values.linear(base)[0] if self._counter(t) is not None}
-            ends = ((head, fact) for head in heads for fact, truth in self._ends(head).items() if truth)
-            each = (self._until_met(head, fact, base) for head, fact in ends)
-            found = self._limits[base] = tuple(bound for bound in each if bound is not None)
+            ends = (
+                (head, fact) for head in heads for fact, truth in self._exit_conditions(head).items() if truth
+            )
+            each = (self._loop_bound(head, fact, base) for head, fact in ends)
+            found = self._loop_bound_cache[base] = tuple(bound for bound in each if bound is not None)
         return found
 
-    def _until_met(self, head: int, fact: int, base: int) -> tuple[int, int, int] | None:
-        """The same of one loop, if that is left where *fact* says that two numbers are equal, and nowhere else."""
-        values, said = self.values, self._comparison(fact)
-        if said is None or said[0][1] != "eq":
+    def _loop_bound(self, head: int, fact: int, base: int) -> tuple[int, int, int] | None:
+        """The same for one loop, if *fact*, an equality, is its only exit condition."""
+        values, comparison = self.values, self._comparison(fact)
+        if comparison is None or comparison[0][1] != "eq":
             return None
-        left, limit = said[0][2], values.known(said[0][3])
-        by, (own, shift, negative) = self._until(fact, left), self._base(left)
-        if not by or limit is None or not self._sole(head):
+        left, limit = comparison[0][2], values.known(comparison[0][3])
+        by, (own, shift, negative) = self._stride_until(fact, left), self._base(left)
+        if not by or limit is None or not self._has_single_exit(head):
             return None
         end = shift - limit if negative else limit - shift
-        low, high = (-_FAR, end) if (by > 0) is not negative else (end, _FAR)
+        low, high = (-_INFINITY, end) if (by > 0) is not negative else (end, _INFINITY)
         for factor in (1, -1):
-            rest = values.add(self._stated(base), values.times(self._stated(own), -factor))
+            rest = values.add(self._canonical(base), values.times(self._canonical(own), -factor))
             if not any(self._counter(t) for t, _ in values.linear(rest)[0]):
                 return (low, high, rest) if factor == 1 else (-high, -low, rest)
         return None
 
     def bits(self, p: int, facts: Facts) -> bool | None:
-        """Whether bits of a number are what *p* compares them with, as others say of bits of the same; None: they do not.
+        """Whether the equality test *p* of some bits of a value follows from tests of other bits of it; None if not.
 
-        ``n & 1`` is not 0, so ``n & 3`` is not 2.
+        ``n & 1 != 0`` implies ``n & 3 != 2``.
         """
-        asked = self._tested_bits(p)
-        if asked is None:
+        tested = self._tested_bits(p)
+        if tested is None:
             return None
         if facts.bits is None:
             facts.bits = {}
             for fact, truth in facts.items():
-                said = self._tested_bits(fact)
-                if said is None:
+                test = self._tested_bits(fact)
+                if test is None:
                     continue
-                value, mask, bits = said
-                # That one bit is not what it is compared with says what it is.
+                value, mask, bits = test
+                # For a single bit, an inequality determines it as well.
                 if truth or not mask & mask - 1:
                     zeros, ones = facts.bits.get(value, (0, 0))
                     bits = bits if truth else bits ^ mask
                     facts.bits[value] = zeros | mask & ~bits, ones | bits
-        value, mask, bits = asked
+        value, mask, bits = tested
         zeros, ones = facts.bits.get(value, (0, 0))
         if zeros & bits or ones & mask & ~bits:
             return False
         return True if mask & ~(zeros | ones) == 0 else None
 
     def _tested_bits(self, p: int) -> tuple[int, int, int] | None:
-        """``(value, mask, bits)`` when *p* asks whether bits of a value, those of the mask, are the same as these."""
+        """``(value, mask, bits)`` if *p* tests ``value & mask == bits``; None for any other predicate."""
         if p not in self._bits:
             found, values = None, self.values
             node = values.nodes[p]
@@ -783,7 +832,7 @@ class Ranges:
         return self._bits[p]
 
     def equated(self, p: int, facts: Facts) -> bool | None:
-        """Whether *p*, a comparison, holds, as it is known of others whether the same two numbers are equal."""
+        """Whether the comparison *p* follows from facts about the equality of the same two values; None if not."""
         values = self.values
         _, relation, left, right, *_ = values.nodes[p]
         equal = self._equal(p, facts)
@@ -791,31 +840,32 @@ class Ranges:
             return equal
         if equal:
             return False
-        # One by one, they become equal before one is beyond the other.
-        apart = values.add(left, values.times(right, -1))
-        return True if abs(self._until(p, apart, False)) == 1 else None
+        # With steps of one, the two are equal before one exceeds the other.
+        difference = values.add(left, values.times(right, -1))
+        return True if abs(self._stride_until(p, difference, False)) == 1 else None
 
     def _equal(self, p: int, facts: Facts) -> bool | None:
-        """Whether the two sides of a comparison are equal, as others of the same difference say; None: they do not."""
-        place = self.point(p)
-        if place is None:
+        """Whether both sides of a comparison are equal, given other tests of their difference; None if unknown."""
+        point = self.point(p)
+        if point is None:
             return None
         if facts.points is None:
             facts.points = {}
             for fact, truth in facts.items():
-                if self.values.nodes[fact][:2] == ("compare", "eq") and (point := self.point(fact)):
-                    facts.points.setdefault(point[0], {})[point[1]] = truth
-        base, number = place
+                if self.values.nodes[fact][:2] == ("compare", "eq") and (other := self.point(fact)):
+                    facts.points.setdefault(other[0], {})[other[1]] = truth
+        base, number = point
         known = facts.points.get(base)
         if known is None or number in known:
             return known[number] if known else None
         return False if True in known.values() else None
 
     def point(self, p: int) -> tuple[int, int] | None:
-        """Of a comparison of two numbers, the difference, and what this is without its constant where both are equal.
+        """``(difference, constant)``: the sides of comparison *p* are equal where the difference is that constant.
 
-        Numbers that a loop changes in step are all expressed by one of them: ``i == n - 1`` and ``i - n + 1 != 0`` are about
-        the same, whatever the compiler counts. None: one side is a constant, and the other no counter.
+        Lockstep counters are replaced by their representative, so ``i == n - 1`` and ``i - n + 1 != 0`` have the same
+        point whichever counter the compiler uses. None if one side is a constant and the other does not contain a
+        counter.
         """
         if p not in self._points:
             self._points[p] = self._point(self.values.nodes[p])
@@ -825,11 +875,13 @@ class Ranges:
         values = self.values
         if node[0] != "compare" or node[5] not in (32, 64):
             return None
-        apart = values.add(node[2], values.times(node[3], -1))
-        terms, constant = values.linear(self._stated(apart))
+        difference = values.add(node[2], values.times(node[3], -1))
+        terms, constant = values.linear(self._canonical(difference))
         counters = filter(None, (self._counter(term) for term, _ in terms))
         if not terms or (
-            values.known(node[3]) is not None and len(terms) == 1 and not any(c.steady for c in counters)
+            values.known(node[3]) is not None
+            and len(terms) == 1
+            and not any(c.in_every_iteration for c in counters)
         ):
             return None
         negative = terms[0][1] < 0
@@ -837,9 +889,9 @@ class Ranges:
             terms = tuple((t, -f) for t, f in terms)
         return values.total(terms, 0), constant if negative else -constant
 
-    def _stated(self, value: int) -> int:
-        """*value*, where of the numbers in it that a loop changes in step all are expressed by one of them."""
-        found = self._same.get(value)
+    def _canonical(self, value: int) -> int:
+        """The canonical form of *value*: constants hoisted out of minima and maxima, lockstep counters merged."""
+        found = self._canonical_cache.get(value)
         if found is None:
             values = self.values
             total = dict[int, int]()
@@ -847,35 +899,35 @@ class Ranges:
             work = list(terms)
             while work:
                 term, factor = work.pop()
-                if (moved := values.taken_out(term)) is not None:
+                if (moved := values.hoisted_constant(term)) is not None:
                     term, by = moved
                     constant += by * factor
                 counter = self._counter(term)
-                if counter is not None and counter.steady:
-                    way = values.node(term)[1], abs(counter.step), counter.turns
-                    mate = self._mates.setdefault(way, term)
-                    if mate != term and (other := self._counter(mate)) is not None:
+                if counter is not None and counter.in_every_iteration:
+                    key = values.node(term)[1], abs(counter.step), counter.advances
+                    partner = self._mates.setdefault(key, term)
+                    if partner != term and (other := self._counter(partner)) is not None:
                         same = counter.step // other.step
-                        more, apart = values.linear(
+                        more, difference = values.linear(
                             values.add(counter.start, values.times(other.start, -same))
                         )
-                        constant += apart * factor
+                        constant += difference * factor
                         work += [(t, f * factor) for t, f in more]
-                        term, factor = mate, factor * same
+                        term, factor = partner, factor * same
                 total[term] = total.get(term, 0) + factor
             terms = tuple(sorted((t, f) for t, f in total.items() if f))
-            found = self._same[value] = values.total(terms, constant)
+            found = self._canonical_cache[value] = values.total(terms, constant)
         return found
 
-    def _stated_of(self, value: int, known: Bases) -> Range:
-        """The range of *value*, as what a loop changes in step with it says as well."""
-        found = self._of(value, known, 0)
-        stated = self._stated(value)
-        return found if stated == value else _both(found, self._of(stated, known, 0))
+    def _canonical_range_of(self, value: int, known: Bases) -> Range:
+        """The range of *value*, intersected with that of its canonical form."""
+        found = self._range_of(value, known, 0)
+        canonical = self._canonical(value)
+        return found if canonical == value else _intersect(found, self._range_of(canonical, known, 0))
 
-    def _ends(self, head: int) -> dict[int, bool]:
-        """What each round of a loop asks to know whether it is the last one, and what the answer is then."""
-        if head not in self._lasts:
+    def _exit_conditions(self, head: int) -> dict[int, bool]:
+        """The predicates by which every iteration of a loop decides whether to leave it, with the truth that does."""
+        if head not in self._exit_condition_cache:
             values, cfg = self.values, self.values.cfg
             loop = cfg.loops.get(head, frozenset())
             back = [edge.source for edge in cfg.predecessors[head] if edge.source in loop]
@@ -891,9 +943,9 @@ class Ranges:
                         found[p] = edge.value
                         if values.node(p)[0] == "not":
                             found[values.find(values.node(p)[1])] = not edge.value
-            self._lasts[head] = found
-        return self._lasts[head]
+            self._exit_condition_cache[head] = found
+        return self._exit_condition_cache[head]
 
-    def _counting(self, value: int) -> bool:
-        """Whether there is a number of a loop in *value* that only gets greater, or only less."""
+    def _has_counter(self, value: int) -> bool:
+        """Whether *value* contains a loop counter, which only grows or only shrinks."""
         return any(self._counter(term) is not None for term, _ in self.values.linear(value)[0])

@@ -1,4 +1,4 @@
-"""Counters of loops, and quotients and remainders as compilers spell them."""
+"""Loop counters, and quotients and remainders in the forms that compilers emit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ __all__ = ["Induction"]
 
 
 class Induction(Uniformity):
-    """What loops do to numbers, and what an index in a ring is computed from."""
+    """Recognises loop counters, and the arithmetic that computes an index into a ring buffer."""
 
     def induction(self, value: int) -> tuple[int, int, int | None] | None:
-        """``(start, stride, modulus)`` when *value* is a loop counter; the modulus is of one that wraps to 0.
+        """``(start, stride, modulus)`` if *value* is a loop counter, else None.
 
-        The wrapping counter of a ring is ``next = i + 1; i = next == N ? 0 : next``.
+        The modulus is None unless the counter wraps to 0, as that of a ring buffer does: ``next = i + 1; i = next == N
+        ? 0 : next``.
         """
         value = self.find(value)
         node = self.nodes[value]
@@ -50,16 +51,17 @@ class Induction(Uniformity):
         return (start, stride, modulus) if start is not None and stride is not None else None
 
     def steps(self, value: int) -> set[int]:
-        """The numbers that rounds of a loop add to *value*, without 0; none where no loop carries it."""
+        """The non-zero constants that iterations of a loop add to *value*; empty if no loop carries it."""
         ends = map(self.linear, self.arguments(value) if self.node(value)[0] == "phi" else ())
         return {by for terms, by in ends if by and terms == ((value, 1),)}
 
     def quotient(self, value: int) -> tuple[int, int] | None:
-        """``(x, n)`` when *value* is x divided by the constant n, rounded down, of an unsigned x of 32 bits.
+        """``(x, n)`` if *value* is the quotient of an unsigned 32-bit x and a constant n, rounded down; else None.
 
-        Compilers shift by a power of two, and multiply with the rounded reciprocal of any other n, whose upper half
-        they shift (Granlund and Montgomery, *Division by Invariant Integers using Multiplication*, 1994). Where that has
-        33 bits, t is the upper half of the product with its low 32, and ``(x - t) / 2 + t`` is shifted.
+        Compilers shift by a power of two. For any other n, they multiply by its rounded reciprocal and shift the upper
+        half of the product (Granlund and Montgomery, *Division by Invariant Integers using Multiplication*, 1994). If
+        the reciprocal has 33 bits, t is the upper half of the product with its low 32, and ``(x - t) / 2 + t`` is
+        shifted.
         """
         node, by = self.node(value), 0
         if node[:2] == ("op", "div") and ".u32" in node[2]:
@@ -81,12 +83,12 @@ class Induction(Uniformity):
         return (value, 1 << by) if 0 < by < 32 else None
 
     def _divided(self, x: int, factor: int, by: int) -> tuple[int, int] | None:
-        """What ``x * factor >> by`` divides by, if *factor* is a reciprocal."""
+        """``(x, n)`` if ``x * factor >> by`` is x divided by n, of which *factor* is a reciprocal; else None."""
         n = -(-(1 << by) // factor)
         return (self.find(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
 
     def _upper_half(self, value: int) -> tuple[int, int] | None:
-        """``(x, factor)`` when *value* is the upper half of x times a constant of 32 bits."""
+        """``(x, factor)`` if *value* is the upper half of x times a 32-bit constant, else None."""
         node = self.node(value)
         if node[:2] == ("op", "mul") and ".hi" in node[2]:
             numbers = [self.known(x) for x in node[3:5]]
@@ -108,7 +110,7 @@ class Induction(Uniformity):
         return self.total(tuple((t, 1) for t, _ in terms), constant // factor), factor
 
     def _long_reciprocal(self, value: int) -> tuple[int, int] | None:
-        """``(x, factor)`` when *value* is ``(x - t) / 2 + t`` of the upper half t of x times a constant."""
+        """``(x, factor)`` if *value* is ``(x - t) / 2 + t``, t the upper half of x times a constant; else None."""
         terms, constant = self.linear(value)
         if len(terms) != 2 or constant or any(factor != 1 for _, factor in terms):
             return None
@@ -121,10 +123,10 @@ class Induction(Uniformity):
         return None
 
     def remainder(self, terms: tuple[tuple[int, int], ...]) -> tuple[int, int, int] | None:
-        """``(f, low, n)`` when a sum is low + f times the remainder of some x by a constant n, as compilers spell it.
+        """``(f, low, n)`` if a sum is low + f * (x % n) for a constant n, in the form that compilers emit; else None.
 
         That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
-        comes from the sign of x, which an index does not have.
+        is derived from the sign of x. An index is never negative, so s is ignored.
         """
         whole = self.total(terms, 0)
         for term, factor in terms:

@@ -5,26 +5,26 @@ from __future__ import annotations
 __all__ = ["EVERY", "SHORT", "Range", "as_signed", "trailing_zeros", "type_width"]
 
 Range = tuple[int, int]
-"""The least and the greatest number; either may be far beyond what a register holds: not known."""
+"""The least and the greatest value. Either may lie far outside what a register can hold, which means unbounded."""
 EVERY = (1 << 64) - 1
-"""All bits of the widest number."""
+"""All 64 bits, the width of the widest integer register that is tracked."""
 SHORT = (1 << 32) - 1
-"""All bits of a number of 32."""
+"""All 32 bits."""
 _WIDTHS = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
 
 
 def type_width(type_name: str) -> int:
-    """The bits of a number of a type such as ``.u32``."""
+    """The width in bits of a type such as ``.u32``."""
     return _WIDTHS.get(type_name.lstrip(".busf"), 32)
 
 
 def as_signed(value: int, width: int) -> int:
-    """The low *width* bits of *value*, read as a signed number."""
+    """The low *width* bits of *value*, read as a two's complement number."""
     every = (1 << width) - 1
     value &= every
     return value - every - 1 if value >> (width - 1) else value
 
 
 def trailing_zeros(number: int) -> int:
-    """Zero bits below the lowest one bit of *number*, at most 64."""
+    """The number of zero bits below the lowest set bit of *number*, at most 64."""
     return min((number & -number).bit_length() - 1, 64) if number else 64

@@ -1,4 +1,9 @@
-"""Bounds and known bits of values, and whether two ranges of addresses are apart."""
+"""Intervals and known bits of values, trip counts of loops, and whether two ranges of addresses are disjoint.
+
+A counter of a loop with a known trip count has an exact interval. For any other phi, an interval that the constants and
+tests around the loop suggest is kept if it is inductive: every argument stays within it. Known bits start at
+"everything known" and lose what an argument contradicts, until a fixpoint.
+"""
 
 from __future__ import annotations
 
@@ -9,41 +14,43 @@ from tclint.ir.nodes import Function, Variable
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values.induction import Induction
 from tclint.values.integers import EVERY, SHORT, trailing_zeros, type_width
-from tclint.values.ssa import DEEP
+from tclint.values.ssa import MAX_DEFINITION_DEPTH
 from tclint.values.value_table import Node
 
 __all__ = ["Bits", "Bounds", "Interval"]
 
 Bits = tuple[int, int]
-"""Bits known to be 0 and bits known to be 1; a bit in both is of a number that is not computed yet."""
+"""The bits known to be 0, and those known to be 1. Bits that are in both are those of a phi not evaluated yet."""
 Interval = tuple[int, int]
-"""The least and the greatest number."""
+"""The least and the greatest value, as signed numbers."""
 _BITWISE = frozenset(("op", "sum", "select", "pack", "part", "broadcast"))
-_CARRIED = 24
-"""Phis that a value may be carried through for its bounds to be looked for."""
-_ROUNDS = 4
-"""Rounds after which bits that still change in a loop count as unknown."""
-_PEER = 0x3FF
-"""Bits of an address that are the same in every CTA of a cluster: the widest swizzle, too, fits to all of them."""
+MAX_INTERVAL_DEPTH = 16
+"""Nesting of expressions through which an interval is computed."""
+MAX_PHIS_PER_INTERVAL = 24
+"""Phis that may carry a value whose interval is searched for."""
+MAX_PRECISE_BIT_PASSES = 4
+"""Passes towards the fixpoint after which the bits of a phi that still changes are widened to unknown."""
+_CLUSTER_INVARIANT_BITS = 0x3FF
+"""The low bits of a shared address that ``mapa`` preserves: even the widest swizzle is aligned alike in all CTAs."""
 
 
 class Bounds(Induction):
-    """Between what numbers values are, and which of their bits are the same always."""
+    """Intervals of values, and the bits of them that are always the same."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         super().__init__(function, cfg, variables)
         self._bits: dict[int, Bits] = {}
         self._intervals: dict[int, Interval | None] = {}
-        self._rounds: dict[int, int | None] = {}
-        self._guess: dict[int, Interval] = {}  # bounds that are being tried
-        self._seen_bounds: dict[int, Interval | None] = {}  # what one question has asked already
+        self._trip_counts: dict[int, int | None] = {}
+        self._guess: dict[int, Interval] = {}  # candidates that are being checked
+        self._seen_bounds: dict[int, Interval | None] = {}  # memo of the current question
 
     def interval(self, value: int, depth: int = 0) -> Interval | None:
-        """Bounds of *value* as a signed number, when both are known."""
+        """The least and the greatest value of *value* as a signed number; None unless both are known."""
         value = self.find(value)
         if not depth:
             self._seen_bounds.clear()
-        elif depth > 16:
+        elif depth > MAX_INTERVAL_DEPTH:
             return None
         elif value in self._seen_bounds:
             return self._seen_bounds[value]
@@ -73,11 +80,11 @@ class Bounds(Induction):
             by = min(by & 0xFFFFFFFF, 64)
             return inner[0] >> by, inner[1] >> by
         if kind == "op" and node[1] == "rem":
-            return self._rest_interval(node, depth)
+            return self._remainder_interval(node, depth)
         if kind == "op" and node[1] in ("or", "xor"):
             terms = [t for part in node[3:] for t, _ in self.linear(part)[0]]
             zeros, ones = self.known_bits(value)
-            # What a loop carries has more of such bounds than it has values.
+            # For a value that a loop carries, these bounds may be wider than its interval.
             exact = ~zeros & EVERY < 1 << 31 and all(self.node(t)[:2] == ("op", "mask") for t in terms)
             return (ones, ~zeros & EVERY) if exact else None
         if kind == "broadcast":
@@ -104,8 +111,8 @@ class Bounds(Induction):
             return low, high
         return None
 
-    def _rest_interval(self, node: Node, depth: int) -> Interval | None:
-        """Bounds of what is left of a division by a constant: it has the sign of what is divided (9.7.1.9)."""
+    def _remainder_interval(self, node: Node, depth: int) -> Interval | None:
+        """The interval of the remainder of a division by a constant, which has the sign of the dividend (9.7.1.9)."""
         by = self.known(node[4])
         if by is None or not 0 < by <= 1 << 31:
             return None
@@ -115,7 +122,7 @@ class Bounds(Induction):
         return (0, by - 1) if node[2] in ((".u32",), (".u64",)) else None
 
     def _arm(self, node: Node, truth: bool, depth: int) -> Interval | None:
-        """Bounds of what a select gives where its condition is *truth*."""
+        """The interval of a select where its condition is *truth*; None if unknown."""
         arm = node[2] if truth else node[3]
         tested = self._bounded(node, truth)
         bounds = self.interval(tested[0], depth + 1) if tested is not None else None
@@ -131,9 +138,10 @@ class Bounds(Induction):
         return min(ends), max(ends)
 
     def _bounded(self, node: Node, truth: bool) -> tuple[int, str, int, int, int] | None:
-        """``(x, relation, limit, factor, offset)`` when an arm of a select is x * factor + offset, and x is tested there.
+        """``(x, relation, limit, factor, offset)`` if an arm of a select is x * factor + offset and the select tests x.
 
-        The relation is ``eq``: x is not the limit, or ``lt``: x is less.
+        In that arm, the relation to the limit holds: ``eq``, x differs from it; ``lt``, x is less. None for any other
+        select.
         """
         test, arm = self.node(node[1]), node[2] if truth else node[3]
         number = self.known(test[3]) if test[0] == "compare" else None
@@ -148,35 +156,38 @@ class Bounds(Induction):
         return self.total(tested, 0), test[1], number - shift, factor, offset
 
     def _phi_interval(self, value: int) -> Interval | None:
-        """Bounds of what a loop carries: what its constants and tests suggest, if no way round it leads out of that."""
+        """The interval of a phi: that of a counter, or an inductive one that constants and tests suggest."""
         if self._guess:
             return self._guess.get(value)
         if value not in self._intervals:
-            self._intervals[value] = counted = self._counted(value)
-            phis, numbers = self._carried(value) if counted is None else (set(), set())
+            self._intervals[value] = counted = self._counter_interval(value)
+            phis, numbers = self._interval_candidates(value) if counted is None else (set(), set())
             if numbers:
                 guess = min(numbers), max(numbers)
                 self._guess = dict.fromkeys(phis, guess)
                 known, self._seen_bounds = self._seen_bounds, {}
-                brought = [self.interval(a, 1) for phi in phis for a in self.arguments(phi)]
+                incoming = [self.interval(a, 1) for phi in phis for a in self.arguments(phi)]
                 self._guess, self._seen_bounds = {}, known
-                if all(b is not None and guess[0] <= b[0] and b[1] <= guess[1] for b in brought):
+                if all(b is not None and guess[0] <= b[0] and b[1] <= guess[1] for b in incoming):
                     self._intervals.update(dict.fromkeys(phis, guess))
         return self._intervals[value]
 
     def rounds(self, head: int) -> int | None:
-        """How many rounds the loop from block *head* has at most; None: each way back must test a counter from a constant."""
-        if head not in self._rounds:
-            self._rounds[head] = None  # as long as a test asks for what it is part of
+        """An upper bound of the trip count of the loop with header *head*; None if unknown.
+
+        It is known if every back edge tests a counter that starts at a constant.
+        """
+        if head not in self._trip_counts:
+            self._trip_counts[head] = None  # the answer to a recursive question of a test in the loop
             inside = self.cfg.loops.get(head, frozenset())
             back = [edge for edge in self.cfg.predecessors[head] if edge.source in inside]
-            taken = [self._taken(edge, head) for edge in back]
+            taken = [self._iterations_before(edge, head) for edge in back]
             known = [n for n in taken if n is not None]
-            self._rounds[head] = max(known) + 1 if known and len(known) == len(taken) else None
-        return self._rounds[head]
+            self._trip_counts[head] = max(known) + 1 if known and len(known) == len(taken) else None
+        return self._trip_counts[head]
 
-    def _taken(self, edge: Edge, head: int) -> int | None:
-        """Behind how many rounds of a loop the way back by *edge* is taken, one after the other."""
+    def _iterations_before(self, edge: Edge, head: int) -> int | None:
+        """How often in succession a back edge is taken, if it tests a counter that starts at a constant; else None."""
         if edge.predicate < 0:
             return None
         test, truth = self.find(self.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)), edge.value
@@ -195,25 +206,29 @@ class Bounds(Induction):
         first = self.known(start) if start >= 0 else None
         if first is None or not stride or modulus is not None:
             return None
-        way = end - first - ahead
+        distance = end - first - ahead
         if relation == "eq" and not truth:
-            return way // stride if way % stride == 0 and way // stride >= 0 else None
+            return distance // stride if distance % stride == 0 and distance // stride >= 0 else None
         if relation != "lt" or truth is not below or stride < 0 or not 0 <= first + ahead <= end < 1 << 31:
             return None
-        return way // stride + 1 if not truth else -(-way // stride)  # up to the limit, or below it
+        # Up to and including the limit, or only below it.
+        return distance // stride + 1 if not truth else -(-distance // stride)
 
-    def _counted(self, value: int) -> Interval | None:
-        """Bounds of a counter from a constant in a loop of so many rounds."""
+    def _counter_interval(self, value: int) -> Interval | None:
+        """The interval of a counter that starts at a constant in a loop with a known trip count; else None."""
         start, stride, modulus = self.induction(value) or (-1, 0, None)
         first = self.known(start) if start >= 0 else None
-        rounds = self.rounds(self.nodes[value][1]) if first is not None and modulus is None else None
-        if first is None or rounds is None:
+        trip_count = self.rounds(self.nodes[value][1]) if first is not None and modulus is None else None
+        if first is None or trip_count is None:
             return None
-        last = first + stride * (rounds - 1)
+        last = first + stride * (trip_count - 1)
         return min(first, last), max(first, last)
 
-    def _carried(self, value: int) -> tuple[set[int], set[int]]:
-        """The phis that *value* is carried through, and the numbers that may bound it; no numbers: too many, or one unknown."""
+    def _interval_candidates(self, value: int) -> tuple[set[int], set[int]]:
+        """The phis that carry *value*, and the numbers that may bound it.
+
+        Both are empty if there are too many phis, or an argument is unknown.
+        """
         phis: set[int] = set()
         numbers: set[int] = set()
         work, seen = [value], {value}
@@ -226,7 +241,7 @@ class Bounds(Induction):
             elif node[0] == "phi":
                 phis.add(v)
                 inner = self.arguments(v)
-                if not inner or len(phis) > _CARRIED:
+                if not inner or len(phis) > MAX_PHIS_PER_INTERVAL:
                     return set(), set()
             elif node[0] == "select":
                 for truth, arm in ((True, node[2]), (False, node[3])):
@@ -235,7 +250,7 @@ class Bounds(Induction):
                         inner += (arm,)
                     if tested is not None and tested[3] == 1:
                         _, relation, limit, _, offset = tested
-                        # The last number on the side of the limit from which it is reached.
+                        # The last number before the limit, on the side from which it is reached.
                         side = -1 if relation == "lt" else (offset < 0) - (offset > 0)
                         numbers.add(limit + offset + side)
             elif node[0] == "sum":
@@ -254,43 +269,43 @@ class Bounds(Induction):
     # ------------------------------------------------------------ known bits
 
     def known_bits(self, value: int) -> Bits:
-        """The bits of *value* known to be 0, and those known to be 1, of its low 64.
+        """Of the low 64 bits of *value*, those known to be 0, and those known to be 1.
 
-        A number of 32 bits may have been widened with or without its sign:
-        where it may be negative, nothing is said of the upper half.
+        A 32-bit number may have been widened with or without its sign: where it may be negative, nothing is known of
+        the upper half.
         """
         value = self.find(value)
         if value not in self._bits:
             assumed: dict[int, Bits] = {}
-            settled, rounds = False, 0
-            while not settled:
+            stable, passes = False, 0
+            while not stable:
                 before, memo = dict(assumed), dict[int, Bits]()
-                self._bits_of(value, memo, assumed, rounds > _ROUNDS, 0)
-                settled, rounds = before == assumed, rounds + 1
+                self._bits_of(value, memo, assumed, passes > MAX_PRECISE_BIT_PASSES, 0)
+                stable, passes = before == assumed, passes + 1
             self._bits.update(memo)
         zeros, ones = self._bits[value]
         return (0, 0) if zeros & ones else (zeros, ones)
 
     def _bits_of(
-        self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], hurry: bool, depth: int
+        self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], widen: bool, depth: int
     ) -> Bits:
         value = self.find(value)
         found = self._bits.get(value, memo.get(value))
         if found is not None:
             return found
-        if depth > DEEP // 2:
+        if depth > MAX_DEFINITION_DEPTH // 2:
             return 0, 0
         node = self.nodes[value]
         inner = [
-            self._bits_of(p, memo, assumed, hurry, depth + 1)
+            self._bits_of(p, memo, assumed, widen, depth + 1)
             for p in (self.parts(node) if node[0] in _BITWISE else ())
         ]
         if node[0] == "phi":
-            # What a loop brings back is at first taken to be any number that helps.
+            # Optimistic start: every bit of a phi is assumed to be known, as 0 and as 1.
             memo[value] = assumed.setdefault(value, (EVERY, EVERY))
-            zeros, ones = self._phi_bits(value, memo, assumed, hurry, depth)
+            zeros, ones = self._phi_bits(value, memo, assumed, widen, depth)
             if (zeros, ones) != assumed[value]:
-                zeros, ones = (0, 0) if hurry else (zeros & assumed[value][0], ones & assumed[value][1])
+                zeros, ones = (0, 0) if widen else (zeros & assumed[value][0], ones & assumed[value][1])
                 assumed[value] = zeros, ones
             result = assumed[value]
         else:
@@ -299,14 +314,14 @@ class Bounds(Induction):
         return result
 
     def _phi_bits(
-        self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], hurry: bool, depth: int
+        self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], widen: bool, depth: int
     ) -> Bits:
         bounds = self.interval(value)
         if bounds is not None and bounds[0] >= 0:
             return EVERY & -1 << bounds[1].bit_length(), 0
         zeros = ones = EVERY if self.arguments(value) else 0
         for argument in self.arguments(value):
-            z, o = self._bits_of(argument, memo, assumed, hurry, depth + 1)
+            z, o = self._bits_of(argument, memo, assumed, widen, depth + 1)
             zeros, ones = zeros & z, ones & o
         return zeros, ones
 
@@ -341,7 +356,7 @@ class Bounds(Induction):
             return 0, 0
         zeros, ones = inner[0]
         if node[1] == "mapa":
-            return zeros & _PEER, ones & _PEER
+            return zeros & _CLUSTER_INVARIANT_BITS, ones & _CLUSTER_INVARIANT_BITS
         if node[1] == "mask":
             return _narrow(zeros | (EVERY & ~node[3]), ones & node[3], self._wide(value))
         if node[1] == "shr":
@@ -364,7 +379,7 @@ class Bounds(Induction):
             if factor == 1 << by:
                 z, o = (z << by | (1 << by) - 1) & EVERY, o << by & EVERY
             else:
-                # A multiple ends in zeros, and is no larger than the largest one.
+                # A multiple has trailing zeros, and is at most the multiple of the largest value.
                 unit = min(trailing_zeros(~z & EVERY) + by, 64)
                 top = (largest * factor).bit_length() if factor > 0 else 64
                 z, o = ((1 << unit) - 1 | -1 << min(top, 64)) & EVERY, 0
@@ -372,26 +387,29 @@ class Bounds(Induction):
         exact &= most < 1 << 31
         return (zeros, ones) if exact or self._wide(value) else _low(zeros, ones)
 
-    # ------------------------------------------------------------ apart or not
+    # ------------------------------------------------------------ disjoint ranges
 
     def never_meet(self, a: int, size_a: int, b: int, size_b: int) -> bool:
-        """Whether two ranges are apart in whatever rounds of the loops that change their addresses."""
+        """Whether two ranges are disjoint, whatever the iterations of the loops that change their addresses."""
         if not self.volatile(a) and not self.volatile(b):
             return self.apart(a, size_a, b, size_b) is True
-        (base_a, bounds_a), (base_b, bounds_b) = self._swept(a), self._swept(b)
+        (base_a, bounds_a), (base_b, bounds_b) = (
+            self._invariant_and_varying(a),
+            self._invariant_and_varying(b),
+        )
         if base_a != base_b or bounds_a is None or bounds_b is None:
             return False
         return bounds_a[1] + size_a <= bounds_b[0] or bounds_b[1] + size_b <= bounds_a[0]
 
-    def _swept(self, value: int) -> tuple[int, Interval | None]:
-        """What of a sum stays what it is, and the bounds of the rest."""
+    def _invariant_and_varying(self, value: int) -> tuple[int, Interval | None]:
+        """The part of a sum that is constant for the life of a thread, and the interval of the rest."""
         terms, constant = self.linear(value)
         changing = tuple(t for t in terms if self.volatile(t[0]))
-        lasting = tuple(t for t in terms if t not in changing)
-        return self.total(lasting, 0), self.interval(self.total(changing, constant))
+        fixed = tuple(t for t in terms if t not in changing)
+        return self.total(fixed, 0), self.interval(self.total(changing, constant))
 
     def apart(self, a: int, size_a: int, b: int, size_b: int) -> bool | None:
-        """Whether ``[a, a+size_a)`` and ``[b, b+size_b)`` are disjoint: True, False (they meet), None (not known)."""
+        """Whether ``[a, a+size_a)`` and ``[b, b+size_b)`` are disjoint; False if they overlap, None if unknown."""
         difference = self.add(a, self.times(b, -1))
         terms, constant = self.linear(difference)
         if not terms:
@@ -406,22 +424,22 @@ class Bounds(Induction):
             return True
         symbols = [t for t, _ in terms if self.nodes[t][0] == "symbol"]
         if len(symbols) == 2 and len(terms) == 2 and {f for _, f in terms} == {1, -1}:
-            return True  # two variables
+            return True  # different variables
         return None
 
 
 def _low(zeros: int, ones: int) -> Bits:
-    """Without the upper half."""
+    """The known bits without those of the upper half."""
     return zeros & 0xFFFFFFFF, ones & 0xFFFFFFFF
 
 
 def _narrow(zeros: int, ones: int, wide: bool) -> Bits:
-    """What is known of a number that may have 32 bits only, and may have been widened with its sign."""
+    """The known bits of a number that may have only 32 bits, and may have been widened with its sign."""
     return (zeros, ones) if wide or zeros >> 31 & 1 else _low(zeros, ones)
 
 
 def _added(z: int, o: int, y: int, u: int) -> Bits:
-    """The known bits of a sum: those of both, where the carry is known too."""
+    """The known bits of a sum: those of both operands where the carry is known, too."""
     most, least = (~z & EVERY) + (~y & EVERY), o + u
     carry = ~(most ^ z ^ y) | (least ^ o ^ u)
     known = (z | o) & (y | u) & carry
@@ -429,7 +447,7 @@ def _added(z: int, o: int, y: int, u: int) -> Bits:
 
 
 def _shifted_bits(zeros: int, ones: int, by: int, type_name: str) -> Bits:
-    """The known bits of a number of *type_name* shifted to the right."""
+    """The known bits of a number of *type_name* shifted right."""
     width = type_width(type_name)
     low = (1 << width) - 1
     zeros, ones, by = zeros & low, ones & low, min(by, width)

@@ -1,4 +1,4 @@
-"""What is known of predicates at a place."""
+"""Path conditions: sets of predicates with known truth."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ __all__ = ["Facts"]
 
 
 class Facts(dict[int, bool]):
-    """Predicate values known to hold or not; immutable once made, so what follows from it is kept with it."""
+    """Predicate -> its truth. Immutable once built, so the conclusions cached with it stay valid."""
 
     __slots__ = ("bits", "bounds", "decided", "followed", "known", "lasting", "points", "ranges")
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
         self.decided: dict[int, bool | None] = {}
+        """Predicate -> whether it follows; None: neither answer does."""
         self.followed: dict[tuple[int, bool], Facts] = {}
-        """What else is known when one predicate more is."""
+        """``(predicate, truth)`` -> this path condition extended by it."""
         self.bounds: Comparisons | None = None
-        """The comparisons with constants, by what is compared; None: not collected yet."""
+        """Compared value -> its comparisons with constants; None: not collected yet."""
         self.ranges: dict[int, Range] | None = None
-        """What the comparisons say of sums; None: not collected yet."""
+        """Sum -> its range, as the comparisons imply; None: not collected yet."""
         self.points: dict[int, dict[int, bool]] | None = None
-        """What sums are or are not equal to, as comparisons of two numbers say; None: not collected yet."""
+        """Difference -> constants that it is known to equal or not to equal; None: not collected yet."""
         self.bits: dict[int, tuple[int, int]] | None = None
-        """Bits of values that are known to be 0 and 1, as comparisons of some of them say; None: not collected yet."""
+        """Value -> its bits known to be 0 and to be 1 from tests of some of them; None: not collected yet."""
         self.known: frozenset[tuple[int, bool]] | None = None
+        """The contents as a set of pairs; None: not built yet. See :meth:`pairs`."""
         self.lasting: Facts | None = None
+        """The facts that hold for the whole life of a thread; None: not built yet. See :meth:`Values.invariant`."""
 
     def pairs(self) -> frozenset[tuple[int, bool]]:
-        """The same as a set, to compare with another one."""
+        """The contents as a set, for comparison with other path conditions."""
         if self.known is None:
             self.known = frozenset(self.items())
         return self.known

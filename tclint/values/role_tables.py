@@ -1,10 +1,11 @@
-"""Numbers that a kernel stores for its warps in shared memory, a byte for each: the roles that they are to take.
+"""Tables of warp roles in shared memory: constants that a kernel stores, one byte for each warp.
 
-Warp-specialised Triton stores two such tables, the second one to end what the
-first one began. Which of them is there when a warp looks is not followed: it
-may find the number of either. Other stores to the same variable, of whole
-words at least, are taken to be to tiles beside the table: so it is with Triton,
-which has one variable for all that it allocates, and known of nobody else.
+Warp-specialised Triton stores two such tables; the second one ends the roles that the first one began. Which of them a
+warp reads is not tracked: it may find the number of either.
+
+One assumption is unsound: a store of at least whole words at an unknown offset of the same variable does not touch a
+table but a tile beside it. This holds for Triton, which allocates all its shared memory as one variable, and is known
+of no other compiler.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from tclint.isa.widths import width_of
 from tclint.values import thread_masks as T
 from tclint.values.substitution import Lifetimes
 
-__all__ = ["Tables"]
+__all__ = ["RoleTables"]
 
 _SHARED = "global_smem"
-"""What Triton calls its shared memory."""
+"""The variable that is all shared memory of a Triton kernel."""
 _BYTE = (".b8", ".u8")
 _NARROW = (*_BYTE, ".s8", ".b16", ".u16", ".s16")
-"""What is no part of a tile: who stores such a number to where nobody knows may change a table."""
+"""Types that are never part of a tile, so a store of one to an unknown address may change a table."""
 Table = dict[int, set[int | None]]
-"""The bytes that may be stored at each offset; None: one that is not known."""
+"""Offset -> the bytes that may be stored there; None among them: an unknown one."""
 
 
-class Tables(Lifetimes):
+class RoleTables(Lifetimes):
     """What threads may load from tables of constants."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
@@ -37,9 +38,9 @@ class Tables(Lifetimes):
         self._looked_up: dict[int, list[tuple[int, int]]] = {}
 
     def looked_up(self, value: int) -> list[tuple[int, int]]:
-        """The numbers that threads may find in a table, and in which of them each may be; none where *value* is of no table.
+        """``(number, threads)`` for each number that a table may hold for these threads; empty without a table.
 
-        Threads that have no number may find any.
+        A thread that is in none of the entries may load any number.
         """
         value = self.find(value)
         node = self.nodes[value]
@@ -54,45 +55,51 @@ class Tables(Lifetimes):
         if node[0] != "load" or not node[2].startswith(".shared"):
             return
         match = self.function.instructions[node[1]].match
-        rest, offset = self._placed(node[3])
+        rest, offset = self._shared_offset(node[3])
         if match is None or match.element not in _BYTE or rest is None:
             return
-        place, every = self.planes(rest), T.full(self.threads)
-        if place is None or not any(place) or any(T.partial_groups(plane, every, 32) for plane in place):
-            return  # not a number for each warp
-        table = self._stored()
-        for own, threads in T.numbers(place, every):
+        offsets, every = self.planes(rest), T.full(self.threads)
+        if offsets is None or not any(offsets) or any(T.partial_groups(o, every, 32) for o in offsets):
+            return  # not one entry per warp
+        table = self._contents()
+        for own, threads in T.numbers(offsets, every):
             found = table.get(offset + own, {None})
             if None not in found:
                 yield from ((number, threads) for number in sorted(n for n in found if n is not None))
 
-    def _placed(self, address: int) -> tuple[int | None, int]:
-        """What an address adds to the beginning of shared memory, and a constant; None: it begins elsewhere."""
+    def _shared_offset(self, address: int) -> tuple[int | None, int]:
+        """The address relative to the beginning of shared memory, as a variable part and a constant.
+
+        The variable part is None if the address does not begin there.
+        """
         terms, offset = self.linear(address)
         begin = next(
             (t for t, factor in terms if factor == 1 and self.nodes[t][:2] == ("symbol", _SHARED)), -1
         )
         return None if begin < 0 else self.total(tuple(t for t in terms if t[0] != begin), 0), offset
 
-    def _stored(self) -> Table:
-        """What is stored at offsets that the text says."""
+    def _contents(self) -> Table:
+        """The bytes that may be stored at each constant offset.
+
+        Empty if some store may change a table at an unknown offset.
+        """
         if self._table is None:
             self._table = {}
             for at, instruction in enumerate(self.function.instructions):
-                if not self._store(at, instruction, self._table):
+                if not self._record_store(at, instruction, self._table):
                     self._table = {}
                     break
         return self._table
 
-    def _store(self, at: int, instruction: Instruction, table: Table) -> bool:
-        """Takes down what an instruction stores; whether it changes no table of which nobody knows."""
+    def _record_store(self, at: int, instruction: Instruction, table: Table) -> bool:
+        """Record what an instruction stores; False if it may change a table at an unknown offset."""
         match = instruction.match
         if match is None or not match.space.startswith(".shared"):
             return True
-        place = next((instruction.named(name) for verb, name in match.form.memory if verb == "write"), None)
-        if not isinstance(place, Memory) or not match.element:
+        address = next((instruction.named(name) for verb, name in match.form.memory if verb == "write"), None)
+        if not isinstance(address, Memory) or not match.element:
             return True
-        rest, offset = self._placed(self.operand(place, at))
+        rest, offset = self._shared_offset(self.operand(address, at))
         if rest is None or self.known(rest) != 0:
             return match.element not in _NARROW or match.scope == "warp"  # a row of a matrix is wide
         stored = instruction.operands[-1]
@@ -104,7 +111,7 @@ class Tables(Lifetimes):
 
 
 def _bytes(item: Operand, size: int, plain: bool) -> list[int] | list[None]:
-    """The bytes of what is stored, if that is a constant."""
+    """The bytes of what is stored if it is a constant; otherwise as many None."""
     if not plain or not isinstance(item, Immediate) or not isinstance(item.value, int):
         return [None] * size
     return list((item.value & (1 << 8 * size) - 1).to_bytes(size, "little"))

@@ -1,9 +1,9 @@
-"""Which bytes of shared memory an instruction means, and whether two of them mean the same.
+"""Which bytes of shared memory an instruction accesses, and whether two accesses overlap.
 
-An address is a sum. What depends on the thread index alone is evaluated for
-every thread, so a swizzle costs nothing; the rest (a variable, a stage of a
-ring) must cancel out. Only what is *proven* to overlap is said to: addresses
-that cannot be compared are unknown, not wrong.
+An address is a sum. The part of it that depends on the thread index alone is evaluated in every thread, so a swizzle
+costs nothing; the rest (a variable, a stage of a ring buffer) must cancel out. Only *proven* overlaps are reported as
+such: addresses that cannot be compared are unknown, not wrong. The size of an access is a lower bound where an
+instruction accesses a matrix or copies in bulk, so overlaps may be missed.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from tclint.values import thread_masks as T
 
 __all__ = ["Access", "Footprint", "SharedMemory", "numbers"]
 
-_CHUNK = 16
-"""Bytes that whatever works on matrices, or in bulk, touches at its address, at least (9.7.15.5.1.2, 9.7.9.25.4)."""
-_WINDOW = (1 << 18) - 1
-"""Addresses of shared memory fit into this (9.7.15.5.1.2.2: the fields of a descriptor)."""
-_LANES = 0xFFFFFFFF
-"""All of a warp."""
-_START = 0x3FFF
+_MIN_BYTES = 16
+"""A lower bound of what a matrix instruction or a bulk copy accesses at its address (9.7.15.5.1.2, 9.7.9.25.4)."""
+_MAX_ADDRESS = (1 << 18) - 1
+"""The greatest address of shared memory, as the fields of a descriptor limit it (9.7.15.5.1.2.2)."""
+_ALL_LANES = 0xFFFFFFFF
+"""All lanes of a warp."""
+_START_MASK = 0x3FFF
 """The start address in a matrix descriptor, in units of 16 bytes."""
 _TYPE = re.compile(r"\.[busf]{1,2}(\d+)(?:x2)?$")
 
 
 class Access(NamedTuple):
-    """Bytes of shared memory that an instruction reads or writes: an address, how many at least, by which lanes."""
+    """Bytes of shared memory that an instruction reads or writes: address, minimum size, and accessing lanes."""
 
     site: int
     writes: bool
     address: int
     size: int
-    lanes: int = _LANES
-    """Lanes of a warp whose address counts."""
+    lanes: int = _ALL_LANES
+    """The lanes of a warp whose address counts."""
     later: bool = False
-    """Asynchronously: at some time after the instruction."""
+    """Whether the access is asynchronous, and happens at some time after the instruction."""
 
 
 class Footprint(NamedTuple):
-    """The bytes that threads touch, relative to a base that they have in common: one bit for each from *low* on."""
+    """The bytes that threads access, relative to a base that they share: one bit for each from *low* on."""
 
     low: int
     bytes: int
@@ -58,25 +58,25 @@ class Footprint(NamedTuple):
         return Footprint(self.low + by, self.bytes)
 
     def meets(self, other: Footprint) -> bool:
-        apart = other.low - self.low
-        if apart >= 0:
-            return bool(self.bytes >> apart & other.bytes)
-        return bool(other.bytes >> -apart & self.bytes)
+        distance = other.low - self.low
+        if distance >= 0:
+            return bool(self.bytes >> distance & other.bytes)
+        return bool(other.bytes >> -distance & self.bytes)
 
 
 class SharedMemory:
-    """The accesses to shared memory of one function."""
+    """The accesses of one function to shared memory."""
 
     def __init__(self, function: Function, values: Values) -> None:
         self.function = function
         self.values = values
         self._accesses: dict[int, tuple[Access, ...]] = {}
         self._split: dict[int, tuple[int, int, int]] = {}
-        self._spread: dict[tuple[int, int, int], Footprint | None] = {}
-        self._shared: dict[int, bool] = {}
-        self._owned: dict[tuple[int, ...], bool] = {}
-        self._began: dict[int, set[int]] = {}
-        self._rests: dict[tuple[int, int], tuple[int, int]] = {}
+        self._footprints: dict[tuple[int, int, int], Footprint | None] = {}
+        self._cta_uniform: dict[int, bool] = {}
+        self._own_overlaps: dict[tuple[int, ...], bool] = {}
+        self._origins: dict[int, set[int]] = {}
+        self._known_remainders: dict[tuple[int, int], tuple[int, int]] = {}
 
     @cached_property
     def sites(self) -> dict[int, Match]:
@@ -90,7 +90,7 @@ class SharedMemory:
 
     @cached_property
     def writers(self) -> list[int]:
-        """Those of them that may write it."""
+        """Those of :attr:`sites` that may write it."""
         writing = {
             id(match): any(verb == "write" for verb, _ in match.form.memory)
             or any(name.startswith("*") for name in match.form.async_writes)
@@ -99,7 +99,7 @@ class SharedMemory:
         return [i for i, match in self.sites.items() if writing[id(match)]]
 
     def accesses(self, site: int) -> tuple[Access, ...]:
-        """What the instruction at *site* does to shared memory."""
+        """The accesses of the instruction at *site* to shared memory."""
         found = self._accesses.get(site)
         if found is None:
             match = self.sites.get(site)
@@ -112,7 +112,7 @@ class SharedMemory:
         for verb, name in match.form.memory:
             operand = instruction.named(name)
             if isinstance(operand, Memory) and operand not in map(instruction.role, elsewhere):
-                size, lanes = _extent(match)
+                size, lanes = _access_extent(match)
                 size = (self._size(site) if "bytes" in match.form.roles else None) or size
                 yield Access(site, verb == "write", values.operand(operand, site), size, lanes)
         for names, writes in ((match.form.async_reads, False), (match.form.async_writes, True)):
@@ -122,9 +122,9 @@ class SharedMemory:
                     continue
                 if name.endswith("desc"):
                     start = self.start(values.operand(operand, site))
-                    yield Access(site, writes, start, _CHUNK, later=True)
+                    yield Access(site, writes, start, _MIN_BYTES, later=True)
                 elif isinstance(operand, Memory) and operand in map(instruction.role, self.sides(match)):
-                    size = self._size(site) or _CHUNK
+                    size = self._size(site) or _MIN_BYTES
                     yield Access(site, writes, values.operand(operand, site), size, later=True)
 
     @staticmethod
@@ -140,109 +140,112 @@ class SharedMemory:
 
     @staticmethod
     def sides(match: Match) -> tuple[str, ...]:
-        """The roles of a copy's addresses in this memory: where two memories are named, that of the destination comes first."""
+        """The roles of a copy's addresses in this memory. If two memories are named, the destination's is the first."""
         spaces = [m for m in match.modifiers if m == ".global" or m.startswith(".shared")]
         if ".global" not in spaces:
             return "source", "destination"
         return ("source",) if spaces[0] == ".global" else ("destination",)
 
     def _size(self, site: int) -> int | None:
-        """The bytes of a copy, when they are a constant."""
+        """The bytes of a copy if they are a constant, else None."""
         operand = self.function.instructions[site].role("bytes")
         size = None if operand is None else self.values.known(self.values.operand(operand, site))
-        return None if size is None else min(size, _WINDOW)
+        return None if size is None else min(size, _MAX_ADDRESS)
 
     # ------------------------------------------------------------ descriptors
 
     def start(self, descriptor: int) -> int:
-        """The address that a matrix descriptor starts at (9.7.15.5.1.2.2, 9.7.16.4.1): 16 times its low 14 bits."""
+        """The start address of a matrix descriptor (9.7.15.5.1.2.2, 9.7.16.4.1): 16 times its low 14 bits."""
         values = self.values
         node = values.node(descriptor)
         kind = node[0]
         if kind == "const":
-            return values.constant((node[1] & _START) * 16)
+            return values.constant((node[1] & _START_MASK) * 16)
         if kind == "pack":
             return self.start(node[2])
         if kind == "sum":
-            total = values.constant((node[2] & _START) * 16)
+            total = values.constant((node[2] & _START_MASK) * 16)
             for term, factor in node[1]:
                 total = values.add(total, values.times(self.start(term), factor))
             return total
         if kind == "op":
             name = node[1]
             if name == "mask":
-                if node[3] & _START == 0:
+                if node[3] & _START_MASK == 0:
                     return values.constant(0)
-                cleared = _START & ~node[3]  # maybe what is zero anyway
+                cleared = _START_MASK & ~node[3]  # possibly bits that are zero anyway
                 kept = not cleared & ~values.known_bits(node[2])[0]
                 return self.start(node[2]) if kept else values.times(descriptor, 16)
             if name == "shr" and values.known(node[4]) == 4:
-                return self._within(node[3])
+                return self._without_window_mask(node[3])
             if name == "bfe" and values.known(node[4]) == 4 and (values.known(node[5]) or 0) >= 14:
-                return self._within(node[3])
+                return self._without_window_mask(node[3])
             if name == "bfi" and (values.known(node[5]) or 0) >= 14:
                 return self.start(node[4])
             if name == "bfi" and values.known(node[5]) == 0 and (values.known(node[6]) or 0) >= 14:
                 return self.start(node[3])
             if name == "or":
-                clear = [values.known_bits(x)[0] & _START == _START for x in node[3:5]]
+                clear = [values.known_bits(x)[0] & _START_MASK == _START_MASK for x in node[3:5]]
                 if any(clear):
                     return self.start(node[4] if clear[0] else node[3])
         return values.times(descriptor, 16)
 
-    def _within(self, address: int) -> int:
-        """An address without the mask that keeps its bits within the window of shared memory.
+    def _without_window_mask(self, address: int) -> int:
+        """An address without the mask that confines it to the address range of shared memory.
 
-        A compiler that knows how the address is aligned clears the bits in the mask that are zero anyway.
+        A compiler that knows the alignment of the address leaves the bits that are zero anyway out of the mask.
         """
         node = self.values.node(address)
-        if node[0] == "op" and node[1] == "mask" and self._keeps(node[2], node[3]):
-            return self._within(node[2])
+        if node[0] == "op" and node[1] == "mask" and self._is_window_mask(node[2], node[3]):
+            return self._without_window_mask(node[2])
         return self.values.find(address)
 
-    def _keeps(self, address: int, mask: int) -> bool:
-        """Whether *mask* clears no bit of *address*, but for the lowest four and those above the window."""
-        cleared = _WINDOW & ~mask & ~15
-        base, mine, constant = self.split(address)
-        modulus, ones = self._rest(base, 1 << cleared.bit_length())
-        number = self.values.known(mine)
+    def _is_window_mask(self, address: int, mask: int) -> bool:
+        """Whether *mask* clears no bit of *address*, except for the lowest four and those beyond shared memory."""
+        cleared = _MAX_ADDRESS & ~mask & ~15
+        base, thread_part, constant = self.split(address)
+        modulus, ones = self._known_remainder(base, 1 << cleared.bit_length())
+        number = self.values.known(thread_part)
         return number is not None and cleared < modulus and (number + constant + ones) & cleared == 0
 
     # ------------------------------------------------------------ comparison
 
     def split(self, address: int) -> tuple[int, int, int]:
-        """*address* as a base, what depends on the thread index alone, and a constant."""
+        """*address* as ``(base, part that depends on the thread index alone, constant)``."""
         found = self._split.get(address)
         if found is None:
             values = self.values
             terms, constant = values.linear(address)
-            mine = tuple(t for t in terms if values.planes(t[0]) is not None)
-            base = tuple(t for t in terms if t not in mine)
-            found = self._split[address] = (values.total(base, 0), values.total(mine, 0), constant)
+            thread_part = tuple(t for t in terms if values.planes(t[0]) is not None)
+            base = tuple(t for t in terms if t not in thread_part)
+            found = self._split[address] = (values.total(base, 0), values.total(thread_part, 0), constant)
         return found
 
     def along(self, access: Access, resolve: Callable[[int], int]) -> Access:
-        """*access*, at the end of a path, in terms of the values at its start (:meth:`Values.along`)."""
-        base, mine, constant = self.split(access.address)
+        """*access* at the end of a path, in terms of the values at its start (:meth:`Values.along`)."""
+        base, thread_part, constant = self.split(access.address)
         values = self.values
         if not values.volatile(base):
             return access
-        moved = values.add(mine, values.constant(constant))
+        moved = values.add(thread_part, values.constant(constant))
         return access._replace(address=values.add(resolve(base), moved))
 
     def may_meet(self, earlier: int, later: int) -> bool:
-        """Whether two bases that differ may be one on some path: a loop changes one, and what stays is the same."""
+        """Whether two different bases may be equal on some path.
+
+        A loop must change one of them, and they must have an origin in common, or none at all.
+        """
         if not self.values.volatile(earlier) and not self.values.volatile(later):
             return False
         first, second = self.origins(earlier), self.origins(later)
         return not first.isdisjoint(second) or not (first or second)
 
     def origins(self, base: int) -> set[int]:
-        """What *base* may be an offset from: its terms that stay, and what a pointer that a loop moves began as."""
-        found = self._began.get(base)
+        """The values of which *base* may be an offset: loop-invariant terms, and initial values of moved pointers."""
+        found = self._origins.get(base)
         if found is None:
             values = self.values
-            found = self._began[base] = set()
+            found = self._origins[base] = set()
             seen, work = set[int](), [base]
             while work:
                 for term, factor in values.linear(work.pop())[0]:
@@ -256,63 +259,63 @@ class SharedMemory:
         return found
 
     def remainder(self, value: int, modulus: int, threads: Callable[[], int]) -> tuple[int, int, int]:
-        """The least and the greatest remainder of *value* in *threads*, modulo the power of two up to which it is known.
+        """``(least, greatest, modulus)``: the remainders of *value* in *threads* modulo a power of two.
 
-        That is *modulus* at most, and 1 where not even the lowest bit is known.
+        The modulus is the largest one up to the parameter for which they are known; 1 if not even the lowest bit is.
         """
         values = self.values
-        base, mine, constant = self.split(value)
-        modulus, ones = self._rest(base, modulus)
+        base, thread_part, constant = self.split(value)
+        modulus, ones = self._known_remainder(base, modulus)
         constant += ones
-        number = values.known(mine)
+        number = values.known(thread_part)
         if number is not None or modulus == 1:
             rest = ((number or 0) + constant) % modulus
             return rest, rest, modulus
-        planes = values.planes(values.add(mine, values.constant(constant % modulus)))
+        planes = values.planes(values.add(thread_part, values.constant(constant % modulus)))
         active = self.sure(threads())
         low = [plane & active for plane in planes or ()][: modulus.bit_length() - 1]
         found = set(numbers((*low, 0), active)) if any(low) else {0}
         return min(found), max(found), modulus
 
-    def _rest(self, base: int, modulus: int) -> tuple[int, int]:
-        """The power of two, *modulus* at most, up to which *base* is known, and its bits that are 1."""
+    def _known_remainder(self, base: int, modulus: int) -> tuple[int, int]:
+        """The power of two, at most *modulus*, modulo which *base* is known, and the remainder."""
         key = (base, modulus)
-        if key not in self._rests:
+        if key not in self._known_remainders:
             values, total = self.values, 0
             for term, factor in values.linear(base)[0]:
                 zeros, ones = values.known_bits(values.times(term, factor))
                 unknown = ~(zeros | ones) | modulus
                 modulus = min(modulus, unknown & -unknown)
                 total += ones
-            self._rests[key] = modulus, total
-        return self._rests[key]
+            self._known_remainders[key] = modulus, total
+        return self._known_remainders[key]
 
     def together(self, accesses: Iterable[Access], threads: int) -> dict[int, Footprint | None]:
-        """For each base, the bytes that *threads* touch with all *accesses*, if all of them are there.
+        """For each base, the bytes that *threads*, all of which exist, access with all *accesses*.
 
-        None where threads differ in the base.
+        None for a base that differs between threads.
         """
         found: dict[int, Footprint | None] = {}
         for access in accesses:
             base = self.split(access.address)[0]
-            here = self._touched(access, threads)
+            here = self._footprint_of(access, threads)
             known = found.setdefault(base, here)
             found[base] = here and known and known.union(here)
         return found
 
-    def _common(self, base: int) -> bool:
-        """Whether all threads of the CTA have *base* in common."""
-        if base not in self._shared:
+    def _is_cta_uniform(self, base: int) -> bool:
+        """Whether *base* is the same in all threads of the CTA."""
+        if base not in self._cta_uniform:
             values = self.values
-            self._shared[base] = all(values.level(t) <= Level.CTA for t, _ in values.linear(base)[0])
-        return self._shared[base]
+            self._cta_uniform[base] = all(values.level(t) <= Level.CTA for t, _ in values.linear(base)[0])
+        return self._cta_uniform[base]
 
     def own(self, a: Access, b: Access, threads: int) -> bool:
-        """Whether, in one of *threads*, the bytes of both provably overlap."""
+        """Whether the bytes of both provably overlap in one of *threads*."""
         key = (a.address, a.size, a.lanes, b.address, b.size, b.lanes, threads)
-        if key not in self._owned:
-            self._owned[key] = self._own(a, b, threads)
-        return self._owned[key]
+        if key not in self._own_overlaps:
+            self._own_overlaps[key] = self._own(a, b, threads)
+        return self._own_overlaps[key]
 
     def _own(self, a: Access, b: Access, threads: int) -> bool:
         values = self.values
@@ -338,32 +341,33 @@ class SharedMemory:
         return first is not None and second is not None and first.meets(second)
 
     def footprint(self, access: Access, threads: int, beside: int = 0) -> Footprint | None:
-        """The bytes that *threads* touch, relative to a base that all of them have in common, if they have.
+        """The bytes that *threads* access, relative to their base; None unless all of them share the base.
 
-        *beside* are threads of which one is there at least.
+        At least one of the threads *beside* exists (:meth:`sure`).
         """
-        return self._touched(access, self.sure(threads, beside))
+        return self._footprint_of(access, self.sure(threads, beside))
 
-    def _touched(self, access: Access, threads: int) -> Footprint | None:
-        base, mine, constant = self.split(access.address)
-        spread = self._spread_of(mine, access, threads) if self._common(base) else None
+    def _footprint_of(self, access: Access, threads: int) -> Footprint | None:
+        """:meth:`footprint` for threads that are known to exist."""
+        base, thread_part, constant = self.split(access.address)
+        spread = self._spread_of(thread_part, access, threads) if self._is_cta_uniform(base) else None
         return None if spread is None else spread.moved(constant)
 
-    def offsets(self, mine: int, threads: int) -> set[int] | None:
-        """The numbers that *mine*, which depends on the thread index alone, is in *threads*; None: not known."""
-        number, planes = self.values.known(mine), self.values.planes(mine)
+    def offsets(self, thread_part: int, threads: int) -> set[int] | None:
+        """The values in *threads* of *thread_part*, which depends on the thread index alone; None if unknown."""
+        number, planes = self.values.known(thread_part), self.values.planes(thread_part)
         if number is not None:
             return {number}
         return None if planes is None else set(numbers(planes, threads))
 
     def sure(self, threads: int, beside: int = 0) -> int:
-        """Those of *threads* that are there however the kernel is launched, if one of them is, and one of *beside*.
+        """Those of *threads* that exist in every launch in which one of them does, and one of *beside*.
 
-        Where nothing fixes how many there are, these are the ones up to the warp of the latter, or to that thread itself in
-        a kernel that may be made for a single one.
+        Unless the size of the CTA is fixed, these are the ones up to the end of the warp of the higher one of their
+        first threads, or up to that thread itself in a kernel that may be launched with a single one.
         """
         most = self.function.most_threads
-        if most is not None:  # the last warp need not be whole
+        if most is not None:  # the last warp may be partial
             threads &= T.full(most)
         if self.function.threads is not None or not threads:
             return threads
@@ -372,28 +376,29 @@ class SharedMemory:
 
     def _active(self, access: Access, threads: int) -> int:
         """Those of *threads* whose address counts."""
-        if access.lanes == _LANES:
+        if access.lanes == _ALL_LANES:
             return threads
         return threads & access.lanes * T.lane_zero(self.values.threads)
 
-    def _spread_of(self, mine: int, access: Access, threads: int) -> Footprint | None:
+    def _spread_of(self, thread_part: int, access: Access, threads: int) -> Footprint | None:
+        """The bytes that those of *threads* whose address counts access, relative to the base and the constant."""
         threads = self._active(access, threads)
-        key = (mine, access.size, threads)
-        if key not in self._spread:
-            self._spread[key] = self._bytes(mine, access.size, threads)
-        return self._spread[key]
+        key = (thread_part, access.size, threads)
+        if key not in self._footprints:
+            self._footprints[key] = self._bytes(thread_part, access.size, threads)
+        return self._footprints[key]
 
-    def _bytes(self, mine: int, size: int, threads: int) -> Footprint | None:
-        """What *threads* touch at the address *mine*, which depends on the thread index alone."""
-        number = self.values.known(mine)
+    def _bytes(self, thread_part: int, size: int, threads: int) -> Footprint | None:
+        """The bytes that *threads* access at the address *thread_part*, which depends on the thread index alone."""
+        number = self.values.known(thread_part)
         if number is not None:
             return Footprint(number, (1 << size) - 1) if threads else None
-        planes = self.values.planes(mine)
+        planes = self.values.planes(thread_part)
         if planes is None or not threads:
             return None
         offsets = set(numbers(planes, threads))
         low = min(offsets)
-        if max(offsets) - low > _WINDOW:
+        if max(offsets) - low > _MAX_ADDRESS:
             return None
         found, one = 0, (1 << size) - 1
         for offset in offsets:
@@ -402,11 +407,11 @@ class SharedMemory:
 
 
 def numbers(planes: T.Planes, threads: int) -> Iterator[int]:
-    """The value of *planes*, as a signed number, in each of *threads*, the last one first."""
+    """The value of *planes*, as a signed number, in each of *threads*, the last thread first."""
     start = max((threads & -threads).bit_length() - 1, 0)
     threads >>= start
     planes = tuple(plane >> start for plane in planes)
-    # One digit of a hexadecimal number is four bits of what a thread has: planes are joined to digits, and digits to numbers.
+    # Four planes make one hexadecimal digit of each thread's number. The digits are zipped into numbers.
     count = threads.bit_length()
     digits = []
     for k in range(0, len(planes), 4):
@@ -420,12 +425,12 @@ def numbers(planes: T.Planes, threads: int) -> Iterator[int]:
             yield value - (value >> 31 << 32)
 
 
-def _extent(match: Match) -> tuple[int, int]:
-    """How many bytes one thread accesses at its address, and the lanes whose address counts."""
+def _access_extent(match: Match) -> tuple[int, int]:
+    """``(size, lanes)``: how many bytes one thread accesses at its address, and the lanes whose address counts."""
     if match.scope == "warp" and match.form.event != "tmem-alloc":
-        # Each row of an 8x8 matrix is 16 bytes at the address of one lane (9.7.14.5.15); of other shapes, at least.
+        # A row of an 8x8 matrix is 16 bytes at the address of one lane (9.7.14.5.15); for other shapes, at least.
         rows = 8 * (match.number("num") or 1) if ".m8n8" in match.modifiers else 8
-        return _CHUNK, _LANES if rows >= 32 else (1 << rows) - 1
+        return _MIN_BYTES, _ALL_LANES if rows >= 32 else (1 << rows) - 1
     width = next((int(m[1]) for m in map(_TYPE.match, reversed(match.modifiers)) if m), 8)
     length = match.number("vec") if "vec" in match.binding else 1
-    return width // 8 * (length or 1), _LANES
+    return width // 8 * (length or 1), _ALL_LANES

@@ -1,7 +1,13 @@
-"""What registers hold: definitions found from the use backwards, and what instructions compute.
+"""The value that a register holds at an instruction: SSA construction on demand.
 
-Definitions are found as in Braun et al., *Simple and Efficient Construction of SSA Form* (2013), and a guarded
-definition becomes a select over its guard. Nothing is computed for a register nobody asks about.
+Definitions are found from the use backwards, as in Braun et al., *Simple and Efficient Construction of SSA Form*
+(2013). A guarded definition becomes a select over its guard, and a join of several definitions a phi. A phi whose
+arguments are one value, or itself, is replaced by that value.
+
+The graph is cyclic, so a definition in a loop may be asked for while it is being computed. An ``unknown`` node, the
+*stand-in*, then represents it. If only copies and phis have used the stand-in, it becomes an alias of the value;
+otherwise it stays opaque. To keep this independent of the order of questions, the phis that a definition in a loop
+depends on are created first.
 """
 
 from __future__ import annotations
@@ -32,12 +38,12 @@ from tclint.values.cta_shape import fixed
 from tclint.values.integers import EVERY, SHORT, as_signed, type_width
 from tclint.values.thread_predicates import Level, ThreadSets
 
-__all__ = ["DEEP", "Registers"]
+__all__ = ["MAX_DEFINITION_DEPTH", "Registers"]
 
-DEEP = 120
+MAX_DEFINITION_DEPTH = 120
 """Definition chains longer than this stay opaque; real addresses are far shorter."""
 _COMPUTED = frozenset(("sum", "op", "select", "pack", "part", "compare", "logic", "not"))
-"""Nodes that are made of others in the thread itself."""
+"""Nodes that a thread computes from its own values."""
 _TRANSPARENT = frozenset(("cvta", "mov"))
 _RELATIONS = {
     # relation -> (canonical relation, swap operands, negate)
@@ -49,30 +55,29 @@ _RELATIONS = {
 
 @lru_cache(maxsize=1024)
 def _first_type(modifiers: tuple[str, ...]) -> str:
-    """What an instruction with these modifiers computes in."""
+    """The type that an instruction with these modifiers computes in."""
     types = [m for m in modifiers if m[1:2] in "busf" and m[2:].rstrip("x2").isdigit()]
     return types[0] if types else ".b32"
 
 
 class Registers(ThreadSets):
-    """The values of registers, where instructions read them."""
+    """The values of registers, as instructions read them."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         super().__init__(function, cfg, variables)
-        self._after: dict[tuple[int, int], int] = {}
-        self._only: dict[int, int] = {}  # register -> its value, where one instruction alone writes it
-        self._entry: dict[tuple[int, int], int] = {}
-        self._begun: dict[
-            tuple[int, int], int
-        ] = {}  # definition -> how much was known when one began to look at it
+        self._after: dict[tuple[int, int], int] = {}  # (register, definition) -> value after it
+        self._only: dict[int, int] = {}  # register with a single definition -> its value
+        self._entry: dict[tuple[int, int], int] = {}  # (register, block) -> value at its entry
+        self._entries_at_start: dict[tuple[int, int], int] = {}
+        """Definition -> the size of :attr:`_entry` when the phis that it depends on were last created."""
         self._depth = 0
-        self._open: set[int] = set()  # stand-ins for definitions that are being computed
-        self._touched: set[int] = set()  # those of them that the present definition has read
-        self._opaque: set[int] = set()  # those of them that something was computed from
+        self._in_progress: set[int] = set()  # stand-ins of definitions that are being computed
+        self._read_in_progress: set[int] = set()  # those of them that the current definition has read
+        self._opaque: set[int] = set()  # those of them from which something was computed
         self._waiting: dict[int, list[int]] = {}  # stand-in or phi -> phis that it is an argument of
-        self._twins: dict[tuple[int, str, tuple[int, ...]], int] = {}
-        """One phi of a block that brings the same, for registers of one type."""
-        self._words: frozenset[int] | None = None
+        self._equal_phis: dict[tuple[int, str, tuple[int, ...]], int] = {}
+        """``(block, register type, arguments)`` -> the phi that represents all phis with these."""
+        self._alloc_words: frozenset[int] | None = None
 
     # ------------------------------------------------------------ definitions
 
@@ -109,7 +114,7 @@ class Registers(ThreadSets):
     def before(self, register: int, at: int) -> int:
         """The value of *register* just before the instruction at *at*."""
         only = self._only.get(register)
-        if only is not None and only not in self._alias and only not in self._open:
+        if only is not None and only not in self._alias and only not in self._in_progress:
             return only
         defs = self.defs.get(register)
         if not defs:
@@ -117,7 +122,7 @@ class Registers(ThreadSets):
         return self._read(register, self.cfg.block_of[at], at)
 
     def after(self, register: int, at: int) -> int:
-        """The value of *register* just behind the instruction at *at*."""
+        """The value of *register* just after the instruction at *at*."""
         block = self.cfg.block_of[at]
         last = at + 1 == self.cfg.blocks[block].end
         return self.after_block(register, block) if last else self.before(register, at + 1)
@@ -130,12 +135,12 @@ class Registers(ThreadSets):
 
     def _read(self, register: int, block: int, at: int) -> int:
         value = self.find(self._reaching(register, block, at))
-        if value in self._open:
-            self._touched.add(value)
+        if value in self._in_progress:
+            self._read_in_progress.add(value)
         return value
 
     def _reaching(self, register: int, block: int, at: int) -> int:
-        """The value that reaches instruction *at* of *block* (or its end)."""
+        """The value of *register* that reaches instruction *at* of *block* (or its end)."""
         defs = self.defs[register]
         blocks, entered = self.cfg.blocks, self.cfg.sources
         if len(defs) == 1 and self.function.instructions[defs[0]].guard < 0:
@@ -170,22 +175,21 @@ class Registers(ThreadSets):
 
     def _phi(self, register: int, block: int, sources: tuple[int, ...]) -> int:
         phi = self._node("phi", block, register)
-        if self._depth > DEEP:
+        if self._depth > MAX_DEFINITION_DEPTH:
             return phi
         self._entry[register, block] = phi
         self._depth += 1
         arguments = tuple(self._reaching(register, p, self.cfg.blocks[p].end) for p in sources)
         self._depth -= 1
         self._args[phi] = arguments
-        self._settle([phi])
+        self._simplify_phis([phi])
         return self.find(phi)
 
-    def _settle(self, phis: list[int]) -> None:
-        """Let each phi that brings one value only, or itself, be that value; and then those that bring this phi.
+    def _simplify_phis(self, phis: list[int]) -> None:
+        """Replace each phi that joins a single value, apart from itself, and then the phis that depend on it.
 
-        What a phi brings may turn out to be one value only later: an inner
-        loop is looked at before the loop around it has been gone round.
-        One that brings by each way what another one of its block brings is that.
+        Arguments may turn out to be equal later: an inner loop is visited before the back edge of the loop around it. A
+        phi with the same arguments as another phi of its block is replaced by that.
         """
         alias, nodes = self._alias, self.nodes
         while phis:
@@ -197,14 +201,14 @@ class Registers(ThreadSets):
             if len(distinct) > 1:
                 _, block, register = nodes[phi]
                 kind = self.function.registers[register].type
-                twin = self.find(self._twins.setdefault((block, kind, arguments), phi))
-                distinct = {twin} if twin != phi else distinct
+                equal_phi = self.find(self._equal_phis.setdefault((block, kind, arguments), phi))
+                distinct = {equal_phi} if equal_phi != phi else distinct
             if len(distinct) == 1:
                 (alias[phi],) = distinct
                 phis += self._waiting.pop(phi, ())
             else:
                 for argument in distinct:
-                    if nodes[argument][0] == "phi" or argument in self._open:
+                    if nodes[argument][0] == "phi" or argument in self._in_progress:
                         self._waiting.setdefault(argument, []).append(phi)
 
     def _defined(self, register: int, at: int) -> int:
@@ -214,31 +218,31 @@ class Registers(ThreadSets):
         if found is not None:
             return self.find(found)
         stand_in = self._node("unknown", at, register)
-        if self._depth > DEEP:
+        if self._depth > MAX_DEFINITION_DEPTH:
             self._opaque.add(stand_in)
             return stand_in
         instruction = self.function.instructions[at]
-        if (source := _copied(instruction)) in self.defs:
-            # A copy computes nothing: a loop may go on from it as from what is copied.
+        if (source := _copy_source(instruction)) in self.defs:
+            # A copy is transparent, so a recurrence through it is one through its source.
             self._depth += 1
             value = self.find(self._reaching(source, self.cfg.block_of[at], at))
             self._depth -= 1
-            if value not in self._open:
+            if value not in self._in_progress:
                 self._after[key] = value
             return value
-        if self._looks(instruction, at) and self._begun.get(key, -1) < len(self._entry):
-            # What it reads may come round a loop from it: then the phis are made first, wherever one begins to ask.
-            self._begun[key] = len(self._entry)
+        if self._may_be_recurrent(instruction, at) and self._entries_at_start.get(key, -1) < len(self._entry):
+            # An operand may depend on this result by a back edge, so its phis are created first.
+            self._entries_at_start[key] = len(self._entry)
             self._depth += 1
             for read in (*instruction.reads, *((register,) if instruction.guard >= 0 else ())):
                 self.before(read, at)
             self._depth -= 1
             if (found := self._after.get(key)) is not None:
                 return self.find(found)
-        # A definition in terms of itself stays opaque, but round a loop a phi stands between.
+        # A definition in terms of itself stays opaque, unless a phi breaks the cycle.
         self._after[key] = stand_in
-        self._open.add(stand_in)
-        outer, self._touched = self._touched, set()
+        self._in_progress.add(stand_in)
+        outer, self._read_in_progress = self._read_in_progress, set()
         self._depth += 1
         value = self._computed(instruction, at, register)
         if instruction.guard >= 0:
@@ -246,21 +250,24 @@ class Registers(ThreadSets):
             guard = self.before(instruction.guard, at)
             value = self.select(self.negate(guard) if instruction.negated else guard, value, previous)
         self._depth -= 1
-        if self._touched:
-            self._opaque |= self._touched - {value}  # a mere copy computes nothing
-        self._touched = outer
-        self._open.discard(stand_in)
+        if self._read_in_progress:
+            self._opaque |= self._read_in_progress - {value}  # unless it was copied only
+        self._read_in_progress = outer
+        self._in_progress.discard(stand_in)
         self._after[key] = value
         if instruction.guard < 0 and len(self.defs[register]) == 1:
             self._only[register] = value
         waiting = self._waiting.pop(stand_in, None)
         if waiting and value != stand_in and stand_in not in self._opaque:
             self._alias[stand_in] = value
-            self._settle(waiting)
+            self._simplify_phis(waiting)
         return self.find(value)
 
-    def _looks(self, instruction: Instruction, at: int) -> bool:
-        """Whether an instruction in a loop gives what depends on what it reads; a matrix product has many registers and is opaque."""
+    def _may_be_recurrent(self, instruction: Instruction, at: int) -> bool:
+        """Whether an instruction in a loop computes something from its operands, possibly from its own previous result.
+
+        A matrix product is not considered: it has many registers, and its results are opaque.
+        """
         form = instruction.match.form if instruction.match is not None else None
         return (
             form is not None
@@ -283,7 +290,7 @@ class Registers(ThreadSets):
         if form.memory and not name and "read" in form.memory[0][0]:
             return self._loaded(instruction, at, register)
         if form.name == "isspacep":
-            return self._lies_in(match, self.operand(operands[1], at))
+            return self._is_in_space(match, self.operand(operands[1], at))
         if not name:
             return self._node("unknown", at, register)
         if Vector in map(type, operands):
@@ -308,8 +315,11 @@ class Registers(ThreadSets):
             return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
         return value
 
-    def _lies_in(self, match: Match, address: int) -> int:
-        """Whether an address lies in a state space (9.7.9.19): that of its variable, or the same wherever it is asked."""
+    def _is_in_space(self, match: Match, address: int) -> int:
+        """Whether an address is in a state space (9.7.9.19).
+
+        A constant if the address is that of a variable; otherwise one value per address, wherever it is tested.
+        """
         space = match.binding["ss"].partition("::")[0]
         for term, factor in self.linear(address)[0]:
             variable = self.variable(term)
@@ -318,7 +328,7 @@ class Registers(ThreadSets):
         return self._node("op", "isspacep", match.modifiers, address)
 
     def _collective(self, instruction: Instruction, match: Match, at: int, register: int) -> int | None:
-        """What an instruction that threads execute together gives; None for every other."""
+        """The result of an instruction that threads execute together; None for any other instruction."""
         form, operands = match.form, instruction.operands
         unknown = ("unknown", at, register)
         if form.event == "elect":
@@ -333,7 +343,7 @@ class Registers(ThreadSets):
             whole = bounds is not None and bounds & 0x1F1F == 0x1F
             if whole and isinstance(operands[0], int | Pair) and register == registers(operands[0])[0]:
                 source, lane = self.operand(operands[1], at), self.known(chosen)
-                if self._same_in_warp(source):
+                if self._is_warp_uniform(source):
                     return source
                 if lane is None:
                     return self._node("collective", at, register, chosen)
@@ -354,11 +364,11 @@ class Registers(ThreadSets):
         kind = match.element
         size = int(kind[2:]) // 8
         if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
-            # The same bytes are the same value however they are loaded, unless the load extends them.
+            # The same bytes are the same value whatever the load's type, unless the load extends them.
             return self._node(
                 "parameter", self.add(value, self.constant(which * size)), size, kind if size < 4 else ""
             )
-        if space.startswith(".param"):  # what a caller gave or a call returned
+        if space.startswith(".param"):  # from the caller, or returned by a call
             return self._node("unknown", at, register)
         if space.startswith(".shared"):
             word = self.add(value, self.constant(which * size))
@@ -369,7 +379,7 @@ class Registers(ThreadSets):
         return self._node("load", at, space, value, which)
 
     def _is_kernel_parameter(self, address: Operand | None) -> bool:
-        """Whether *address* names a parameter of the kernel: the same in every thread, for good."""
+        """Whether *address* is that of a kernel parameter, whose value is constant and the same in all threads."""
         if not self.function.entry or not isinstance(address, Memory):
             return False
         base = address.base
@@ -378,31 +388,31 @@ class Registers(ThreadSets):
         )
 
     def _allocation_words(self) -> frozenset[int]:
-        """Addresses of the shared words to which ``tcgen05.alloc`` writes the addresses of tensor memory."""
-        if self._words is None:
-            self._words = frozenset()
+        """The addresses of the shared words to which ``tcgen05.alloc`` writes addresses of tensor memory."""
+        if self._alloc_words is None:
+            self._alloc_words = frozenset()
             words = set()
             for use in self.function.uses:
                 if use.match is not None and use.match.form.event == "tmem-alloc":
                     for i in use.sites:
                         instruction = self.function.instructions[i]
                         words.add(self.find(self.operand(instruction.role("destination"), i)))
-            self._words = frozenset(words)
-        return self._words
+            self._alloc_words = frozenset(words)
+        return self._alloc_words
 
-    def _same_in_warp(self, value: int) -> bool:
-        """Whether *value* is uniform by its form alone, without following control flow."""
-        parts = self.made_of(value, until=self._fixed_in_warp)
-        return all(self._fixed_in_warp(v) or self.nodes[v][0] in _COMPUTED for v in parts)
+    def _is_warp_uniform(self, value: int) -> bool:
+        """Whether *value* is warp-uniform by its expression alone, without following control flow."""
+        parts = self.made_of(value, until=self._is_warp_uniform_leaf)
+        return all(self._is_warp_uniform_leaf(v) or self.nodes[v][0] in _COMPUTED for v in parts)
 
-    def _fixed_in_warp(self, value: int) -> bool:
+    def _is_warp_uniform_leaf(self, value: int) -> bool:
         if self.node(value)[0] in ("const", "symbol", "parameter", "allocated"):
             return True
         planes = self.planes(value)
         return planes is not None and self._plane_level(planes) <= Level.WARP
 
     def _packed(self, instruction: Instruction, at: int, register: int) -> int:
-        """``mov`` between a register and its parts."""
+        """The result of a ``mov`` between a register and its parts."""
         operands, match = instruction.operands, instruction.match
         width = type_width(match.modifiers[-1]) if match is not None and match.modifiers else 32
         if len(operands) == 2 and isinstance(operands[0], Vector) and not isinstance(operands[1], Vector):
@@ -420,7 +430,7 @@ class Registers(ThreadSets):
         return self._node("unknown", at, register)
 
     def _apply(self, name: str, type_name: str, modifiers: tuple[str, ...], a: list[int]) -> int | None:
-        """*name* over argument values, simplified; None when it stays an opaque operation."""
+        """*name* applied to argument values, simplified; None if it stays an opaque operation."""
         if ("f" in type_name and name not in ("mov", "selp")) or ".sat" in modifiers:
             return None
         width = type_width(type_name)
@@ -431,12 +441,12 @@ class Registers(ThreadSets):
             types = [m for m in modifiers if m[1:2] in "busf" and m[2:].isdigit()]
             if len(types) != 2 or any(t[1] == "f" for t in types):
                 return None
-            # Widening and narrowing keep an address and a small index what they are.
+            # Widening and narrowing preserve an address and a small index.
             if min(to := type_width(types[0]), source := type_width(types[1])) < 32:
                 return None
             if to > source and types[1][1] == "u":
                 return self._widened(a[0], source)
-            # Narrowed before, or grown beyond the sign: above that is another number.
+            # Truncated from 64 bits, or wrapped: the extension differs from the untruncated value.
             if to > source and (self._wide(a[0]) or self._may_wrap(a[0])):
                 return self._node("op", "cvt", tuple(types), a[0])
             node = self.node(a[0])
@@ -469,7 +479,7 @@ class Registers(ThreadSets):
         if root == "setp":
             return self._compared(modifiers, type_name, a)
         if root == "mapa" and len(a) == 2 and self.node(a[1]) == ("special", "%cluster_ctarank"):
-            return a[0]  # mapped to where it is
+            return a[0]  # mapped to the executing CTA itself
         if root == "selp" and len(a) == 3:
             return self.select(a[2], a[0], a[1])
         numbers = [self.known(x) for x in a]
@@ -483,9 +493,9 @@ class Registers(ThreadSets):
                     return value
         if root == "xor" and len(a) == 2:
             for value, other in (a, a[::-1]):
-                bits = self._bits_at_most(other)
-                rest = self._low(value, bits) if bits else value
-                if rest != value:  # a swizzle of an aligned address changes what is added to it alone
+                bits = self._max_bit_length(other)
+                rest = self._without_aligned(value, bits) if bits else value
+                if rest != value:  # a swizzle of an aligned address changes only the offset added to it
                     swizzled = self._node("op", root, type_name, *sorted((rest, other)))
                     return self.add(swizzled, self.add(value, self.times(rest, -1, width), width), width)
         if root in ("or", "xor", "and", "min", "max") and len(a) == 2 and ".relu" not in modifiers:
@@ -516,7 +526,7 @@ class Registers(ThreadSets):
         return self.logic(next(m[1:] for m in modifiers if m in (".and", ".or", ".xor")), result, other)
 
     def _folded(self, name: str, match: Match, arguments: list[int], register: int) -> int | None:
-        """The constant that an integer instruction over constants gives, by the semantics of the ISA table."""
+        """The constant that an integer instruction computes from constants, by the ISA table's semantics; else None."""
         numbers = [self.known(a) for a in arguments]
         if None in numbers or name in ("setp", "selp") or floating(match.modifiers):
             return None
@@ -526,15 +536,15 @@ class Registers(ThreadSets):
         width = type_width(self.function.registers[register].type)
         try:
             pattern = compute(match.binding, *(n & EVERY for n in numbers if n is not None))
-        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
+        except ZeroDivisionError:  # unspecified by the ISA (9.7.1.8)
             return None
         if self.function.registers[register].type == ".pred":
             return self.constant(pattern & 1)
         return self.constant(as_signed(widen(match.binding, pattern, width), width))
 
 
-def _copied(instruction: Instruction) -> int:
-    """The register that an instruction copies, when it does nothing else; -1: none."""
+def _copy_source(instruction: Instruction) -> int:
+    """The register that an instruction copies, if it does nothing else; otherwise -1."""
     match, operands = instruction.match, instruction.operands
     if match is None or match.problem or match.form.compute != "mov" or instruction.guard >= 0:
         return -1

@@ -1,4 +1,4 @@
-"""How long a value stays what it is, and what it becomes on a path."""
+"""Where values may change, and what they become along a path."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tclint.values.value_table import Node
 __all__ = ["Along", "AtSize", "Lifetimes"]
 
 MAX_EXPRESSIONS_PER_QUESTION = 4000
-"""Expressions that one question about a path may follow, beyond those that earlier ones have followed."""
+"""Expressions that one question about a path may substitute, in addition to those that earlier questions did."""
 
 
-class _TooLong(Exception):
-    """A question has followed all expressions that it may."""
+class _BudgetExhausted(Exception):
+    """A question has substituted all the expressions that it may."""
 
 
 class Along:
-    """What expressions stand for at the end of a path (:meth:`Lifetimes.along`).
+    """The values of expressions at the end of a path (:meth:`Lifetimes.along`).
 
-    No closure: one that calls itself would keep the whole function alive until the garbage collector comes.
+    A class and not a recursive closure: that would keep the whole function alive until the garbage collector runs.
     """
 
-    __slots__ = ("_before", "_memo", "_most", "_values", "edges", "passed")
+    __slots__ = ("_before", "_max_memo", "_memo", "_values", "edges", "passed")
 
     def __init__(
         self, values: Lifetimes, edges: Sequence[Edge], passed: Container[int], before: Along | None = None
@@ -37,20 +37,20 @@ class Along:
         self._values = values
         self._before = before
         self._memo: dict[tuple[int, int], int] = {}
-        self._most = 0
-        """The expressions that may be known at the end of the question that is being answered; 0: none is."""
+        self._max_memo = 0
+        """The size of the memo at which the current question exceeds its budget; 0: no question is being answered."""
         self.edges = edges
         self.passed = passed
 
     def __call__(self, value: int) -> int:
         return self.walk(value, len(self.edges))
 
-    def onward(self, edge: Edge) -> Along:
-        """The same for the path that *edge* makes longer by one, and nothing else is executed on."""
+    def extended(self, edge: Edge) -> Along:
+        """The substitution for the path extended by *edge*, with no more instructions in :attr:`passed`."""
         return Along(self._values, (*self.edges, edge), self.passed, self)
 
     def walk(self, value: int, end: int) -> int:
-        """*value* after the first *end* edges; *value* itself where that takes too many expressions."""
+        """*value* after the first *end* edges; *value* itself if that exceeds the budget."""
         values, memo = self._values, self._memo
         value = values.find(value)
         if not values.volatile(value):
@@ -60,36 +60,36 @@ class Along:
             return before.walk(value, end)
         found = memo.get((value, end))
         if found is None:
-            if not self._most:
-                return self._asked(value, end)
-            if len(memo) >= self._most:
-                raise _TooLong
-            memo[value, end] = value  # in terms of itself: opaque
-            found = memo[value, end] = values._walked(value, self, end)
+            if not self._max_memo:
+                return self._walk_within_budget(value, end)
+            if len(memo) >= self._max_memo:
+                raise _BudgetExhausted
+            memo[value, end] = value  # breaks cycles: a value in terms of itself is opaque
+            found = memo[value, end] = values._substituted(value, self, end)
         return found
 
-    def _asked(self, value: int, end: int) -> int:
-        """The same as one question with a budget of its own.
+    def _walk_within_budget(self, value: int, end: int) -> int:
+        """:meth:`walk` as one question with a budget of its own.
 
-        Nothing that is cut short is remembered, so the answer to one question does not depend on how many were asked before.
+        Truncated results are not cached, so an answer does not depend on how many questions were asked before.
         """
         memo = self._memo
         known = len(memo)
-        self._most = known + MAX_EXPRESSIONS_PER_QUESTION
+        self._max_memo = known + MAX_EXPRESSIONS_PER_QUESTION
         try:
             return self.walk(value, end)
-        except _TooLong:
+        except _BudgetExhausted:
             while len(memo) > known:
                 memo.popitem()
             memo[value, end] = value
             self._values.gave_up(f"more than {MAX_EXPRESSIONS_PER_QUESTION} expressions")
             return value
         finally:
-            self._most = 0
+            self._max_memo = 0
 
 
 class AtSize(Along):
-    """What expressions stand for in a CTA of so many threads."""
+    """The values of expressions in a CTA of a given number of threads."""
 
     __slots__ = ()
 
@@ -111,7 +111,7 @@ class AtSize(Along):
                 "not",
                 "part",
             ):
-                memo[value, end] = values._walked(value, self, end)
+                memo[value, end] = values._substituted(value, self, end)
         return memo[value, end]
 
 
@@ -121,17 +121,17 @@ class Lifetimes(Registers):
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         super().__init__(function, cfg, variables)
         self.gave_up: Callable[[str], object] = len
-        """Takes the reason where a question about a path is not answered."""
+        """Called with the reason when a question about a path is not answered."""
         self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
         self._renewed: dict[int, frozenset[tuple[str, int]]] = {}
-        self._ending: dict[tuple[str, int], set[int]] = {}
-        """Place -> what is renewed there, of all that was asked for."""
-        self._ending_sites: list[int] = []
+        self._invalidated: dict[tuple[str, int], set[int]] = {}
+        """Location, as in :meth:`varying_at` -> the values that vary there, among those asked for so far."""
+        self._invalidating_sites: list[int] = []
 
     def volatile(self, value: int) -> frozenset[tuple[str, int]]:
-        """Where *value* may change: ``("block", b)`` for a phi, ``("site", i)`` for a load or unknown.
+        """Where *value* may change: ``("block", b)`` for a phi, ``("site", i)`` for a load or an unknown value.
 
-        An empty set means that the value is the same for the whole life of a thread.
+        The set is empty if the value is the same for the whole life of a thread.
         """
         alias = self._alias
         while value in alias:
@@ -155,7 +155,7 @@ class Lifetimes(Registers):
         return result
 
     def renewed(self, value: int) -> frozenset[tuple[str, int]]:
-        """Where *value* may change after it was computed: those places of :meth:`volatile` that lie in a loop."""
+        """Where *value* may change after it was computed: the locations of :meth:`varying_at` that are in a loop."""
         found = self._renewed.get(value)
         if found is None:
             cfg = self.cfg
@@ -164,22 +164,21 @@ class Lifetimes(Registers):
                 for kind, at in self.volatile(value)
                 if (at if kind == "block" else cfg.block_of[at]) in cfg.in_cycle
             )
-            for place in found:
-                if place not in self._ending and place[0] == "site":
-                    insort(self._ending_sites, place[1])
-                self._ending.setdefault(place, set()).add(value)
+            for location in found:
+                if location not in self._invalidated and location[0] == "site":
+                    insort(self._invalidating_sites, location[1])
+                self._invalidated.setdefault(location, set()).add(value)
         return found
 
     def along(self, edges: Sequence[Edge], passed: Container[int]) -> Along:
-        """What an expression stands for at the end of a path, in terms of values at its start.
+        """The substitution for a path: expressions at its end in terms of values at its start.
 
-        The path takes *edges* and executes the instructions *passed*: a phi is
-        what the last edge into its block chose, and what is loaded anew is no
-        longer what it was.
+        The path takes *edges* and executes the instructions *passed*. A phi is the argument that belongs to the last
+        edge into its block; a load that the path executes again is a new value.
         """
         return Along(self, edges, passed)
 
-    def _walked(self, value: int, path: Along, end: int) -> int:
+    def _substituted(self, value: int, path: Along, end: int) -> int:
         """One step of :meth:`along`: *value* after the first *end* edges of *path*."""
         edges, walk = path.edges, path.walk
         node = self.nodes[value]
@@ -223,7 +222,7 @@ class Lifetimes(Registers):
         return self._node("later", value, end)
 
     def _reapplied(self, node: Node, arguments: list[int]) -> int:
-        """The operation of *node* on other arguments, folded when these are constants."""
+        """The operation of *node* on other arguments, folded if these are constants."""
         name, modifiers = node[1], (node[2],) if isinstance(node[2], str) else node[2]
         numbers = [n for n in map(self.known, arguments) if n is not None]
         compute = COMPUTE.get(name)
@@ -232,7 +231,7 @@ class Lifetimes(Registers):
         binding = {str(k): m for k, m in enumerate(modifiers)}
         try:
             pattern = compute(binding, *(n & EVERY for n in numbers))
-        except ZeroDivisionError:  # left open by the ISA (9.7.1.8)
+        except ZeroDivisionError:  # unspecified by the ISA (9.7.1.8)
             return self._node(*node[:3], *arguments)
         width = (
             64

@@ -1,10 +1,8 @@
-"""Sets of threads, and functions of the thread index evaluated for all of them at once.
+"""Sets of threads, and functions of the thread index evaluated for all threads at once.
 
-A thread set is an int with one bit for each thread of a CTA. A value that
-depends on the thread index alone is held bit-sliced: :class:`Planes` has one
-such int for each of its 32 bits, so one big-int operation works on every
-thread. Whether a predicate splits a warp, or which warps take a branch, is
-then exact and costs microseconds.
+A thread set is an int with one bit for each thread of a CTA. A value that depends on the thread index alone is held
+bit-sliced: :class:`Planes` has one such int for each of its 32 bits, so one big-int operation works on every thread.
+Whether a predicate splits a warp, or which warps take a branch, is then exact and costs microseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ __all__ = [
 ]
 
 LIMIT = 1024
-"""Threads of a CTA at most (every target)."""
+"""The maximum number of threads of a CTA, on every target."""
 WIDTH = 32
 
 Planes = tuple[int, ...]
@@ -34,7 +32,7 @@ Planes = tuple[int, ...]
 
 @lru_cache(maxsize=64)
 def full(threads: int) -> int:
-    """All of *threads* threads."""
+    """The set of all *threads* threads."""
     return (1 << threads) - 1
 
 
@@ -46,18 +44,18 @@ def lane_zero(threads: int) -> int:
 
 @lru_cache(maxsize=512)
 def digit(threads: int, weight: int, base: int) -> Planes:
-    """The digit of the thread index that counts *weight*, in a notation in which it goes up to *base* - 1."""
+    """In each thread, the digit with weight *weight* and base *base* in the mixed-radix notation of its index."""
     planes = [0] * WIDTH
     for bit in range((base - 1).bit_length()):
-        # So many threads have the bit clear, and as many set, in turn, until the digit begins again.
+        # The bit is clear in *run* threads and set in the next *run*, alternately, until the digit wraps.
         run = weight << bit
-        turns = _repeated(full(run) << run, 2 * run, weight * base)
-        planes[bit] = _repeated(turns, weight * base, threads)
+        cycle = _repeated(full(run) << run, 2 * run, weight * base)
+        planes[bit] = _repeated(cycle, weight * base, threads)
     return tuple(planes)
 
 
 def _repeated(pattern: int, period: int, length: int) -> int:
-    """*pattern* over and over again, the first *length* bits."""
+    """The first *length* bits of *pattern* repeated with *period*."""
     while period < length:
         pattern |= pattern << period
         period *= 2
@@ -102,7 +100,7 @@ def shift_left(a: Planes, by: int) -> Planes:
 
 
 def shifted(number: int, by: Planes, threads: int) -> Planes:
-    """The constant *number* shifted left by what differs between the threads."""
+    """The constant *number* shifted left by an amount that differs between threads."""
     out = [0] * WIDTH
     for count in range(WIDTH):
         there = compare("eq", by, constant(count, threads), False, threads)
@@ -119,7 +117,7 @@ def shift_right(a: Planes, by: int, arithmetic: bool) -> Planes:
 
 
 def narrow(a: Planes, width: int, signed: bool) -> Planes:
-    """The low *width* bits of *a*, extended by their sign or by zeros."""
+    """The low *width* bits of *a*, sign- or zero-extended."""
     return a[:width] + ((a[width - 1] if signed else 0),) * (WIDTH - width)
 
 
@@ -140,14 +138,14 @@ def compare(relation: str, a: Planes, b: Planes, signed: bool, threads: int) -> 
 
 
 def broadcast(a: Planes, lane: int, threads: int) -> Planes:
-    """Every warp takes the value of its *lane*."""
+    """In every warp, the value of its lane *lane*."""
     first = lane_zero(threads)
     spread = (1 << 32) - 1
     return tuple(((plane >> lane) & first) * spread for plane in a)
 
 
 def extreme(planes: Planes, threads: int, *, least: bool) -> int:
-    """The least or the greatest number that *planes* are in any of *threads*, of which there is one."""
+    """The least or the greatest signed value of *planes* in *threads*, which must not be empty."""
     number = 0
     for bit in reversed(range(WIDTH)):
         # A number with its sign bit is less than one without.
@@ -159,7 +157,7 @@ def extreme(planes: Planes, threads: int, *, least: bool) -> int:
 
 
 def numbers(planes: Planes, threads: int) -> Iterator[tuple[int, int]]:
-    """The different values of *planes*, as signed numbers, each with those of *threads* that have it."""
+    """The distinct values of *planes*, as signed numbers, each with those of *threads* that have it."""
     while threads:
         first = (threads & -threads).bit_length() - 1
         number, same = 0, threads
@@ -172,7 +170,7 @@ def numbers(planes: Planes, threads: int) -> Iterator[tuple[int, int]]:
 
 
 def partial_groups(taken: int, active: int, size: int) -> bool:
-    """Whether *taken* has some but not all of the *active* threads of an aligned group of *size*."""
+    """Whether *taken* contains some, but not all, of the *active* threads of an aligned group of *size*."""
     other = active & ~taken
     taken &= active
     if not taken or not other:
@@ -187,7 +185,7 @@ def partial_groups(taken: int, active: int, size: int) -> bool:
 
 
 def whole(taken: int, size: int) -> int:
-    """*taken* with every aligned group of *size* that it touches made whole."""
+    """*taken* extended to all of every aligned group of *size* threads that it intersects."""
     group = (1 << size) - 1
     found, at = 0, 0
     while taken >> at:
@@ -198,14 +196,14 @@ def whole(taken: int, size: int) -> int:
 
 
 def by_warp(taken: int) -> Iterator[tuple[int, int]]:
-    """The first thread of each warp of which *taken* has some, and those that it has."""
+    """``(first thread of the warp, threads)`` for each warp that *taken* intersects."""
     for first in range(0, taken.bit_length(), 32):
         if mine := taken & 0xFFFFFFFF << first:
             yield first, mine
 
 
 def one_warp(taken: int) -> int:
-    """The threads of the warp that *taken* belong to; 0 when they belong to several or to none."""
+    """All threads of the warp that contains *taken*; 0 if *taken* is empty or spans several warps."""
     first = ((taken & -taken).bit_length() - 1) // 32 * 32
     warp = 0xFFFFFFFF << max(first, 0)
     return warp if taken and not taken & ~warp else 0
@@ -246,7 +244,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def at_most_one_lane(taken: int) -> bool:
-    """Whether *taken* has no more than one thread of any warp."""
+    """Whether *taken* has at most one thread of each warp."""
     while taken:
         warp = taken & 0xFFFFFFFF
         if warp & (warp - 1):

@@ -1,4 +1,7 @@
-"""For which threads a predicate holds, and what a number is in each, where the thread index alone decides that."""
+"""For each thread of a CTA, values and predicates that depend on the thread index alone.
+
+One assumption is unsound: ``elect.sync`` may elect any lane of its mask, and is taken to elect the lowest.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +28,19 @@ __all__ = ["Level", "ThreadSets"]
 
 
 class Level(IntEnum):
-    """At which scope a value is the same in all threads (smaller: wider)."""
+    """The scope in which a value is the same for all threads. A smaller level is a wider scope."""
 
     CTA = 0
     WARPGROUP = 1
     WARP = 2
     UNKNOWN = 3
-    """Nothing is shown either way; never a reason for a finding."""
+    """Neither uniform nor divergent is proven; never a reason for a finding."""
     DIVERGENT = 4
-    """Shown to differ between threads of one warp."""
+    """Proven to differ between threads of one warp."""
 
 
 class ThreadSets(Expressions):
-    """Expressions in every thread of a CTA at once (:mod:`tclint.values.thread_masks`)."""
+    """Expressions evaluated in every thread of a CTA at once (:mod:`tclint.values.thread_masks`)."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         super().__init__(function, cfg, variables)
@@ -46,7 +49,7 @@ class ThreadSets(Expressions):
             for register in instruction.writes:
                 defs[register].append(i)
         self.defs: dict[int, list[int]] = dict(defs)
-        """Where each register is written."""
+        """Register -> the instructions that write it, in program order."""
         self.threads = thread_count(function)
         self.one_dimensional = is_one_dimensional(function, self.defs)
         self.shape = shape_of(function, self.threads, self.one_dimensional)
@@ -55,19 +58,19 @@ class ThreadSets(Expressions):
 
     @cached_property
     def may_be_alone(self) -> bool:
-        """Whether the kernel may be made for CTAs of one thread."""
+        """Whether the kernel may be launched with CTAs of one thread."""
         return may_be_alone(self.function)
 
     @cached_property
     def is_alone(self) -> bool:
-        """Whether it is made for nothing else: it does not even ask which thread it is."""
+        """Whether it is meant for such CTAs only: it never asks which thread it is."""
         return self.may_be_alone and is_alone(self.function)
 
     def planes(self, value: int) -> T.Planes | None:
-        """*value* in every thread, when it depends on the thread index alone."""
+        """*value* in every thread if it depends on the thread index alone, else None."""
         value = self.find(value)
         if value not in self._planes:
-            self._planes[value] = None  # while it is being computed
+            self._planes[value] = None  # the answer to a recursive question
             self._planes[value] = self._compute_planes(value)
         return self._planes[value]
 
@@ -113,7 +116,7 @@ class ThreadSets(Expressions):
             if node[1] in ("div", "rem") and node[2] in ((".s32",), (".u32",)):
                 planes, by = self.planes(node[3]), self.known(node[4]) or 0
                 if planes is None or by <= 0 or by & by - 1 or (node[2] == (".s32",) and planes[-1]):
-                    return None  # of a negative number it is no shift, but rounds towards zero (9.7.1.8)
+                    return None  # division of a negative number rounds towards zero, unlike a shift (9.7.1.8)
                 shift = by.bit_length() - 1
                 rest = tuple(p if bit < shift else 0 for bit, p in enumerate(planes))
                 return rest if node[1] == "rem" else T.shift_right(planes, shift, False)
@@ -128,7 +131,7 @@ class ThreadSets(Expressions):
                     return None
                 taken = T.compare("lt", left, right, node[2] == ".s32", n) ^ (T.full(n) * (node[1] == "max"))
                 return tuple(x & taken | y & ~taken for x, y in zip(left, right, strict=True))
-            if node[1] == "shl" and ".b16" not in node[2]:  # a set of roles: 1 << warp & mask
+            if node[1] == "shl" and ".b16" not in node[2]:  # tests of a set of roles: 1 << warp & mask
                 number, planes = self.known(node[3]), self.planes(node[4])
                 return None if number is None or planes is None else T.shifted(number, planes, n)
             if node[1] == "bfe" and str(node[2][-1]) != ".s64":
@@ -161,7 +164,7 @@ class ThreadSets(Expressions):
         return None
 
     def _converted(self, node: Node) -> T.Planes | None:
-        """The planes of a conversion between integers: what the source type reads, cut to the result."""
+        """The planes of a conversion between integers: read as the source type, truncated to the result type."""
         types, planes = node[2], self.planes(node[3])
         if planes is None or len(types) != 2 or any(t[1] not in "usb" for t in types):
             return None
@@ -171,7 +174,7 @@ class ThreadSets(Expressions):
         return planes
 
     def mask(self, p: int) -> int | None:
-        """The threads for which predicate *p* holds, when that depends on the thread index alone."""
+        """The threads in which predicate *p* holds if it depends on the thread index alone, else None."""
         p = self.find(p)
         if p not in self._masks:
             self._masks[p] = None
@@ -185,7 +188,7 @@ class ThreadSets(Expressions):
         if kind == "const":
             return every if node[1] else 0
         if kind == "elect":
-            # Some lane of the mask in each warp; in practice the lowest.
+            # Any lane of the mask in each warp; in practice the lowest.
             members = (self.known(node[1]) or 0) & 0xFFFFFFFF or 1
             return T.lane_zero(n) << (members & -members).bit_length() - 1
         if kind == "not":
@@ -203,8 +206,8 @@ class ThreadSets(Expressions):
             width = int(node[5])
             if width < T.WIDTH:
                 a, b = (T.narrow(x, width, bool(node[4])) for x in (a, b))
-            elif width > T.WIDTH and (a[-1] or b[-1] or not all(map(self._short, node[2:4]))):
-                return None  # the planes are of the low half
+            elif width > T.WIDTH and (a[-1] or b[-1] or not all(map(self._fits_31_bits, node[2:4]))):
+                return None  # the planes hold the low half only
             return T.compare(str(node[1]), a, b, bool(node[4]), n)
         if kind == "select":
             condition, left, right = (self.mask(x) for x in node[1:4])
@@ -213,12 +216,13 @@ class ThreadSets(Expressions):
             return (condition & left) | (every ^ condition) & right
         return None
 
-    def _short(self, value: int) -> bool:
-        """Whether *value* is no constant outside 32 bits."""
+    def _fits_31_bits(self, value: int) -> bool:
+        """Whether *value* is not a constant outside [0, 2^31)."""
         number = self.known(value)
         return number is None or 0 <= number < 1 << 31
 
     def _plane_level(self, planes: T.Planes) -> Level:
+        """The uniformity of a value with these planes."""
         every = T.full(self.threads)
         for level, size in ((Level.CTA, self.threads), (Level.WARPGROUP, 128), (Level.WARP, 32)):
             if not any(T.partial_groups(plane, every, size) for plane in planes):

@@ -1,4 +1,9 @@
-"""Who may have a value, and whether it is the same in all of them."""
+"""The threads in which a predicate may hold, and the scope in which a value is the same for all threads.
+
+Both over-approximate where they are not exact: too many threads, and :attr:`Level.UNKNOWN`, which is never a reason for
+a finding. A phi starts at the best level and is raised until nothing changes. One assumption is unsound: a load is as
+uniform as its address, although another thread may store between the loads of two threads.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +14,8 @@ from tclint.ir.cfg import CFG
 from tclint.ir.nodes import Function, Variable
 from tclint.isa.special_registers import SPECIAL_REGISTERS, Scope
 from tclint.values import thread_masks as T
-from tclint.values.role_tables import Tables
-from tclint.values.ssa import DEEP
+from tclint.values.role_tables import RoleTables
+from tclint.values.ssa import MAX_DEFINITION_DEPTH
 from tclint.values.substitution import AtSize
 from tclint.values.thread_predicates import Level
 from tclint.values.value_table import Node
@@ -18,27 +23,27 @@ from tclint.values.value_table import Node
 __all__ = ["Uniformity"]
 
 _SIZES = ("%ntid", "%nwarpid")
-"""Sizes with which a kernel computes positions in its CTA."""
+"""Registers that hold sizes, with which a kernel computes positions in its CTA."""
 _LEVELS = {Scope.LANE: Level.DIVERGENT, Scope.THREAD: Level.UNKNOWN, Scope.WARP: Level.WARP}
-"""Uniformity within a CTA of special registers that are not CTA-uniform."""
+"""Uniformity of the special registers that are not CTA-uniform."""
 _FROM_OPERANDS = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
-"""Families of instructions that compute from their operands alone; the others may take a carry, or memory."""
-_LARGE = (256, 512, 1024)
-"""Threads of a CTA that has many. A kernel need not be right for every number of them."""
-_NEAR = 4
-"""Branches before a join that are looked at for who may come that way."""
+"""Families of instructions that compute from their operands alone; the others may read a carry or memory."""
+_LARGE_CTA_SIZES = (256, 512, 1024)
+"""Sizes of a CTA with many warps. A kernel need not be correct for every number of threads."""
+MAX_BRANCHES_BEFORE_JOIN = 4
+"""Branches before a join that narrow the threads that arrive by one of its edges."""
 
 
-class Uniformity(Tables):
-    """Threads for which predicates may hold, and scopes in which values are the same."""
+class Uniformity(RoleTables):
+    """The threads in which predicates may hold, and the scopes in which values are the same."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         super().__init__(function, cfg, variables)
-        self._brought: dict[tuple[int, bool], int] = {}
+        self._phi_threads: dict[tuple[int, bool], int] = {}
         self._levels: dict[int, Level] = {}
 
     def may(self, p: int, truth: bool) -> int:
-        """The threads for which *p* may be *truth*: exact where it can be, else too many."""
+        """The threads in which *p* may be *truth*: exact if the thread index alone decides it, else a superset."""
         p = self.find(p)
         exact = self.mask(p)
         every = T.full(self.threads)
@@ -51,50 +56,50 @@ class Uniformity(Tables):
             left, right = self.may(node[2], truth), self.may(node[3], truth)
             return left & right if (node[1] == "and") == truth else left | right
         limit = self.known(node[3]) if node[0] == "compare" else None
-        # A byte is compared alike with or without its sign, but for a limit that has one.
+        # A byte zero- or sign-extended compares alike with a limit that is not negative.
         if limit is not None and limit >= 0 and self.looked_up(node[2]):
             relation = operator.eq if node[1] == "eq" else operator.lt
-            return self._may_find(node[2], lambda number: relation(number, limit) is truth)
-        return self._may_bring(p, truth) if node[0] in ("phi", "compare") else every
+            return self._may_look_up(node[2], lambda number: relation(number, limit) is truth)
+        return self._may_join(p, truth) if node[0] in ("phi", "compare") else every
 
     def may_choose(self, value: int, number: int) -> int:
-        """The threads for which *value* may be *number*."""
+        """The threads in which *value* may equal *number*."""
         planes = self.planes(value)
         if planes is not None:
             n = self.threads
             return T.compare("eq", planes, T.constant(number, n), False, n)
-        return self._may_find(value, number.__eq__)
+        return self._may_look_up(value, number.__eq__)
 
-    def _may_find(self, value: int, wanted: Callable[[int], bool]) -> int:
-        """The threads for which *value* may be a *wanted* number; those of which no table tells may have any."""
+    def _may_look_up(self, value: int, wanted: Callable[[int], bool]) -> int:
+        """The threads in which *value* may be a *wanted* number. One without a known table entry may have any."""
         threads, known = 0, 0
         for number, those in self.looked_up(value):
             known |= those
             threads |= those if wanted(number) else 0
         return threads | T.full(self.threads) & ~known
 
-    def _may_bring(self, p: int, truth: bool) -> int:
-        """The threads for which a joined predicate may be *truth*: of each argument, those that may come that way.
+    def _may_join(self, p: int, truth: bool) -> int:
+        """The threads in which a phi of predicates may be *truth*: by argument, those that may arrive by its edge.
 
-        The same of a number that is joined, and compared with a constant.
+        Also for a comparison of a phi with a constant.
         """
         key = p, truth
-        if key not in self._brought:
+        if key not in self._phi_threads:
             every = T.full(self.threads)
-            self._brought[key] = every  # as long as a loop asks for what it is part of
+            self._phi_threads[key] = every  # the answer to a recursive question around a loop
             phi = p if self.nodes[p][0] == "phi" else self.find(self.nodes[p][2])
             arguments = self.arguments(phi) if self.nodes[phi][0] == "phi" else ()
             block = self.nodes[phi][1] if arguments else 0
             threads = 0 if arguments else every
             for argument, source in zip(arguments, self.cfg.sources[block], strict=False):
-                chosen = argument if p == phi else self._compared_alike(p, argument)
-                came = self._may_come(source, block)
-                threads |= came if chosen is None else self.may(chosen, truth) & came
-            self._brought[key] = threads
-        return self._brought[key]
+                chosen = argument if p == phi else self._same_comparison(p, argument)
+                arriving = self._may_enter(source, block)
+                threads |= arriving if chosen is None else self.may(chosen, truth) & arriving
+            self._phi_threads[key] = threads
+        return self._phi_threads[key]
 
-    def _compared_alike(self, p: int, value: int) -> int | None:
-        """The comparison *p* of *value* in place of what it compares, when that is a constant or one of two."""
+    def _same_comparison(self, p: int, value: int) -> int | None:
+        """Comparison *p* applied to *value* instead, if that is a constant or a select of two; else None."""
         _, relation, _, right, signed, width = self.nodes[p]
         node = self.nodes[value]
         numbers = node[2:4] if node[0] == "select" else (value,)
@@ -102,10 +107,10 @@ class Uniformity(Tables):
             return None
         return self.compare(relation, value, right, signed, width)
 
-    def _may_come(self, source: int, block: int) -> int:
-        """The threads that may come from block *source* to *block*, as the branches before that decide alone."""
+    def _may_enter(self, source: int, block: int) -> int:
+        """The threads that may take the edge from *source* to *block*, narrowed by the branches before it."""
         cfg, threads = self.cfg, T.full(self.threads)
-        for _ in range(_NEAR):
+        for _ in range(MAX_BRANCHES_BEFORE_JOIN):
             edges = [e for e in cfg.successors[source] if e.target == block]
             if len(edges) == 1 and edges[0].predicate >= 0:
                 threads &= self.may(
@@ -116,10 +121,10 @@ class Uniformity(Tables):
             source, block = cfg.sources[source][0], source
         return threads
 
-    def beyond(self, p: int) -> bool:
-        """Whether *p* is decided by where a thread stands in its CTA, in a way that is not computed here.
+    def depends_on_unmodelled_position(self, p: int) -> bool:
+        """Whether *p* depends on the position of a thread in its CTA by a computation that is not modelled here.
 
-        Then some launch decides it, and none may decide it as a path needs it.
+        Some launch decides such a predicate, and none may decide it as a path requires.
         """
         if self.mask(p) is not None:
             return False
@@ -135,17 +140,17 @@ class Uniformity(Tables):
             computed |= node[0] == "op"
         return computed
 
-    def in_large(self, p: int, truth: bool) -> bool:
-        """Whether *p* depends on how many threads there are alone, and is *truth* in every CTA of many warps."""
-        return self.one_dimensional and all(self.known(AtSize(self, n)(p)) == truth for n in _LARGE)
+    def holds_in_large_ctas(self, p: int, truth: bool) -> bool:
+        """Whether *p* depends on the size of the CTA alone, and is *truth* in every CTA of many warps."""
+        return self.one_dimensional and all(self.known(AtSize(self, n)(p)) == truth for n in _LARGE_CTA_SIZES)
 
     # ------------------------------------------------------------ uniformity
 
     def level(self, value: int) -> Level:
-        """At which scope *value* is uniform.
+        """The scope in which *value* is uniform.
 
-        A load from a uniform address is taken as uniform; one from an address
-        that differs between the threads of a warp counts as divergent.
+        A load from a uniform address counts as uniform; one from an address that differs between the threads of a warp
+        counts as divergent.
         """
         value = self.find(value)
         if value in self._levels:
@@ -164,7 +169,7 @@ class Uniformity(Tables):
         known = self._levels.get(value, memo.get(value))
         if known is not None:
             return known
-        if depth > DEEP:
+        if depth > MAX_DEFINITION_DEPTH:
             return Level.UNKNOWN
         node = self.nodes[value]
         kind = node[0]
@@ -213,7 +218,7 @@ class Uniformity(Tables):
             worst = max(levels, default=Level.CTA)
             if worst < Level.DIVERGENT:
                 return worst
-            # One divergent term in a sum of uniform ones stays divergent; elsewhere it may be masked out.
+            # A sum of one divergent term and uniform ones is divergent; other operations may mask a difference out.
             if kind in ("sum", "not") or self._is_widened(node):
                 return (
                     Level.DIVERGENT
@@ -236,23 +241,28 @@ class Uniformity(Tables):
             if not chosen:
                 return Level.UNKNOWN
             worst = max(self._level(a, memo, assumed, depth) for a in chosen)
-            # Which argument arrives is decided by the branches that end before the join.
-            deciding = self._deciding(block)
-            for register, at in deciding:
+            # Which argument is selected depends on the branches that control the incoming edges.
+            controlling = self._controlling_predicates(block)
+            for register, at in controlling:
                 control = self._level(self.before(register, at), memo, assumed, depth)
                 if control > Level.CTA:
                     worst = max(worst, min(control, Level.UNKNOWN))
             return Level.UNKNOWN if worst == Level.DIVERGENT else worst
-        if kind == "unknown" and node[2] >= 0 and value not in self._opaque and depth < DEEP // 8:
-            # Its operands may not have been looked at yet, which takes a depth of its own.
-            memo[value] = Level.UNKNOWN  # of what it is computed from itself
+        if (
+            kind == "unknown"
+            and node[2] >= 0
+            and value not in self._opaque
+            and depth < MAX_DEFINITION_DEPTH // 8
+        ):
+            # Its operands may not have been evaluated yet, which needs stack depth of its own.
+            memo[value] = Level.UNKNOWN  # in case it is computed from itself
             return self._level_computed(node[1], memo, assumed, depth)
         return Level.UNKNOWN
 
     def _level_computed(
         self, at: int, memo: dict[int, Level], assumed: dict[int, Level], depth: int
     ) -> Level:
-        """At which scope what the instruction at *at* computes is uniform, if it takes its operands and nothing else."""
+        """The scope in which the result of the instruction at *at* is uniform, if it depends on its operands alone."""
         instruction = self.function.instructions[at]
         match = instruction.match
         if match is None or match.problem or match.form.event or match.form.family not in _FROM_OPERANDS:
@@ -265,7 +275,7 @@ class Uniformity(Tables):
         return worst
 
     def _is_private(self, load: Node) -> bool:
-        """Whether each thread loads from memory of its own: nvcc -G makes a generic address of that of its stack."""
+        """Whether each thread loads from its own memory; nvcc -G takes generic addresses of its stack."""
         _, _, space, address, _ = load
         if space:
             return bool(space.startswith(".local"))
@@ -275,8 +285,8 @@ class Uniformity(Tables):
     def _load_term(self, value: int) -> bool:
         return bool(self.node(value)[0] == "load")
 
-    def _deciding(self, block: int) -> list[tuple[int, int]]:
-        """Predicates (register, instruction) of the branches that decide which way *block* is entered."""
+    def _controlling_predicates(self, block: int) -> list[tuple[int, int]]:
+        """``(register, instruction)`` of the branches that decide by which edge *block* is entered."""
         cfg = self.cfg
         own = {(e.source, e.target) for e in cfg.controllers(block)}
         found: dict[tuple[int, int], None] = {}

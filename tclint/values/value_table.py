@@ -1,4 +1,9 @@
-"""Expressions, numbered so that equal numbers mean equal values, and simplified as they are made."""
+"""The table of expressions: hash-consed, so equal numbers mean equal values, and simplified on construction.
+
+Integers are sums of terms with constant factors, plus a constant. Widening conversions of addresses and small indices
+are looked through, and compilers' assumption that signed arithmetic does not wrap is shared; both can merge values that
+differ only after an overflow. Predicates are comparisons (``eq`` and ``lt`` alone), logic and negation.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +15,33 @@ from tclint.ir.cfg import CFG
 from tclint.ir.nodes import Function, Variable
 from tclint.values.integers import SHORT, as_signed, type_width
 
-__all__ = ["CHOOSING", "Comparisons", "Expressions", "Node"]
+__all__ = ["MIN_MAX", "Comparisons", "Expressions", "Node"]
 
 Node = tuple[Any, ...]
-"""A kind, and the parts that it needs."""
+"""A kind and its operands: values (int), constants, and names, as the kind requires."""
 Comparisons = dict[int, tuple[tuple[Node, bool], ...]]
-"""Comparisons with constants and whether they hold, by what is compared."""
-CHOOSING = (("op", "max"), ("op", "min"))
-_LEAST = -1 << 31
-_FAR = 1 << 30
-"""A constant with which a sum of 32 bits soon wraps."""
+"""Compared value -> its comparisons with constants, each with its truth."""
+MIN_MAX = (("op", "max"), ("op", "min"))
+MAX_TERMS_PER_SUM = 12
+"""A sum of more terms becomes an opaque operation; real addresses have fewer."""
+_INT32_MIN = -1 << 31
+_WRAPPING_CONSTANT = 1 << 30
+"""A 32-bit sum with a constant of this magnitude overflows even for small terms."""
 
 
 class Expressions:
-    """The expressions of one function, each a number: an index into a hash-consed list of nodes."""
+    """The expressions of one function. A value is an index into :attr:`nodes`."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         self._differences: dict[int, tuple[Node, bool] | None] = {}
         self.function = function
         self.cfg = cfg
         self.variables = variables
-        """Those of the module."""
+        """The variables of the module."""
         self.nodes: list[Node] = []
         self._ids: dict[Node, int] = {}
         self._alias: dict[int, int] = {}
-        self._args: dict[int, tuple[int, ...]] = {}  # of phis
+        self._args: dict[int, tuple[int, ...]] = {}  # phi -> its incoming values
 
     def _node(self, *parts: object) -> int:
         found = self._ids.get(parts)
@@ -44,14 +51,14 @@ class Expressions:
         return found
 
     def find(self, value: int) -> int:
-        """*value*, or what it turned out to equal."""
+        """The representative of *value*: itself, or the value that it turned out to equal."""
         alias = self._alias
         while value in alias:
             value = alias[value]
         return value
 
     def node(self, value: int) -> Node:
-        """The expression behind *value*: a kind and its parts."""
+        """The expression of *value*: a kind and its operands."""
         alias = self._alias
         while value in alias:
             value = alias[value]
@@ -66,7 +73,7 @@ class Expressions:
         return self._node("const", number)
 
     def known(self, value: int) -> int | None:
-        """The integer that *value* is known to be."""
+        """The integer that *value* is; None if it is not a constant."""
         alias = self._alias
         while value in alias:
             value = alias[value]
@@ -77,11 +84,11 @@ class Expressions:
         return number
 
     def arguments(self, phi: int) -> tuple[int, ...]:
-        """What a phi chooses between; empty when that was not followed."""
+        """The incoming values of a phi, in the order of the block's sources; empty if they were not followed."""
         return tuple(self.find(a) for a in self._args.get(phi, ()))
 
     def parts(self, node: Node) -> list[int]:
-        """The values that an expression is made of."""
+        """The operands of an expression that are values."""
         kind = node[0]
         if kind == "sum":
             return [t for t, _ in node[1]]
@@ -112,7 +119,10 @@ class Expressions:
         return []
 
     def made_of(self, *values: int, until: Callable[[int], bool] = lambda value: False) -> Iterator[int]:
-        """*values* and all that they are made of, on whatever way it is brought, each once; what *until* holds of is not taken apart."""
+        """*values* and all their subexpressions, through every argument of a phi, each once.
+
+        The operands of a value for which *until* holds are not visited.
+        """
         work, seen = list(values), set[int]()
         while work:
             value = self.find(work.pop())
@@ -127,15 +137,17 @@ class Expressions:
     # ------------------------------------------------------------ sums
 
     def difference(self, p: int) -> tuple[Node, bool] | None:
-        """A comparison as one of a difference with a constant, and whether that is negated; None where it is none already.
+        """The comparison *p* as ``difference < constant``, and whether that is negated.
 
-        i + 7 < n and i + 8 >= n are about n - i. Only signed numbers: compilers take it that these do not wrap.
+        ``i + 7 < n`` and ``i + 8 >= n`` are both about ``n - i``. None if *p* has that form already, or is not a signed
+        ``lt``: signed arithmetic is assumed not to wrap, as compilers assume.
         """
         if p not in self._differences:
-            self._differences[p] = self._moved(self.nodes[p])
+            self._differences[p] = self._compute_difference(self.nodes[p])
         return self._differences[p]
 
-    def _moved(self, node: Node) -> tuple[Node, bool] | None:
+    def _compute_difference(self, node: Node) -> tuple[Node, bool] | None:
+        """See :meth:`difference`. The sign is chosen so that the first factor is positive."""
         _, relation, a, b, signed, width = node
         if relation != "lt" or not signed:
             return None
@@ -156,6 +168,7 @@ class Expressions:
         return ("compare", "lt", self.total(terms, 0), self.constant(limit), True, width), False
 
     def _terms(self, value: int, exact: bool = False) -> tuple[tuple[tuple[int, int], ...], int]:
+        """See :meth:`linear`. Unless *exact*, a zero-extended 32-bit value counts as the value itself."""
         alias = self._alias
         while value in alias:
             value = alias[value]
@@ -172,7 +185,7 @@ class Expressions:
                     return tuple(sorted((t, f) for t, f in total.items() if f)), node[2]
             return terms, node[2]
         if not exact and self._is_widened(node):
-            return self._terms(node[2])  # an address or a small index stays what it is when it is widened
+            return self._terms(node[2])  # widening does not change an address or a small index
         return ((value, 1),), 0
 
     def total(self, terms: tuple[tuple[int, int], ...], constant: int) -> int:
@@ -184,7 +197,7 @@ class Expressions:
         return self._node("sum", terms, constant)
 
     def linear(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
-        """*value* as terms with their factors, plus a constant; equal terms mean a known distance."""
+        """*value* as ``(terms with their factors, constant)``. Values with equal terms are a known distance apart."""
         return self._terms(self.find(value))
 
     def add(self, a: int, b: int, width: int = 64) -> int:
@@ -192,8 +205,8 @@ class Expressions:
         if (number := self.known(b)) is None and (number := self.known(a)) is not None:
             a = b
         if number is not None:
-            # A sum with a constant of 64 bits is no address: there the bits count.
-            terms, constant = self._terms(a, not _LEAST <= number <= SHORT)
+            # With a 64-bit constant the sum is not an address, and its exact bits matter.
+            terms, constant = self._terms(a, not _INT32_MIN <= number <= SHORT)
             return self.total(terms, as_signed(constant + number, width))
         ta, ca = self._terms(a)
         tb, cb = self._terms(b)
@@ -204,29 +217,29 @@ class Expressions:
         total = dict(ta)
         for term, factor in tb:
             total[term] = total.get(term, 0) + factor
-        if len(total) > 12:
+        if len(total) > MAX_TERMS_PER_SUM:
             return self._node("op", "add", ".s64", *sorted((a, b)))
         terms = tuple(sorted((t, f) for t, f in total.items() if f))
         return self.total(terms, as_signed(ca + cb, width))
 
     def times(self, a: int, factor: int, width: int = 64) -> int:
-        """a times a constant."""
+        """*a* times a constant."""
         if factor == 0:
             return self.constant(0)
         terms, constant = self._terms(a)
-        if factor == 1 and width >= 32 and _LEAST <= constant < -_LEAST:
+        if factor == 1 and width >= 32 and _INT32_MIN <= constant < -_INT32_MIN:
             return self.total(terms, constant)
         return self.total(
             tuple((t, as_signed(f * factor, 64)) for t, f in terms), as_signed(constant * factor, width)
         )
 
-    def taken_out(self, value: int) -> tuple[int, int] | None:
-        """A minimum or maximum with a constant of a sum, without what is added to it, and this: min(n - 1, 3) is min(n, 4) - 1.
+    def hoisted_constant(self, value: int) -> tuple[int, int] | None:
+        """For ``min(x + c, k)`` or ``max`` of the same form: ``(min(x, k - c), c)``; None for any other value.
 
-        Nothing is taken to wrap, as compilers do. None of any other value.
+        ``min(n - 1, 3)`` is ``min(n, 4) - 1``. Assumes no overflow, as compilers do.
         """
         node = self.node(value)
-        if node[:2] not in CHOOSING or (limit := self.known(node[4])) is None:
+        if node[:2] not in MIN_MAX or (limit := self.known(node[4])) is None:
             return None
         terms, by = self.linear(node[3])
         if not by or not terms:
@@ -234,7 +247,11 @@ class Expressions:
         return self._node(*node[:3], self.total(terms, 0), self.constant(limit - by)), by
 
     def multiply(self, a: int, b: int, widened: str, width: int) -> int | None:
-        """a times b when one is a constant, which counts as *widened* where the product is wider than that type."""
+        """a * b if one of them is a constant, else None.
+
+        *widened* is the type of the operands of a widening product, from which an unsigned constant is extended; else
+        "".
+        """
         for x, y in ((a, b), (b, a)):
             number = self.known(x)
             if number is not None:
@@ -244,7 +261,7 @@ class Expressions:
         return None
 
     def _extended(self, value: int, type_name: str) -> int:
-        """*value* as a number of 32 bits, when *type_name* is shorter: a sum of 16 bits may have more."""
+        """*value* extended to 32 bits if *type_name* has 16: the node of a 16-bit sum may stand for more bits."""
         if not type_name.endswith("16"):
             return value
         node = self.node(value)
@@ -255,7 +272,7 @@ class Expressions:
     # ------------------------------------------------------------ bits
 
     def masked(self, value: int, mask: int, width: int) -> int:
-        """The bits of *value*, which has so many, that *mask* names."""
+        """*value* & *mask*, where *value* has *width* bits."""
         every = (1 << width) - 1
         mask &= every
         if mask == 0:
@@ -267,47 +284,49 @@ class Expressions:
             return self.masked(node[2], mask & node[3], width)
         if node[0] == "sum":
             common = gcd(node[2], *(factor for _, factor in node[1]))
-            low = common & -common  # what is shifted to the left has zeros below
+            low = common & -common  # a common power of two leaves zeros below
             if low > 1:
                 terms = tuple((t, factor // low) for t, factor in node[1])
                 return self.times(self.masked(self.total(terms, node[2] // low), mask // low, width), low)
         if node[0] == "op" and node[1] == "shr" and (by := self.known(node[4])) is not None:
             if 0 <= by <= width - mask.bit_length():
-                value = self._shifted(self._low(node[3], mask.bit_length() + by), by, node[4], node[2])
+                value = self._shifted(
+                    self._without_aligned(node[3], mask.bit_length() + by), by, node[4], node[2]
+                )
         else:
-            value = self._low(value, mask.bit_length())
+            value = self._without_aligned(value, mask.bit_length())
         return self._node("op", "mask", self.find(value), mask)
 
     def _shifted(self, value: int, number: int | None, by: int, type_name: str) -> int:
         return value if number == 0 else self._node("op", "shr", type_name, value, by)
 
-    def _low(self, value: int, bits: int) -> int:
-        """*value* without the variables that are aligned so well that its low *bits* do not depend on them."""
+    def _without_aligned(self, value: int, bits: int) -> int:
+        """*value* without addresses of variables aligned so well that its low *bits* do not depend on them."""
         terms, constant = self._terms(value)
         kept = tuple((t, f) for t, f in terms if not (align := self._alignment(t)) or align * f % (1 << bits))
         return self.total(kept, constant) if len(kept) < len(terms) else value
 
     def _alignment(self, value: int) -> int:
-        """What the address of a variable is a multiple of; 0 when *value* is none."""
+        """The alignment of the variable whose address *value* is; 0 if it is not the address of a variable."""
         variable = self.variable(value)
         return variable.align if variable is not None else 0
 
     def variable(self, value: int) -> Variable | None:
-        """The variable that *value* is the address of."""
+        """The variable whose address *value* is, or None."""
         node = self.node(value)
         if node[0] != "symbol":
             return None
         return self.function.variables.get(node[1]) or self.variables.get(node[1])
 
-    def _bits_at_most(self, value: int) -> int:
-        """The low bits that *value* may have; 0 when that cannot be seen at once."""
+    def _max_bit_length(self, value: int) -> int:
+        """The number of low bits that *value* can have set; 0 if that is not evident from its node alone."""
         node = self.node(value)
         if node[:2] == ("op", "mask"):
             return int(node[3]).bit_length()
         return int(node[1]).bit_length() if node[0] == "const" and node[1] > 0 else 0
 
     def _part(self, index: int, width: int, whole: int) -> int:
-        """The bits of *whole* from *index* times *width* on."""
+        """The *width* bits of *whole* from bit *index* * *width* on."""
         node, number = self.node(whole), self.known(whole)
         if number is not None:
             return self.constant(as_signed(number >> index * width, width))
@@ -316,7 +335,7 @@ class Expressions:
         return self._node("part", index, width, self.find(whole))
 
     def _pack(self, width: int, parts: list[int]) -> int:
-        """*parts* of *width* bits in one number, the first one lowest."""
+        """The concatenation of *parts* of *width* bits each, the first one lowest."""
         numbers = [self.known(part) for part in parts]
         if None not in numbers:
             mask = (1 << width) - 1
@@ -326,11 +345,11 @@ class Expressions:
             return self._widened(parts[0], width)
         nodes = [self.node(part) for part in parts]
         if all(n[:3] == ("part", i, width) and n[3] == nodes[0][3] for i, n in enumerate(nodes)):
-            return self.find(nodes[0][3])  # what was taken apart
+            return self.find(nodes[0][3])  # unpacked and packed again
         return self._node("pack", width, *map(self.find, parts))
 
     def _widened(self, value: int, width: int) -> int:
-        """*value* with zeros above its low *width* bits; :meth:`_terms` sees through that."""
+        """*value* zero-extended from *width* bits; :meth:`_terms` looks through that."""
         node = self.node(value)
         short = node[0] in ("special", "symbol") or (
             node[0] == "op" and node[1] == "mask" and node[3] <= SHORT
@@ -338,7 +357,7 @@ class Expressions:
         return value if short else self.masked(value, (1 << width) - 1, 64)
 
     def _wide(self, value: int, depth: int = 0) -> bool:
-        """Whether *value* is sure to have been computed in 64 bits."""
+        """Whether *value* is certain to have been computed in 64 bits."""
         node = self.node(value)
         kind = node[0]
         if kind == "const":
@@ -357,21 +376,22 @@ class Expressions:
         return bool(kind == "parameter" and node[2] == 8)
 
     def _may_wrap(self, value: int) -> bool:
-        """Whether *value* is a sum of 32 bits that a small number takes beyond its sign, as that of no address."""
+        """Whether *value* is a 32-bit sum with so large a constant that small terms make it wrap, unlike an address."""
         node = self.node(value)
-        return node[0] == "sum" and not -_FAR <= node[2] < _FAR
+        return node[0] == "sum" and not -_WRAPPING_CONSTANT <= node[2] < _WRAPPING_CONSTANT
 
     def plain(self, value: int, width: int) -> int:
-        """What stands for *value* where its low *width* bits are read as a number without a sign."""
+        """*value* with its low *width* bits read as an unsigned number, as a value of its own."""
         return self._node("plain", self.find(value), width)
 
     def _is_widened(self, node: Node) -> bool:
-        """Whether *node* is nothing but a number of 32 bits with zeros above."""
+        """Whether *node* is just a zero-extended 32-bit number."""
         return node[:2] == ("op", "mask") and node[3] == SHORT
 
     # ------------------------------------------------------------ predicates
 
     def negate(self, p: int) -> int:
+        """not *p*."""
         node = self.node(p)
         if node[0] == "not":
             inner: int = node[1]
@@ -382,6 +402,7 @@ class Expressions:
         return self._node("not", self.find(p))
 
     def logic(self, root: str, p: int, q: int) -> int:
+        """*p* ``and``, ``or`` or ``xor`` *q*, simplified."""
         p, q = self.find(p), self.find(q)
         for x, y in ((p, q), (q, p)):
             number = self.known(x)
@@ -397,28 +418,31 @@ class Expressions:
         if self.negate(p) == q:
             return self.constant(0 if root == "and" else 1)
         for x, y in ((p, q), (q, p)) if root != "xor" else ():
-            # x < 1 and x < 2 is x < 1: what the one says of the other where it alone does not settle it.
-            follows = self._follows(y, x, root == "and")
+            # x < 1 and x < 2 is x < 1: one operand is redundant if the other implies it where it matters.
+            follows = self._implied_by(y, x, root == "and")
             if follows is not None:
                 return x if follows is (root == "and") else self.constant(follows)
         return self._node("logic", root, *sorted((p, q)))
 
-    def _follows(self, q: int, p: int, truth: bool) -> bool | None:
-        """What a comparison *q* with a constant is where another one of the same value, *p*, is *truth*."""
-        (one, first), (two, second) = self._positive(p), self._positive(q)
+    def _implied_by(self, q: int, p: int, truth: bool) -> bool | None:
+        """Whether comparison *q* holds where *p*, a comparison of the same value with a constant, is *truth*.
+
+        None if neither answer follows.
+        """
+        (one, first), (two, second) = self._without_not(p), self._without_not(q)
         if one[0] != "compare" or two[0] != "compare" or one[2] != two[2]:
             return None
         known: Comparisons = {one[2]: ((one, truth is first),)} if self.known(one[3]) is not None else {}
-        found = self._compared_with(two, known)
+        found = self._implied_comparison(two, known)
         return None if found is None else found is second
 
-    def _positive(self, p: int) -> tuple[Node, bool]:
-        """A predicate without the negation, and whether it had none."""
+    def _without_not(self, p: int) -> tuple[Node, bool]:
+        """A predicate without its negation, and whether it had none."""
         node = self.node(p)
         return (self.node(node[1]), False) if node[0] == "not" else (node, True)
 
     def select(self, p: int, a: int, b: int) -> int:
-        """a where p holds, else b."""
+        """*a* where *p* holds, else *b*."""
         p, a, b = self.find(p), self.find(a), self.find(b)
         number = self.known(p)
         if number is not None:
@@ -431,10 +455,10 @@ class Expressions:
         return self._node("select", p, a, b)
 
     def compare(self, relation: str, a: int, b: int, signed: bool, width: int = 32) -> int:
-        """``a eq b`` or ``a lt b`` as a predicate; constants are folded and moved to the right."""
+        """``a eq b`` or ``a lt b`` as a predicate. Constants are folded, or moved to the right."""
         a, b = self.find(a), self.find(b)
         x, y = self.known(a), self.known(b)
-        signed = signed or relation == "eq"  # one spelling of a constant for all comparisons for equality
+        signed = signed or relation == "eq"  # one canonical constant for all tests of equality
         every = (1 << width) - 1
         if x is not None:
             x = as_signed(x, width) if signed else x & every
@@ -451,7 +475,7 @@ class Expressions:
         if relation == "eq":
             if x is not None:
                 a, b, x, y = b, a, y, x
-            # A predicate that was put into an integer comes out again: setp.ne (p ? 1 : 0), 0.
+            # Recovers a predicate that was materialised as an integer: setp.ne (p ? 1 : 0), 0.
             node = self.node(a)
             if y is not None and node[0] == "select":
                 p: int = node[1]
@@ -464,24 +488,27 @@ class Expressions:
             if y == 0 and node[:2] == ("op", "or"):
                 return self.logic("and", *(self.compare("eq", part, b, signed, width) for part in node[3:5]))
             if y is not None and node[0] == "sum" and node[2]:
-                # Equality survives moving the constant across; order does not (wrap-around).
+                # Equality is preserved when the constant moves across; order is not (wrap-around).
                 return self.compare("eq", self.total(node[1], 0), self.constant(y - node[2]), signed, width)
             if y is None:
                 a, b = sorted((a, b))
             return self._node("compare", "eq", a, b, True, width)
         if x is not None and x < (every >> 1 if signed else every):
-            # c < b is not b < c+1: one spelling for r > 0 and r < 1.
+            # c < b is not b < c+1: one canonical form for r > 0 and r < 1.
             return self.negate(self.compare("lt", b, self.constant(x + 1), signed, width))
         return self._node("compare", "lt", a, b, signed, width)
 
-    def _compared_with(self, node: Node, others: Comparisons) -> bool | None:
-        """What comparisons of one value with other constants say of one with a constant, as *node* has it."""
+    def _implied_comparison(self, node: Node, others: Comparisons) -> bool | None:
+        """Whether a comparison with a constant follows from comparisons of the same value in *others*.
+
+        None if neither answer follows.
+        """
         _, relation, value, right, signed, width = node
         bound = self.known(right)
         if bound is None:
             return None
         every = (1 << width) - 1
-        # What is left of the value, read as a signed and as an unsigned number.
+        # The remaining range of the value, read as a signed (True) and as an unsigned (False) number.
         left = {True: (-1 - (every >> 1), every >> 1), False: (0, every)}
         gaps = list[int]()
         for other, truth in others.get(value, ()):
@@ -497,11 +524,11 @@ class Expressions:
                 continue
             low, high = left[other[4]]
             left[other[4]] = (low, min(high, limit - 1)) if truth else (max(low, limit), high)
-        for sign, gone in ((True, gaps), (False, [gap & every for gap in gaps])):
+        for sign, excluded in ((True, gaps), (False, [gap & every for gap in gaps])):
             low, high = left[sign]
-            while low in gone:
+            while low in excluded:
                 low += 1
-            while high in gone:
+            while high in excluded:
                 high -= 1
             left[sign] = low, high
         if relation == "lt":

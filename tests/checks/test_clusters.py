@@ -284,7 +284,7 @@ def test_a_loop_that_is_unrolled_and_does_not_wait_in_its_last_round(compiled: t
     assert hits("CL001", unrolled(before, four, one)) == []
     found = hits("CL001", unrolled(before, four, one), low=True)
     assert {f.doubt for f in found} <= {
-        "a loop for what an unrolled one leaves over decides it, and how its numbers go together is not known"
+        "the path depends on the trip count of a remainder loop, which is not related to the unrolled loop"
     }
     assert hits("CL001", unrolled(before, four, one, ahead=2))
 

@@ -68,7 +68,7 @@ def test_what_is_filled_is_not_behind_what_is_used(
     outer = label(m.function, "outer")
     used, filled = (m.values.before(register(m.function, r), outer) for r in ("%r2", "%r3"))
     behind = m.values.find(m.values.compare("lt", filled, used, True, 32))
-    assert (behind in m.views.never(m.cfg.block_of[outer])) is kept
+    assert (behind in m.views.never_true(m.cfg.block_of[outer])) is kept
 
 
 def _block(draw: Any, most: int) -> list[tuple[Any, ...]]:
@@ -159,7 +159,7 @@ def test_what_holds_in_every_round_holds_in_all_that_are_run(program: list[Any],
         values.before(r, i)
     for block in shuffled.sample(sorted(cfg.rank), shuffled.randint(0, len(cfg.rank))):
         m.views.now(cfg.blocks[block].start)
-    never = {head: m.views.never(head) for head in cfg.loops}
+    never = {head: m.views.never_true(head) for head in cfg.loops}
     if not any(never.values()):
         return
     named = {r: register(m.function, f"%r{r}") for r in range(5)}

@@ -445,7 +445,7 @@ class Endless(Reaching):
 
 def test_an_analysis_that_does_not_settle_is_stopped() -> None:
     m = model("L: mov.u32 %r1, 1;\nbra L;")
-    with pytest.raises(LimitExceeded, match="Endless did not settle in k"):
+    with pytest.raises(LimitExceeded, match="Endless reached no fixpoint in k"):
         solve(Endless(m), m.cfg)
 
 
@@ -456,7 +456,7 @@ def test_the_limit_of_a_check_is_a_problem_of_its_file(monkeypatch: pytest.Monke
     bad = f"wgmma.commit_group.sync.aligned;\n{FOUR}"
     report = lint(module(kernel(f"L:\n{bad}\nbra L;", "slow"), kernel("ret;", "quick")))
     assert report.status == "partial"
-    assert {("did not settle in slow" in p.message, p.line) for p in report.problems} == {(True, 4)}
+    assert {("reached no fixpoint in slow" in p.message, p.line) for p in report.problems} == {(True, 4)}
 
 
 FOUR = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;"

@@ -61,7 +61,7 @@ def test_a_finding_is_confirmed_by_an_execution_that_shows_it() -> None:
     assert new.confirmation is not None
     assert new.confirmation.status == "confirmed"
     assert new.confirmation.schedule == "lazy"
-    assert "%f0 before the wgmma that writes it is complete" in new.confirmation.observation
+    assert "%f0 before the wgmma that writes it completes" in new.confirmation.observation
     assert (new.severity, new.fingerprint, new.message) == (old.severity, old.fingerprint, old.message)
     assert new.confidence is Confidence.CONFIRMED
     assert new.steps[: len(old.steps)] == old.steps
@@ -119,7 +119,7 @@ def test_a_finding_that_an_execution_contradicts_is_not_reproduced() -> None:
     finding = only(confirm(replace(right, findings=(false,))))
     assert finding.confirmation is not None
     assert finding.confirmation.status == "not-reproduced"
-    assert finding.confirmation.reason == "synchronised in these runs"
+    assert finding.confirmation.reason == "no violation observed in these runs"
 
 
 def test_an_instruction_that_cannot_be_executed_is_named() -> None:
@@ -135,7 +135,7 @@ def test_an_instruction_that_cannot_be_executed_is_named() -> None:
 def test_the_budget_is_kept() -> None:
     finding = only(confirm(report(unwaited()), budget=0.0))
     assert finding.confirmation is not None
-    assert "budget spent" in finding.confirmation.reason
+    assert "budget of 0 s exhausted" in finding.confirmation.reason
 
 
 def test_rules_about_what_no_execution_shows_get_no_verdict() -> None:

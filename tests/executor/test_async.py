@@ -533,8 +533,8 @@ def test_a_generic_write_is_invisible_to_the_async_proxy_until_a_fence(fence: st
     [
         (["dec 40", "inc 200"], []),
         (["inc 232", "dec 24"], []),
-        (["dec 40", "dec 48"], ["asks to lower its 40 registers to 48"]),
-        (["inc 200", "inc 160"], ["asks to raise its 200 registers to 160"]),
+        (["dec 40", "dec 48"], ["requests to lower its 40 registers to 48"]),
+        (["inc 200", "inc 160"], ["requests to raise its 200 registers to 160"]),
     ],
 )
 def test_setmaxnreg_goes_the_way_that_it_says(steps: list[str], seen: list[str]) -> None:

@@ -41,7 +41,7 @@ def test_an_execution_ends_at_what_cannot_be_executed_and_not_before() -> None:
     found = run(branch.format(30))
     assert found.execution.end == "unsupported"
     assert found.execution.reason == (
-        "instruction 7: vadd.u32.u32.u32: the executor does not know the form video.scalar"
+        "instruction 7: vadd.u32.u32.u32: the executor does not implement the form video.scalar"
     )
     assert found.lines[found.execution.site].startswith("@%p0 vadd")
     assert run(branch.format(31)).execution.end == "done"
@@ -56,4 +56,4 @@ def test_a_variant_that_cannot_be_executed_says_so() -> None:
 def test_an_opcode_that_no_form_has() -> None:
     found = run("frobnicate.u32 %r0, %r1;\nret;")
     assert found.execution.end == "unsupported"
-    assert found.execution.reason == "instruction 6: frobnicate.u32: the ISA table does not have it"
+    assert found.execution.reason == "instruction 6: frobnicate.u32: not in the ISA table"

@@ -131,7 +131,7 @@ DONE:
 def test_an_indexed_branch_behind_its_table_is_a_fault() -> None:
     found = run("table: .branchtargets A, A;\nbrx.idx %r199, table;\nA:\nret;")
     assert found.execution.end == "fault"
-    assert "index 2 is none of the 2 targets" in found.execution.reason
+    assert "index 2 is out of range for 2 targets" in found.execution.reason
 
 
 def test_a_guarded_instruction_leaves_the_other_lanes_as_they_are() -> None:
@@ -267,7 +267,7 @@ LEFT:
     sites = [n for n, line in enumerate(found.lines) if line.startswith("bar.sync")]
     assert sorted(found.execution.sites) == sites
     for n, site in enumerate(reversed(sites)):
-        waits = f"warp {n} waits at instruction {site} at a barrier: 32 of 96 threads have come"
+        waits = f"warp {n} waits at instruction {site} at a barrier: 32 of 96 threads have arrived"
         assert waits in found.execution.reason
 
 
@@ -285,7 +285,7 @@ WAIT:
 """, how=how)  # fmt: skip
     assert found.execution.end == "deadlock"
     assert "for phase 0 of the mbarrier at" in found.execution.reason
-    assert "3 arrivals and 0 bytes are missing" in found.execution.reason
+    assert "3 arrivals and 0 bytes are pending" in found.execution.reason
     (site,) = found.execution.sites
     assert found.lines[site].startswith("mbarrier.try_wait")
 
@@ -318,22 +318,22 @@ WAIT:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("ld.global.u64 %rd0, [%rd62+8];", r"is in no buffer \(0 bytes behind the end of out\)"),
-        ("ld.global.u64 %rd0, [%rd63+-8];", "is in no buffer"),
+        ("ld.global.u64 %rd0, [%rd62+8];", r"is not in a buffer \(0 bytes past the end of out\)"),
+        ("ld.global.u64 %rd0, [%rd63+-8];", "is not in a buffer"),
         ("ld.global.u32 %r0, [%rd62+2];", "misaligned address"),
         ("ld.global.v2.u64 {%rd0, %rd1}, [%rd63+8];", "misaligned address"),
         ("st.global.v4.u32 [%rd63+8], {%r0, %r1, %r2, %r3};", "misaligned address"),
-        ("st.shared.u32 [smem+65664], %r0;", r"out of 65664 bytes \(dynamic"),
-        ("mov.u32 %r0, 0;\nld.shared.u32 %r1, [%r0];", "offset -1024 is out of"),
+        ("st.shared.u32 [smem+65664], %r0;", r"out of bounds \(65664 bytes; the launch"),
+        ("mov.u32 %r0, 0;\nld.shared.u32 %r1, [%r0];", "offset -1024 is out of bounds"),
         (
             "mov.u32 %r0, smem;\nadd.u32 %r0, %r0, 0x3000000;\nld.shared::cluster.u32 %r1, [%r0];",
-            "is in no CTA",
+            "is outside the cluster",
         ),
         ("mov.u64 %rd0, 64;\nld.u32 %r1, [%rd0];", "in no state space"),
         ("atom.global.add.u32 %r1, [%rd63+2], 1;", "misaligned address"),
         ("trap;", "trap at instruction 6"),
         ("brkpt;", "brkpt at instruction 6"),
-        ("bar.sync %r199;", "there is no barrier 1[67]"),
+        ("bar.sync %r199;", "barrier 1[67] does not exist"),
         ("mapa.shared::cluster.u32 %r1, %r0, 1;", "no CTA 1"),
     ],
 )
@@ -350,7 +350,7 @@ def test_local_memory_has_an_end() -> None:
     body = "mov.u32 %r0, depot;\nadd.u32 %r0, %r0, {};\nld.local.u64 %rd0, [%r0];\nret;"
     assert right(body.format(8), registers=space).execution.end == "done"
     found = run(body.format(16), registers=space).execution
-    assert (found.end, found.reason) == ("fault", "local memory: offset 16 is out of 16 bytes")
+    assert (found.end, found.reason) == ("fault", "local memory: offset 16 is out of bounds (16 bytes)")
     wide = "mov.u32 %r0, depot;\nadd.u32 %r0, %r0, 8;\nld.local.v2.u64 {%rd0, %rd1}, [%r0];\nret;"
     assert run(wide, registers=space).execution.end == "fault"
 
@@ -551,7 +551,7 @@ def test_printing_is_noted_and_a_failed_assertion_is_a_fault() -> None:
     }
     ret;
 """, before=printf)  # fmt: skip
-    assert list(found.execution.notes) == ["what the kernel prints is not shown"]
+    assert list(found.execution.notes) == ["the output of printf is not shown"]
     fail = ".extern .func __assertfail (.param .b64 message);\n"
     stopped = run(
         "{\n.param .b64 one;\nst.param.b64 [one], 0;\ncall.uni __assertfail, (one);\n}\nret;", before=fail

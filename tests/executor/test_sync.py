@@ -70,7 +70,7 @@ def test_threads_that_name_different_counts_are_told() -> None:
     right(body.format(""), block=64)
     found = run(body.format(", 96"), block=64)
     assert found.kinds == ["barrier-count"]
-    assert found.messages == ["comes to barrier 1 with 96 threads, others with 64"]
+    assert found.messages == ["arrives at barrier 1 with a count of 96 threads, others with 64"]
 
 
 def test_a_count_that_is_no_whole_number_of_warps_is_told() -> None:

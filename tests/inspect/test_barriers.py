@@ -238,7 +238,7 @@ def test_an_mbarrier_that_a_caller_passes() -> None:
     out = shown(text)
     assert out.startswith("function arrive  k.ptx:4, threads of a CTA not known\n")
     assert "not a kernel: what its callers have done, and do next, is not seen" in out
-    assert "the address of the mbarrier comes from a caller, or a call" in out
+    assert "the address of the mbarrier comes from a caller or a callee" in out
 
 
 CUT = (
@@ -353,7 +353,7 @@ ret;
 """
     loaded = "ld.shared.u32 %r2, [%r1+64];\nsetp.eq.u32 %p2, %r2, 7;\n@%p2 bra wait;"
     assert [why for _, why in unresolved(body.format(loaded))] == [
-        "an address in shared memory depends on a caller, or a register that is never set",
+        "an address in shared memory depends on a caller or an uninitialised register",
         "the arrivals of a phase are not known: which threads arrive depends on memory",
         "not replayed: a branch depends on an unknown value",
     ]

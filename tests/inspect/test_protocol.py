@@ -340,16 +340,16 @@ COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile]
     [
         (
             COPY.replace("bytes ", "bytes.multicast::cluster ").replace(";", ", 3;"),
-            "other CTAs may expect or bring some as well",
+            "peer CTAs may also expect or transfer bytes",
         ),
-        ("mbarrier.complete_tx.shared::cta.b64 [full], 4096;", "it completes some that no copy brings"),
+        ("mbarrier.complete_tx.shared::cta.b64 [full], 4096;", "it performs complete_tx without a copy"),
         (
             f"ld.shared.u32 %r5, [tile]; setp.eq.u32 %p5, %r5, %r0; @%p5 {COPY}",
             "which threads take part depends on memory",
         ),
         (
             f"ld.param.u32 %r1, [number]; again: {COPY} setp.ne.u32 %p5, %r1, 0; @%p5 bra again;",
-            "a loop comes there several times in one phase",
+            "a loop may execute it several times in one phase",
         ),
     ],
 )
@@ -383,11 +383,11 @@ LOADED = "ld.param.u64 %rd0, [pointer]; ld.global.u32 %r5, [%rd0];"
         ),
         (
             f"ld.param.u32 %r5, [number]; again: {ARRIVE} setp.ne.u32 %p1, %r5, 0; @%p1 bra again;",
-            ["the arrivals of a phase are not known: a loop comes there several times in one phase"],
+            ["the arrivals of a phase are not known: a loop may execute it several times in one phase"],
         ),
         (
             f"mapa.shared::cluster.u32 %r6, full, 1; {ARRIVE.replace('full', '%r6').replace('::cta', '::cluster')}",
-            ["the arrivals of a phase are not known: other CTAs may arrive as well"],
+            ["the arrivals of a phase are not known: peer CTAs may also arrive"],
         ),
         (
             "ld.param.u32 %r5, [number]; bar.sync 1, %r5;",
@@ -503,7 +503,7 @@ def test_an_mbarrier_that_is_passed_to_a_function() -> None:
     found = protocol(KernelModel(inline(function, inlinable(parsed)), parsed))
     assert not ring(found, "full").arrives
     assert [u.why for u in found.unresolved] == [
-        "the address of the mbarrier comes from a caller, or a register that is never set"
+        "the address of the mbarrier comes from a caller or an uninitialised register"
     ]
 
 

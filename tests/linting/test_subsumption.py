@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tclint.checks import Hit
+from tclint.checks import Hit, RuleId
 from tclint.config.config import Config
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
@@ -166,17 +166,16 @@ def test_who_does_not_see_the_cause_is_told_what_follows(config: Config) -> None
 def test_a_cause_that_is_too_doubtful_to_be_shown_hides_nothing() -> None:
     doubtful = replace(CAUSE, confidence=Confidence.MEDIUM)
     sure = replace(FOLLOWS, confidence=Confidence.HIGH)
-    hits = [(WAIT, sure), (READ, doubtful)]
+    hits = [sure, doubtful]
     assert len(list(without_consequences(hits, Confidence.MEDIUM))) == 1
     assert len(list(without_consequences(hits, Confidence.HIGH))) == 2
     assert len(list(without_consequences(hits, Confidence.MEDIUM, {"WG001"}))) == 2
-    hits = [(WAIT, sure), (READ, replace(CAUSE, confidence=Confidence.LOW))]
+    hits = [sure, replace(CAUSE, confidence=Confidence.LOW)]
     assert len(list(without_consequences(hits, Confidence.LOW))) == 2
 
 
-READ, WAIT = all_rules()["WG001"], all_rules()["WG005"]
-CAUSE = Hit(site=9, message="", about=frozenset((1, 2)))
-FOLLOWS = Hit(site=5, message="", about=frozenset((1,)))
+CAUSE = RuleId("WG001").hit(site=9, message="", about=frozenset((1, 2)))
+FOLLOWS = RuleId("WG005").hit(site=5, message="", about=frozenset((1,)))
 
 
 @pytest.mark.parametrize(
@@ -193,5 +192,5 @@ FOLLOWS = Hit(site=5, message="", about=frozenset((1,)))
     ],
 )
 def test_what_follows_is_silent_where_the_cause_is_as_loud(cause: Hit, follows: Hit, silent: bool) -> None:
-    told = [rule.id for rule, _ in without_consequences([(WAIT, follows), (READ, cause)], Confidence.MEDIUM)]
+    told = [hit.rule for hit in without_consequences([follows, cause], Confidence.MEDIUM)]
     assert told == (["WG001"] if silent else ["WG005", "WG001"])

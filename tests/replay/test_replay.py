@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -48,13 +47,8 @@ from tclint.replay.vector_clocks import (
     select_warps,
 )
 from tclint.syntax.source import Source
-from tests.tools.replays import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, block, changed
+from tests.tools.replay import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, alter, block, changed
 from tests.tools.support import analysed, kernel, model
-
-
-def alter(monkeypatch: pytest.MonkeyPatch, row: str, value: object) -> None:
-    """Replaces the value of a row of the table of hypotheses."""
-    monkeypatch.setattr(hypotheses, row, replace(getattr(hypotheses, row), value=value))
 
 
 def replay(code: str) -> Replay:
@@ -2671,7 +2665,8 @@ def test_warps_that_go_the_same_way_are_not_far_behind_each_other(
     assert passed.may_be_late(lambda actor, number: actor.index in heard) is overtaken
 
 
-# ---------------------------------------------------------------- each row of the table is needed by the test that it names
+# ---------------------------------------------------------------- the table of hypotheses
+
 
 ALTERED: dict[str, object] = {
     "SIZES": hypotheses.SIZES.value[:1],
@@ -2702,7 +2697,7 @@ ALTERED: dict[str, object] = {
 """A value for each row with which the test that it names must fail."""
 
 
-def arguments_of(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
+def cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
     """The arguments of a parametrised test."""
     axes = []
     for mark in getattr(test, "pytestmark", ()):
@@ -2715,9 +2710,9 @@ def arguments_of(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
         yield {name: value for part in choice for name, value in part.items()}
 
 
-def run_with_all_arguments(test: Callable[..., None]) -> None:
-    """Runs a parametrised test with all of its arguments."""
-    for arguments in arguments_of(test):
+def run(test: Callable[..., None]) -> None:
+    """Runs a test with all of its arguments."""
+    for arguments in cases(test):
         with pytest.MonkeyPatch.context() as patch:
             own = {"monkeypatch": patch} if "monkeypatch" in inspect.signature(test).parameters else {}
             test(**arguments, **own)
@@ -2732,9 +2727,9 @@ def test_a_row_is_needed_by_the_test_that_it_names(row: str, monkeypatch: pytest
     alter(monkeypatch, row, ALTERED[row])
     test = globals()[rows()[row].needed_by]
     with pytest.raises((AssertionError, StopIteration, ValueError)):
-        run_with_all_arguments(test)
+        run(test)
 
 
 @pytest.mark.parametrize("name", sorted({row.needed_by for row in rows().values()}))
 def test_the_test_that_a_row_names_passes_with_the_table(name: str) -> None:
-    run_with_all_arguments(globals()[name])
+    run(globals()[name])

@@ -10,7 +10,7 @@ from tclint.replay import Faulty, Replay, Run, Verdict, hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.program import Program
-from tests.tools.replays import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, changed
+from tests.tools.replay import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, changed
 from tests.tools.support import analysed
 
 KERNELS = {

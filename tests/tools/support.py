@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
 from tclint.analyses.model import KernelModel
+from tclint.checks import Check, Hit, KernelCheck, kernel_checks
 from tclint.findings.finding import FileReport, Finding
 from tclint.ir import Function, Module, build
 from tclint.ir.frontend import analyse
+from tclint.linting import check as driver
 from tclint.linting.check import check_source
 from tclint.syntax import parse
 from tclint.syntax.source import Source
@@ -137,3 +146,38 @@ def agrees(text: str, *families: str) -> None:
     ]
     shown = [(rule, n) for rule, n in found(report, low=False) if rule.startswith(families)]
     assert sorted(shown) == sorted(wanted), [f"{f.rule.id}: {f.message}" for f in report.findings]
+
+
+@contextmanager
+def recording() -> Iterator[dict[KernelCheck, set[type]]]:
+    """The analyses that each check over kernels asks for meanwhile, from code in ``tclint.checks``.
+
+    Left out are those that analyses ask for, and the classes of ``tclint.checks`` that a model keeps for a check.
+    """
+    asked: dict[KernelCheck, set[type]] = {check.run: set() for check in kernel_checks()}
+    running: set[type] = set()
+
+    def noted(method: str) -> Callable[[KernelModel, type], object]:
+        real = getattr(KernelModel, method)
+
+        def ask(model: KernelModel, kind: type) -> object:
+            caller = sys._getframe(1).f_globals["__name__"]
+            if caller.startswith("tclint.checks") and not kind.__module__.startswith("tclint.checks"):
+                running.add(kind)
+            return real(model, kind)
+
+        return ask
+
+    def recorded(check: Check[KernelCheck]) -> Check[KernelCheck]:
+        def run(model: KernelModel) -> Iterator[Hit]:
+            running.clear()
+            yield from check.run(model)
+            asked[check.run] |= running
+
+        return replace(check, run=run)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for method in ("solved", "made"):
+            patch.setattr(KernelModel, method, noted(method))
+        patch.setattr(driver, "kernel_checks", lambda: map(recorded, kernel_checks()))
+        yield asked

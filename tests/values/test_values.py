@@ -706,7 +706,7 @@ def test_what_differences_decide_of_each_other_is_true(
 )
 def test_what_the_thread_index_decides_beyond_what_is_computed(code: str, beyond: bool) -> None:
     m = of(f"mov.u32 %r1, %tid.x; {code}", parameters=".param .u32 n")
-    assert m.values.beyond(value(m, "%p1")) is beyond
+    assert m.values.depends_on_unmodelled_position(value(m, "%p1")) is beyond
 
 
 def test_two_elections_with_one_mask_are_one_predicate() -> None:

@@ -1,7 +1,7 @@
-"""What instructions do: a factory for each form of the ISA table, in a file for each kind of instruction.
+"""The semantics of instructions: a factory for each form of the ISA table, in one file per kind of instruction.
 
-A factory gets the decoder and an instruction, and returns the function that executes it for the active lanes. Imports
-the rest of ``executor``; nothing imports it but :mod:`tclint.executor.run`, which thereby registers the factories.
+A factory takes the decoder and an instruction, and returns the function that executes it for the active lanes. Imports
+the rest of ``executor``; only :mod:`tclint.executor.run` imports it, which registers the factories.
 
 Change this package to execute an instruction that ``tclint run`` cannot.
 """

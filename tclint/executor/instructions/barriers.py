@@ -19,31 +19,35 @@ __all__: list[str] = []
 
 
 def _barrier(d: Decoder, i: Instruction, arrives: bool = False) -> Op:
-    """A barrier of the CTA: with a count it counts warps, of which all threads have come, else threads (9.7.13.1)."""
+    """A CTA barrier. With a thread count it counts whole warps, once all their threads have arrived (9.7.13.1).
+
+    Without one it counts threads. *arrives*: the threads do not wait.
+    """
     match = i.match
     assert match is not None
     number, count = d.uniform(d.needed(i, "a")), _count(d, i)
-    give = _reduction(d, i) if match.writes else None
+    contribute = _reduction(d, i) if match.writes else None
 
     def op(w: Warp) -> int | None:
         name, cta, needed = number(w), w.cta, count(w)
         if name > 15:
-            raise Fault(f"there is no barrier {name}")
+            raise Fault(f"barrier {name} does not exist: a CTA has barriers 0 to 15")
         barrier = cta.barriers.get(name)
         if barrier is None:
             barrier = cta.barriers[name] = Barrier(Clocks.new(cta.cluster.warps))
         if barrier.busy and barrier.needed != needed and (barrier.needed or cta.full) != (needed or cta.full):
             w.machine.observe(
                 "barrier-count", w,
-                f"comes to barrier {name} with {needed or 'all'} threads, others with {barrier.needed or 'all'}",
+                f"arrives at barrier {name} with a count of {needed or 'all'} threads, others with"
+                f" {barrier.needed or 'all'}",
             )  # fmt: skip
         barrier.needed = needed
-        barrier.come(w)
+        barrier.arrive(w)
         barrier.clocks.join(w.clocks)
         w.tick()
         w.machine.progress()
-        if give is not None:
-            give(w, barrier)
+        if contribute is not None:
+            contribute(w, barrier)
         if not arrives:
             barrier.waiting.append(w.split)
             w.machine.park(w.split, barrier)
@@ -54,7 +58,7 @@ def _barrier(d: Decoder, i: Instruction, arrives: bool = False) -> Op:
 
 
 def _count(d: Decoder, i: Instruction) -> Callable[[Warp], int]:
-    """What gives the number of threads; 0 for all of the CTA."""
+    """A function that returns the thread count of a barrier; 0 for all threads of the CTA."""
     given = i.named("b")
     if given is None:
         return lambda w: 0
@@ -63,18 +67,23 @@ def _count(d: Decoder, i: Instruction) -> Callable[[Warp], int]:
     def threads(w: Warp) -> int:
         number = count(w)
         if number % LANES:
-            w.machine.observe("barrier-count", w, f"a barrier of {number} threads, which are no whole warps")
+            w.machine.observe(
+                "barrier-count", w, f"a barrier for {number} threads, which is not a whole number of warps"
+            )
         return number
 
     return threads
 
 
 def _reduction(d: Decoder, i: Instruction) -> Callable[[Warp, Barrier], None]:
-    """What brings a warp's predicates to ``bar.red``, and leaves word how to take the outcome once all have come."""
-    put, brings = d.put(i.operands[0]), d.fetch(d.needed(i, "c"), 0)
+    """A function that contributes a warp's predicates to ``bar.red``, and registers how to write the result.
+
+    The result is written when the barrier completes.
+    """
+    put, predicate = d.put(i.operands[0]), d.fetch(d.needed(i, "c"), 0)
     operation = next((m for m in (".popc", ".and", ".or") if m in i.opcode), "")
 
-    def give(w: Warp, barrier: Barrier) -> None:
+    def contribute(w: Warp, barrier: Barrier) -> None:
         mask = w.mask
 
         def take(votes: list[Array]) -> None:
@@ -87,10 +96,10 @@ def _reduction(d: Decoder, i: Instruction) -> Callable[[Warp, Barrier], None]:
             put(w, np.full(LANES, result))
             w.mask, w.full = before
 
-        barrier.votes.append(brings(w)[mask])
+        barrier.votes.append(predicate(w)[mask])
         barrier.results[id(w.split)] = take
 
-    return give
+    return contribute
 
 
 @executes("bar.sync", "barrier.cta.sync", "bar.red", "barrier.cta.red")
@@ -121,12 +130,12 @@ def _cluster_arrive(d: Decoder, i: Instruction) -> Op:
             key = w.number * LANES + lane
             if key in barrier.results:
                 w.machine.observe(
-                    "cluster-barrier", w, "arrives twice at the barrier of the cluster without waiting"
+                    "cluster-barrier", w, "arrives twice at the cluster barrier with no intervening wait"
                 )
                 break
-            barrier.results[key] = _nobody
+            barrier.results[key] = _arrived
         barrier.threads += int(np.count_nonzero(w.mask))
-        w.cluster_phase = barrier.round
+        w.cluster_phase = barrier.phase
         if not relaxed:
             barrier.clocks.join(w.clocks)
             w.tick()
@@ -136,22 +145,20 @@ def _cluster_arrive(d: Decoder, i: Instruction) -> Op:
     return op
 
 
-def _nobody(votes: list[Array]) -> None:
-    """Stands for a thread that has come."""
+def _arrived(votes: list[Array]) -> None:
+    """Placeholder in the results of a cluster barrier: its key is a thread that has arrived."""
 
 
 @executes("barrier.cluster.wait")
 def _cluster_wait(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> int | None:
         barrier = w.cta.cluster.barrier
-        if barrier.round > w.cluster_phase:
+        if barrier.phase > w.cluster_phase:
             seen, fenced = barrier.votes
             w.clocks.join(Clocks(seen, fenced))
             return None
         if w.number * LANES + int(w.mask.argmax()) not in barrier.results:
-            w.machine.observe(
-                "cluster-barrier", w, "waits at the barrier of the cluster without having arrived"
-            )
+            w.machine.observe("cluster-barrier", w, "waits at the cluster barrier without having arrived")
         barrier.waiting.append(w.split)
         w.machine.park(w.split, barrier)
         return AGAIN
@@ -167,13 +174,13 @@ def _cluster_wait(d: Decoder, i: Instruction) -> Op:
     "fence.proxy.tensormap.release", "fence.proxy.tensormap.acquire",
 )  # fmt: skip
 def _fence(d: Decoder, i: Instruction) -> Op:
-    """Memory is coherent here: what a fence orders is in order already."""
+    """A no-op: memory is coherent here, so the accesses that a fence orders are ordered already."""
     return lambda w: None
 
 
 @executes("fence.proxy.async")
 def _fence_proxy(d: Decoder, i: Instruction) -> Op:
-    """What the thread knows of is visible to the async proxy from here on (9.7.13.5), unless it is about global memory."""
+    """Makes all writes that happen before it visible to the async proxy (9.7.13.5); a no-op for global memory."""
     if i.opcode.endswith(".global"):
         return lambda w: None
 

@@ -1,4 +1,4 @@
-"""Control flow (PTX ISA 9.7.12), and what has no effect on results."""
+"""Control flow (PTX ISA 9.7.12), ``setmaxnreg``, and instructions with no effect on results."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tclint.ir.nodes import Immediate, Instruction
 __all__: list[str] = []
 
 
-def _meet(d: Decoder) -> int:
-    """The instruction where the ways of the branch at hand come together; -1: they do not."""
+def _reconvergence(d: Decoder) -> int:
+    """The first instruction of the immediate post-dominator of the current branch; -1 if it has none."""
     block = d.cfg.block_of[d.site]
     follower = d.cfg.ipdom.get(block, -1)
     return d.cfg.blocks[follower].start if follower >= 0 else -1
@@ -30,7 +30,7 @@ def _bra(d: Decoder, i: Instruction) -> Op:
         target = len(d.function.instructions)
     if guard < 0:
         return lambda w: target
-    meet = _meet(d)
+    meet = _reconvergence(d)
 
     def op(w: Warp) -> int | None:
         taken = w.regs[guard]
@@ -51,7 +51,7 @@ def _bra(d: Decoder, i: Instruction) -> Op:
 
 @executes("brx.idx")
 def _brx(d: Decoder, i: Instruction) -> Op:
-    index, meet, targets = d.fetch(i.operands[0]), _meet(d), i.targets
+    index, meet, targets = d.fetch(i.operands[0]), _reconvergence(d), i.targets
     site, guard, negated = d.site, i.guard, i.negated
 
     def op(w: Warp) -> int | None:
@@ -61,19 +61,19 @@ def _brx(d: Decoder, i: Instruction) -> Op:
             active = active & (~w.regs[guard] if negated else w.regs[guard])
             if not active.any():
                 return None
-        ways: dict[int, Array] = {}
+        paths: dict[int, Array] = {}
         rest = w.mask & ~active
         if rest.any():
-            ways[site + 1] = rest
+            paths[site + 1] = rest
         for value in sorted(set(values[active].tolist())):
             if not 0 <= value < len(targets) or targets[value] < 0:
-                raise Fault(f"brx.idx: index {value} is none of the {len(targets)} targets")
+                raise Fault(f"brx.idx: index {value} is out of range for {len(targets)} targets")
             lanes = active & (values == value)
             at = targets[value]
-            ways[at] = ways[at] | lanes if at in ways else lanes
-        if len(ways) == 1:
-            return next(iter(ways))
-        w.machine.fork(w.split, list(ways.items()), meet)
+            paths[at] = paths[at] | lanes if at in paths else lanes
+        if len(paths) == 1:
+            return next(iter(paths))
+        w.machine.fork(w.split, list(paths.items()), meet)
         return ENDED
 
     return op
@@ -96,7 +96,7 @@ def _trap(d: Decoder, i: Instruction) -> Op:
 
 @executes("call")
 def _call(d: Decoder, i: Instruction) -> Op:
-    callee = i.callee or "a function whose name is not known"
+    callee = i.callee or "a function of unknown name"
     if callee == "__assertfail":
         place = d.code.place(d.site)
 
@@ -105,15 +105,15 @@ def _call(d: Decoder, i: Instruction) -> Op:
 
         return fail
     if callee == "vprintf":
-        return _printed(d, i)
+        return _printf(d, i)
     raise Unsupported(f"call of {callee}")
 
 
-def _printed(d: Decoder, i: Instruction) -> Op:
+def _printf(d: Decoder, i: Instruction) -> Op:
     site = d.site
 
     def op(w: Warp) -> None:
-        w.machine.note("what the kernel prints is not shown", site)
+        w.machine.note("the output of printf is not shown", site)
 
     return op
 
@@ -128,8 +128,11 @@ def _nothing(d: Decoder, i: Instruction) -> Op:
 
 @executes("griddepcontrol.wait", "griddepcontrol.launch_dependents")
 def _grid(d: Decoder, i: Instruction) -> Op:
-    """Grids run one after another; what one that may begin early reads before it waits is seen (9.7.13.16)."""
-    site, text = d.site, f"{i.opcode} did nothing: no other grid runs"
+    """Records that the warp has waited, so that earlier reads of the previous grid's data are detected (9.7.13.16).
+
+    Grids run one after another, so the wait itself never blocks.
+    """
+    site, text = d.site, f"{i.opcode} has no effect: no other grid is running"
     waits = i.event == "pdl-wait"
 
     def op(w: Warp) -> None:
@@ -143,20 +146,20 @@ def _grid(d: Decoder, i: Instruction) -> Op:
 
 @executes("setmaxnreg")
 def _setmaxnreg(d: Decoder, i: Instruction) -> Op:
-    """The number of registers goes up or down as the qualifier says (9.7.19.5); a pool has no bottom here."""
-    asked = [o for o in d.function.instructions if o.event == "setmaxnreg" and raises(o)]
-    start, most = launched(d.function), max(map(requested, asked), default=None)
-    if start is not None and most is not None:
-        start = min(start, most)  # as ptxas starts the kernel
-    wanted, up = requested(i), raises(i)
+    """Reports a register count that changes against the qualifier (9.7.19.5); the register pool is unlimited here."""
+    increases = [o for o in d.function.instructions if o.event == "setmaxnreg" and raises(o)]
+    start, largest = launched(d.function), max(map(requested, increases), default=None)
+    if start is not None and largest is not None:
+        start = min(start, largest)  # ptxas starts the kernel with no more than that
+    count, up = requested(i), raises(i)
 
     def op(w: Warp) -> None:
         owned = w.owned or start
-        if owned is not None and (wanted < owned if up else wanted > owned):
+        if owned is not None and (count < owned if up else count > owned):
             w.machine.observe(
-                "registers", w, f"asks to {'raise' if up else 'lower'} its {owned} registers to {wanted}"
+                "registers", w, f"requests to {'raise' if up else 'lower'} its {owned} registers to {count}"
             )
-        w.owned = wanted
+        w.owned = count
 
     return op
 

@@ -38,26 +38,26 @@ _EVERY = np.arange(LANES)
 
 
 def merged(starts: Array, size: int) -> list[tuple[int, int]]:
-    """The stretches that pieces of *size* bytes cover."""
+    """The maximal intervals ``(start, end)`` that pieces of *size* bytes cover."""
     order = np.sort(starts)
     breaks = np.flatnonzero(np.diff(order) > size) + 1
     return [(int(part[0]), int(part[-1]) + size) for part in np.split(order, breaks)]
 
 
-def _what(i: Instruction) -> str:
-    """The name of a copy: ``cp.async.bulk.tensor``."""
+def _name(i: Instruction) -> str:
+    """The name of a copy for messages, such as ``cp.async.bulk.tensor``."""
     return ".".join(
         takewhile(frozenset("cp reduce st red async bulk tensor".split()).__contains__, i.opcode.split("."))
     )
 
 
 def join_group(w: Warp, kind: str, flight: Flight) -> None:
-    """*flight* belongs to the group that its threads commit next."""
+    """Add *flight* to the group that its threads commit next."""
     w.groups.setdefault((kind, w.mask.tobytes()), [[]])[-1].append(flight)
 
 
 def _overlapping(w: Warp, kind: str) -> Iterable[list[list[Flight]]]:
-    """The groups of the threads that execute."""
+    """The groups of mechanism *kind* that belong to any active thread."""
     mine = w.mask.tobytes()
     for (name, mask), groups in w.groups.items():
         if name == kind and (mask == mine or (np.frombuffer(mask, bool) & w.mask).any()):
@@ -86,7 +86,7 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
         if skip is not None:
             lengths = np.where(skip(w)[lanes], 0, lengths)
         if (lengths > count).any():
-            raise Fault(f"cp.async: a source of {int(lengths.max())} bytes for a copy of {count}")
+            raise Fault(f"cp.async: src-size {int(lengths.max())} is larger than cp-size {count}")
         memory, _ = shared_of(w, int(targets[0]))
         if (targets >> RANK != int(targets[0]) >> RANK).any():
             raise Fault("cp.async into the shared memory of several CTAs")
@@ -132,7 +132,10 @@ def _commit(d: Decoder, i: Instruction) -> Op:
 
 
 def _wait(d: Decoder, i: Instruction, depth: Callable[[Warp], int] | None, sources: bool = False) -> Op:
-    """Waits until at most so many groups are pending; None: until nothing is, committed or not."""
+    """Waits until at most *depth* groups are pending; None: until no operation is, committed or not.
+
+    *sources*: waits for the reads only.
+    """
     kind = i.group
 
     def op(w: Warp) -> int | None:
@@ -187,20 +190,23 @@ def _wait_all(d: Decoder, i: Instruction) -> Op:
 
 
 def _targets(w: Warp, address: int, mask: int | None) -> list[tuple[Shared, int]]:
-    """Where a copy goes: one place, or the same place in every CTA of a mask."""
+    """The destinations of a copy: one address, or the same offset in every CTA of *mask*."""
     memory, offset = shared_of(w, address)
     if mask is None:
         return [(memory, offset)]
     ctas = w.cta.cluster.ctas
     if mask >> len(ctas):
-        raise Fault(f"the mask {mask:#x} names CTAs that the cluster of {len(ctas)} does not have")
+        raise Fault(f"the CTA mask {mask:#x} exceeds the cluster of {len(ctas)} CTAs")
     return [(ctas[rank].shared, offset) for rank in range(len(ctas)) if mask >> rank & 1]
 
 
-def _reports(
+def _mbarriers(
     w: Warp, address: int, targets: Sequence[tuple[Shared, int]], multicast: bool, pair: bool
 ) -> list[Mbarrier]:
-    """The mbarrier that each destination's bytes are told to: of a multicast, that of the same offset in each CTA."""
+    """The mbarrier on which each destination's copy completes; for a multicast, that at the same offset in its CTA.
+
+    With *pair* (``.cta_group::2``), it is in the CTA of the destination's pair that has the rank parity of *address*.
+    """
     if not multicast:
         return [mbarrier_at(w, address)]
     memory, offset = shared_of(w, address)
@@ -209,6 +215,7 @@ def _reports(
 
 
 def _check(address: int, align: int, what: str) -> None:
+    """Raises :class:`Fault` for a misaligned address of *what*."""
     if address & (align - 1):
         raise Fault(f"misaligned address: {what} at {address:#x} is not a multiple of {align}")
 
@@ -218,7 +225,7 @@ def _load(
     size: int, source: Callable[[], Array], write: Callable[[Shared, int, Array], None], reads: list[Range],
     unknown: bool = False, adds: bool = False,
 ) -> None:  # fmt: skip
-    """A copy into shared memory that reports its bytes to an mbarrier; how many these are may be *unknown*."""
+    """Issue a copy into shared memory that completes on an mbarrier; its number of bytes may be *unknown*."""
     clocks = w.clocks.copy() if reads else None
     for (memory, offset), mbarrier in zip(targets, mbarriers, strict=True):
         memory.check(np.array([offset]), size)
@@ -235,7 +242,7 @@ def _load(
             data: list[Array] = data,
         ) -> None:
             write(memory, offset, data[0])
-            if clocks is not None:  # who waits for the copy knows that its source was read
+            if clocks is not None:  # a wait for the copy is ordered after the read of its source
                 mbarrier.clocks.join(clocks)
             mbarrier.unknown -= unknown
             mbarrier.elastic |= unknown
@@ -250,6 +257,7 @@ def _load(
 
 
 def _operands(d: Decoder, i: Instruction) -> tuple[Callable[[Warp], Array] | None, Callable[[Warp], Array]]:
+    """The CTA mask, if there is one, and the mbarrier of a copy."""
     mask = i.role("mask")
     mbar = i.role("mbarrier")
     if mbar is None:
@@ -281,7 +289,7 @@ def _bulk_load(d: Decoder, i: Instruction) -> Op:
             if count & 15:
                 raise Fault(f"a bulk copy of {count} bytes, which is not a multiple of 16")
             targets = _targets(w, int(addresses[lane]), int(mask(w)[lane]) if mask is not None else None)
-            mbarriers = _reports(w, int(bars[lane]), targets, mask is not None, False)
+            mbarriers = _mbarriers(w, int(bars[lane]), targets, mask is not None, False)
             memory: Memory
             if own:
                 memory, start = shared_of(w, int(sources[lane]))
@@ -299,13 +307,13 @@ def _bulk_load(d: Decoder, i: Instruction) -> Op:
                     data = change(target.read(offset, len(data)), data)
                 target.write(offset, data)
 
-            _load(w, site, _what(i), targets, mbarriers, count, take, write, reads, adds=change is not None)
+            _load(w, site, _name(i), targets, mbarriers, count, take, write, reads, adds=change is not None)
 
     return op
 
 
 def _reduction(match: Match) -> Change | None:
-    """What a reducing copy does with bytes that are there and bytes that come; None for a plain one."""
+    """The operation of a reducing copy on the old bytes and the copied ones; None for a plain copy."""
     operation = next((m for m in match.modifiers if m in OPERATIONS), "")
     return change_of(operation, types(match.modifiers)[-1].name) if operation else None
 
@@ -318,7 +326,7 @@ def _store(
     read: Callable[[], Array],
     write: Callable[[Array], None],
 ) -> None:
-    """A copy out of shared memory, complete by its bulk group."""
+    """Issue a copy out of shared memory, which completes as part of a bulk group."""
     data: list[Array] = []
     flight = Flight(
         site, w, what, reads=reads, capture=lambda: data.append(read()), finish=lambda: write(data[0])
@@ -359,18 +367,18 @@ def _bulk_store(d: Decoder, i: Instruction) -> Op:
                 count: int = count,
                 chosen: Array | None = chosen,
             ) -> None:
-                place = memory.data[at : at + count]
+                target = memory.data[at : at + count]
                 if change is not None:
-                    place[:] = change(place, data)
+                    target[:] = change(target, data)
                 elif chosen is None:
-                    place[:] = data
+                    target[:] = data
                 else:
-                    place[chosen] = data[chosen]
+                    target[chosen] = data[chosen]
 
             def read(shared: Shared = shared, start: int = start, count: int = count) -> Array:
                 return shared.read(start, count)
 
-            _store(w, site, _what(i), [stretch(shared, start, start + count)], read, write)
+            _store(w, site, _name(i), [stretch(shared, start, start + count)], read, write)
 
     return op
 
@@ -379,7 +387,10 @@ def _bulk_store(d: Decoder, i: Instruction) -> Op:
 
 
 def _map(w: Warp, address: int) -> tensor_maps.TensorMap | None:
-    """The tensor map at a generic address; None for one that nobody knows. Raises :class:`Fault` for bytes that are none."""
+    """The tensor map at a generic address; None for an unknown one (:data:`~tclint.executor.tensor_maps.UNKNOWN`).
+
+    Raises :class:`Fault` for bytes that are not a tensor map.
+    """
     _check(address, 64, "the tensor map")
     memory, offset = single(w, "" if address >> WINDOW else ".param", address, 0, tensor_maps.SIZE)
     data = memory.read(offset, tensor_maps.SIZE).tobytes()
@@ -394,7 +405,7 @@ def _map(w: Warp, address: int) -> tensor_maps.TensorMap | None:
 def _coordinates(
     d: Decoder, operand: Operand
 ) -> tuple[Callable[[Warp], Array], list[Callable[[Warp], Array]]]:
-    """The map and the coordinates of ``[tensorMap, {x, y}]``."""
+    """The address of the map, and the coordinates, of an operand ``[tensorMap, {x, y}]``."""
     assert isinstance(operand, Address)
     where = d.address(Address(operand.base, operand.offset))
     return where, [d.fetch(o) for extra in operand.extras for o in parts(extra)]
@@ -413,6 +424,7 @@ def _box(
     w: Warp, lane: int, i: Instruction, where: Callable[[Warp], Array], at: Sequence[Callable[[Warp], Array]],
     moves: Sequence[Callable[[Warp], Array]], store: bool = False,
 ) -> tuple[tensor_maps.TensorMap | None, tensor_maps.Transfer]:  # fmt: skip
+    """The tensor map and the transfer of one lane's copy; the map is None if it is unknown."""
     tensor = _map(w, int(where(w)[lane]))
     if tensor is None:
         return None, tensor_maps.unknown()
@@ -442,7 +454,7 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
             tensor, transfer = _box(w, lane, i, where, at, moves)
             _check(int(addresses[lane]) & _LOW, 128, "the destination of a tensor copy")
             targets = _targets(w, int(addresses[lane]), int(mask(w)[lane]) if mask is not None else None)
-            mbarriers = _reports(w, int(bars[lane]), targets, mask is not None, pair)
+            mbarriers = _mbarriers(w, int(bars[lane]), targets, mask is not None, pair)
 
             def take(
                 transfer: tensor_maps.Transfer = transfer, tensor: tensor_maps.TensorMap | None = tensor
@@ -456,28 +468,29 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
                 memory: Shared, offset: int, data: Array, tensor: tensor_maps.TensorMap | None = tensor,
                 transfer: tensor_maps.Transfer = transfer,
             ) -> None:  # fmt: skip
-                places = (
+                starts = (
                     tensor_maps.swizzle(tensor, transfer.offsets, offset)
                     if tensor
                     else transfer.offsets + offset
                 )
-                _units(memory.data, transfer.unit)[places // transfer.unit] = data
+                _units(memory.data, transfer.unit)[starts // transfer.unit] = data
 
             _load(
-                w, site, _what(i), targets, mbarriers, transfer.size, take, write, [], unknown=tensor is None
+                w, site, _name(i), targets, mbarriers, transfer.size, take, write, [], unknown=tensor is None
             )
 
     return op
 
 
 def _units(data: Array, unit: int) -> Array:
-    """Bytes as units of so many: one element each, so that one index moves all of it."""
+    """*data* with *unit* bytes to an element, so that one index selects a whole unit."""
     kind = UNSIGNED.get(unit, np.complex128)
     length = len(data) // unit * unit
     return data[:length].view(kind)
 
 
 def _gather(w: Warp, transfer: tensor_maps.Transfer) -> Array:
+    """The units of a transfer from global memory, with the fill value outside the tensor."""
     memory = w.machine.memory
     offsets = transfer.addresses - GLOBAL
     inside = transfer.inside
@@ -512,16 +525,16 @@ def _tensor_store(d: Decoder, i: Instruction) -> Op:
             _check(start, 128, "the source of a tensor copy")
             shared.check(np.array([start]), transfer.size)
             unit, inside = transfer.unit, transfer.inside
-            places = (
+            starts = (
                 tensor_maps.swizzle(tensor, transfer.offsets, start) if tensor else transfer.offsets + start
             )
-            places = (places // unit)[inside]
+            units = (starts // unit)[inside]
             offsets = (transfer.addresses - GLOBAL)[inside]
             if len(offsets):
                 w.machine.memory.check(offsets, unit)
 
-            def read(shared: Shared = shared, places: Array = places, unit: int = unit) -> Array:
-                return _units(shared.data, unit)[places]
+            def read(shared: Shared = shared, units: Array = units, unit: int = unit) -> Array:
+                return _units(shared.data, unit)[units]
 
             def write(
                 data: Array,
@@ -538,7 +551,7 @@ def _tensor_store(d: Decoder, i: Instruction) -> Op:
                     data = np.ascontiguousarray(new).view(target.dtype)
                 target[offsets // unit] = data
 
-            _store(w, site, _what(i), [stretch(shared, start, start + transfer.size)], read, write)
+            _store(w, site, _name(i), [stretch(shared, start, start + transfer.size)], read, write)
 
     return op
 
@@ -573,7 +586,7 @@ def _st_async(d: Decoder, i: Instruction) -> Op:
             _load(
                 w,
                 site,
-                _what(i),
+                _name(i),
                 [(memory, offset)],
                 [mbarrier],
                 len(data),
@@ -603,30 +616,30 @@ def _st_bulk(d: Decoder, i: Instruction) -> Op:
     return op
 
 
-# ---------------------------------------------------------------- clusters that are taken over
+# ---------------------------------------------------------------- cluster launch control
 
 
 @executes("clusterlaunchcontrol.try_cancel")
 def _try_cancel(d: Decoder, i: Instruction) -> Op:
-    """The next cluster that has not started does not start any more; who asked may do its work (9.7.13.17)."""
+    """Cancels the next cluster that has not started, so that the requesting CTA can do its work (9.7.13.17)."""
     to, mbar = d.address(i.operands[0]), d.address(i.operands[1])
-    all_of_them, site = ".multicast::cluster::all" in i.opcode, d.site
+    multicast, site = ".multicast::cluster::all" in i.opcode, d.site
 
     def op(w: Warp) -> None:
         addresses, bars = to(w), mbar(w)
         for lane in w.lanes.tolist():
-            mask = (1 << len(w.cta.cluster.ctas)) - 1 if all_of_them else None
+            mask = (1 << len(w.cta.cluster.ctas)) - 1 if multicast else None
             targets = _targets(w, int(addresses[lane]), mask)
             _check(targets[0][1], 16, "the response of try_cancel")
-            mbarriers = _reports(w, int(bars[lane]), targets, all_of_them, False)
-            response = cache(partial(_respond, w))  # one cluster, however many CTAs are told
-            _load(w, site, _what(i), targets, mbarriers, 16, response, _write, [])
+            mbarriers = _mbarriers(w, int(bars[lane]), targets, multicast, False)
+            response = cache(partial(_respond, w))  # cancels one cluster, however many CTAs get the response
+            _load(w, site, _name(i), targets, mbarriers, 16, response, _write, [])
 
     return op
 
 
 def _respond(w: Warp) -> Array:
-    """The response: three coordinates of a CTA, and whether they are any."""
+    """The 16-byte response: three coordinates of a CTA, and whether a cluster was cancelled."""
     ctaid = w.machine.cancel()
     return np.array([0, 0, 0, 0] if ctaid is None else [*ctaid, 1], np.uint32).view(np.uint8)
 
@@ -639,8 +652,8 @@ def _write(memory: Shared, offset: int, data: Array) -> None:
 def _query_cancel(d: Decoder, i: Instruction) -> Op:
     source = d.fetch(d.needed(i, "response"), 16)
     if ".is_canceled" in i.opcode:
-        told = d.put(i.operands[0])
-        return lambda w: told(w, (source(w) >> 96 & 1).astype(bool))
+        result = d.put(i.operands[0])
+        return lambda w: result(w, (source(w) >> 96 & 1).astype(bool))
     axis = "xyz".find(i.opcode.partition("get_first_ctaid::")[2][:1] or " ")
     puts = [d.put(o) for o in parts(i.operands[0])]
     shifts = [32 * n for n in range(len(puts))] if axis < 0 else [32 * axis]

@@ -1,4 +1,4 @@
-"""Lanes of a warp that exchange values: shuffles, votes, matches, reductions, elections (PTX ISA 9.7.9.6, 9.7.13)."""
+"""Collective instructions of a warp: shuffles, votes, matches, reductions, elections (PTX ISA 9.7.9.6, 9.7.13)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BITS = np.uint64(1) << _NUMBERS.astype(np.uint64)
 _NAN = np.uint32(0x7FFFFFFF)
 
 Compute = Callable[..., tuple[Array, ...]]
-"""The results of a collective instruction: from the warp, the lanes that take part, and what each lane brings."""
+"""Computes the results of a collective instruction from the warp, its participating lanes and their source values."""
 
 
 def bits(mask: Array) -> int:
@@ -32,7 +32,7 @@ def bits(mask: Array) -> int:
 
 @cache
 def lanes_of(mask: int) -> Array:
-    """The lanes that a membermask names."""
+    """The lanes in a membermask."""
     named: Array = (mask >> _NUMBERS & 1).astype(bool)
     named.flags.writeable = False
     return named
@@ -42,11 +42,11 @@ def together(
     d: Decoder, i: Instruction, mask: Operand | None, sources: Sequence[Operand], size: int,
     puts: Sequence[Callable[[Warp, Array], None]], compute: Compute,
 ) -> Op:  # fmt: skip
-    """*compute* once all lanes that the membermask names, and that have not left, have come.
+    """An op that executes *compute* once all lanes in the membermask have arrived, except those that have exited.
 
-    Lanes that diverged may come one after the other, and to different instructions with the same qualifiers: who is
-    first waits. Lanes that bring different masks are different groups. A lane that executes the instruction with a mask
-    that does not name it is observed. Immediate *sources* are of *size* bytes; a *mask* of None names who is there.
+    Diverged lanes may arrive one after another, and at different instructions with the same qualifiers: the first ones
+    wait. Lanes with different masks form different groups. A lane that is not in its own mask is an observation.
+    Immediate *sources* have *size* bytes. If *mask* is None, the active lanes participate.
     """
     site, member = d.site, d.fetch(mask) if mask is not None else None
     name, opcode = i.name, i.opcode
@@ -63,18 +63,18 @@ def together(
         masks = member(w)
         first = int(masks[int(w.mask.argmax())])
         if (masks[w.mask] != first).any():
-            return _part(w, masks, site)
+            return _split_by_mask(w, masks, site)
         named = lanes_of(first)
         if (w.mask & ~named).any():
             lane = int((w.mask & ~named).argmax())
             w.machine.observe(
-                "membermask", w, f"lane {lane} executes {name} with a mask that does not name it"
+                "membermask", w, f"lane {lane} executes {name} with a membermask that excludes it"
             )
         missing = named & w.alive & ~w.mask
         if not missing.any():
             execute(w, w.mask)
             return None
-        return _meet(
+        return _rendezvous(
             w,
             (opcode, first),
             missing,
@@ -85,26 +85,27 @@ def together(
     return op
 
 
-def _part(w: Warp, masks: Array, site: int) -> int:
-    """Let lanes that bring different masks execute the instruction one group after the other."""
-    ways = [(site, w.mask & (masks == value)) for value in np.unique(masks[w.mask])]
+def _split_by_mask(w: Warp, masks: Array, site: int) -> int:
+    """Divide lanes with different masks into groups, which execute the instruction one after another."""
+    paths = [(site, w.mask & (masks == value)) for value in np.unique(masks[w.mask])]
     rest = w.split.mask & ~w.mask
-    w.machine.fork(w.split, [*ways, (site + 1, rest)] if rest.any() else ways, site + 1)
+    w.machine.fork(w.split, [*paths, (site + 1, rest)] if rest.any() else paths, site + 1)
     return ENDED
 
 
-def _meet(w: Warp, key: tuple[str, int], missing: Array, mine: Arrival, compute: Compute) -> int | None:
-    others = [a for a in w.meeting.get(key, ()) if a.split is not w.split]
+def _rendezvous(w: Warp, key: tuple[str, int], missing: Array, mine: Arrival, compute: Compute) -> int | None:
+    """Wait for the *missing* lanes; the last group to arrive computes the results, also for those that wait."""
+    others = [a for a in w.collectives.get(key, ()) if a.split is not w.split]
     union = reduce(np.logical_or, [a.mask for a in others], w.mask)
     if (missing & ~union).any():
-        w.meeting[key] = [*others, mine]
+        w.collectives[key] = [*others, mine]
         w.machine.park(w.split, f"lanes {np.flatnonzero(missing & ~union).tolist()} of its warp")
         return AGAIN
-    w.meeting.pop(key, None)
-    brought = list(mine.sources)
+    w.collectives.pop(key, None)
+    sources = list(mine.sources)
     for other in others:
-        brought = [np.where(other.mask, a, b) for a, b in zip(other.sources, brought, strict=True)]
-    results = compute(w, union, *brought)
+        sources = [np.where(other.mask, a, b) for a, b in zip(other.sources, sources, strict=True)]
+    results = compute(w, union, *sources)
     mask, full = w.mask, w.full
     for arrival in (*others, mine):
         w.mask, w.full = arrival.mask, False
@@ -138,11 +139,11 @@ def _shfl(d: Decoder, i: Instruction) -> Op:
             at = {".down": _NUMBERS + lane, ".bfly": _NUMBERS ^ lane, ".idx": low | (lane & ~segment)}[mode]
             inside = at <= last
         at = np.where(inside, at, _NUMBERS)
-        strangers = mask & ~mask[at]
-        if strangers.any():
-            reader = int(strangers.argmax())
+        invalid = mask & ~mask[at]
+        if invalid.any():
+            reader = int(invalid.argmax())
             w.machine.observe(
-                "shuffle", w, f"lane {reader} reads from lane {int(at[reader])}, which does not take part"
+                "shuffle", w, f"lane {reader} reads from lane {int(at[reader])}, which does not participate"
             )
         return source[at], inside
 
@@ -177,8 +178,8 @@ def _match(d: Decoder, i: Instruction) -> Op:
         return ((same * _BITS).sum(axis=1).astype(np.uint32),)
 
     def match_all(w: Warp, mask: Array, values: Array) -> tuple[Array, ...]:
-        alike = bool((values[mask] == values[mask][0]).all())
-        return np.full(LANES, bits(mask) if alike else 0, np.uint32), np.full(LANES, alike)
+        equal = bool((values[mask] == values[mask][0]).all())
+        return np.full(LANES, bits(mask) if equal else 0, np.uint32), np.full(LANES, equal)
 
     every = i.match.form.name == "match.all"
     puts = [d.put(o) for o in (pair(i.operands[0]) if every else i.operands[:1])]
@@ -219,7 +220,7 @@ def _integers(match: Match) -> Callable[[Array], np.uint32]:
 
 
 def _floats(match: Match) -> Callable[[Array], np.uint32]:
-    """The smallest or largest number; -0 is below +0, and the only NaN that it gives is the canonical one."""
+    """The minimum or maximum; -0 is less than +0, and a NaN result is the canonical one."""
     absolute, strict = ".abs" in match.modifiers, ".NaN" in match.modifiers
     largest = ".max" in match.modifiers
 
@@ -229,7 +230,7 @@ def _floats(match: Match) -> Callable[[Array], np.uint32]:
         if nan.all() or (strict and nan.any()):
             return _NAN
         numbers = numbers[~nan].view(np.int32)
-        ordered = numbers ^ (numbers >> 31 & 0x7FFFFFFF)  # as integers in the order of the numbers
+        ordered = numbers ^ (numbers >> 31 & 0x7FFFFFFF)  # integers that compare as the numbers do
         found: np.uint32 = numbers[int(ordered.argmax() if largest else ordered.argmin())].view(np.uint32)
         return found
 
@@ -238,7 +239,7 @@ def _floats(match: Match) -> Callable[[Array], np.uint32]:
 
 @executes("elect.sync")
 def _elect(d: Decoder, i: Instruction) -> Op:
-    """The lowest lane is elected; the same set of lanes always elects the same one (9.7.13.14)."""
+    """Elects the lowest lane; the election is deterministic for a given set of lanes (9.7.13.14)."""
 
     def elect(w: Warp, mask: Array) -> tuple[Array, ...]:
         leader = int(mask.argmax())

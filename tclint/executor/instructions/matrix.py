@@ -28,8 +28,8 @@ def _mma(d: Decoder, i: Instruction) -> Op:
 
     def op(w: Warp) -> None:
         values = [
-            np.stack([f(w) for f in group]) if together else group[0](w)
-            for group, together in zip(sources, stacked, strict=True)
+            np.stack([f(w) for f in group]) if vector else group[0](w)
+            for group, vector in zip(sources, stacked, strict=True)
         ]
         for put, value in zip(puts, run(*values), strict=True):
             put(w, value)

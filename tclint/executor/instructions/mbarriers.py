@@ -17,36 +17,37 @@ from tclint.ir.nodes import SINK, Immediate, Instruction
 
 __all__ = ["arrive_on", "complete", "mbarrier_at"]
 
-_MOST = (1 << 20) - 1
-"""The largest count of arrivals and of bytes (9.7.13.15.2)."""
+MAX_COUNT = (1 << 20) - 1
+"""The largest arrival count, and the largest tx-count, of an mbarrier (9.7.13.15.2)."""
 
 
 def _key(w: Warp, address: int) -> int:
+    """The address of an mbarrier in the shared window of the cluster."""
     shared, offset = shared_of(w, address)
     return shared.rank << RANK | offset
 
 
 def mbarrier_at(w: Warp, address: int) -> Mbarrier:
-    """The object at an address; Raises :class:`Fault` when none was initialised there."""
+    """The mbarrier object at an address. Raises :class:`Fault` if none is initialised there."""
     key = _key(w, address)
     cta = w.cta.cluster.ctas[key >> RANK]
     if cta.shared.exited:
-        w.machine.observe("exited-cta", w, "uses an mbarrier of a CTA that has ended")
+        w.machine.observe("exited-cta", w, "uses an mbarrier of a CTA that has exited")
     found = cta.mbarriers.get(key)
     if found is None:
         raise Fault(
-            f"no mbarrier is initialised at {key & (1 << RANK) - 1:#x} of CTA {key >> RANK} of the cluster"
+            f"no mbarrier is initialised at {key & (1 << RANK) - 1:#x} in CTA {key >> RANK} of the cluster"
         )
     found.users.add(w.site)
     return found
 
 
 def arrive_on(w: Warp, mbarrier: Mbarrier, count: int, drop: bool = False) -> None:
-    """*count* arrivals, those of all lanes that execute together; the phase may complete."""
+    """Perform *count* arrivals, which may complete the phase; *drop* also lowers the count of later phases."""
     if count > mbarrier.pending:
         w.machine.observe(
             "mbarrier-overrun", w,
-            f"{count} arrivals at an mbarrier whose phase has {mbarrier.pending} pending", mbarrier.site,
+            f"{count} arrivals at an mbarrier with {mbarrier.pending} pending in its phase", mbarrier.site,
         )  # fmt: skip
         count = mbarrier.pending
     mbarrier.pending -= count
@@ -56,15 +57,16 @@ def arrive_on(w: Warp, mbarrier: Mbarrier, count: int, drop: bool = False) -> No
 
 
 def expect(w: Warp, mbarrier: Mbarrier, size: int) -> None:
+    """Perform expect_tx: raise the tx-count by *size* bytes."""
     mbarrier.tx += size
-    if abs(mbarrier.tx) > _MOST:
+    if abs(mbarrier.tx) > MAX_COUNT:
         w.machine.observe(
-            "mbarrier-overrun", w, f"{mbarrier.tx} bytes are more than an mbarrier counts", mbarrier.site
+            "mbarrier-overrun", w, f"a tx-count of {mbarrier.tx} is out of range", mbarrier.site
         )
 
 
 def complete(w: Warp, mbarrier: Mbarrier, size: int) -> None:
-    """*size* bytes have come."""
+    """Perform complete_tx for *size* bytes, which may complete the phase."""
     mbarrier.tx -= size
     w.machine.turn(mbarrier)
 
@@ -84,13 +86,11 @@ def _init(d: Decoder, i: Instruction) -> Op:
             key, number = _key(w, int(addresses[lane])), int(counts[lane])
             if key & 7:
                 raise Fault(f"misaligned mbarrier at {key:#x}")
-            if not 0 < number <= _MOST:
+            if not 0 < number <= MAX_COUNT:
                 w.machine.observe("mbarrier-count", w, f"initialises an mbarrier with a count of {number}")
             mbarriers = w.cta.cluster.ctas[key >> RANK].mbarriers
             if key in mbarriers:
-                w.machine.observe(
-                    "mbarrier-init", w, "initialises an mbarrier that is valid", mbarriers[key].site
-                )
+                w.machine.observe("mbarrier-init", w, "re-initialises a live mbarrier", mbarriers[key].site)
             mbarriers[key] = Mbarrier(key, number, Clocks.new(w.cta.cluster.warps), site=site)
 
     return op
@@ -108,7 +108,7 @@ def _inval(d: Decoder, i: Instruction) -> Op:
                 w.machine.observe(
                     "mbarrier-inval",
                     w,
-                    f"invalidates an mbarrier that a {busy[0].what} still reports to",
+                    f"invalidates an mbarrier on which a pending {busy[0].what} completes",
                     busy[0].site,
                 )
             del w.cta.cluster.ctas[mbarrier.address >> RANK].mbarriers[mbarrier.address]
@@ -141,9 +141,9 @@ def _arrive(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
     where = _address(d, i)
-    counted, told = i.named("count"), i.named("txCount")
+    counted, expected = i.named("count"), i.named("txCount")
     count = d.fetch(counted if counted is not None else Immediate(1))
-    size = d.fetch(told) if told is not None else None
+    size = d.fetch(expected) if expected is not None else None
     state = i.operands[0]
     put = d.put(state) if state is not SINK and match.writes else None
     drop, releases = ".arrive_drop" in i.opcode, ".relaxed" not in match.modifiers
@@ -165,7 +165,7 @@ def _arrive(d: Decoder, i: Instruction) -> Op:
             arrive_on(w, mbarrier, int(counts[lanes].sum()), drop)
             if incomplete and mbarrier.phase != before:
                 w.machine.observe(
-                    "mbarrier-overrun", w, "completes a phase, which .noComplete must not", mbarrier.site
+                    "mbarrier-overrun", w, "completes the phase, which .noComplete forbids", mbarrier.site
                 )
         if releases:
             w.tick()
@@ -177,9 +177,11 @@ def _arrive(d: Decoder, i: Instruction) -> Op:
 
 @executes("mbarrier.wait", "mbarrier.wait.parity")
 def _wait(d: Decoder, i: Instruction) -> Op:
-    """A wait for a phase that is not complete says no, at any time (9.7.13.15.16): under a late schedule at once.
+    """``mbarrier.test_wait`` and ``try_wait``.
 
-    Whoever asks again for the same phase is blocked until it is complete, or until nobody else can go on.
+    While the phase is not complete, a wait may return false at any time (9.7.13.15.16). Unless the schedule is eager,
+    the first wait for a phase does so at once. A second one blocks until the phase is complete, or until no other
+    thread can make progress.
     """
     match = i.match
     assert match is not None
@@ -223,12 +225,12 @@ def _wait(d: Decoder, i: Instruction) -> Op:
 @executes("mbarrier.pending_count")
 def _pending(d: Decoder, i: Instruction) -> Op:
     put, state = d.put(i.operands[0]), d.fetch(i.operands[1], 8)
-    return lambda w: put(w, (state(w) & np.uint64(_MOST)).astype(np.uint32))
+    return lambda w: put(w, (state(w) & np.uint64(MAX_COUNT)).astype(np.uint32))
 
 
 @executes("cp.async.mbarrier.arrive")
 def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
-    """An arrival when all ``cp.async`` that the thread has issued are complete (9.7.9.25.3.3)."""
+    """Arrives when all ``cp.async`` that the thread has issued so far are complete (9.7.9.25.3.3)."""
     where, site = _address(d, i), d.site
     keeps = ".noinc" in i.opcode
 
@@ -257,8 +259,8 @@ def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
                 )
             )  # fmt: skip
         for flight in flights:
-            if not flight.note.get("told"):
-                flight.written, flight.note["told"] = w.stamp, True
+            if not flight.note.get("signalled"):
+                flight.written, flight.note["signalled"] = w.stamp, True
         w.tick()
 
     return op

@@ -36,22 +36,29 @@ _EVERY = np.arange(LANES)
 
 
 def shared_of(w: Warp, address: int) -> tuple[Shared, int]:
-    """The shared memory and the offset in it that an address of the shared window names (5.1.7)."""
+    """The shared memory of a CTA, and the offset in it, that an address in the shared window refers to (5.1.7).
+
+    Raises :class:`Fault` for an address outside shared memory or outside the cluster.
+    """
     if address >> WINDOW:
         if address >> WINDOW != SHARED >> WINDOW:
-            raise Fault(f"{address:#x} is no address of shared memory")
+            raise Fault(f"{address:#x} is not an address of shared memory")
         address &= _OFFSET
     rank = address >> RANK
     ctas = w.cta.cluster.ctas
     if rank >= len(ctas):
-        raise Fault(f"{address:#x} is in no CTA of the cluster, which has {len(ctas)}")
+        raise Fault(f"{address:#x} is outside the cluster of {len(ctas)} CTAs")
     return ctas[rank].shared, address & _LOW
 
 
 def locate(
     w: Warp, space: str, addresses: Array, lanes: Array, size: int
 ) -> list[tuple[Memory, Array, Array]]:
-    """Where *size* bytes at *addresses* of *lanes* are: for each memory the offsets, and whose of the lanes they are."""
+    """The memories that *size* bytes at each of *addresses* are in.
+
+    For each memory: the offsets in it, and the indices of their addresses. *lanes* are the lanes of the addresses,
+    which have their own local memory.
+    """
     if space == "":
         window = addresses >> WINDOW
         first = int(window[0])
@@ -83,7 +90,9 @@ def locate(
         room = w.machine.code.local_size
         low, high = int(addresses.min()), int(addresses.max()) + size
         if low < 0 or high > room:
-            raise Fault(f"local memory: offset {low if low < 0 else high - size} is out of {room} bytes")
+            raise Fault(
+                f"local memory: offset {low if low < 0 else high - size} is out of bounds ({room} bytes)"
+            )
         if w.local is None:
             w.local = Memory(room * LANES)
         return [(w.local, addresses + lanes * room, every)]
@@ -95,7 +104,7 @@ def locate(
 
 
 def single(w: Warp, space: str, address: int, lane: int, size: int) -> tuple[Memory, int]:
-    """Where *size* bytes at the address of one lane are: the memory, and the offset in it."""
+    """The memory that *size* bytes at the address of one lane are in, and the offset in it."""
     ((memory, offsets, _),) = locate(w, space, np.array([address], np.int64), np.array([lane]), size)
     return memory, int(offsets[0])
 
@@ -104,7 +113,7 @@ _WINDOWS = {GLOBAL: ".global", SHARED: ".shared", LOCAL: ".local", PARAM: ".para
 
 
 def _words(offsets: Array, size: int, count: int) -> Array:
-    """The words of shared memory that an access touches."""
+    """The numbers of the words that accesses of *count* integers of *size* bytes touch."""
     total = size * count
     if total <= 4:
         return offsets >> 2
@@ -112,7 +121,10 @@ def _words(offsets: Array, size: int, count: int) -> Array:
 
 
 def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plain: bool) -> None:
-    """What a read of shared memory must not meet, and that it happened."""
+    """Check a read of shared memory for conflicts, and record it.
+
+    Only *plain* accesses, which are neither atomic nor synchronising, are checked for races and recorded.
+    """
     memory.check(offsets, size * count)
     words = _words(offsets, size, count)
     if memory.flights and memory.filling[words].any():
@@ -121,24 +133,29 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
             w.machine.observe(
                 "read-too-early",
                 w,
-                f"reads shared memory that the {flight.what} is still to write",
+                f"reads shared memory that the pending {flight.what} has yet to write",
                 flight.site,
             )
     if memory.exited:
-        w.machine.observe("exited-cta", w, "reads shared memory of a CTA that has ended")
+        w.machine.observe("exited-cta", w, "reads shared memory of a CTA that has exited")
     if not plain:
         return
-    if (met := memory.late(words, True, w.clocks.seen)) is not None:
-        who = w.machine.who(w, met[0])
+    if (unordered := memory.late(words, True, w.clocks.seen)) is not None:
+        stamp, site = unordered
+        writer = w.machine.who(w, stamp)
         w.machine.observe(
-            "unordered", w, f"reads shared memory that {who} wrote without a barrier between them", met[1]
+            "unordered", w, f"reads shared memory that {writer} wrote, and nothing orders the two", site
         )
     memory.read_by[words] = w.stamp
     memory.reader[words] = w.site
 
 
 def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plain: bool) -> None:
-    """The same for a write."""
+    """Check a write to shared memory for conflicts, and record it; see :func:`reading`.
+
+    A plain write is compared with the last read but not with the last write; any other write clears the record of the
+    last write.
+    """
     memory.check(offsets, size * count)
     words = _words(offsets, size, count)
     if memory.flights:
@@ -147,35 +164,41 @@ def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
                 memory.draining,
                 False,
                 "source-overwritten",
-                "overwrites shared memory that the {} still reads",
+                "overwrites shared memory that the pending {} still reads",
             ),
-            (memory.filling, True, "filled-twice", "writes shared memory that the {} is still to write"),
+            (
+                memory.filling,
+                True,
+                "filled-twice",
+                "writes shared memory that the pending {} has yet to write",
+            ),
         ):
             if counts[words].any() and (flight := memory.user(words, writes)) is not None:
                 w.machine.observe(kind, w, text.format(flight.what), flight.site)
     if memory.exited:
-        w.machine.observe("exited-cta", w, "writes shared memory of a CTA that has ended")
-    if plain and (met := memory.late(words, False, w.clocks.seen)) is not None:
-        who = w.machine.who(w, met[0])
+        w.machine.observe("exited-cta", w, "writes shared memory of a CTA that has exited")
+    if plain and (unordered := memory.late(words, False, w.clocks.seen)) is not None:
+        stamp, site = unordered
+        other = w.machine.who(w, stamp)
         w.machine.observe(
-            "unordered", w, f"writes shared memory that {who} read without a barrier between them", met[1]
+            "unordered", w, f"writes shared memory that {other} read, and nothing orders the two", site
         )
     memory.written[words] = w.stamp if plain else 0
     memory.writer[words] = w.site
 
 
 def before_grid(w: Warp, memory: Memory, offsets: Array, size: int) -> None:
-    """What the grid before writes may be read only behind ``griddepcontrol.wait`` (9.7.13.16)."""
+    """Report a read of data that the previous grid wrote, before ``griddepcontrol.wait`` (9.7.13.16)."""
     if w.waited_for_grid or not isinstance(memory, Global) or memory.earlier is None:
         return
     if memory.earlier[offsets.ravel()[:, None] + np.arange(size)].any():
         w.machine.observe(
-            "grid-dependency", w, "reads what the grid before wrote, without a griddepcontrol.wait before it"
+            "grid-dependency", w, "reads data of the previous grid with no preceding griddepcontrol.wait"
         )
 
 
 def fetch(w: Warp, space: str, addresses: Array, size: int, count: int, plain: bool = True) -> list[Array]:
-    """*count* integers of *size* bytes from the address of each lane; lanes that do not execute get 0."""
+    """Load *count* integers of *size* bytes from the address of each active lane; the other lanes get 0."""
     kind = UNSIGNED[size]
     lanes = None if w.full else w.lanes
     active = addresses if lanes is None else addresses[lanes]
@@ -185,9 +208,9 @@ def fetch(w: Warp, space: str, addresses: Array, size: int, count: int, plain: b
             reading(w, memory, offsets, size, count, plain)
         else:
             before_grid(w, memory, offsets, size * count)
-        place = at if lanes is None else lanes[at]
+        targets = at if lanes is None else lanes[at]
         if count == 1:
-            results[0][place] = memory.load(offsets, size)
+            results[0][targets] = memory.load(offsets, size)
         else:
             if (offsets & (size * count - 1)).any():
                 raise Fault(f"misaligned address: a vector of {size * count} bytes at {int(offsets[0]):#x}")
@@ -195,12 +218,12 @@ def fetch(w: Warp, space: str, addresses: Array, size: int, count: int, plain: b
             units = (offsets >> size.bit_length() - 1)[:, None] + np.arange(count)
             block = memory.views[size][units]
             for n in range(count):
-                results[n][place] = block[:, n]
+                results[n][targets] = block[:, n]
     return results
 
 
-def place(w: Warp, space: str, addresses: Array, size: int, values: list[Array], plain: bool = True) -> None:
-    """Store a vector of integers of *size* bytes at the address of each lane."""
+def store(w: Warp, space: str, addresses: Array, size: int, values: list[Array], plain: bool = True) -> None:
+    """Store a vector of integers of *size* bytes at the address of each active lane."""
     lanes = w.lanes
     count = len(values)
     for memory, offsets, at in locate(w, space, addresses[lanes], lanes, size * count):
@@ -216,7 +239,7 @@ def place(w: Warp, space: str, addresses: Array, size: int, values: list[Array],
 
 
 def _space(d: Decoder, i: Instruction, address: Operand) -> str:
-    """The state space; parameters that are no kernel's are in each thread's local memory."""
+    """The state space of an access; parameters of device functions are in the local memory of the thread."""
     assert i.match is not None
     space = i.match.space.partition("::entry")[0]
     if space.startswith(".param") and isinstance(address, Address) and isinstance(address.base, Symbol):
@@ -225,6 +248,7 @@ def _space(d: Decoder, i: Instruction, address: Operand) -> str:
 
 
 def _width(i: Instruction) -> int:
+    """The bytes of an element."""
     assert i.match is not None
     return int("".join(c for c in i.match.element if c.isdigit())) // 8
 
@@ -233,6 +257,7 @@ _SYNCHRONISING = (".acquire", ".release", ".relaxed", ".volatile", ".mmio", ".ac
 
 
 def _plain(i: Instruction) -> bool:
+    """Whether an access is weak, so that it can race: it has no qualifier of a strong access."""
     assert i.match is not None
     return not any(m in _SYNCHRONISING for m in i.match.modifiers)
 
@@ -266,14 +291,14 @@ def _ld(d: Decoder, i: Instruction) -> Op:
 
 
 def _parameter(d: Decoder, i: Instruction, name: str, offset: int, size: int) -> Op:
-    """A kernel parameter is the same for all threads: a constant (5.1.6.1)."""
+    """Loads a kernel parameter as a constant, because all threads see the same value (5.1.6.1)."""
     at = d.code.symbols[name] + offset
     data = d.code.parameters.tobytes()
     sources = []
     for n in range(len(parts(i.operands[0]))):
         piece = data[at + n * size : at + (n + 1) * size]
         if len(piece) < size:
-            raise Unsupported(f"the parameter {name} is not given that far")
+            raise Unsupported(f"a load past the end of the parameters, from {name}")
         sources.append(d.constant(int.from_bytes(piece, "little"), size))
     signed = i.match is not None and i.match.element.startswith(".s")
     puts = [d.put(t, signed) for t in parts(i.operands[0])]
@@ -287,7 +312,7 @@ def _parameter(d: Decoder, i: Instruction, name: str, offset: int, size: int) ->
 
 @executes("st", "st.volatile", "st.sync", "st.mmio", "st.async.release")
 def _st(d: Decoder, i: Instruction) -> Op:
-    """``st.async`` to global memory may be complete at once, and nothing tells when it is (9.7.9.12)."""
+    """Also ``st.async`` to global memory: it may complete at once, and nothing signals its completion (9.7.9.12)."""
     space, size, plain = _space(d, i, i.operands[0]), _width(i), _plain(i)
     where = d.address(i.operands[0])
     sources = [d.fetch(o, size) for o in parts(i.operands[1])]
@@ -300,20 +325,20 @@ def _st(d: Decoder, i: Instruction) -> Op:
             release(w, addresses)
         if wide:
             halves = _bytes(sources[0](w), 16).view(np.uint64).T
-            place(w, space, addresses, 8, list(halves), plain)
+            store(w, space, addresses, 8, list(halves), plain)
         else:
-            place(
+            store(
                 w, space, addresses, size, [f(w).astype(UNSIGNED[size], copy=False) for f in sources], plain
             )
 
     return op
 
 
-# ---------------------------------------------------------------- order through memory
+# ---------------------------------------------------------------- release and acquire through memory
 
 
 def release(w: Warp, addresses: Array) -> None:
-    """What the warp knows goes with what it publishes (8.8)."""
+    """Release the clock of the warp to the addresses that it writes (8.8)."""
     for address in set(addresses[w.mask].tolist()):
         known = w.machine.clocks.get(address)
         if known is None or known[0] is not w.cta.cluster:
@@ -324,7 +349,7 @@ def release(w: Warp, addresses: Array) -> None:
 
 
 def acquire(w: Warp, addresses: Array) -> None:
-    """Take up what was published at the addresses."""
+    """Acquire the clocks that were released to the addresses, by warps of the same cluster."""
     clocks = w.machine.clocks
     if clocks:
         for address in set(addresses[w.mask].tolist()):
@@ -336,11 +361,11 @@ def acquire(w: Warp, addresses: Array) -> None:
 # ---------------------------------------------------------------- atomic operations
 
 Change = Callable[..., Array]
-"""What an atomic operation leaves in memory, from what was there and its operands: all as bytes, of lanes in rows."""
+"""Computes the new contents of memory from the old ones and the operands: all are bytes, with one row per lane."""
 
 
 def change_of(operation: str, element: str) -> Change:
-    """*operation* with its dot, the type *element* without."""
+    """The function of an atomic *operation* (with its dot) on the type *element* (without a dot)."""
     if operation == ".exch":
         return lambda old, new: new
     if operation == ".cas":
@@ -354,8 +379,8 @@ def _swapped(old: Array, expected: Array, new: Array) -> Array:
     return np.where((old == expected).all(axis=-1, keepdims=True), new, old)
 
 
-def _apart(offsets: Array) -> Iterator[Array]:
-    """Which of the offsets to work on together, so that no two are the same: lanes at one place take turns."""
+def _batches(offsets: Array) -> Iterator[Array]:
+    """Batches of indices of *offsets* without equal offsets in a batch: lanes at one address are serialised."""
     left = np.arange(len(offsets))
     while len(left):
         _, first = np.unique(offsets[left], return_index=True)
@@ -372,7 +397,7 @@ def _bytes(value: Array, size: int) -> Array:
 
 
 def _register(data: Array, size: int) -> Array:
-    """The register that *size* bytes in each lane are."""
+    """The register that holds *size* bytes in each lane."""
     if size == 16:
         low, high = np.ascontiguousarray(data).view(np.uint64).T.astype(object)
         wide: Array = low | high << 64
@@ -384,9 +409,9 @@ def _register(data: Array, size: int) -> Array:
     "atom", "atom.cas", "atom.noftz", "atom.vector", "red", "red.noftz", "red.vector", "red.async.release"
 )  # fmt: skip
 def _atom(d: Decoder, i: Instruction) -> Op:
-    """Lanes one after the other; of a vector each element is an operation of its own (9.7.13.5, 9.7.13.6).
+    """Lanes execute one after another; each element of a vector is a separate operation (9.7.13.5, 9.7.13.6).
 
-    ``red.async`` may be complete at once, and nothing tells when it is (9.7.13.7).
+    ``red.async`` may complete at once, and nothing signals its completion (9.7.13.7).
     """
     match = i.match
     assert match is not None
@@ -406,7 +431,7 @@ def _atom(d: Decoder, i: Instruction) -> Op:
         addresses = where(w)
         acquire(w, addresses)
         release(w, addresses)
-        brought = [np.concatenate([_bytes(f(w), size) for f in group], axis=1) for group in sources]
+        values = [np.concatenate([_bytes(f(w), size) for f in group], axis=1) for group in sources]
         results = np.zeros((LANES, length), np.uint8)
         lanes = w.lanes
         for memory, offsets, at in locate(w, space, addresses[lanes], lanes, length):
@@ -417,12 +442,12 @@ def _atom(d: Decoder, i: Instruction) -> Op:
                 reading(w, memory, offsets, length, 1, False)
                 writing(w, memory, offsets, length, 1, False)
             now = flushed if memory is w.machine.memory else change
-            for batch in _apart(offsets):
-                cells, who = offsets[batch, None] + np.arange(length), lanes[at[batch]]
-                old = results[who] = memory.data[cells]
-                new = now(old, *(b[who] for b in brought))
+            for batch in _batches(offsets):
+                cells, active = offsets[batch, None] + np.arange(length), lanes[at[batch]]
+                old = results[active] = memory.data[cells]
+                new = now(old, *(v[active] for v in values))
                 memory.data[cells] = new
-                w.machine.polls += bool((old == new).all())  # as a lock that is taken, asked for in vain
+                w.machine.polls += bool((old == new).all())  # perhaps a failed attempt to take a lock
         w.machine.progress()
         for n, put in enumerate(puts):
             put(w, _register(results[:, n * size : (n + 1) * size], size))
@@ -461,7 +486,7 @@ def _isspacep(d: Decoder, i: Instruction) -> Op:
     window = windows()[space.split("::")[0]] or GLOBAL
     constants = [
         (d.memory.address(v.name), v.size) for v in d.module.variables.values()
-        if v.space == ".const" and v.name in d.memory.places
+        if v.space == ".const" and v.name in d.memory.offsets
     ]  # fmt: skip
 
     def op(w: Warp) -> None:
@@ -481,7 +506,7 @@ def _isspacep(d: Decoder, i: Instruction) -> Op:
 
 @executes("mapa")
 def _mapa(d: Decoder, i: Instruction) -> Op:
-    """The same variable in the shared memory of another CTA (9.7.9.24)."""
+    """The address of the same variable in the shared memory of another CTA (9.7.9.24)."""
     source, rank, put = d.fetch(i.operands[1], 8), d.fetch(i.operands[2]), d.put(i.operands[0])
 
     def op(w: Warp) -> None:

@@ -1,4 +1,4 @@
-"""Scalar instructions: every form that :data:`tclint.executor.lanes.LANES` computes, lane by lane."""
+"""Scalar instructions: all forms in :data:`tclint.executor.lanes.LANES`, and arithmetic with the carry flag."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _destinations(operand: Operand) -> tuple[Operand, ...]:
 
 
 def _fast(d: Decoder, compute: Callable[..., Any], sources: list[int], at: int, sign: bool) -> Op:
-    """The common case: registers and constants in, one register out."""
+    """The common case: all sources are registers or constants, and there is one destination register."""
     kind = d.types[at]
     where, put = np.where, d.put(at, sign)
 

@@ -1,4 +1,4 @@
-"""``tcgen05``: tensor memory and the matrix instructions that work on it (PTX ISA 9.7.16)."""
+"""``tcgen05``: tensor memory and its matrix instructions (PTX ISA 9.7.16)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from tclint.isa.table import Match
 __all__: list[str] = []
 
 Cells = tuple[Tensor, "Array | slice", "Array | slice"]
-"""Lanes and columns of tensor memory."""
+"""A tensor memory, and lanes and columns in it."""
 
 
 def _rectangle(tensor: Tensor, box: tcgen05.Rectangle, what: str) -> Cells:
+    """The cells of a rectangle. Raises :class:`Fault` if it extends beyond tensor memory."""
     if not (0 <= box.lane < box.lane_end <= 128 and 0 <= box.column < box.column_end <= 512):
         raise Fault(
-            f"{what}: lanes {box.lane} to {box.lane_end - 1}, columns {box.column} to {box.column_end - 1} are not in"
-            " tensor memory"
+            f"{what}: lanes {box.lane} to {box.lane_end - 1}, columns {box.column} to {box.column_end - 1} are"
+            " outside tensor memory"
         )
     return tensor, slice(box.lane, box.lane_end), slice(box.column, box.column_end)
 
 
 def _begin(w: Warp, flight: Flight, reads: Sequence[Cells], writes: Sequence[Cells]) -> None:
-    """What an operation on tensor memory must not meet; and from here on it is on its way."""
+    """Report what conflicts with an operation on tensor memory, and count the operation on the cells that it uses."""
     machine = w.machine
     for cells, written in [(c, False) for c in reads] + [(c, True) for c in writes]:
         tensor, lanes, columns = cells
@@ -50,7 +51,7 @@ def _begin(w: Warp, flight: Flight, reads: Sequence[Cells], writes: Sequence[Cel
                 continue
             busy = counts[lanes, columns]
             if busy.any():
-                _tell(w, flight, cells, kind, written)
+                _report_conflict(w, flight, cells, kind, written)
     flight.note["cells"] = (tuple(reads), tuple(writes))
     for tensor, lanes, columns in writes:
         tensor.filling[lanes, columns] += 1
@@ -60,32 +61,34 @@ def _begin(w: Warp, flight: Flight, reads: Sequence[Cells], writes: Sequence[Cel
         tensor.flights.append(flight)
 
 
-def _tell(w: Warp, flight: Flight, cells: Cells, kind: str, written: bool) -> None:
+def _report_conflict(w: Warp, flight: Flight, cells: Cells, kind: str, written: bool) -> None:
+    """Report an unordered pending operation that *kind* (reads, writes) some of *cells*, if there is one."""
     tensor, lanes, columns = cells
     mine = np.zeros(tensor.filling.shape, bool)
     mine[lanes, columns] = True
     for other in tensor.flights:
         if other in flight.before or _pipelined(flight, other):
             continue
-        for place, where, along in other.note["cells"][kind == "writes"]:
-            if place is tensor and mine[where, along].any():
+        for used, other_lanes, other_columns in other.note["cells"][kind == "writes"]:
+            if used is tensor and mine[other_lanes, other_columns].any():
                 how = "overwrites" if written else "reads"
-                still = "is still to write" if kind == "writes" else "still reads"
+                still = "has yet to write" if kind == "writes" else "still reads"
                 w.machine.observe(
                     "tensor-memory",
                     w,
-                    f"the {flight.what} {how} tensor memory that the {other.what} {still}",
+                    f"the {flight.what} {how} tensor memory that the pending {other.what} {still}",
                     other.site,
                 )
                 return
 
 
 def _pipelined(one: Flight, other: Flight) -> bool:
-    """Operations that one thread's tensor core completes in the order of their issue (9.7.16.6.2.1)."""
+    """Whether two operations are implicitly pipelined: they complete in the order of issue (9.7.16.6.2.1)."""
     return "engine" in one.note and one.note["engine"] is other.note.get("engine")
 
 
 def _end(flight: Flight) -> None:
+    """Release the cells that a completed operation used."""
     reads, writes = flight.note.get("cells", ((), ()))
     for tensor, lanes, columns in writes:
         tensor.filling[lanes, columns] -= 1
@@ -103,7 +106,7 @@ def _tensor(cta: Cta) -> Tensor:
 
 
 def _group(w: Warp, pair: bool) -> list[Cta]:
-    """The CTA, or the CTA and its peer, the even one first."""
+    """The CTA of *w*, or its CTA pair with the even rank first. Raises :class:`Fault` if the cluster has no pair."""
     ctas = w.cta.cluster.ctas
     if not pair:
         return [w.cta]
@@ -123,9 +126,9 @@ def _alloc(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> int | None:
         tensor, wanted = _tensor(w.cta), count(w)
         if wanted not in (32, 64, 128, 256, 512):
-            raise Fault(f"tcgen05.alloc of {wanted} columns: 32, 64, 128, 256 or 512 can be had")
+            raise Fault(f"tcgen05.alloc of {wanted} columns: must be 32, 64, 128, 256 or 512")
         if not tensor.permitted:
-            w.machine.observe("tensor-memory", w, "allocates tensor memory after giving up the right to")
+            w.machine.observe("tensor-memory", w, "allocates tensor memory after relinquishing the permit")
         start = next(
             (at for at in range(0, 513 - wanted, 32) if not tensor.allocated[at : at + wanted].any()), None
         )
@@ -153,7 +156,7 @@ def _dealloc(d: Decoder, i: Instruction) -> Op:
             w.machine.observe(
                 "tensor-memory",
                 w,
-                f"deallocates {number} columns at {start}, which were not allocated like that",
+                f"deallocates {number} columns at {start}, which is not an allocation",
             )
             return
         busy = [
@@ -169,7 +172,7 @@ def _dealloc(d: Decoder, i: Instruction) -> Op:
             w.machine.observe(
                 "tensor-memory",
                 w,
-                f"deallocates tensor memory that the {busy[0].what} still uses",
+                f"deallocates tensor memory that the pending {busy[0].what} still uses",
                 busy[0].site,
             )
         tensor.allocated[start : start + number] = False
@@ -184,6 +187,7 @@ def _dealloc(d: Decoder, i: Instruction) -> Op:
 
 
 def _within(cells: Cells, start: int, number: int) -> bool:
+    """Whether some of *cells* are in *number* columns from *start* on."""
     mine = np.zeros(512, bool)
     mine[cells[2]] = True
     return bool(mine[start : start + number].any())
@@ -201,7 +205,7 @@ def _relinquish(d: Decoder, i: Instruction) -> Op:
 
 
 def _address(d: Decoder, operand: Operand | None) -> Callable[[Warp], int]:
-    """What gives an address of tensor memory, the same in all lanes; that of an absent operand is 0."""
+    """A function that returns a warp-uniform address of tensor memory; 0 for an absent operand."""
     if operand is None:
         return lambda w: 0
     where = d.address(operand)
@@ -209,21 +213,21 @@ def _address(d: Decoder, operand: Operand | None) -> Callable[[Warp], int]:
 
 
 def _fragment(i: Instruction, match: Match) -> tuple[Array, Array]:
-    """The cells of a load or store, from its address on."""
+    """The cells of a load or store: lanes and columns relative to its address."""
     split = i.named("immHalfSplitoff")
     return tensor_memory.fragment(match, int(split.value) if isinstance(split, Immediate) else 0)
 
 
 def _cells(w: Warp, what: str, address: int, lanes: Array, columns: Array) -> Cells:
-    """The cells of a warp's access. Raises :class:`Fault` for those that it may not use."""
+    """The cells that a warp accesses. Raises :class:`Fault` for lanes or columns that it cannot access."""
     lane, column = address >> 16, address & 0xFFFF
     mine = tensor_memory.allowed(w.index)
     if lane + int(lanes.min()) < mine.start or lane + int(lanes.max()) >= mine.stop:
         raise Fault(
-            f"{what}: warp {w.index} has lanes {mine.start} to {mine.stop - 1}, the address names lane {lane}"
+            f"{what}: warp {w.index} may access lanes {mine.start} to {mine.stop - 1}, not those from lane {lane} on"
         )
     if column + int(columns.max()) >= 512:
-        raise Fault(f"{what}: column {column + int(columns.max())} is not in tensor memory")
+        raise Fault(f"{what}: column {column + int(columns.max())} is outside tensor memory")
     return _tensor(w.cta), lanes + lane, columns + column
 
 
@@ -234,7 +238,7 @@ def _ld(d: Decoder, i: Instruction) -> Op:
     lanes, columns = _fragment(i, match)
     take = tensor_memory.registers(match)
     targets = [r for r in parts(i.named("r")) if isinstance(r, int)]
-    places = [n for n, r in enumerate(parts(i.named("r"))) if isinstance(r, int)]
+    rows = [n for n, r in enumerate(parts(i.named("r"))) if isinstance(r, int)]
     address = _address(d, i.named("taddr"))
     reduced = i.named("redval")
     reduce = tensor_memory.reduction(match) if reduced is not None else None
@@ -249,8 +253,8 @@ def _ld(d: Decoder, i: Instruction) -> Op:
             found.append(take(cells[0].data[cells[1], cells[2]]))
 
         def finish() -> None:
-            for place, register in zip(places, targets, strict=True):
-                w.regs[register] = found[0][place]
+            for row, register in zip(rows, targets, strict=True):
+                w.regs[register] = found[0][row]
             if reduce is not None and extra:
                 w.regs[extra[0]] = reduce(found[0])
             _end(flight)
@@ -316,7 +320,7 @@ def _wait(d: Decoder, i: Instruction) -> Op:
 
 
 class _Pair:
-    """The CTAs of a multiplication, as :class:`tclint.executor.tcgen05.Context` wants them."""
+    """The CTAs of a multiplication, as a :class:`tclint.executor.tcgen05.Context`."""
 
     def __init__(self, ctas: Sequence[Cta]) -> None:
         self.ctas = ctas
@@ -333,7 +337,7 @@ class _Pair:
 
 
 def _enqueue(w: Warp, flight: Flight) -> None:
-    """The tensor core of the CTA does what it is given in order (9.7.16.6.2)."""
+    """Append *flight* to the operations of the CTA's tensor core, which completes them in order (9.7.16.6.2)."""
     engine = w.cta.engine
     engine[:] = [f for f in engine if not f.done]
     flight.before = engine[-1:]
@@ -404,7 +408,7 @@ def _cp(d: Decoder, i: Instruction) -> Op:
         lanes, columns = run.lanes + lane, run.columns + column
         if int(lanes.max()) >= 128 or int(columns.max()) >= 512:
             raise Fault(
-                f"{i.name}: lane {int(lanes.max())}, column {int(columns.max())} is not in tensor memory"
+                f"{i.name}: lane {int(lanes.max())}, column {int(columns.max())} is outside tensor memory"
             )
         data: list[Array] = []
 
@@ -429,9 +433,10 @@ def _cp(d: Decoder, i: Instruction) -> Op:
 
 @executes("tcgen05.shift")
 def _shift(d: Decoder, i: Instruction) -> Op:
-    """Shape ``.31x256b`` (9.7.16.2.3): 31 of the 32 rows of a warp receive 32 bytes of the row behind them.
+    """Shape ``.31x256b`` (9.7.16.2.3): the first 31 of 32 rows each receive 32 bytes of the following row.
 
-    Which way is down, the manual does not say; docs/isa-notes.md says why the last row is the one left to be refilled.
+    The manual does not define which direction is down; docs/isa-notes.md explains why it is the last row that remains
+    to be refilled.
     """
     assert i.match is not None
     pair, site, where = ".cta_group::2" in i.match.modifiers, d.site, _address(d, i.operands[0])
@@ -441,9 +446,9 @@ def _shift(d: Decoder, i: Instruction) -> Op:
         if lane % 32:
             raise Fault(f"{i.name}: lane {lane} is not a multiple of 32")
         box = tcgen05.Rectangle(lane, lane + 31, column, column + 8)
-        behind = tcgen05.Rectangle(lane + 1, lane + 32, column, column + 8)
+        following = tcgen05.Rectangle(lane + 1, lane + 32, column, column + 8)
         tensors = [_tensor(cta) for cta in _group(w, pair)]
-        reads = [_rectangle(tensor, behind, i.name) for tensor in tensors]
+        reads = [_rectangle(tensor, following, i.name) for tensor in tensors]
         writes = [_rectangle(tensor, box, i.name) for tensor in tensors]
 
         def finish() -> None:
@@ -482,7 +487,7 @@ def _commit(d: Decoder, i: Instruction) -> Op:
                 arrive_on(w, mbarrier, 1)
 
             flight = Flight(site, w, "tcgen05.commit", finish=finish, mbarrier=mbarrier)
-            _enqueue(w, flight)  # commits signal in their order, too
+            _enqueue(w, flight)  # commits, too, signal in the order of issue
             w.machine.issue(flight)
         w.tick()
 

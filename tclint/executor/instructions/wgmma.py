@@ -1,4 +1,10 @@
-"""``wgmma``: the four warps of a warpgroup issue one multiplication together (PTX ISA 9.7.15)."""
+"""``wgmma.mma_async``: the four warps of a warpgroup issue one multiplication together (PTX ISA 9.7.15).
+
+The first warp that arrives creates the operation, and each warp adds its part (:class:`_Part`): its accumulators, its
+rows of A if A is in registers, and its metadata. The operation can complete once all four parts are there. Registers
+are read when the operation captures its sources, not when it is issued, so overwriting one in between changes the
+result.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +30,8 @@ _POISON.flags.writeable = False
 
 
 class _Part(NamedTuple):
-    """What one warp brings: where it issues, its accumulators and A, and what is the same in all four."""
+    """The part of one warp: the instruction, the registers of D and A (or the descriptor of A), and the operands that
+    must be equal in all four warps."""
 
     site: int
     d: tuple[int, ...]
@@ -35,7 +42,7 @@ class _Part(NamedTuple):
 
 
 def reader(memory: Shared) -> Callable[[Array], Array]:
-    """Reads bytes at addresses in the shared window of a CTA."""
+    """A function that returns the bytes at addresses in the shared window of a CTA."""
 
     def read(addresses: Array) -> Array:
         memory.check(addresses, 1)
@@ -75,31 +82,34 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
     site = d.site
     operands = frozenset(accumulators) | frozenset(registers or ())
 
-    twice = next((r for r in accumulators if accumulators.count(r) > 1), None)
+    duplicate = next((r for r in accumulators if accumulators.count(r) > 1), None)
 
-    def same(w: Warp, value: Callable[[Warp], Array]) -> int:
-        """A descriptor, which must be the same in all lanes (9.7.15.5.1.2)."""
+    def uniform(w: Warp, value: Callable[[Warp], Array]) -> int:
+        """The value of a descriptor, which must be warp-uniform (9.7.15.5.1.2)."""
         found = value(w)[w.mask]
         if (found != found[0]).any():
-            w.machine.observe("divergent", w, "lanes of the warp give wgmma different descriptors")
+            w.machine.observe("divergent", w, "lanes of the warp pass different descriptors to wgmma")
         return int(found[0])
 
     def op(w: Warp) -> None:
         if not w.fenced:
             w.machine.observe(
-                "wgmma-fence", w, "is the first wgmma of its warp, with no wgmma.fence before it"
+                "wgmma-fence", w, "is the first wgmma of its warp, with no preceding wgmma.fence"
             )
-        if twice is not None:
-            name = d.function.registers[twice].name
+        if duplicate is not None:
+            name = d.function.registers[duplicate].name
             w.machine.observe(
-                "register-in-flight", w, f"names accumulator {name} twice, so it is written twice", site
+                "register-in-flight",
+                w,
+                f"{name} appears twice in the accumulator, so it is written twice",
+                site,
             )
         stale = operands.intersection(w.unfenced)
         if stale:
             register = min(stale)
             w.machine.observe(
                 "wgmma-fence", w,
-                f"uses {d.function.registers[register].name}, which was written without a wgmma.fence behind it",
+                f"uses {d.function.registers[register].name}, which was written with no wgmma.fence since",
                 w.unfenced[register],
             )  # fmt: skip
         for register in registers or ():
@@ -107,12 +117,12 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
             if flight is not None:
                 w.machine.observe(
                     "register-in-flight", w,
-                    f"reads {d.function.registers[register].name} before the {flight.what} that writes it is complete",
+                    f"reads {d.function.registers[register].name} before the {flight.what} that writes it completes",
                     flight.site,
                 )  # fmt: skip
-        a: Any = registers if left is None else same(w, left)
+        a: Any = registers if left is None else uniform(w, left)
         part = _Part(
-            site, accumulators, a, same(w, right), bool(scale(w)[int(w.mask.argmax())]),
+            site, accumulators, a, uniform(w, right), bool(scale(w)[int(w.mask.argmax())]),
             metadata(w) if metadata is not None else None,
         )  # fmt: skip
         _join(w, part, run, (scale_a, scale_b, trans_a, trans_b, selector), registers or ())
@@ -121,7 +131,10 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
 
 
 def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[int, ...]) -> None:
-    """The warp's part in the multiplication; the last of the four completes it."""
+    """Add the part of a warp to the multiplication, which the first of the four warps issues.
+
+    *rest* are the immediate operands: scales, transpositions and sparsity selector; *sources* are the registers of A.
+    """
     cta, machine = w.cta, w.machine
     group = w.index // _WARPS
     flights = cta.warpgroups.setdefault(group, [])
@@ -168,7 +181,7 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
 
 
 def _capture(flight: Flight) -> None:
-    """Take the operands that are in registers: as they are now, not as they were at the issue."""
+    """Read the operands that are in registers, with the values that they have now and not those at the issue."""
     parts = sorted(flight.note["parts"].items(), key=lambda item: item[0].index)
     saved = flight.note["saved"]
 
@@ -187,6 +200,7 @@ def _capture(flight: Flight) -> None:
 
 
 def _multiply(flight: Flight, run: Any, rest: tuple[int, ...]) -> None:
+    """Compute D and write the accumulators of all four warps."""
     parts = flight.note["parts"]
     first = next(iter(parts.values()))
     result = run.execute(

@@ -1,9 +1,13 @@
-"""Kernels with rings, roles and clusters, which several tests of replays change."""
+"""Kernels whose synchronisation tests replay, and changes of them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
+import pytest
+
+from tclint.replay import hypotheses
 from tests.tools import pages
 
 block = partial(pages.block, "MB016")
@@ -15,6 +19,11 @@ RING = block("ring_with_flips")
 def changed(old: str, new: str, code: str = RING) -> str:
     assert old in code
     return code.replace(old, new)
+
+
+def alter(monkeypatch: pytest.MonkeyPatch, row: str, value: object) -> None:
+    """Replaces the value of a row of the table of hypotheses."""
+    monkeypatch.setattr(hypotheses, row, replace(getattr(hypotheses, row), value=value))
 
 
 WAIT = "wait:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r29], %r23;\n    @!%p1 bra wait;\n"
