@@ -1,4 +1,4 @@
-"""What pytest does for all tests: the order of the files, and the command as a subprocess."""
+"""What pytest does for all tests: the order of the files, hypothesis without a clock, and the command as a subprocess."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.tools.project import PACKAGE
+
+# A busy machine is not a defect: no test fails because the clock ran on while an example was made.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 os.environ.pop("PYTEST_ADDOPTS", None)  # it is for this run, not for those that tests start
 
