@@ -163,14 +163,14 @@ class _Barriers:
         cfg = self.cfg
 
         def leads(edge: Edge, block: int) -> bool:
-            return edge.target == block or bool(cfg.following[edge.target] >> block & 1)
+            return edge.target == block or bool(cfg.reachable_from[edge.target] >> block & 1)
 
         above = cfg.idom[one]
         while not cfg.dominates(above, other):
             above = cfg.idom[above]
         ways = cfg.successors[above]
         return (
-            not cfg.following[above] >> above & 1
+            not cfg.reachable_from[above] >> above & 1
             and not any(leads(edge, one) and leads(edge, other) for edge in ways)
             and all(self._alike(edge.predicate, cluster) for edge in ways if edge.predicate >= 0)
         )

@@ -553,7 +553,7 @@ class _News:
 
         def over(barrier: int) -> bool:
             block = cfg.block_of[barrier]
-            return not cfg.following[block] >> fence & 1 and (block != fence or self.site < barrier)
+            return not cfg.reachable_from[block] >> fence & 1 and (block != fence or self.site < barrier)
 
         over_at = [i for i in self._meetings if over(i)]
         return [

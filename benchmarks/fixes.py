@@ -20,7 +20,7 @@ from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.mutation import kernels
 from benchmarks.ptxas import PtxasMissing, find
 from tclint.config.config import Config
-from tclint.driver.fixing import mend, shown, tried
+from tclint.driver.fixing import apply_fixes, shown, tried
 from tclint.syntax.source import Source, SourceError
 
 __all__ = ["DELETIONS", "assembles", "faults", "findings"]
@@ -92,7 +92,7 @@ def mended(kernel: Kernel, fault: Fault, name: str) -> str:
         return "silent"
     if not any(fix.safe for f in found for fix in f.fixes):
         return "no safe fix"
-    done = mend(planted, CONFIG)
+    done = apply_fixes(planted, CONFIG)
     left = sorted({f.rule.id for f in done.report.findings} - whole)
     if left:
         return f"left: {' '.join(left)}"

@@ -38,7 +38,7 @@ def _functions_and_variables(data: bytes) -> tuple[list[str], frozenset[str]] | 
     """
     tree = parse(data)
     module = build(tree, data)
-    if tree.root_node.has_error or any(f.declared_only or f.troubles for f in module.functions):
+    if tree.root_node.has_error or any(f.declared_only or f.errors for f in module.functions):
         return None
     if any(node.type == "alias_directive" for node in tree.root_node.named_children):
         return None

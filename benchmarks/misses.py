@@ -36,7 +36,7 @@ from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Immediate, Instruction, Memory
 from tclint.replay import Faulty, GaveUp, Replay
 from tclint.syntax.source import Source
-from tclint.values import Level
+from tclint.values import UniformityScope
 from tclint.values.shared_memory import Access
 
 __all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
@@ -150,7 +150,7 @@ def _unresolved(kernel: Kernel, fault: Fault) -> bool:
     sites = [i for i in _changed(kernel, fault) if kernel.instructions[i].event.startswith("mbarrier-")]
     if not sites:
         return False
-    mbarriers = KernelModel(kernel.function, kernel.module).made(Mbarriers)
+    mbarriers = KernelModel(kernel.function, kernel.module).fact(Mbarriers)
     return not set(mbarriers.unresolved).isdisjoint(sites)
 
 
@@ -159,7 +159,7 @@ def _unused(kernel: Kernel, fault: Fault) -> bool:
     inits = [i for i in _changed(kernel, fault) if kernel.instructions[i].event == "mbarrier-init"]
     if not inits:
         return False
-    mbarriers = KernelModel(kernel.function, kernel.module).made(Mbarriers)
+    mbarriers = KernelModel(kernel.function, kernel.module).fact(Mbarriers)
     rings = [ring for ring in mbarriers.rings if not set(inits).isdisjoint(ring.inits)]
     return not mbarriers.unresolved and all(set(ring.uses) <= _LIFE for ring in rings)
 
@@ -167,7 +167,7 @@ def _unused(kernel: Kernel, fault: Fault) -> bool:
 def _replays_show(kernel: Kernel, fault: Fault) -> str:
     """The cause that replays show: they cannot go on, nobody comes by what is changed, or nothing goes wrong when it is."""
     site = _site(kernel, fault)
-    before = KernelModel(kernel.function, kernel.module).made(Replay)
+    before = KernelModel(kernel.function, kernel.module).fact(Replay)
     verdict = before.verdict
     if isinstance(verdict, GaveUp) and not verdict.truncated:
         return "launch"
@@ -181,7 +181,7 @@ def _replays_show(kernel: Kernel, fault: Fault) -> str:
         return "unreached"
     module, _ = analyse(Source.from_bytes(apply(kernel.data, fault.edits), "mutant.ptx"))
     function = module.function(kernel.function.name)
-    after = function and KernelModel(function, module).made(Replay)
+    after = function and KernelModel(function, module).fact(Replay)
     if not after or isinstance(after.verdict, Faulty):
         return ""
     if not any(run.finished for run in after.runs):
@@ -206,7 +206,7 @@ def _tells_nothing(site: int, replay: Replay) -> bool:
 
     Of plain arrivals that is not asked: threads that go together hear nothing of each other in a replay.
     """
-    rings = replay.model.made(Mbarriers).rings_at(site)
+    rings = replay.model.fact(Mbarriers).rings_at(site)
     commits = all(set(ring.uses) <= {*_LIFE, "commit", "mbarrier-wait"} for ring in rings)
     return bool(rings) and commits and not any(site in run.acquiring_waits for run in replay.runs)
 
@@ -291,9 +291,9 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
     if not fences(kernel.instructions[site]):
         return ""
     model = KernelModel(kernel.function, kernel.module)
-    shared, copies = model.shared, model.solved(Landed)[1].before(site)[0]
+    shared, copies = model.shared, model.solution(Landed)[1].before(site)[0]
     before = [a for i, age in copies if age == LANDED for a in shared.accesses(i) if a.writes]
-    for unfenced, results in (model.solved(Unfenced), model.solved(UnfencedReads)):
+    for unfenced, results in (model.solution(Unfenced), model.solution(UnfencedReads)):
         sites = (i for start, _ in results.before(site) for i in unfenced.classes[start])
         before += [a for i in sites for a in shared.accesses(i) if unfenced.begins(a)]
     uses = [
@@ -308,7 +308,7 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
     known = {use.site for _, use, surely in meeting if surely} or touching
     if known and all(_fenced_by_issuer(kernel, model, use) for use in known):
         return "issuer"
-    copied = model.made(Overwritten)
+    copied = model.fact(Overwritten)
     if not before:
         return ""  # it is for what other threads have told
     if not touching and not any(copied.may(a.address) for a in before):
@@ -324,7 +324,7 @@ def _meet(model: KernelModel, a: Access, b: Access) -> bool | None:
     bases = {model.shared.split(access.address)[0] for access in (a, b)}
     if len(bases) == 2 and all(model.values.node(base)[0] == "symbol" for base in bases):
         return False
-    extents = model.made(Extents)
+    extents = model.fact(Extents)
     here, there = extents.of(a), extents.of(b)
     return None if here is None or there is None or here.base != there.base else here.meets(there)
 
@@ -382,7 +382,8 @@ def _another_commit(kernel: Kernel, site: int) -> bool:
     own = cfg.block_of[site]
     commits = set(kernel.sites("commit", "tcgen05")) - {site}
     if any(
-        (cfg.block_of[i] == own and i > site) or cfg.following[own] >> cfg.block_of[i] & 1 for i in commits
+        (cfg.block_of[i] == own and i > site) or cfg.reachable_from[own] >> cfg.block_of[i] & 1
+        for i in commits
     ):
         return True
     earlier = [i for i in (*commits, *kernel.sites("issue", "tcgen05")) if i < site]
@@ -401,7 +402,7 @@ def _unknown(kernel: Kernel, fault: Fault, operator: Operator) -> str:
     function, instruction = kernel.function, kernel.instructions[site]
     if instruction.role("mask") is not None and instruction.group != "tcgen05":
         cfg = CFG(function)
-        return "executed by" if cfg.controllers(cfg.block_of[site]) else ""
+        return "executed by" if cfg.control_dependences(cfg.block_of[site]) else ""
     if instruction.event == "setmaxnreg":
         owned = [*function.directives.get(".maxnreg", ())]
         owned += [
@@ -418,7 +419,9 @@ def _unknown(kernel: Kernel, fault: Fault, operator: Operator) -> str:
     if operator.rules & {"WG012", "TC022"}:
         model = KernelModel(function, kernel.module)
         value = model.value(site, "taddr" if "TC022" in operator.rules else "b")
-        return "value" if value is not None and model.values.level(value) is Level.UNKNOWN else ""
+        return (
+            "value" if value is not None and model.values.uniformity(value) is UniformityScope.UNKNOWN else ""
+        )
     if operator.rules & {"CA004", "TC017", "MO001"}:
         bases = [o.base for o in instruction.operands if isinstance(o, Memory)]
         return "value" if bases and isinstance(bases[0], int) else ""

@@ -20,7 +20,7 @@ from tclint.driver.pool import reports
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import region
 from tclint.report import baseline
-from tclint.report.fold import told
+from tclint.report.fold import presented
 from tclint.report.locate import MODES, Locator, Mode
 from tclint.report.summary import Context, Summary, exit_code
 from tclint.syntax.source import Position, Problem, Source, SourceError
@@ -202,5 +202,5 @@ def _as_in_a_file(value: object) -> object:
 
 def _report(inputs: Iterable[Input], config: Config, paths: Iterable[str] = ()) -> Report:
     known = baseline.of(config)
-    files, summary = told([item.report for item in reports(inputs, config)], config, paths, known)
+    files, summary = presented([item.report for item in reports(inputs, config)], config, paths, known)
     return Report(tuple(files), summary, config)

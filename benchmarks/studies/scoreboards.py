@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from benchmarks import agreement, ptxas, results
 from benchmarks.corpus.builder import default_cache
 from benchmarks.studies import sass
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import ISSUED, State, Tcgen05
 from tclint.checks.tcgen05 import register_use_before_wait, tensor_memory_hazards
@@ -77,8 +77,10 @@ def releases(model: KernelModel) -> list[tuple[int, int]]:
     """Every load or store and signal to other threads between which the PTX has a feasible path without the wait."""
     if not (model.sites("issue", "tcgen05.ld") or model.sites("issue", "tcgen05.st")):
         return []
-    tmem, solution = model.solved(Unwaited)
-    signals = model.made(Order).tells.intersection(i for event in SIGNALS for i in model.sites(event))
+    tmem, solution = model.solution(Unwaited)
+    signals = model.fact(HappensBefore).release_points.intersection(
+        i for event in SIGNALS for i in model.sites(event)
+    )
     found = []
     for block in model.cfg.order:
         for signal, state in solution.walk(block):

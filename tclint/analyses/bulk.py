@@ -7,7 +7,7 @@ A bulk group completes in two steps: its sources have been read, then its result
 from __future__ import annotations
 
 from tclint.analyses.groups import Groups, State
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
 
@@ -32,9 +32,9 @@ class BulkReads(Groups):
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        order = model.made(Order)
+        order = model.fact(HappensBefore)
         self.lanes = order.collectives
-        self.add_sites(order.tells | self.lanes)
+        self.add_sites(order.release_points | self.lanes)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         facts, copies = state

@@ -52,7 +52,7 @@ class BulkRings:
     @cached_property
     def filled(self) -> list[Filled]:
         model = self.model
-        mbarriers, extents = model.made(Mbarriers), model.made(Extents)
+        mbarriers, extents = model.fact(Mbarriers), model.fact(Extents)
         unknown = [a.site for a in extents.writes if extents.of(a) is None]
         found = []
         for ring in mbarriers.rings:
@@ -75,14 +75,14 @@ class BulkRings:
         model, found = self.model, dict[tuple[Extent, int], int]()
         for site in (i for group in ("wgmma", "tcgen05") for i in model.sites("issue", group)):
             for access, span in _matrices(model, site):
-                extent = model.made(Extents).of(access)
+                extent = model.fact(Extents).of(access)
                 if extent is not None:
                     found.setdefault((extent, span), site)
         return found
 
     def feeding(self, filled: Filled, read: Access) -> list[int]:
         """The loads that each fill all the bytes that *read* may read."""
-        extents = self.model.made(Extents)
+        extents = self.model.fact(Extents)
         return [i for i, place in filled.places.items() if _lies_in(extents, read, place)]
 
 
@@ -103,24 +103,24 @@ def place_of(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
     expects for this load alone. A stage is no larger than the distance from the first one to the next write that starts
     after it, and the last stage ends before an mbarrier.
     """
-    extents = model.made(Extents)
+    extents = model.fact(Extents)
     place = extents.of(copy)
     if place is None:
         return None
-    size = model.known(copy.site, "bytes") or place.stride or _expected(model, ring, copy)
+    size = model.constant_of(copy.site, "bytes") or place.stride or _expected(model, ring, copy)
     if not size:
         return None
     starts = (e.low for a in extents.writes if (e := extents.of(a)) is not None and e.base == place.base)
     near = min((start - place.low for start in starts if start > place.low), default=size)
-    ends = (at for base, at in model.made(Mbarriers).objects if base == place.base and at > place.low)
+    ends = (at for base, at in model.fact(Mbarriers).objects if base == place.base and at > place.low)
     return place._replace(high=min((place.high - copy.size + min(size, near), *ends)))
 
 
 def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:
     """The bytes that a phase expects for this copy alone; None if unknown, or if other copies share the phase."""
-    for delivery in model.made(Mbarriers).deliveries(ring.stages[0]) or ():
+    for delivery in model.fact(Mbarriers).deliveries(ring.stages[0]) or ():
         if delivery.copies == [copy.site] and len(delivery.expects) == 1:
-            return model.known(delivery.expects[0], "tx")
+            return model.constant_of(delivery.expects[0], "tx")
     return None
 
 
@@ -131,7 +131,7 @@ def room(model: KernelModel, ring: Ring, together: Collection[int]) -> dict[int,
     mbarrier, or the end of the variable. The first stage of the other loads does not count, since loads of other phases
     may divide it differently. Empty unless every stage of every load of the ring has a known location.
     """
-    mbarriers, extents = model.made(Mbarriers), model.made(Extents)
+    mbarriers, extents = model.fact(Mbarriers), model.fact(Extents)
     lows: dict[int, Extent] = {}
     starts: dict[int, set[int]] = {}
     for access in (a for i in mbarriers.copies(ring) for a in model.shared.accesses(i) if a.writes):
@@ -164,8 +164,8 @@ def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
     A box is contiguous in shared memory, so where a matrix with rows of 128 bytes is read, each row of the box has 128.
     """
     common, shown = 0, -1
-    matrices = model.made(BulkRings).matrices
-    copies = [a for i in model.made(Mbarriers).copies(ring) for a in model.shared.accesses(i) if a.writes]
+    matrices = model.fact(BulkRings).matrices
+    copies = [a for i in model.fact(Mbarriers).copies(ring) for a in model.shared.accesses(i) if a.writes]
     places = {_filled_by(model, ring, access) for access in copies}
     for place in places:
         read = [m for m in matrices if place is not None and m[0].base == place.base and m[0].meets(place)]
@@ -176,7 +176,7 @@ def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
 
 def _filled_by(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
     """The bytes that a bulk load fills; where only their start is known, all from there to the end of the variable."""
-    extents = model.made(Extents)
+    extents = model.fact(Extents)
     place = place_of(model, ring, copy) or extents.of(copy)
     if place is not None and place.high - place.low == copy.size:
         return place._replace(high=max(model.size(place.base), place.high))

@@ -12,7 +12,7 @@ from tclint.ir.nodes import Instruction
 from tclint.isa.table import Match
 from tclint.values import Values
 
-__all__ = ["Kind", "Remote", "alone", "peers", "remote"]
+__all__ = ["Kind", "Remote", "remote_accesses", "single_cta_cluster", "uses_peers"]
 
 Kind = Literal["access", "arrival", "copy", "multicast"]
 """``access``: a load, store or atomic; ``arrival``: an operation on a remote mbarrier; ``copy``: a copy out of the
@@ -26,7 +26,7 @@ class Remote(NamedTuple):
     kind: Kind
 
 
-def alone(model: KernelModel) -> bool:
+def single_cta_cluster(model: KernelModel) -> bool:
     """Whether the directives of the kernel fix the cluster size to one CTA."""
     directives = model.function.directives
     if ".reqnctapercluster" in directives:
@@ -34,18 +34,18 @@ def alone(model: KernelModel) -> bool:
     return directives.get(".maxclusterrank") == (1,)
 
 
-def peers(model: KernelModel, found: list[Remote]) -> bool:
+def uses_peers(model: KernelModel, found: list[Remote]) -> bool:
     """Whether the kernel is meant for clusters of several CTAs, judging by the remote accesses *found* in it.
 
     Arrivals alone prove nothing, since templates map the address of an mbarrier in a cluster of one CTA too.
     Multicasts, operations of CTA pairs and accesses to the memory of a peer do.
     """
     if ".reqnctapercluster" in model.function.directives:
-        return not alone(model)
+        return not single_cta_cluster(model)
     return any(r.kind != "arrival" for r in found) or any(map(_in_pairs, _matches(model)))
 
 
-def remote(model: KernelModel) -> list[Remote]:
+def remote_accesses(model: KernelModel) -> list[Remote]:
     """The reachable instructions that may access the shared memory of a peer CTA, in program order."""
     maps = any(match.form.compute == "mapa" or _in_pairs(match) for match in _matches(model))
     found = [

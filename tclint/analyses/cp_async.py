@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tclint.analyses.groups import Groups, State
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import synchronising_sites
 from tclint.ir.nodes import Instruction
@@ -29,7 +29,7 @@ class CopyGroups(Groups):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         tracked = model.sites("mbarrier-arrive", self.group)
-        self.completions = model.made(Order).completed(tracked) if tracked else frozenset[int]()
+        self.completions = model.fact(HappensBefore).completed(tracked) if tracked else frozenset[int]()
         """The waits after which the thread may know that tracked operations are complete."""
         self.add_sites(self.completions)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tclint.analyses.model import KernelModel
 from tclint.ir.cfg import CFG, Edge
-from tclint.values import Level
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
-__all__ = ["Condition", "Executed", "branches", "conditions", "executing", "guards", "others_leave"]
+__all__ = ["Condition", "ExecutionGuarantee", "branches", "conditions", "executing", "guards", "others_exit"]
 
 
 _POSITION_NODES = frozenset("const special sum op parameter select compare logic not part pack".split())
@@ -18,7 +18,7 @@ _POSITION_NODES = frozenset("const special sum op parameter select compare logic
 loop."""
 
 
-class Executed:
+class ExecutionGuarantee:
     """Whether the threads that execute an instruction are known, or are the whole CTA or none of it.
 
     A value that each thread loads for itself may select a single thread, and an unknown bound may leave only a few. Two
@@ -37,9 +37,9 @@ class Executed:
         """Whether *site* is executed by known threads, or by all or none of the CTA."""
         block = self.model.cfg.block_of[site]
         if block not in self._blocks:
-            threads = self.model.reachability.reach.get(block, 0)
+            threads = self.model.reachability.threads_at.get(block, 0)
             self._blocks[block] = all(self._certain(threads, *required) for required in self._entering(block))
-        threads = self.model.views.at(site).threads
+        threads = self.model.views.context_of(site).threads
         return self._blocks[block] and all(
             self._certain(threads, *required) for required in self._guards(site)
         )
@@ -53,8 +53,8 @@ class Executed:
         if site not in self._users:
             model = self.model
             threads, needed = 0, not model.instruction(site).writes
-            for user, guard_depends in model.takers(site):
-                threads |= model.views.at(user).threads
+            for user, guard_depends in model.transitive_users(site):
+                threads |= model.views.context_of(user).threads
                 needed = needed or not self._data_dependent(user, guarded=not guard_depends)
             every = T.full(model.values.threads)
             used = T.whole(threads, 32) if model.instruction(site).writes else every
@@ -64,11 +64,11 @@ class Executed:
     def _data_dependent(self, site: int, guarded: bool) -> bool:
         """Whether unknown data selects the threads that reach *site* or, if *guarded*, that execute it."""
         values = self.model.values
-        threads = self.model.views.at(site).threads
+        threads = self.model.views.context_of(site).threads
         required = [*(self._guards(site) if guarded else ()), *self._entering(self.model.cfg.block_of[site])]
         return any(
             not self._certain(threads, p, truth)
-            and any(values.node(v)[0] in ("load", "unknown") for v in values.made_of(p))
+            and any(values.node(v)[0] in ("load", "unknown") for v in values.subexpressions(p))
             for p, truth in required
         )
 
@@ -81,7 +81,7 @@ class Executed:
     def _entering(self, block: int) -> Iterator[tuple[int, bool]]:
         """The predicates that decide whether *block* is entered, not repeated, each with its value then."""
         cfg = self.model.cfg
-        for edge in cfg.controllers(block):
+        for edge in cfg.control_dependences(block):
             if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block)):
                 yield self.model.values.before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value
 
@@ -91,8 +91,8 @@ class Executed:
         if key not in self._predicates:
             values = self.model.values
             self._predicates[key] = (
-                not threads & values.may(p, not truth)
-                or values.level(p) is Level.CTA
+                not threads & values.feasible_threads(p, not truth)
+                or values.uniformity(p) is UniformityScope.CTA
                 or self._from_waits(p)
                 or self._bounds_position(threads, p, truth)
             )
@@ -111,10 +111,10 @@ class Executed:
         if kind != "compare" or rest[0] != "lt":
             return False
         position, bound = rest[1:3] if truth else (rest[2], rest[1])
-        nodes = [values.node(v) for v in values.made_of(position)]
+        nodes = [values.node(v) for v in values.subexpressions(position)]
         return (
-            values.level(bound) is Level.CTA
-            and any(values.node(v)[0] == "parameter" for v in values.made_of(bound))
+            values.uniformity(bound) is UniformityScope.CTA
+            and any(values.node(v)[0] == "parameter" for v in values.subexpressions(bound))
             and any(n[0] == "special" and n[1].startswith("%ctaid") for n in nodes)
             and all(n[0] in _POSITION_NODES for n in nodes)
         )
@@ -165,7 +165,7 @@ def branches(model: KernelModel, block: int) -> list[Condition]:
     """The branches that *block* is control-dependent on, without branch tables."""
     return [
         Condition(model.cfg.blocks[e.source].end - 1, e.predicate, e.value, e)
-        for e in model.cfg.controllers(block)
+        for e in model.cfg.control_dependences(block)
         if e.predicate >= 0
     ]
 
@@ -180,10 +180,13 @@ def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
     block, by_index_alone, threads = cfg.block_of[site], True, model.cta
     if block not in cfg.rank:
         return None
-    for table in cfg.controllers(block):
+    for table in cfg.control_dependences(block):
         if table.predicate < 0:
             last = cfg.blocks[table.source].end - 1
-            if values.level(values.operand(model.instruction(last).operands[0], last)) > Level.WARP:
+            if (
+                values.uniformity(values.operand(model.instruction(last).operands[0], last))
+                > UniformityScope.WARP
+            ):
                 return None
             by_index_alone = False
     for condition in conditions(model, site):
@@ -196,14 +199,14 @@ def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
         mask = values.mask(p)
         if mask is not None:
             threads &= mask if condition.value else ~mask
-        elif values.level(p) <= Level.WARP:
+        elif values.uniformity(p) <= UniformityScope.WARP:
             by_index_alone = False
         else:
             return None
     return threads, by_index_alone
 
 
-def others_leave(cfg: CFG, edge: Edge) -> bool:
+def others_exit(cfg: CFG, edge: Edge) -> bool:
     """Whether the threads that do not take *edge* leave the function by the next instruction."""
     others = [e for e in cfg.successors[edge.source] if e != edge]
     return all(

@@ -12,7 +12,7 @@ from math import gcd
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
-from tclint.values import Level, Values
+from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -67,7 +67,7 @@ class Extents:
 
     def of(self, access: Access) -> Extent | None:
         """The extent of *access*, else all of the variable that it is in; None if neither is known."""
-        threads = self.model.views.at(access.site).threads
+        threads = self.model.views.context_of(access.site).threads
         key = access.address, access.size, threads
         if key not in self._known:
             self._known[key] = self._find(access, threads)
@@ -103,11 +103,13 @@ class Extents:
         """The invariant, CTA-uniform terms of *address*, those of the thread index alone, and the others."""
         values = self.model.values
         terms = values.linear(address)[0]
-        per_thread = tuple(t for t in terms if values.planes(t[0]) is not None)
+        per_thread = tuple(t for t in terms if values.bit_slices(t[0]) is not None)
         invariant = tuple(
             t
             for t in terms
-            if t not in per_thread and not values.volatile(t[0]) and values.level(t[0]) is Level.CTA
+            if t not in per_thread
+            and not values.varying_at(t[0])
+            and values.uniformity(t[0]) is UniformityScope.CTA
         )
         return invariant, per_thread, tuple(t for t in terms if t not in per_thread and t not in invariant)
 
@@ -118,10 +120,10 @@ class Extents:
 
     def _bounds(self, per_thread: int, threads: int) -> tuple[int, int] | None:
         """The minimum and maximum over *threads* of a value that depends on the thread index alone; None if unknown."""
-        constant = self.model.values.known(per_thread)
+        constant = self.model.values.constant_of(per_thread)
         if constant is not None:
             return constant, constant
-        planes = self.model.values.planes(per_thread)
+        planes = self.model.values.bit_slices(per_thread)
         if planes is None or not threads:
             return None
         return T.extreme(planes, threads, least=True), T.extreme(planes, threads, least=False)

@@ -44,7 +44,7 @@ class FactSet(Analysis[frozenset[Fact]]):
             return frozenset()
         if edge.predicate < 0:
             return state
-        gone = views.barred(edge, {fact[0] for fact in state})
+        gone = views.unreachable_after(edge, {fact[0] for fact in state})
         return frozenset(fact for fact in state if fact[0] not in gone) if gone else state
 
     def about(self, state: frozenset[Fact]) -> Iterable[int]:

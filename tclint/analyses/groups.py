@@ -183,7 +183,7 @@ class Groups(Analysis[State]):
             return EMPTY
         if edge.predicate < 0:
             return state
-        gone = views.barred(edge, {site for site, _ in facts})
+        gone = views.unreachable_after(edge, {site for site, _ in facts})
         if not gone:
             return state
         return frozenset(f for f in facts if f[0] not in gone), frozenset(

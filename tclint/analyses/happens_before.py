@@ -33,12 +33,12 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, follow
 from tclint.dataflow import Path
-from tclint.dataflow.views import View
+from tclint.dataflow.views import ThreadContext
 from tclint.isa.table import Match
-from tclint.values import Facts, Level
+from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 
-__all__ = ["Handover", "Order", "Scope", "Verdict", "strong"]
+__all__ = ["HappensBefore", "Ordering", "Scope", "SynchronisedPair", "strong"]
 
 
 class Scope(IntEnum):
@@ -84,14 +84,14 @@ def strong(match: Match) -> frozenset[str]:
     return stated or frozenset((".relaxed",) if atomic else ())
 
 
-class Handover(NamedTuple):
+class SynchronisedPair(NamedTuple):
     """A synchronised pair: what a thread does before *arrival* happens before what another does after *wait*."""
 
     arrival: int
     wait: int
 
 
-class Verdict(NamedTuple):
+class Ordering(NamedTuple):
     """Whether a thread may have observed an event by the time it reaches an instruction."""
 
     path: Path | None
@@ -109,7 +109,7 @@ class Verdict(NamedTuple):
         return True if self.at and self.resolved else None
 
 
-class Order:
+class HappensBefore:
     """The release and acquire points of a function, and the channels that connect them.
 
     A *signal* is a release point or the completion of a copy; a *wait* is an acquire point between warps.
@@ -126,29 +126,29 @@ class Order:
         ] = {}
         self._paired: dict[tuple[int, Hashable], frozenset[int]] = {}
 
-    def hears(self, scope: Scope) -> frozenset[int]:
+    def acquire_points(self, scope: Scope) -> frozenset[int]:
         """The acquire points by which a thread may observe one at the distance *scope*.
 
         They are barriers, mbarrier waits, polling loads and, since a callee may wait, calls.
         """
         return self._acquire_points[scope]
 
-    def meets(self, scope: Scope) -> frozenset[int]:
+    def barrier_sites(self, scope: Scope) -> frozenset[int]:
         """The acquire points of *scope* that are barriers, at which all threads, or as many as are counted, wait."""
         return self._barriers[scope]
 
-    def joins(self, site: int) -> bool:
+    def releases_together(self, site: int) -> bool:
         """Whether the threads that reach the CTA barrier *site* leave it together: it waits for as many or more."""
         model = self.model
         if site not in self._barriers[Scope.WARPS]:
             return False
         if model.instruction(site).role("count") is None:
             return True
-        count = model.known(site, "count")
-        return count is not None and count >= model.views.at(site).threads.bit_count()
+        count = model.constant_of(site, "count")
+        return count is not None and count >= model.views.context_of(site).threads.bit_count()
 
     @cached_property
-    def all_meet(self) -> list[int]:
+    def cta_wide_barriers(self) -> list[int]:
         """The barriers that every thread of the CTA waits at, once: with no count, no guard and no loop around them."""
         model = self.model
         return [
@@ -160,12 +160,12 @@ class Order:
         ]
 
     @cached_property
-    def tells(self) -> frozenset[int]:
+    def release_points(self) -> frozenset[int]:
         """The release points between warps: barriers, arrivals, commits, releasing writes and calls.
 
         If some thread polls, every strong write is one, since a fence may precede it.
         """
-        found = [*calls(self.model), *self._strong("write", _STRONG if self.polls else _RELEASE)]
+        found = [*calls(self.model), *self._strong("write", _STRONG if self.spin_loads else _RELEASE)]
         for event in _SIGNALS:
             found += (i for i in self.model.sites(event) if self._scope(i) >= Scope.WARPS)
         # A commit without an mbarrier closes a group of the thread itself and signals nothing.
@@ -195,14 +195,16 @@ class Order:
         called = calls(self.model)
         for site in called:
             self.model.ledger.drop("order past a call", site, "a callee may synchronise with any thread")
-        return self.polls.union(self.model.sites("mbarrier-wait"), called)
+        return self.spin_loads.union(self.model.sites("mbarrier-wait"), called)
 
     @cached_property
-    def polls(self) -> frozenset[int]:
+    def spin_loads(self) -> frozenset[int]:
         """Strong loads and atomics in loops whose result decides a branch: they wait until another thread writes."""
         model, cfg = self.model, self.model.cfg
         reads = (i for i in self._strong("read", _STRONG) if cfg.block_of[i] in cfg.in_cycle)
-        return frozenset(i for i in reads if any(model.instruction(j).flow for j, _ in model.takers(i)))
+        return frozenset(
+            i for i in reads if any(model.instruction(j).flow for j, _ in model.transitive_users(i))
+        )
 
     @cached_property
     def _barriers(self) -> tuple[frozenset[int], ...]:
@@ -231,12 +233,12 @@ class Order:
 
     @cached_property
     def mbarriers(self) -> Mbarriers:
-        return self.model.made(Mbarriers)
+        return self.model.fact(Mbarriers)
 
     @cached_property
     def _signals(self) -> dict[int, frozenset[Hashable]]:
         # The completion of a copy implies that its thread has issued it.
-        return {i: self._channels(i) for i in (*self.tells, *self.model.sites("issue", "mbarrier"))}
+        return {i: self._channels(i) for i in (*self.release_points, *self.model.sites("issue", "mbarrier"))}
 
     @cached_property
     def _waits(self) -> dict[int, frozenset[Hashable]]:
@@ -252,7 +254,7 @@ class Order:
         if "mbarrier" in match.form.roles:
             return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._variable(site),))
         if "id" in match.form.roles:
-            barrier = model.known(site, "id")
+            barrier = model.constant_of(site, "id")
             return frozenset((_ANY if barrier is None else _CtaBarrier(barrier),))
         return frozenset(("cluster",)) if match.form.event.startswith("barrier") else frozenset((_ANY,))
 
@@ -263,14 +265,14 @@ class Order:
             return place
         return _ANY
 
-    def heard(self, sites: Iterable[int]) -> frozenset[int]:
+    def observers_of(self, sites: Iterable[int]) -> frozenset[int]:
         """The waits after which a thread may know that another has executed one of *sites*.
 
         An event of *sites* has happened when its thread continues. For asynchronous operations, see :meth:`completed`.
         """
         return self._observed_after(frozenset(sites), frozenset())
 
-    def told(self, waits: Iterable[int]) -> frozenset[int]:
+    def transitive_observers(self, waits: Iterable[int]) -> frozenset[int]:
         """*waits*, and all waits that may be ordered after one of them; :attr:`unknown` waits are included."""
         own = self.unknown.union(waits)
         return self._observed_after(own, own)
@@ -312,7 +314,7 @@ class Order:
             )
         return self._completed_waits[signal]
 
-    def over(self, sites: Iterable[int]) -> frozenset[int]:
+    def completion_points(self, sites: Iterable[int]) -> frozenset[int]:
         """The waits after which a thread may know that what *sites* do, at once or asynchronously, is complete."""
         groups: dict[str, list[int]] = {}
         for site in sites:
@@ -323,11 +325,11 @@ class Order:
             if group == "mbarrier":
                 found |= self.completed(started)
             else:
-                ends = self.ends(started, group)
-                found |= self.heard(ends) | ends.intersection(self.model.sites("wait", group))
+                ends = self.completion_signals(started, group)
+                found |= self.observers_of(ends) | ends.intersection(self.model.sites("wait", group))
         return found
 
-    def ends(self, sites: Collection[int], group: str) -> frozenset[int]:
+    def completion_signals(self, sites: Collection[int], group: str) -> frozenset[int]:
         """Where a thread knows or signals that the operations *sites* of *group* are complete.
 
         Ordinary accesses, the group ``""``, are complete when they have executed.
@@ -340,7 +342,7 @@ class Order:
             found += model.sites("commit", group)
         return frozenset(e for e in found if any(model.reaches(i, e) for i in sites))
 
-    def unordered(self, site: int, fences: Collection[int]) -> dict[int, int]:
+    def relaxed_cluster_waits(self, site: int, fences: Collection[int]) -> dict[int, int]:
         """The cluster barrier waits that may not order what a thread did at *site*, each with the arrival to blame.
 
         The arrival is ``.relaxed``, which orders no memory, and a path from *site* to it passes none of *fences*.
@@ -353,11 +355,14 @@ class Order:
             if match is None or ".relaxed" not in match.modifiers:
                 continue
             others = [i for i in arrivals if i != arrival]
-            if follow(model, site, model.views.at(site), (arrival,), (*fences, *others)).witness is None:
+            if (
+                follow(model, site, model.views.context_of(site), (arrival,), (*fences, *others)).witness
+                is None
+            ):
                 continue
             for wait in cluster:
                 ends = (*(w for w in cluster if w != wait), *others)
-                if follow(model, arrival, model.views.at(arrival), (wait,), ends).witness is not None:
+                if follow(model, arrival, model.views.context_of(arrival), (wait,), ends).witness is not None:
                     found[wait] = arrival
         return found
 
@@ -377,7 +382,7 @@ class Order:
         while work:
             site = work.pop()
             block = cfg.block_of[site]
-            reachable = cfg.following[block] & self._signalling_blocks & ~visited
+            reachable = cfg.reachable_from[block] & self._signalling_blocks & ~visited
             visited |= reachable
             targets = []
             if not visited >> block & 1 and site < (end := visited_from.get(block, _END)):
@@ -475,7 +480,7 @@ class Order:
             dispatched = self.model.reachability.dispatchers
 
             def precedes(a: int, b: int) -> bool:
-                return cfg.dominates(a, b) if dispatched else bool(cfg.following[a] >> b & 1)
+                return cfg.dominates(a, b) if dispatched else bool(cfg.reachable_from[a] >> b & 1)
 
             self._paired[key] = frozenset(
                 wait
@@ -484,7 +489,9 @@ class Order:
             )
         return self._paired[key]
 
-    def handovers(self, arrivals: Iterable[int], waits: AbstractSet[int]) -> Iterator[Handover]:
+    def synchronised_pairs(
+        self, arrivals: Iterable[int], waits: AbstractSet[int]
+    ) -> Iterator[SynchronisedPair]:
         """The pairs of *arrivals* and *waits* that are certain to match: on one ring of mbarriers, or at one barrier.
 
         Where the threads of one side reach a CTA barrier at several sites, which of these match which sites of the
@@ -500,39 +507,44 @@ class Order:
             for channel in self._signals.get(arrival, frozenset()) - {_ANY}:
                 for wait in by_channel.get(channel, ()):
                     if self._matches(arrival, wait, channel):
-                        yield Handover(arrival, wait)
+                        yield SynchronisedPair(arrival, wait)
 
     def _matches(self, a: int, b: int, channel: Hashable) -> bool:
         """Whether the wait *b* is certain to be for the arrival *a*."""
         if channel == "cluster":
-            every = self.model.views.at(a).threads == T.full(self.model.values.threads)
+            every = self.model.views.context_of(a).threads == T.full(self.model.values.threads)
             return every and b in self._next_waits(a, channel)
         return a == b or not isinstance(channel, _CtaBarrier) or self._only_sites(a, b, channel)
 
     def _only_sites(self, a: int, b: int, barrier: Hashable) -> bool:
         """Whether the threads of *a* and those of *b* synchronise at one CTA barrier, and reach it at no other site."""
         model = self.model
-        exclusive, count = model.views.apart, model.known(a, "count")
-        if count is None or count != model.known(b, "count") or not exclusive(a, b):
+        exclusive, count = model.views.mutually_exclusive, model.constant_of(a, "count")
+        if count is None or count != model.constant_of(b, "count") or not exclusive(a, b):
             return False
-        if any(model.views.at(site).threads.bit_count() >= count for site in (a, b)):
+        if any(model.views.context_of(site).threads.bit_count() >= count for site in (a, b)):
             return False
         sites = {i for i, channels in (*self._signals.items(), *self._waits.items()) if barrier in channels}
         return all(site in (a, b) or (exclusive(a, site) and exclusive(b, site)) for site in sites)
 
-    def certain(self, sites: Collection[int]) -> Facts:
+    def common_facts(self, sites: Collection[int]) -> PathCondition:
         """The CTA-uniform, invariant facts that hold whenever any of *sites* executes.
 
         One such fact is that a loop has an iteration to run.
         """
         values = self.model.values
-        each = [self.model.views.at(i).lasting(values) for i in sites]
-        uniform = {fact for facts in each for fact in facts.items() if values.level(fact[0]) is Level.CTA}
-        return Facts(
-            (p, truth) for p, truth in sorted(uniform) if all(values.decide(p, f) is truth for f in each)
+        each = [self.model.views.context_of(i).invariant(values) for i in sites]
+        uniform = {
+            fact
+            for facts in each
+            for fact in facts.items()
+            if values.uniformity(fact[0]) is UniformityScope.CTA
+        }
+        return PathCondition(
+            (p, truth) for p, truth in sorted(uniform) if all(values.entails(p, f) is truth for f in each)
         )
 
-    def unheard(
+    def unsynchronised_path(
         self,
         use: int,
         stops: Collection[int],
@@ -556,21 +568,27 @@ class Order:
         start: int = -1,
         given: Mapping[int, bool] = MappingProxyType({}),
         scope: Scope = Scope.WARPS,
-    ) -> Verdict:
+    ) -> Ordering:
         """Whether a thread that reaches *use* has, on every path, passed one of *observers* of an event.
 
         Other arguments are those of :meth:`unsynchronised_path`. The event is that of a thread at the distance *scope*.
         """
-        path = self.unheard(use, observers, start, given)
+        path = self.unsynchronised_path(use, observers, start, given)
         if path is not None:
-            return Verdict(path, (), True)
+            return Ordering(path, (), True)
         resolved = frozenset(i for i in observers if _ANY not in self._waits.get(i, ()))
-        all_resolved = len(resolved) == len(observers) or self.unheard(use, resolved, start, given) is None
+        all_resolved = (
+            len(resolved) == len(observers) or self.unsynchronised_path(use, resolved, start, given) is None
+        )
         # A collective is an observer for what another lane has observed before it, and is not where that happened.
-        nearest = self._nearest(use, self.hears(scope).intersection(resolved if all_resolved else observers))
+        nearest = self._nearest(
+            use, self.acquire_points(scope).intersection(resolved if all_resolved else observers)
+        )
         views = self.model.views
-        at = tuple(sorted({i for i in nearest if views.at(i).threads & views.at(use).threads}))
-        return Verdict(None, at, all_resolved)
+        at = tuple(
+            sorted({i for i in nearest if views.context_of(i).threads & views.context_of(use).threads})
+        )
+        return Ordering(None, at, all_resolved)
 
     def _nearest(self, use: int, waits: Collection[int]) -> Iterator[int]:
         """The last of *waits* on each path to *use*; if that has a guard, also the one before it."""
@@ -595,8 +613,8 @@ class Order:
         self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]
     ) -> Path | None:
         model = self.model
-        here = model.views.now(start)
-        context = View(here.threads, Facts({**here.facts, **given})) if given else here
+        here = model.views.context_in_iteration(start)
+        context = ThreadContext(here.threads, PathCondition({**here.facts, **given})) if given else here
         unguarded = {i for i in stops if model.instruction(i).guard < 0}
         if not context.threads or start in unguarded or not model.reaches(start, use, unguarded):
             return None

@@ -8,7 +8,7 @@ from tclint.analyses.execution import conditions
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import registers
 from tclint.isa.table import Form, Match
-from tclint.values import Level
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
 __all__ = [
@@ -62,7 +62,10 @@ def _several(model: KernelModel, site: int) -> int:
     threads, values = model.present(site), model.values
     if T.at_most_one_lane(threads):
         return 0
-    proven = all(values.mask(p) is not None or values.level(p) <= Level.WARP for p in _deciding(model, site))
+    proven = all(
+        values.mask(p) is not None or values.uniformity(p) <= UniformityScope.WARP
+        for p in _deciding(model, site)
+    )
     return threads if proven else 0
 
 
@@ -86,7 +89,9 @@ def same_in_all_lanes(model: KernelModel, site: int) -> bool:
     operands = [o for role in roles if (o := instruction.role(role)) is not None]
     values = model.values
     return bool(operands) and all(
-        values.level(values.before(r, site)) <= Level.WARP for o in operands for r in registers(o)
+        values.uniformity(values.before(r, site)) <= UniformityScope.WARP
+        for o in operands
+        for r in registers(o)
     )
 
 

@@ -7,7 +7,7 @@ Every analysis, check and view of a kernel asks this module. It resolves an addr
    change a value (:mod:`tclint.values.ssa`), so generic addresses resolve as well.
 2. :meth:`MbarrierAddresses.of` returns an :class:`Address` for each alternative of a join or a ``selp``: a base, an
    offset, and the stages of a ring buffer that a loop selects.
-3. :meth:`MbarrierAddresses.places` enumerates the mbarriers, each a :class:`Place`, where they are finitely many.
+3. :meth:`MbarrierAddresses.places` enumerates the mbarriers, each a :class:`TmemLocation`, where they are finitely many.
 
 An address is unresolved where it may differ between threads in an unknown manner, as after a load from memory, or where
 the index of its stage has no bound. One that a caller passes is a base of its own, which compares with no variable.
@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from tclint.analyses.extents import Terms, steps
 from tclint.analyses.model import KernelModel
-from tclint.values import Level, Values
+from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 
 __all__ = ["MASKS", "SIZE", "Address", "Array", "ClearedBits", "Home", "MbarrierAddresses", "Place", "array_of", "home", "mapped_by", "may_leave", "same"]  # fmt: skip
@@ -92,7 +92,7 @@ def home(values: Values, address: int) -> Home:
                 address, leaves = values.add(address, values.add(own, values.times(term, -factor))), True
                 break
         else:
-            return Home(values.find(address), leaves)
+            return Home(values.representative(address), leaves)
 
 
 def _unmapped(values: Values, term: int, factor: int) -> int | None:
@@ -183,8 +183,8 @@ Array = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
 def array_of(values: Values, address: int) -> Array:
     """The invariant part of *address*, and the factors of the terms that vary in loops; no known object is required."""
     terms, constant = values.linear(address)
-    fixed = tuple(term for term in terms if not values.volatile(term[0]))
-    return fixed, constant, tuple(sorted(factor for term, factor in terms if values.volatile(term)))
+    fixed = tuple(term for term in terms if not values.varying_at(term[0]))
+    return fixed, constant, tuple(sorted(factor for term, factor in terms if values.varying_at(term)))
 
 
 # ---------------------------------------------------------------- one address
@@ -271,7 +271,7 @@ class MbarrierAddresses:
         a, b = self.model.value(site, "mbarrier"), self.model.value(other, "mbarrier")
         if a is None or b is None:
             return False
-        return values.never_meet(home(values, a).address, SIZE, home(values, b).address, SIZE)
+        return values.disjoint_in_all_iterations(home(values, a).address, SIZE, home(values, b).address, SIZE)
 
     def offsets(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
         """The offsets of all stages, each with the threads that may name it; none if their number is unknown."""
@@ -283,8 +283,8 @@ class MbarrierAddresses:
 
     def starts(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
         """The offsets of the first stage, each with the threads that may name it."""
-        values, threads = self.model.values, self.model.views.at(site).threads
-        constant, planes = values.known(address.mine), values.planes(address.mine)
+        values, threads = self.model.values, self.model.views.context_of(site).threads
+        constant, planes = values.constant_of(address.mine), values.bit_slices(address.mine)
         per_thread: Iterable[tuple[int, int]] = ()
         if constant is not None:
             per_thread = ((constant, threads),)
@@ -345,14 +345,16 @@ class MbarrierAddresses:
             initial, step, _ = values.induction(pointer) or (pointer, 0, None)
             terms, constant = values.linear(values.add(value, values.add(initial, values.times(pointer, -1))))
         base, rest = self._split(terms, init)
-        per_thread = tuple(t for t in rest if values.planes(t[0]) is not None)
+        per_thread = tuple(t for t in rest if values.bit_slices(t[0]) is not None)
         varying = tuple(t for t in rest if t not in per_thread)
-        if any(not values.volatile(t) and values.level(t) is not Level.CTA for t, _ in varying):
+        if any(
+            not values.varying_at(t) and values.uniformity(t) is not UniformityScope.CTA for t, _ in varying
+        ):
             return None
         stride, low, stages = steps(values, varying)
         if step:
             assert pointer is not None
-            trip_count = None if varying else values.rounds(values.node(pointer)[1])
+            trip_count = None if varying else values.trip_count(values.node(pointer)[1])
             stride, low, stages = gcd(stride, step), min(step, 0) * ((trip_count or 1) - 1), trip_count
         if stages is not None and stages > _MAX_STAGES:
             low, stages = 0, None
@@ -374,7 +376,7 @@ class MbarrierAddresses:
         found = values.induction(value)
         return (
             found is not None
-            and values.known(found[0]) is None
+            and values.constant_of(found[0]) is None
             and any(values.node(t)[0] == "symbol" for t, _ in values.linear(found[0])[0])
         )
 
@@ -387,9 +389,9 @@ class MbarrierAddresses:
             base = tuple(
                 t
                 for t in terms
-                if values.planes(t[0]) is None
-                and not values.volatile(t[0])
-                and values.level(t[0]) is Level.CTA
+                if values.bit_slices(t[0]) is None
+                and not values.varying_at(t[0])
+                and values.uniformity(t[0]) is UniformityScope.CTA
             )
         return base, tuple(t for t in terms if t not in base)
 
@@ -407,7 +409,7 @@ class MbarrierAddresses:
         found = set[Place]()
         for address in addresses:
             stages = self._stages(address)
-            per_thread = self.model.shared.offsets(address.mine, self.model.views.at(site).threads)
+            per_thread = self.model.shared.offsets(address.mine, self.model.views.context_of(site).threads)
             if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
                 return None
             found.update(Place(address.base, stage + n) for stage in stages for n in per_thread)
@@ -428,12 +430,12 @@ class MbarrierAddresses:
         return None if numbers is None else [address.constant + n * factor for n in numbers]
 
     def _certain(self, site: int, address: Address) -> frozenset[Place]:
-        values, threads = self.model.values, self.model.views.at(site).threads
-        if any(not values.volatile(t) or not self._takes_each_value(t) for t, _ in address.moves):
+        values, threads = self.model.values, self.model.views.context_of(site).threads
+        if any(not values.varying_at(t) or not self._takes_each_value(t) for t, _ in address.moves):
             return frozenset()
         stages = self._selected(address) if address.moves else self._stages(address)
         if self.model.function.most_threads is None:
-            threads = self.model.shared.sure(threads, self._initialising)
+            threads = self.model.shared.certain_threads(threads, self._initialising)
         per_thread = self.model.shared.offsets(address.mine, threads)
         if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
             return frozenset()
@@ -442,7 +444,7 @@ class MbarrierAddresses:
     @cached_property
     def _initialising(self) -> int:
         """A thread that every launch must have: the highest one that is the first to execute an mbarrier init."""
-        initialising = (self.model.views.at(i).threads for i in self.model.sites("mbarrier-init"))
+        initialising = (self.model.views.context_of(i).threads for i in self.model.sites("mbarrier-init"))
         return max((threads & -threads for threads in initialising), default=0)
 
     def _numbers(self, value: int) -> list[int] | None:
@@ -488,7 +490,7 @@ class MbarrierAddresses:
         if node[0] == "phi":
             # At a join, not at a loop header, every incoming value must be one.
             incoming = () if node[1] in self.model.cfg.loops else values.arguments(value)
-            parts = [(a, values.interval(a)) for a in incoming if values.known(a) is None]
+            parts = [(a, values.interval(a)) for a in incoming if values.constant_of(a) is None]
             return all(ends is not None and self._counts(a, ends) for a, ends in parts)
         if node[:2] == ("op", "mask"):
             varying = [

@@ -5,7 +5,7 @@ varies in a loop names one after the other: a *ring*. Each role names the ring b
 compared and not expressions (PTX ISA 9.7.13.15).
 
 What one phase gets is counted by wait-free regions (:mod:`tclint.analyses.phases`): operations of one region on one
-object belong to one phase. The counts are bounds where threads or conditions are unknown (:class:`Arrivals`), and None
+object belong to one phase. The counts are bounds where threads or conditions are unknown (:class:`UnfencedWaits`), and None
 where peer CTAs take part.
 
 Addresses are resolved in :mod:`tclint.analyses.mbarrier_addresses`. An address is unknown if it is loaded from memory,
@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 from tclint.analyses.mbarrier_addresses import Address, MbarrierAddresses
 from tclint.analyses.model import KernelModel
-from tclint.analyses.phases import Stretches
+from tclint.analyses.phases import WaitFreeRegions
 from tclint.analyses.provenance import origin
-from tclint.analyses.role_paths import deciding, whole_program
+from tclint.analyses.role_paths import controlling_predicates, whole_program
 from tclint.isa.table import Match
-from tclint.values import Level
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
 __all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_parity", "transferred"]  # fmt: skip
@@ -105,7 +105,7 @@ class Mbarriers:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.addresses = model.made(MbarrierAddresses)
+        self.addresses = model.fact(MbarrierAddresses)
         self._named: dict[int, dict[Mbarrier, int]] = {}
         self._counted: dict[tuple[Ring, tuple[tuple[int, int], ...]], Arrivals | None] = {}
         self._delivered: dict[Mbarrier, list[Delivery] | None] = {}
@@ -256,7 +256,7 @@ class Mbarriers:
         return list(dict.fromkeys(self._ring_of.values()))
 
     @cached_property
-    def made(self) -> list[Ring]:
+    def rings_by_init(self) -> list[Ring]:
         """The rings, ordered by their first init."""
         return sorted(self.rings, key=lambda ring: (min(ring.inits), ring.stages[0].offset))
 
@@ -315,7 +315,7 @@ class Mbarriers:
     # ------------------------------------------------------------ arrivals
 
     @cached_property
-    def elsewhere(self) -> bool:
+    def has_unseen_arrivals(self) -> bool:
         """Whether there may be arrivals that the analysis does not see: in a callee, or at an unresolved address."""
         return not whole_program(self.model) or any(not self.named(i) for i in self.arriving)
 
@@ -353,7 +353,7 @@ class Mbarriers:
                 found.setdefault(object_, []).append(i)
         return found
 
-    def hiding_arrivals(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
+    def unknown_arrivals(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
         """The instructions that make the number of arrivals of a phase unknown, each with the reason.
 
         Unseen arrivals (:attr:`elsewhere`) and unknown arrival counts are not among them.
@@ -398,7 +398,7 @@ class Mbarriers:
             for amount in amounts.values():
                 known |= {total + amount * present.bit_count() for total in known}
                 open_ += amount * (threads & ~present).bit_count()
-        return Arrivals(least, None if self.elsewhere else most, open_, frozenset(known))
+        return Arrivals(least, None if self.has_unseen_arrivals else most, open_, frozenset(known))
 
     def deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
         """The expectations and copies of bytes in a phase of the object, by threads and region; None if unknown.
@@ -436,7 +436,7 @@ class Mbarriers:
         ]
 
     def _deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
-        if not whole_program(self.model) or any(self.hiding_bytes(object_)):
+        if not whole_program(self.model) or any(self.unknown_bytes(object_)):
             return None
         ring = self._ring_of[object_]
         copies = self.copies(ring)
@@ -453,7 +453,7 @@ class Mbarriers:
                 found.append(Delivery(self._launched(threads), expecting, completing))
         return found
 
-    def hiding_bytes(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
+    def unknown_bytes(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
         """The instructions that make the bytes of a phase unknown, each with the reason."""
         ring = self._ring_of[object_]
         every = [*self.expects(ring), *self.copies(ring)]
@@ -468,7 +468,7 @@ class Mbarriers:
             ):
                 yield i, why
 
-    def _uncertainty(self, site: int, object_: Mbarrier, regions: Stretches, verb: str) -> str:
+    def _uncertainty(self, site: int, object_: Mbarrier, regions: WaitFreeRegions, verb: str) -> str:
         """Why it is unknown which threads execute *site* in one phase, or how often; "" if it is known."""
         unknown = self._deciding_value(site, object_)
         if unknown is not None:
@@ -481,7 +481,7 @@ class Mbarriers:
 
     def _launched(self, threads: int) -> int:
         """Those of *threads* that a launch has: as many as the kernel's bound, if there is one, else one warp."""
-        return threads if self.model.function.most_threads else self.model.shared.sure(threads)
+        return threads if self.model.function.most_threads else self.model.shared.certain_threads(threads)
 
     def _at_most(self, region: list[int]) -> int | None:
         """The arrivals that a thread makes in *region*; None if an amount is unknown, or a loop may repeat one."""
@@ -529,10 +529,15 @@ class Mbarriers:
         if not possible & (possible - 1):
             return None
         for t, _ in () if address is None else values.linear(address)[0]:
-            if values.planes(t) is None and values.level(t) > common:
+            if values.bit_slices(t) is None and values.uniformity(t) > common:
                 return t  # groups of threads may alternate between the stages
         return next(
-            (p for p in deciding(model, site) if values.mask(p) is None and values.level(p) > common), None
+            (
+                p
+                for p in controlling_predicates(model, site)
+                if values.mask(p) is None and values.uniformity(p) > common
+            ),
+            None,
         )
 
     def _names_all(self, site: int, object_: Mbarrier) -> bool:
@@ -553,15 +558,19 @@ class Mbarriers:
     def _same(self, first: int, then: int) -> bool:
         """Whether both instructions have the same mbarrier address, as a value."""
         a, b = self.model.value(first, "mbarrier"), self.model.value(then, "mbarrier")
-        return a is not None and b is not None and self.model.values.find(a) == self.model.values.find(b)
+        return (
+            a is not None
+            and b is not None
+            and self.model.values.representative(a) == self.model.values.representative(b)
+        )
 
-    def _repeated(self, site: int, regions: Stretches) -> bool:
+    def _repeated(self, site: int, regions: WaitFreeRegions) -> bool:
         """Whether a loop may execute *site* several times in a phase: for the same stage, with no wait between."""
         cfg, value = self.model.cfg, self.model.value(site, "mbarrier")
         if not regions.returns(site):
             return False
         loop = cfg.innermost(cfg.block_of[site])
-        changes = () if value is None else self.model.values.volatile(value)
+        changes = () if value is None else self.model.values.varying_at(value)
         return not any((at if kind == "block" else cfg.block_of[at]) in loop for kind, at in changes)
 
     @cached_property
@@ -571,27 +580,27 @@ class Mbarriers:
         return [
             i
             for i in self.sites.get("mbarrier-wait", ())
-            if any(guards or model.instruction(at).flow for at, guards in model.takers(i))
+            if any(guards or model.instruction(at).flow for at, guards in model.transitive_users(i))
         ]
 
     @cached_property
-    def _between_waits(self) -> Stretches:
+    def _between_waits(self) -> WaitFreeRegions:
         """The regions that tested waits bound."""
-        return Stretches(self.model.cfg, self._tested_waits)
+        return WaitFreeRegions(self.model.cfg, self._tested_waits)
 
     @cached_property
     def _barriers(self) -> list[int]:
         return [*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait")]
 
     @cached_property
-    def _within_phase(self) -> Stretches:
+    def _within_phase(self) -> WaitFreeRegions:
         """The regions that tested waits and barriers bound, which no phase is assumed to outlast."""
-        return Stretches(self.model.cfg, (*self._tested_waits, *self._barriers))
+        return WaitFreeRegions(self.model.cfg, (*self._tested_waits, *self._barriers))
 
     @cached_property
-    def _before_any_wait(self) -> Stretches:
+    def _before_any_wait(self) -> WaitFreeRegions:
         """The regions bounded by barriers and all mbarrier waits: after either, a phase may have completed."""
-        return Stretches(self.model.cfg, (*self.sites.get("mbarrier-wait", ()), *self._barriers))
+        return WaitFreeRegions(self.model.cfg, (*self.sites.get("mbarrier-wait", ()), *self._barriers))
 
 
 def transferred(match: Match) -> int | None:
@@ -607,11 +616,11 @@ def transferred(match: Match) -> int | None:
     return int(match.element[2:]) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
 
 
-def _scope(threads: int) -> Level:
+def _scope(threads: int) -> UniformityScope:
     """The scope in which a value must be uniform so that all of *threads* have it in common."""
     if T.one_warp(threads):
-        return Level.WARP
-    return Level.WARPGROUP if T.whole(threads, 128).bit_count() == 128 else Level.CTA
+        return UniformityScope.WARP
+    return UniformityScope.WARPGROUP if T.whole(threads, 128).bit_count() == 128 else UniformityScope.CTA
 
 
 def _classes(sites: dict[int, int]) -> Iterator[tuple[int, list[int]]]:
@@ -634,5 +643,5 @@ def _classes(sites: dict[int, int]) -> Iterator[tuple[int, list[int]]]:
 def first_parity(model: KernelModel, wait: int) -> int | None:
     """The parity that *wait* tests when it is executed for the first time; None if unknown."""
     value, resolve = model.value(wait, "parity"), model.at_first(wait).witness
-    constant = None if value is None or resolve is None else model.values.known(resolve(value))
+    constant = None if value is None or resolve is None else model.values.constant_of(resolve(value))
     return None if constant is None else constant & 1

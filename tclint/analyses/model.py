@@ -19,21 +19,21 @@ from tclint.dataflow import (
     Answer,
     Found,
     Path,
+    PathSearchCache,
     Results,
     Search,
-    Survey,
     find_paths,
     next_answer,
     solve,
 )
 from tclint.dataflow.answers import Ledger
-from tclint.dataflow.feasible_paths import find_lead
+from tclint.dataflow.feasible_paths import concrete_entry_path
 from tclint.dataflow.reachability import Reachability
-from tclint.dataflow.views import View, Views
+from tclint.dataflow.views import ThreadContext, Views
 from tclint.findings.scales import Confidence
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Variable
-from tclint.values import Along, Facts, Values
+from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import SharedMemory
 
@@ -83,7 +83,7 @@ class KernelModel:
         self.pause = pause or _never_cancel
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
-        self._first_times: dict[int, Answer[Along]] = {}
+        self._first_times: dict[int, Answer[PathSubstitution]] = {}
         self._entry_paths: dict[tuple[int, int, bool], Answer[Path]] = {}
         self.ledger = Ledger()
         """The questions about this function that a search, a replay or an analysis left open."""
@@ -126,8 +126,8 @@ class KernelModel:
         return SharedMemory(self.function, self.values)
 
     @cached_property
-    def survey(self) -> Survey:
-        return Survey(self.cfg, self.values, self.views, self.ledger)
+    def survey(self) -> PathSearchCache:
+        return PathSearchCache(self.cfg, self.values, self.views, self.ledger)
 
     @cached_property
     def readers(self) -> dict[int, list[int]]:
@@ -140,7 +140,7 @@ class KernelModel:
                 found.setdefault(instruction.guard, []).append(i)
         return found
 
-    def takers(self, site: int) -> Iterator[tuple[int, bool]]:
+    def transitive_users(self, site: int) -> Iterator[tuple[int, bool]]:
         """The branches, memory accesses and events that use the results of *site*, or values computed from them.
 
         Each comes with whether its guard is computed from them. The search is by registers and not by values, so it
@@ -194,10 +194,10 @@ class KernelModel:
     def present(self, site: int) -> int:
         """The threads that may execute *site*, without the lanes that a partial last warp lacks (11.4.2, 11.4.4)."""
         most = self.function.most_threads
-        threads = self.views.at(site).threads
+        threads = self.views.context_of(site).threads
         return threads if most is None else threads & T.full(most)
 
-    def who(self, threads: int) -> str:
+    def describe_threads(self, threads: int) -> str:
         """*threads* in words: ``warps 4-7``."""
         return T.describe(threads, self.values.threads)
 
@@ -233,14 +233,14 @@ class KernelModel:
         operand: Operand | None = self.instruction(site).role(role)
         return None if operand is None else self.values.operand(operand, site)
 
-    def known(self, site: int, role: str) -> int | None:
+    def constant_of(self, site: int, role: str) -> int | None:
         """The integer constant that the operand that plays *role* at *site* is; None if unknown."""
         operand = self.instruction(site).role(role)
         if isinstance(operand, Immediate):  # does not need the values of the function
             return operand.value if isinstance(operand.value, int) else None
-        return None if operand is None else self.values.known(self.values.operand(operand, site))
+        return None if operand is None else self.values.constant_of(self.values.operand(operand, site))
 
-    def solved(self, analysis: type[A]) -> tuple[A, Results[Any]]:
+    def solution(self, analysis: type[A]) -> tuple[A, Results[Any]]:
         """An instance of *analysis* for this function, and its fixpoint; solved once."""
         if analysis not in self._solved:
             self.pause()
@@ -248,7 +248,7 @@ class KernelModel:
             self._solved[analysis] = (instance, solve(instance, self.cfg))
         return self._solved[analysis]
 
-    def made(self, kind: Callable[[KernelModel], B]) -> B:
+    def fact(self, kind: Callable[[KernelModel], B]) -> B:
         """The instance of *kind*, a class in :mod:`tclint.analyses`, for this function; created once."""
         if kind not in self._made:
             self.pause()
@@ -287,7 +287,7 @@ class KernelModel:
         edge of *closed*. Inside a loop, a path continues from the iteration in which *start* executes.
         """
         self.pause()
-        relevant: Sequence[Sequence[int]] = results.relevant
+        relevant: Sequence[Sequence[int]] = results.affecting
         sites: dict[int, set[int]] = {}
         for site in to:
             sites.setdefault(self.cfg.block_of[site], set()).add(site)
@@ -300,11 +300,11 @@ class KernelModel:
             if not goal_sites.issubset(relevant[block]):
                 relevant = merged = merged or list(relevant)
                 merged[block] = sorted(goal_sites.union(merged[block]))
-        alive = results.carrying(start) if start >= 0 else None
+        alive = results.blocks_reached_by(start) if start >= 0 else None
         return find_paths(
             self.survey,
             start,
-            self.views.now(start),
+            self.views.context_in_iteration(start),
             state,
             relevant,
             step,
@@ -315,7 +315,7 @@ class KernelModel:
             together=together,
         )
 
-    def lead(self, site: int, view: View | None = None) -> Answer[Path]:
+    def entry_path(self, site: int, view: ThreadContext | None = None) -> Answer[Path]:
         """A feasible path from the entry to *site*, or to another instruction of its block under the same guard.
 
         It is a path of the threads of the context *view*; without one, of any thread.
@@ -324,7 +324,7 @@ class KernelModel:
             return self._search_entry_path(site, view)
         key = self.place(site)
         if key not in self._entry_paths:
-            self._entry_paths[key] = self._search_entry_path(site, self.views.at(-1))
+            self._entry_paths[key] = self._search_entry_path(site, self.views.context_of(-1))
         return self._entry_paths[key]
 
     def place(self, site: int) -> tuple[int, int, bool]:
@@ -333,7 +333,7 @@ class KernelModel:
         guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
         return self.cfg.block_of[site], guard, instruction.negated
 
-    def _search_entry_path(self, site: int, view: View) -> Answer[Path]:
+    def _search_entry_path(self, site: int, view: ThreadContext) -> Answer[Path]:
         block = self.cfg.block_of[site]
         relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
         relevant[block] = (site,)
@@ -349,38 +349,38 @@ class KernelModel:
         )
         return next_answer(found)
 
-    def at_first(self, site: int) -> Answer[Along]:
+    def at_first(self, site: int) -> Answer[PathSubstitution]:
         """The substitution of expressions when *site* executes for the first time, or why no path was found."""
         block = self.cfg.block_of[site]
         if block not in self._first_times:
             self._first_times[block] = self._substitution_at_first(site)
         return self._first_times[block]
 
-    def _substitution_at_first(self, site: int) -> Answer[Along]:
-        path = self.lead(site)
+    def _substitution_at_first(self, site: int) -> Answer[PathSubstitution]:
+        path = self.entry_path(site)
         if not isinstance(path, Found):
             return path
         edges = path.witness.edges
-        if any(self._contradicted(edges, Facts())):
-            entry_path = find_lead(self.survey, self.cfg.block_of[site])
+        if any(self._contradicted(edges, PathCondition())):
+            entry_path = concrete_entry_path(self.survey, self.cfg.block_of[site])
             if not isinstance(entry_path, Found):
                 return entry_path
             edges = entry_path.witness
         return Found(self.values.along(edges, frozenset()))
 
-    def _contradicted(self, edges: Sequence[Edge], facts: Facts, since: int = 0) -> Iterator[Edge]:
+    def _contradicted(self, edges: Sequence[Edge], facts: PathCondition, since: int = 0) -> Iterator[Edge]:
         """Those of *edges*, from index *since* on, whose condition is false given the edges before."""
         return (edge for edge, truth in self._evaluated(edges, facts, since) if truth is (not edge.value))
 
     def _evaluated(
-        self, edges: Sequence[Edge], facts: Facts, since: int = 0
+        self, edges: Sequence[Edge], facts: PathCondition, since: int = 0
     ) -> Iterator[tuple[Edge, bool | None]]:
         """The conditional *edges* from index *since* on, each with the value of its predicate given those before."""
         along = self.values.along(edges, frozenset())
         for k, edge in enumerate(edges[since:], since):
-            p = self.reachability.edge_value(edge)
+            p = self.reachability.edge_predicate(edge)
             if p is not None:
-                yield edge, self.values.decide(along.walk(p, k), facts)
+                yield edge, self.values.entails(along.walk(p, k), facts)
 
     def _evaluated_at_first(self, start: int, path: Path) -> Iterator[tuple[Edge, bool | None]]:
         """The conditional edges of *path*, each with its predicate's value when *start* is executed for the first time.
@@ -389,13 +389,13 @@ class KernelModel:
         """
         first = self.at_first(start).witness if start >= 0 else None
         prefix = () if first is None else (*first.edges,)
-        return self._evaluated((*prefix, *path.edges), self.views.at(start).facts, len(prefix))
+        return self._evaluated((*prefix, *path.edges), self.views.context_of(start).facts, len(prefix))
 
     def settled(self, start: int, path: Path) -> frozenset[Edge]:
         """The edges of *path* that are certain to be taken when *start* is executed for the first time."""
         return frozenset(edge for edge, truth in self._evaluated_at_first(start, path) if truth is edge.value)
 
-    def untaken(self, start: int, path: Path, relevant: Sequence[Sequence[int]]) -> Edge | None:
+    def infeasible_branch(self, start: int, path: Path, relevant: Sequence[Sequence[int]]) -> Edge | None:
         """The first edge of *path* whose condition is false when *start* executes for the first time, or None.
 
         An edge that leaves a loop without *relevant* instructions is not one, since a later iteration may take it.
@@ -408,7 +408,7 @@ class KernelModel:
                 return edge
         return None
 
-    def likely(
+    def most_plausible_path(
         self,
         start: int,
         state: Hashable,
@@ -429,7 +429,7 @@ class KernelModel:
             if not isinstance(found, Found):
                 return first or found
             path = found.witness
-            doubted, doubt = self.untaken(start, path, results.relevant), _CONTRADICTED
+            doubted, doubt = self.infeasible_branch(start, path, results.affecting), _CONTRADICTED
             if doubted is None:
                 doubted, doubt = self._remainder_branch(start, path), _REMAINDER_LOOP
             if doubted is None:
@@ -445,25 +445,25 @@ class KernelModel:
         A branch that ends the remainder loop is not one. None if there is none.
         """
         cfg, values = self.cfg, self.values
-        controlling = cfg.controllers(cfg.block_of[start]) if start >= 0 else ()
+        controlling = cfg.control_dependences(cfg.block_of[start]) if start >= 0 else ()
         for edge in (*path.edges, *controlling):
-            p = self.reachability.edge_value(edge)
+            p = self.reachability.edge_predicate(edge)
             if p is not None and any(
-                values.counts_the_rest(head, p)
-                and any(values.node(v)[:2] == ("phi", head) for v in values.made_of(p))
-                for head in cfg.around(edge.source)
+                values.is_remainder_loop(head, p)
+                and any(values.node(v)[:2] == ("phi", head) for v in values.subexpressions(p))
+                for head in cfg.enclosing_loops(edge.source)
             ):
                 found: Edge = edge
                 return found
         return None
 
-    def along(self, path: Path, start: int) -> Along:
+    def along(self, path: Path, start: int) -> PathSubstitution:
         """The substitution of expressions at the end of *path*, in terms of the values at *start*, where it begins."""
         return self.values.along(path.edges, path.passed(self.cfg, start))
 
     def changes(self, value: int, path: Path, start: int) -> bool:
         """Whether *value* may change on *path*, which begins at *start*."""
-        changes = self.values.volatile(value)
+        changes = self.values.varying_at(value)
         if not changes:
             return False
         entered = {edge.target for edge in path.edges}
@@ -478,8 +478,8 @@ class KernelModel:
         cfg = self.cfg
         first, last = cfg.block_of[max(start, 0)], cfg.block_of[end]
         straight = first == last and start < end
-        if not avoiding or not (straight or cfg.following[first] >> last & 1):
-            return straight or bool(cfg.following[first] >> last & 1)
+        if not avoiding or not (straight or cfg.reachable_from[first] >> last & 1):
+            return straight or bool(cfg.reachable_from[first] >> last & 1)
         avoided: dict[int, list[int]] = {}
         for i in avoiding:
             avoided.setdefault(cfg.block_of[i], []).append(i)

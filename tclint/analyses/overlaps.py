@@ -30,15 +30,15 @@ from typing import Any, NamedTuple
 from tclint.analyses.access_classes import AccessClass, AccessClasses
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Answer, Found, Infeasible, Path, Results, Search, next_answer
-from tclint.dataflow.feasible_paths import find_lead, held_there
-from tclint.dataflow.views import View
+from tclint.dataflow.feasible_paths import assume_on_path, concrete_entry_path
+from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
-from tclint.values import Facts
+from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint, SharedMemory
 
-__all__ = ["Meeting", "Meetings", "Route"]
+__all__ = ["Conflict", "OverlapSearch", "Route"]
 
 Resolve = Callable[[int], int]
 """The substitution of an expression along a path (:meth:`Values.along`)."""
@@ -89,12 +89,12 @@ class Route(NamedTuple):
     """The values of expressions at the operation."""
     after: Resolve
     """The values of expressions at the use."""
-    lead: tuple[Edge, ...] = ()
+    entry_prefix: tuple[Edge, ...] = ()
     """The path from the entry to the operation by which *before* is known; empty if *before* is the identity."""
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Conflict:
     """A use that provably overlaps bytes of an operation in flight, and the path to it."""
 
     operation: Access
@@ -103,7 +103,7 @@ class Meeting:
 
 
 @dataclass(frozen=True)
-class Meetings:
+class OverlapSearch:
     """A search for conflicts: the operations, the transfer along a path, and the accesses that must not overlap them.
 
     Iterating over it yields the conflicts: for each operation, those with the nearest uses on a path.
@@ -149,7 +149,7 @@ class Meetings:
     def shared(self) -> SharedMemory:
         return self.memory or self.model.shared
 
-    def __iter__(self) -> Iterator[Meeting]:
+    def __iter__(self) -> Iterator[Conflict]:
         operations, uses = self._collect()
         for members in operations:
             sites = {a.site for a in members.accesses}
@@ -204,11 +204,11 @@ class Meetings:
 
     def _may_overlap(self, operations: _Members, uses: _Members) -> bool:
         """Whether some bytes of the two may be the same on some path."""
-        volatile = self.model.values.volatile
+        volatile = self.model.values.varying_at
         for base in operations.by_base:
             for other in uses.by_base:
                 if base != other:
-                    if self.shared.may_meet(base, other):
+                    if self.shared.may_alias(base, other):
                         return True
                 elif volatile(base) or _may_overlap(
                     self._union(operations, base), self._union(uses, base), 0
@@ -219,11 +219,11 @@ class Meetings:
     def _union(self, members: _Members, base: int) -> Footprint | None:
         """All bytes that the accesses of *members* with that base touch; None if unknown."""
         if base not in members.unions:
-            threads = self.model.views.at(members.accesses[0].site).threads
-            members.unions.update(self.shared.together(members.by_base[base], threads))
+            threads = self.model.views.context_of(members.accesses[0].site).threads
+            members.unions.update(self.shared.combined_footprints(members.by_base[base], threads))
         return members.unions[base]
 
-    def _search(self, operations: _Members, uses: dict[int, _Members]) -> list[Meeting]:
+    def _search(self, operations: _Members, uses: dict[int, _Members]) -> list[Conflict]:
         """The conflicts of *operations* with the nearest of *uses* on a feasible path; longer loop paths come last.
 
         A stage of a ring is used some iterations after it was filled: on a path that returns to the operation each time
@@ -241,7 +241,7 @@ class Meetings:
 
     def _nearest(
         self, start: int, operations: _Members, uses: dict[int, _Members], again: int | None = None
-    ) -> list[Meeting]:
+    ) -> list[Conflict]:
         """The conflicts on paths that return to *again*, at most MAX_RETURNS_PER_PATH times; None: on all paths."""
         max_returns = 0 if again is None else MAX_RETURNS_PER_PATH
         max_per_use = max(max_returns, MAX_PATHS_PER_USE)
@@ -269,7 +269,7 @@ class Meetings:
             )
 
         paths: Search[Path] | None = None
-        doubted: list[Meeting] = []
+        doubted: list[Conflict] = []
         for _ in range(max_paths):
             if paths is None:
                 paths = self.model.paths(
@@ -308,7 +308,7 @@ class Meetings:
 
     def _conflicts(
         self, start: int, operations: _Members, uses: _Members, path: Path
-    ) -> tuple[list[Meeting], Edge | None]:
+    ) -> tuple[list[Conflict], Edge | None]:
         """The conflicts at the end of *path*; and the edge of it that cannot be taken, if only that rules some out.
 
         If the path could be extended so that the edge can be taken, both are returned.
@@ -317,10 +317,12 @@ class Meetings:
         for route, found in self._routes(start, operations, uses, path):
             if found:
                 at, infeasible = _first_infeasible(self.model, start, route)
-                if infeasible is None and (route.lead or self.model.made(_EntryPaths).reached(start)):
+                if infeasible is None and (route.entry_prefix or self.model.fact(_EntryPaths).reached(start)):
                     return found, None
-                if at >= len(route.lead) and isinstance(infeasible, Edge):
-                    longer = self._extended(start, route, at - len(route.lead)) if self.rounds else None
+                if at >= len(route.entry_prefix) and isinstance(infeasible, Edge):
+                    longer = (
+                        self._extended(start, route, at - len(route.entry_prefix)) if self.rounds else None
+                    )
                     found = [] if longer is None else list(self._pairs(operations, uses, longer))
                     if found or not self.rounds:
                         return found, infeasible
@@ -338,11 +340,11 @@ class Meetings:
         edges = path.edges[:leaving] + iteration * MAX_ITERATIONS_PER_LOOP + path.edges[leaving:]
         for _ in range(2 if iteration else 0):
             longer = replace(path, edges=edges)
-            found = _route(longer, self.model.along(longer, start), route.before, route.lead)
+            found = _route(longer, self.model.along(longer, start), route.before, route.entry_prefix)
             at, infeasible = _first_infeasible(self.model, start, found)
             if infeasible is None:
                 return found if self._state(start, found.path) == path.state else None
-            iterations = (at - len(route.lead) - leaving) // len(iteration)
+            iterations = (at - len(route.entry_prefix) - leaving) // len(iteration)
             if iterations >= MAX_ITERATIONS_PER_LOOP:
                 why = f"more than {MAX_ITERATIONS_PER_LOOP} iterations of a loop"
                 self.model.ledger.give_up(OVERLAP, start, why)
@@ -361,7 +363,7 @@ class Meetings:
     @cached_property
     def _changes(self) -> frozenset[int]:
         """The instructions that may change a state."""
-        return frozenset(chain.from_iterable(self.results.relevant))
+        return frozenset(chain.from_iterable(self.results.affecting))
 
     def _iteration(self, leaving: Edge) -> tuple[Edge, ...]:
         """The shortest path around the loop that *leaving* leaves, from the source of that edge; () if none."""
@@ -382,7 +384,7 @@ class Meetings:
 
     def _routes(
         self, start: int, operations: _Members, uses: _Members, path: Path
-    ) -> Iterator[tuple[Route, list[Meeting]]]:
+    ) -> Iterator[tuple[Route, list[Conflict]]]:
         """The routes of *path*, each with its conflicts, from the most general one to the most specific.
 
         First in terms of the values at *start*; then for its first execution; then for the first execution by the
@@ -391,15 +393,15 @@ class Meetings:
         model, values = self.model, self.model.values
         along = model.along(path, start)
 
-        def conflicts(before: Resolve, prefix: tuple[Edge, ...] = ()) -> tuple[Route, list[Meeting]]:
+        def conflicts(before: Resolve, prefix: tuple[Edge, ...] = ()) -> tuple[Route, list[Conflict]]:
             route = _route(path, along, before, prefix)
             return route, list(self._pairs(operations, uses, route))
 
-        yield conflicts(values.find)
+        yield conflicts(values.representative)
         bases = (*operations.by_base, *map(along, uses.by_base))
-        if not any(map(values.volatile, bases)):
+        if not any(map(values.varying_at, bases)):
             return
-        prefix = model.made(_EntryPaths).to(start)
+        prefix = model.fact(_EntryPaths).to(start)
         if prefix is None:
             return
         first = conflicts(self._substitution(prefix), prefix)
@@ -424,16 +426,18 @@ class Meetings:
         *contradicted*: a branch on it implies that the path is not taken, as where only the elected thread sets a flag.
         """
         model = self.model
-        end = model.views.at(path.end)
+        end = model.views.context_of(path.end)
         key = start, id(end), path.edges, contradicted
         if key not in self._own_prefixes:
-            context = View(path.threads & end.threads, end.lasting(model.values))
-            fewer = context.threads not in (0, model.views.at(start).threads)
+            context = ThreadContext(path.threads & end.threads, end.invariant(model.values))
+            fewer = context.threads not in (0, model.views.context_of(start).threads)
             needed = fewer or contradicted
             self._own_prefixes[key] = self._prefix_of(start, context, path.edges) if needed else None
         return self._own_prefixes[key]
 
-    def _prefix_of(self, start: int, context: View, onward: tuple[Edge, ...]) -> tuple[Edge, ...] | None:
+    def _prefix_of(
+        self, start: int, context: ThreadContext, onward: tuple[Edge, ...]
+    ) -> tuple[Edge, ...] | None:
         """An entry path of *context* to *start* that can continue along *onward*; None after too many failures."""
         if self._failed[start] == MAX_FAILED_ENTRY_PATHS_PER_OPERATION:
             why = f"{MAX_FAILED_ENTRY_PATHS_PER_OPERATION} searches for a path from the entry failed"
@@ -443,7 +447,7 @@ class Meetings:
         self._failed[start] += found is None
         return found
 
-    def _pairs(self, operations: _Members, uses: _Members, route: Route) -> Iterator[Meeting]:
+    def _pairs(self, operations: _Members, uses: _Members, route: Route) -> Iterator[Conflict]:
         """For each operation, the conflict with the first use at or after the end of the path that overlaps it."""
         shared, values = self.shared, self.model.values
 
@@ -453,8 +457,8 @@ class Meetings:
                 if found is None:
                     common, per_thread, constant = shared.split(resolve(base))
                     # A pointer that a loop advances may have a different initial value in each thread.
-                    found = common, constant if values.known(per_thread) == 0 else None
-                    if not values.volatile(base):
+                    found = common, constant if values.constant_of(per_thread) == 0 else None
+                    if not values.varying_at(base):
                         members.resolved[base] = found
                 yield base, *found
 
@@ -480,7 +484,7 @@ class Meetings:
         They are relative to the base or, with *resolve*, to its value on a path.
         """
         shared, views = self.shared, self.model.views
-        threads, others = (views.at(b.accesses[0].site).threads for b in (members, beside))
+        threads, others = (views.context_of(b.accesses[0].site).threads for b in (members, beside))
         accesses = members.by_base[base]
         if resolve is not None:
             return [(a, shared.footprint(shared.along(a, resolve), threads, others)) for a in accesses]
@@ -490,7 +494,7 @@ class Meetings:
 
     def _matched(
         self, operations: list[_Footprint], uses: list[_Footprint], distance: int, route: Route
-    ) -> Iterator[Meeting]:
+    ) -> Iterator[Conflict]:
         """The *operations*, each with the first of *uses* that overlaps it; *distance* is that of their bases."""
         shared = self.shared
         following: Footprint | None = None  # the union of the uses after the operation
@@ -507,7 +511,7 @@ class Meetings:
                 if _may_overlap(own, touched, distance) and self.meet(
                     here, shared.along(use, route.after), route
                 ):
-                    yield Meeting(operation, use, route.path)
+                    yield Conflict(operation, use, route.path)
                     break
 
 
@@ -543,20 +547,20 @@ class _EntryPaths:
 
 
 def _entry_path(
-    model: KernelModel, start: int, context: View | None = None, onward: tuple[Edge, ...] = ()
+    model: KernelModel, start: int, context: ThreadContext | None = None, onward: tuple[Edge, ...] = ()
 ) -> Answer[tuple[Edge, ...]]:
     """A path from the entry to *start* on which each branch is evaluated, not assumed.
 
     It is a path of the threads of *context*, if that is given, and can continue along the edges *onward*.
     """
-    path = model.lead(start, context)
+    path = model.entry_path(start, context)
     if not isinstance(path, Found):
         return path
     here = Path(onward, (), start, T.full(model.values.threads))
-    taken = Route(here, model.values.find, model.values.find, path.witness.edges)
+    taken = Route(here, model.values.representative, model.values.representative, path.witness.edges)
     if _first_infeasible(model, start, taken)[1] is None:
         return Found(path.witness.edges)
-    return find_lead(model.survey, model.cfg.block_of[start], context, onward)
+    return concrete_entry_path(model.survey, model.cfg.block_of[start], context, onward)
 
 
 def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int, Edge | int | None]:
@@ -568,24 +572,24 @@ def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int
     have it.
     """
     values = model.values
-    facts, threads = Facts(), T.full(values.threads)
-    if not route.lead:
-        facts, threads = model.views.at(start).facts, route.path.threads
-    edges = [*route.lead, *route.path.edges]
+    facts, threads = PathCondition(), T.full(values.threads)
+    if not route.entry_prefix:
+        facts, threads = model.views.context_of(start).facts, route.path.threads
+    edges = [*route.entry_prefix, *route.path.edges]
     along = values.along(edges, frozenset())
     decisions: list[tuple[int, int | None, bool, Edge | int]] = [
-        (k, model.reachability.edge_value(edge), edge.value, edge) for k, edge in enumerate(edges)
+        (k, model.reachability.edge_predicate(edge), edge.value, edge) for k, edge in enumerate(edges)
     ]
     # The guard of the operation counts only if the route comes from the entry: otherwise it holds by assumption.
-    for k, site in ((len(route.lead), start), (len(edges), route.path.end)):
+    for k, site in ((len(route.entry_prefix), start), (len(edges), route.path.end)):
         instruction = model.instruction(site)
-        if instruction.guard >= 0 and (route.lead or site != start):
+        if instruction.guard >= 0 and (route.entry_prefix or site != start):
             guard = values.before(instruction.guard, site)
             decisions.append((k, guard, not instruction.negated, site))
     for k, p, wanted, where in sorted(decisions, key=lambda decision: decision[0]):
         if p is None:
             continue
-        held = held_there(values, along.walk(p, k), wanted, facts, threads)
+        held = assume_on_path(values, along.walk(p, k), wanted, facts, threads)
         if held is None:
             return k, where
         facts, threads = held

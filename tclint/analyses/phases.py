@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from tclint.ir.cfg import CFG
 
-__all__ = ["Stretches"]
+__all__ = ["WaitFreeRegions"]
 
 _Segment = tuple[int, int]
 """A part of a block between two of its waits: the block, and the number of its waits that precede the part."""
 
 
-class Stretches:
+class WaitFreeRegions:
     """The regions into which *waits* divide a graph. A region extends into successor blocks up to their first wait.
 
     With the mbarrier waits of a thread as *waits*, two operations of one region on one mbarrier belong to the same

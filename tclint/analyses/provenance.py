@@ -28,7 +28,7 @@ _ORIGINS = {
 
 def origin(model: KernelModel, value: int | None) -> str:
     """What *value* depends on, such as ``memory``; of several such things, the least predictable one."""
-    subexpressions = () if value is None else islice(model.values.made_of(value), _MAX_SUBEXPRESSIONS)
+    subexpressions = () if value is None else islice(model.values.subexpressions(value), _MAX_SUBEXPRESSIONS)
     found = {_kind(model, model.values.node(v)) for v in subexpressions}
     return next((words for kind, words in _ORIGINS.items() if kind in found), _ORIGINS["unknown"])
 

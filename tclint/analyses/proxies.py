@@ -22,10 +22,10 @@ from tclint.analyses.cp_async import CopyGroups
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.groups import State as GroupState
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import behind
+from tclint.analyses.role_paths import dominated_by
 from tclint.ir.nodes import Instruction
 from tclint.values.shared_memory import Access
 
@@ -160,13 +160,13 @@ class UnfencedReads(Unfenced):
     writes = False
 
 
-class Arrivals(Unfenced):
+class UnfencedWaits(Unfenced):
     """Acquire points with known signals that no proxy fence has followed yet."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        order = model.made(Order)
-        self.sites = order.hears(Scope.WARPS) - order.unknown
+        order = model.fact(HappensBefore)
+        self.sites = order.acquire_points(Scope.WARPS) - order.unknown
         self.classes = {site: [site] for site in self.sites}
 
 
@@ -227,7 +227,7 @@ class Overwritten:
             for site in model.sites(event):
                 operand = model.instruction(site).role("tx")
                 if operand is not None:
-                    expected = model.known(site, "tx")
+                    expected = model.constant_of(site, "tx")
                     if expected is None:
                         return None
                     most = max(most, expected)
@@ -254,7 +254,7 @@ class Overwritten:
         thread that has waited for them: it takes a stage that is free.
         """
         model = self.model
-        mbarriers, extents = model.made(Mbarriers), model.made(Extents)
+        mbarriers, extents = model.fact(Mbarriers), model.fact(Extents)
         used = extents.of(use)
         waits = {i: mbarriers.rings_at(i) for i in model.sites("mbarrier-wait")}
         loads: dict[Ring, list[int]] = {}
@@ -266,16 +266,18 @@ class Overwritten:
                     loads.setdefault(ring, []).append(load.site)
             if not rings:
                 return False
-        waited = {ring for i, rings in waits.items() if behind(model, i, site) for ring in rings}
+        waited = {ring for i, rings in waits.items() if dominated_by(model, i, site) for ring in rings}
         waited_by_user = {
             ring
             for i, rings in waits.items()
-            if not model.views.apart(i, use.site) and model.reaches(i, use.site)
+            if not model.views.mutually_exclusive(i, use.site) and model.reaches(i, use.site)
             for ring in rings
         }
         if model.instruction(use.site).group == "bulk":
-            observers = {ring: model.made(Order).completed(sites) for ring, sites in loads.items()}
-            waited |= {ring for ring, at in observers.items() if any(behind(model, i, site) for i in at)}
+            observers = {ring: model.fact(HappensBefore).completed(sites) for ring, sites in loads.items()}
+            waited |= {
+                ring for ring, at in observers.items() if any(dominated_by(model, i, site) for i in at)
+            }
         return all(waits.values()) and loads.keys() <= waited and waited_by_user.isdisjoint(loads)
 
     def _writing(self, address: int) -> list[Access]:
@@ -285,7 +287,7 @@ class Overwritten:
         return self._known[address]
 
     def _may(self, load: Access, address: int) -> bool:
-        extents = self.model.made(Extents)
+        extents = self.model.fact(Extents)
         read = extents.of(load._replace(address=address, size=1))
         if load not in self._filled:
             self._filled[load] = self._fills(load)
@@ -295,12 +297,12 @@ class Overwritten:
     def _fills(self, load: Access) -> Extent | None:
         """The bytes that a copy fills over all iterations, at most; None if unknown."""
         model, site = self.model, load.site
-        place = model.made(Extents).of(load)
+        place = model.fact(Extents).of(load)
         if place is None or site in self.copies:
             return place
-        size = model.known(site, "bytes")
+        size = model.constant_of(site, "bytes")
         if size is None and place.stride:  # the stages of a ring
-            mbarriers = model.made(Mbarriers)
+            mbarriers = model.fact(Mbarriers)
             rooms = [room(model, r, mbarriers.copies(r)).get(site) for r in mbarriers.rings_at(site)]
             size = min((s for s in (self._max_expected, *rooms) if s), default=None)
         size = size or self._max_expected

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import EXIT, Answer, Found, Infeasible, Path, find_paths, next_answer
-from tclint.dataflow.views import View
+from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Module
-from tclint.values import Facts
+from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 
 _NO_PATH = Infeasible("one of the instructions to avoid is on every path")
@@ -30,7 +30,7 @@ def whole_program(model: KernelModel) -> bool:
     return model.function.entry and all(model.instruction(i).callee in known for i in calls(model))
 
 
-def behind(model: KernelModel, first: int, site: int) -> bool:
+def dominated_by(model: KernelModel, first: int, site: int) -> bool:
     """Whether *first* dominates *site*; guards are ignored."""
     block_of = model.cfg.block_of
     if block_of[first] == block_of[site]:
@@ -48,30 +48,30 @@ def calls(model: KernelModel) -> list[int]:
     ]
 
 
-def deciding(model: KernelModel, site: int) -> Iterator[int]:
+def controlling_predicates(model: KernelModel, site: int) -> Iterator[int]:
     """The predicates that *site* is control-dependent on, and its guard; that of a branch table is unknown."""
     cfg, values = model.cfg, model.values
-    for edge in cfg.controllers(cfg.block_of[site]):
+    for edge in cfg.control_dependences(cfg.block_of[site]):
         yield values.before(edge.predicate, cfg.blocks[edge.source].end - 1)
     guard = model.instruction(site).guard
     if guard >= 0:
         yield values.before(guard, site)
 
 
-def way(
+def path_avoiding(
     model: KernelModel,
     start: int,
     threads: int,
     to: Collection[int],
     ends: Collection[int],
-    facts: Facts | None = None,
+    facts: PathCondition | None = None,
 ) -> Answer[Path]:
     """A path of *threads* from *start* to one of *to* (an exit if empty) that passes none of *ends*.
 
     Each warp is represented by lane 0, which is taken to do whatever a single lane does for the warp.
     """
-    here = model.views.now(start)
-    context = View(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
+    here = model.views.context_in_iteration(start)
+    context = ThreadContext(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
     cfg, first = model.cfg, max(start, 0)
     if not context.threads or (
         cfg.block_of[first] not in cfg.in_cycle and not last(model, (first,), ends, to)
@@ -83,7 +83,7 @@ def way(
 def follow(
     model: KernelModel,
     start: int,
-    view: View,
+    view: ThreadContext,
     to: Collection[int],
     ends: Collection[int],
     likely: bool = False,
@@ -112,7 +112,9 @@ def follow(
             find_paths(model.survey, start, view, True, relevant, step, goal, blocks, closed=closed)
         )
         infeasible = (
-            model.untaken(start, found.witness, relevant) if likely and isinstance(found, Found) else None
+            model.infeasible_branch(start, found.witness, relevant)
+            if likely and isinstance(found, Found)
+            else None
         )
         if infeasible is None:
             return found

@@ -20,19 +20,19 @@ from math import prod
 from operator import or_
 
 from tclint.analyses.access_classes import AccessClasses
-from tclint.analyses.execution import Executed
+from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.fact_set import FactSet
-from tclint.analyses.happens_before import Order, Scope, strong
+from tclint.analyses.happens_before import HappensBefore, Scope, strong
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Results
 from tclint.ir.nodes import Instruction
-from tclint.values import Level
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
 from tclint.values.shared_memory import Access, Footprint, SharedMemory
 
 __all__ = [
-    "LOOSE",
+    "THREADS_MAY_HAVE_DIVERGED",
     "ReadsSince",
     "SharedByBound",
     "SharedByWarps",
@@ -56,14 +56,14 @@ class SharedByWarps(SharedMemory):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model.function, model.values)
         self.model = model
-        self.executed = model.made(Executed)
+        self.executed = model.fact(ExecutionGuarantee)
         self._counts: dict[Access, bool] = {}
         self._member_footprints: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
         self._extremes: dict[int, tuple[int, int]] = {}
 
     def sure(self, threads: int, beside: int = 0) -> int:
         """Those of *threads* that every launch has, or that are in the first two warps: one warp needs no barrier."""
-        return (super().sure(threads, beside) | threads & (1 << 64) - 1) & self.room
+        return (super().certain_threads(threads, beside) | threads & (1 << 64) - 1) & self.room
 
     @cached_property
     def room(self) -> int:
@@ -92,8 +92,10 @@ class SharedByWarps(SharedMemory):
         """Whether what all threads read is stored; True if some stores are not by all threads."""
         if not {access.site for access in accesses if access.writes}.issuperset(self.writers):
             return True
-        stored = self.together((a for a in accesses if a.writes), self.model.cta)
-        for base, here in self.together((a for a in accesses if not a.writes), self.model.cta).items():
+        stored = self.combined_footprints((a for a in accesses if a.writes), self.model.cta)
+        for base, here in self.combined_footprints(
+            (a for a in accesses if not a.writes), self.model.cta
+        ).items():
             there = stored.get(base)
             if here is not None and there is not None and there.union(here) != there:
                 return False
@@ -108,7 +110,7 @@ class SharedByWarps(SharedMemory):
             kind, name, *_ = values.node(term)
             if kind == "special" and name in AXES:
                 axes.add(AXES.index(name))
-            elif any(values.planes(term) or ()):
+            elif any(values.bit_slices(term) or ()):
                 return True
         offsets = self.offsets(per_thread, self.model.cta)
         return shape is None or offsets is None or len(offsets) == prod(shape[axis] for axis in axes)
@@ -121,7 +123,7 @@ class SharedByWarps(SharedMemory):
             access
             for site in self.sites
             if model.cfg.block_of[site] in model.cfg.rank
-            and model.views.at(site).threads == every
+            and model.views.context_of(site).threads == every
             and self.executed.certainly(site)
             for access in self.accesses(site)
         )
@@ -130,7 +132,7 @@ class SharedByWarps(SharedMemory):
         """The threads whose *access* is out of the bounds of the variable; none if that is unknown."""
         base, per_thread, constant = self.split(access.address)
         values, size, every = self.values, self.model.size(base), self.model.cta
-        planes = values.planes(per_thread) if size and values.known(per_thread) is None else None
+        planes = values.bit_slices(per_thread) if size and values.constant_of(per_thread) is None else None
         if planes is None:
             return 0
         if per_thread not in self._extremes:
@@ -146,7 +148,7 @@ class SharedByWarps(SharedMemory):
 
     def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
-        if not self.meet(a, b, threads_a, threads_b):
+        if not self.overlap(a, b, threads_a, threads_b):
             return False
         first = self._warps(a, self.sure(threads_a, threads_b))
         second = self._warps(b, self.sure(threads_b, threads_a))
@@ -170,14 +172,17 @@ class SharedByWarps(SharedMemory):
         """Whether the bytes that *threads* touch are known, or may be known on a given path."""
         base = self.split(access.address)[0]
         return self.footprint(access, threads) is not None or (
-            bool(self.values.volatile(base)) and not self._path_dependent(base)
+            bool(self.values.varying_at(base)) and not self._path_dependent(base)
         )
 
     def _path_dependent(self, base: int) -> bool:
         """Whether *base* depends on the path of each warp, so its value on one path is not that of warps on another."""
         values, loops = self.values, self.model.cfg.loops
         nodes = ((values.node(t), t) for t, _ in values.linear(base)[0])
-        return any(n[0] == "phi" and n[1] not in loops and values.level(t) > Level.CTA for n, t in nodes)
+        return any(
+            n[0] == "phi" and n[1] not in loops and values.uniformity(t) > UniformityScope.CTA
+            for n, t in nodes
+        )
 
     def counts(self, access: Access) -> bool:
         """Whether *access* can be part of a proven race: it is plain, and its bytes and threads are known."""
@@ -186,7 +191,7 @@ class SharedByWarps(SharedMemory):
             self._counts[access] = (
                 plain(self.model, site)
                 and self.executed.certainly(site)
-                and self.placed(access, self.model.views.at(site).threads)
+                and self.placed(access, self.model.views.context_of(site).threads)
             )
         return self._counts[access]
 
@@ -207,9 +212,9 @@ def plain(model: KernelModel, site: int) -> bool:
 
 def synchronising_sites(model: KernelModel) -> frozenset[int]:
     """The acquire and release points between warps, including instructions of unknown effect."""
-    order = model.made(Order)
-    found = {*order.hears(Scope.WARPS), *order.tells}
-    if order.polls or not all(map(partial(_by_warps, model), model.sites("mbarrier-wait"))):
+    order = model.fact(HappensBefore)
+    found = {*order.acquire_points(Scope.WARPS), *order.release_points}
+    if order.spin_loads or not all(map(partial(_by_warps, model), model.sites("mbarrier-wait"))):
         # One lane may wait on behalf of its warp, which then passes a barrier of the warp.
         found.update(model.sites("barrier-sync"))
     return frozenset(found)
@@ -217,23 +222,25 @@ def synchronising_sites(model: KernelModel) -> frozenset[int]:
 
 def _by_warps(model: KernelModel, site: int) -> bool:
     """Whether *site* is executed by all lanes of a warp or by none."""
-    threads = model.views.at(site).threads
-    return threads == T.whole(threads, 32) and model.made(Executed).certainly(site)
+    threads = model.views.context_of(site).threads
+    return threads == T.whole(threads, 32) and model.fact(ExecutionGuarantee).certainly(site)
 
 
 _SIGNALS = ("barrier-arrive", "mbarrier-arrive", "commit")
 """Events after which a thread continues without waiting."""
-LOOSE = -1
+THREADS_MAY_HAVE_DIVERGED = -1
 """The site of the fact that threads may have diverged: a wait may have admitted them one after the other."""
 
 
 def of_one_phase(model: KernelModel, site: int) -> bool:
     """Whether all threads wait at *site* for the same phase of one mbarrier, so that the wait admits them together."""
     operands = [model.value(site, role) for role in ("mbarrier", "parity")]
-    return all(value is not None and model.values.level(value) is Level.CTA for value in operands)
+    return all(
+        value is not None and model.values.uniformity(value) is UniformityScope.CTA for value in operands
+    )
 
 
-_DIVERGED: State = frozenset(((LOOSE, False),))
+_DIVERGED: State = frozenset(((THREADS_MAY_HAVE_DIVERGED, False),))
 
 
 class SinceBarrier(FactSet[tuple[int, bool]]):
@@ -249,14 +256,14 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
         super().__init__(model)
         self.ends = synchronising_sites(model)
         """Where facts end, or become those of a thread that has signalled."""
-        self.joining = frozenset(filter(model.made(Order).joins, self.ends))
+        self.joining = frozenset(filter(model.fact(HappensBefore).releases_together, self.ends))
         """The barriers that all their threads leave together."""
         self.signalling = self.ends.intersection(i for event in _SIGNALS for i in model.sites(event))
         """The signals, which do not separate threads that arrive together."""
         common_waits = frozenset(i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))
         self._separating = self.ends - self.joining - self.signalling - common_waits
         """The instructions after which threads may have diverged."""
-        self.memory = model.made(SharedByBound)
+        self.memory = model.fact(SharedByBound)
         self.executed = self.memory.executed
         self.counts = self.memory.counts
         self.operations = frozenset(
@@ -278,7 +285,7 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         if at in self.signalling:
-            return frozenset((site, site != LOOSE) for site, _ in state)
+            return frozenset((site, site != THREADS_MAY_HAVE_DIVERGED) for site, _ in state)
         if at in self.ends:
             return (
                 _NOTHING if at in self.joining else _DIVERGED if at in self._separating else state & _DIVERGED

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tclint.analyses.fact_set import FactSet
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.ir.cfg import Edge
@@ -26,11 +26,11 @@ __all__ = [
     "ISSUED",
     "LANES",
     "USED",
+    "ColumnRange",
     "Outstanding",
-    "Place",
-    "Range",
     "Tcgen05",
     "TensorMemory",
+    "TmemLocation",
     "computes",
 ]
 
@@ -67,7 +67,7 @@ def computes(match: Match | None) -> bool:
     return not (form.event or form.flow or form.memory or form.async_reads or form.async_writes)
 
 
-class Range:
+class ColumnRange:
     """Columns of tensor memory: the address of the first one, without lanes, and how many there are at least."""
 
     __slots__ = ("columns", "lanes", "start")
@@ -78,7 +78,7 @@ class Range:
         self.lanes = lanes
 
 
-class Place(NamedTuple):
+class TmemLocation(NamedTuple):
     """An address of tensor memory, relative to an allocation."""
 
     base: int | None
@@ -118,9 +118,9 @@ class Tcgen05(FactSet[tuple[int, int]]):
         """Register -> the set of loads that it is loaded or computed from."""
         self.by_opcode = not self.derived
         self._pending: dict[State, int] = {}
-        self._ranges: dict[tuple[int, str], Range | None] = {}
-        self._order = model.made(Order)
-        self._barriers = self._order.meets(Scope.WARPS)
+        self._ranges: dict[tuple[int, str], ColumnRange | None] = {}
+        self._order = model.fact(HappensBefore)
+        self._barriers = self._order.barrier_sites(Scope.WARPS)
         self._completions: dict[int, frozenset[int]] = {}
         self._observations: dict[tuple[int, int], bool] = {}
         self.cta_groups = self._cta_groups()
@@ -329,24 +329,24 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     # ------------------------------------------------------------ addresses
 
-    def range(self, site: int, role: str) -> Range | None:
+    def range(self, site: int, role: str) -> ColumnRange | None:
         """The columns that *role* of the instruction at *site* covers, at least; None if it has no such address."""
         key = (site, role)
         if key not in self._ranges:
             self._ranges[key] = self._range(site, role)
         return self._ranges[key]
 
-    def at_first(self, site: int, role: str) -> Range | None:
+    def at_first(self, site: int, role: str) -> ColumnRange | None:
         """:meth:`range` when the instruction first executes; None if that is unknown, or the address does not vary."""
         here = self.range(site, role)
-        if here is None or not self.model.values.volatile(here.start):
+        if here is None or not self.model.values.varying_at(here.start):
             return None
         resolve = self.model.at_first(site).witness
         if resolve is None:
             return None
-        return Range(self._columns(resolve(here.start)), here.columns, here.lanes)
+        return ColumnRange(self._columns(resolve(here.start)), here.columns, here.lanes)
 
-    def _range(self, site: int, role: str) -> Range | None:
+    def _range(self, site: int, role: str) -> ColumnRange | None:
         model = self.model
         instruction = model.instruction(site)
         operand: Operand | None = instruction.role(role)
@@ -354,7 +354,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             return None
         address = model.values.operand(operand, site)
         _, constant = model.values.linear(address)
-        return Range(self._columns(address), self._width(site, role), constant >> 16)
+        return ColumnRange(self._columns(address), self._width(site, role), constant >> 16)
 
     def _width(self, site: int, role: str) -> int:
         """The minimum number of columns that *role* covers."""
@@ -372,7 +372,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             return _COLUMNS[match.binding["shape"]] * (match.number("num") or 1) * packed
         if instruction.event == "tmem-dealloc":
             count = instruction.role("columns")
-            return (values.known(values.operand(count, site)) if count is not None else None) or 1
+            return (values.constant_of(values.operand(count, site)) if count is not None else None) or 1
         return 1
 
     @cached_property
@@ -381,13 +381,13 @@ class Tcgen05(FactSet[tuple[int, int]]):
         sizes: dict[int, int] = {}
         for site in self.model.sites("tmem-alloc"):
             word, columns = self.model.value(site, "destination"), self.model.value(site, "columns")
-            constant = self.model.values.known(columns) if columns is not None else None
+            constant = self.model.values.constant_of(columns) if columns is not None else None
             if word is not None:
-                word = self.model.values.find(word)
+                word = self.model.values.representative(word)
                 sizes[word] = max(sizes.get(word, 0), constant or _ALL)
         return sizes
 
-    def relative(self, address: int) -> Place | None:
+    def relative(self, address: int) -> TmemLocation | None:
         """*address* relative to its allocation; None if its base is unknown."""
         values = self.model.values
         terms, constant = values.linear(address)
@@ -395,13 +395,13 @@ class Tcgen05(FactSet[tuple[int, int]]):
         if len(bases) > 1 or (terms and not bases):
             return None
         distance = values.total(tuple(term for term in terms if term[0] not in bases), constant)
-        word = values.find(values.node(bases[0])[1]) if bases else None
+        word = values.representative(values.node(bases[0])[1]) if bases else None
         size = _ALL if word is None else self._sizes.get(word, _ALL)
         start = self._columns(distance)
         column, bounds = values.known_bits(start)[1] & 0xFFFF, values.interval(start)
         if bounds is not None and bounds[0] >= 0 and bounds[1] < 1 << 16:
             column = max(column, bounds[0])
-        return Place(word, distance, size, column, values.known_bits(distance)[1] >> 16 & 0xFFFF)
+        return TmemLocation(word, distance, size, column, values.known_bits(distance)[1] >> 16 & 0xFFFF)
 
     def _columns(self, address: int) -> int:
         """*address* without the terms that affect only its upper half, which selects the lane (9.7.16.1.1)."""
@@ -410,11 +410,11 @@ class Tcgen05(FactSet[tuple[int, int]]):
         columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
         return values.total(columns, constant & 0xFFFF)
 
-    def meet(self, a: Range | None, b: Range | None) -> bool:
+    def meet(self, a: ColumnRange | None, b: ColumnRange | None) -> bool:
         """Whether two ranges provably share a column (and start in the same lane)."""
         if a is None or b is None or a.lanes != b.lanes:
             return False
-        return self.model.values.apart(a.start, a.columns, b.start, b.columns) is False
+        return self.model.values.disjoint(a.start, a.columns, b.start, b.columns) is False
 
 
 class TensorMemory(Tcgen05):

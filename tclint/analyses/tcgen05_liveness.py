@@ -18,7 +18,7 @@ class LoadLiveness(Analysis[int]):
     direction = "backward"
 
     def __init__(self, model: KernelModel) -> None:
-        self.tmem = model.solved(TensorMemory)[0]
+        self.tmem = model.solution(TensorMemory)[0]
         self.bits = {register: 1 << at for at, register in enumerate(sorted(self.registers()))}
         self._of_load: dict[int, int] = {}
 

@@ -48,7 +48,7 @@ class TensorAllocation(FactSet[tuple[int, int]]):
     def columns(self, site: int) -> int | None:
         """The number of columns that the instruction at *site* requests; None if it is not a constant."""
         value = self.model.value(site, "columns")
-        return None if value is None else self.model.values.known(value)
+        return None if value is None else self.model.values.constant_of(value)
 
     @cached_property
     def words(self) -> dict[int, list[int]]:
@@ -57,7 +57,7 @@ class TensorAllocation(FactSet[tuple[int, int]]):
         for site in self.allocations:
             word = self.model.value(site, "destination")
             assert word is not None
-            words.setdefault(self.model.values.find(word), []).append(site)
+            words.setdefault(self.model.values.representative(word), []).append(site)
         return words
 
     def address(self, site: int) -> tuple[int, int] | None:
@@ -70,7 +70,7 @@ class TensorAllocation(FactSet[tuple[int, int]]):
         node = values.node(terms[0][0])
         if node[0] != "allocated":
             return None
-        word = values.find(node[1])
+        word = values.representative(node[1])
         # In unreachable code, the word need not be that of an allocation.
         return (word, distance) if word in self.words else None
 

@@ -52,4 +52,4 @@ class UnwrittenAccumulators(Analysis[int]):
 def ignores_accumulator(model: KernelModel, site: int) -> bool:
     """Whether scale-d is known to be false, so that the accumulator is only written."""
     value = model.value(site, "scale")
-    return value is not None and model.values.known(value) == 0
+    return value is not None and model.values.constant_of(value) == 0

@@ -162,8 +162,8 @@ def check(
     *needs* is the first word of an opcode without which the check has nothing
     to look at: a kernel that has none does not pay for it.
 
-    *analyses* are the classes that the check, or a helper in this package, passes to :meth:`KernelModel.solved` and
-    :meth:`KernelModel.made`. Analyses that these ask for in turn are not declared.
+    *analyses* are the classes that the check, or a helper in this package, passes to :meth:`KernelModel.solution` and
+    :meth:`KernelModel.fact`. Analyses that these ask for in turn are not declared.
 
     Raises ValueError if a rule has a check already, or if an analysis is not a class of ``analyses`` or ``replay``.
     """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.feasible_paths import Path
 from tclint.ir.cfg import CFG, Edge
-from tclint.values import Level
+from tclint.values import UniformityScope
 
 __all__ = [
     "OUT_OF_ARRAY",
@@ -97,12 +97,12 @@ def none_yet(model: KernelModel, path: Path) -> Edge | None:
     values = model.values
     along = values.along(path.edges, frozenset())
     for k, edge in enumerate(path.edges):
-        p = model.reachability.edge_value(edge)
+        p = model.reachability.edge_predicate(edge)
         node, truth = ((), False) if p is None else (values.node(p), edge.value)
         if node[:1] == ("not",):
             node, truth = values.node(node[1]), not truth
-        if truth and node[:2] == ("compare", "eq") and values.known(node[3]) is None:
-            numbers = [values.known(along.walk(side, k)) for side in node[2:4]]
+        if truth and node[:2] == ("compare", "eq") and values.constant_of(node[3]) is None:
+            numbers = [values.constant_of(along.walk(side, k)) for side in node[2:4]]
             if None in numbers and any(n is not None and n < 0 for n in numbers):
                 return edge
     return None
@@ -118,10 +118,10 @@ def spared(model: KernelModel, path: Path, sites: Iterable[int], start: int | No
     open_ = _DATA if start is None else _DATA | {"phi"}
     values = model.values
     for _, edge, own, passed, _ in _forks(model.cfg, path, sites):
-        p = model.reachability.edge_value(edge) if passed and not own else None
-        if p is None or values.level(p) is not Level.CTA:
+        p = model.reachability.edge_predicate(edge) if passed and not own else None
+        if p is None or values.uniformity(p) is not UniformityScope.CTA:
             continue
-        if any(values.node(v)[0] in open_ for v in values.made_of(p)) and (
+        if any(values.node(v)[0] in open_ for v in values.subexpressions(p)) and (
             start is None or edge not in model.settled(start, path)
         ):
             return edge
@@ -146,7 +146,7 @@ def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
     if not loop or leaving is None or any(edge.target in cfg.loops for edge in path.edges[:leaving]):
         return False
     source = path.edges[leaving].source
-    let = any(edge.source in loop and edge.source != source for edge in cfg.controllers(block))
+    let = any(edge.source in loop and edge.source != source for edge in cfg.control_dependences(block))
     return let and not cfg.dominates(block, source)
 
 
@@ -174,7 +174,7 @@ def placed(model: KernelModel, first: int, second: int) -> bool:
     """Whether a number that the text does not say is in the address of one of two accesses, and not of the other one."""
     values = model.values
     apart = _terms(model, first) ^ _terms(model, second)
-    return any(values.node(v)[0] in _DATA for term in apart for v in values.made_of(term))
+    return any(values.node(v)[0] in _DATA for term in apart for v in values.subexpressions(term))
 
 
 def in_warps(model: KernelModel, path: Path, start: int) -> bool:
@@ -204,9 +204,11 @@ def _counted(model: KernelModel, head: int) -> bool:
     """Whether the text says how often the loop with this head goes round."""
     cfg, values = model.cfg, model.values
     loop = cfg.loops[head]
-    ends = (model.reachability.edge_value(e) for b in loop for e in cfg.successors[b] if e.target not in loop)
+    ends = (
+        model.reachability.edge_predicate(e) for b in loop for e in cfg.successors[b] if e.target not in loop
+    )
     return any(
-        p is not None and all(values.node(v)[0] not in _GIVEN for v in values.made_of(p)) for p in ends
+        p is not None and all(values.node(v)[0] not in _GIVEN for v in values.subexpressions(p)) for p in ends
     )
 
 
@@ -216,8 +218,8 @@ def _idle(model: KernelModel, edge: Edge) -> bool:
     A launch need not have any.
     """
     values = model.values
-    p = model.reachability.edge_value(edge)
-    if p is None or values.renewed(p):
+    p = model.reachability.edge_predicate(edge)
+    if p is None or values.loop_varying_at(p):
         return False
     node = values.node(p)
     truth = edge.value
@@ -225,7 +227,7 @@ def _idle(model: KernelModel, edge: Edge) -> bool:
         node, truth = values.node(node[1]), not truth
     if node[:2] != ("compare", "lt"):
         return False
-    less, more = ({values.node(v) for v in values.made_of(side)} for side in node[2:4])
+    less, more = ({values.node(v) for v in values.subexpressions(side)} for side in node[2:4])
     if not truth:
         less, more = more, less
     indices = {("special", f"%ctaid.{axis}") for axis in "xyz"}

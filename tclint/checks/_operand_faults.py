@@ -10,7 +10,7 @@ from tclint.checks import Hit, Mark, RuleId, grouped
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Operand, registers
 
-__all__ = ["Faults"]
+__all__ = ["OperandFaults"]
 
 
 class _Fault(NamedTuple):
@@ -21,7 +21,7 @@ class _Fault(NamedTuple):
     origins: tuple[Mark, ...]
 
 
-class Faults:
+class OperandFaults:
     """Faults in operands of one kernel; those of one cause are counted, and the first is shown."""
 
     def __init__(self, model: KernelModel) -> None:

@@ -12,14 +12,14 @@ from tclint.checks._repairs import group_repairs
 from tclint.dataflow import Path
 from tclint.findings.edits import Repair
 
-__all__ = ["Flight"]
+__all__ = ["PendingReason"]
 
 
 _SPELLED = {"bulk": ("cp.async.bulk", "wait_group.read")}
 """Group -> how its instructions begin, and the wait that is enough, where both are not as elsewhere."""
 
 
-class Flight(NamedTuple):
+class PendingReason(NamedTuple):
     """What a path lacks that would complete the operation it begins with."""
 
     why: str
@@ -34,7 +34,7 @@ class Flight(NamedTuple):
     @classmethod
     def of(
         cls, model: KernelModel, groups: Groups, path: Path, site: int, age: int, alike: Collection[int] = ()
-    ) -> Flight:
+    ) -> PendingReason:
         """The flight of the operation at *site*, which has *age* at the end of *path*, and of those *alike*."""
         name, waits_for = _SPELLED.get(groups.group, (groups.group, "wait_group"))
         aligned = ".sync.aligned" if name == "wgmma" else ""

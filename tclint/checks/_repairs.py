@@ -15,7 +15,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.findings.edits import Repair, after, before, opcode, operand
 from tclint.ir.nodes import Immediate, Instruction, registers
-from tclint.values import Level
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
 __all__ = [
@@ -36,7 +36,11 @@ _SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
 
 Test = Callable[[int], bool]
 
-_SCOPES = {"warp": (32, Level.WARP), "warpgroup": (128, Level.WARPGROUP), "cta": (1024, Level.CTA)}
+_SCOPES = {
+    "warp": (32, UniformityScope.WARP),
+    "warpgroup": (128, UniformityScope.WARPGROUP),
+    "cta": (1024, UniformityScope.CTA),
+}
 """Scope -> the threads that have to come together, and the widest level of a condition that keeps them so."""
 
 _SPELLED = {
@@ -57,9 +61,11 @@ def together(model: KernelModel, site: int, scope: str, like: Collection[int] = 
         return True
     cfg, values = model.cfg, model.values
     block = cfg.block_of[site]
-    deciding = set(cfg.controllers(block))
+    deciding = set(cfg.control_dependences(block))
     for other in like:
-        if model.instruction(other).guard < 0 and deciding.issubset(cfg.controllers(cfg.block_of[other])):
+        if model.instruction(other).guard < 0 and deciding.issubset(
+            cfg.control_dependences(cfg.block_of[other])
+        ):
             return True
     size, widest = _SCOPES[scope]
     if any(edge.predicate < 0 for edge in deciding):
@@ -70,7 +76,7 @@ def together(model: KernelModel, site: int, scope: str, like: Collection[int] = 
         mask = values.mask(p)
         if mask is not None:
             threads &= mask if condition.value else ~mask
-        elif values.level(p) > widest:
+        elif values.uniformity(p) > widest:
             return False
     return bool(threads) and not T.partial_groups(threads, model.cta, size)
 
@@ -185,7 +191,7 @@ def waits_before(
     """A wait (and a commit, where that is missing) on all ways from *sites* to *use*."""
     scope, commit, usual = _SPELLED[groups.group]
     wait = wait or usual
-    _, results = model.solved(type(groups))
+    _, results = model.solution(type(groups))
 
     def committed(at: int) -> bool:
         ages = [a for s, a in results.before(at)[0] if s in sites and a >= OVERDUE]
@@ -234,7 +240,7 @@ def _shallower(model: KernelModel, groups: Groups, site: int, age: int, wait: in
     depth = _depth(instruction)
     if not depth or instruction.role("depth") is None:
         return ()
-    here = [a for s, a in model.solved(type(groups))[1].before(wait)[0] if s == site and a >= 0]
+    here = [a for s, a in model.solution(type(groups))[1].before(wait)[0] if s == site and a >= 0]
     fitting = [a for a in here if a < depth]
     number = age if age in fitting else min(fitting, default=-1)
     if number < 0:
@@ -315,11 +321,11 @@ def fenced_between(
     otherwise right behind the access. The fence of an elected thread says nothing about what the others have done.
     """
     cfg = model.cfg
-    deciding = cfg.controllers(cfg.block_of[first])
+    deciding = cfg.control_dependences(cfg.block_of[first])
     start, seen = first if begins is None else begins, begins is None
     for i in passed:
         if seen and model.instruction(i).event in _SIGNALS:
-            if set(cfg.controllers(cfg.block_of[i])).issubset(deciding):
+            if set(cfg.control_dependences(cfg.block_of[i])).issubset(deciding):
                 return fence_before((i,), statement)
             break
         seen |= i == start

@@ -61,7 +61,7 @@ def refused(module: Module, config: Config) -> Iterator[Hit]:
             yield PX004.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}"
             )
-        for trouble in function.troubles:
+        for trouble in function.errors:
             refusal = _TROUBLES.get(trouble.kind)
             if refusal is not None:
                 span = (function.start + trouble.start, function.start + trouble.end)
@@ -70,7 +70,7 @@ def refused(module: Module, config: Config) -> Iterator[Hit]:
 
 def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
     """Known opcodes with what is wrong about their operands, and the instructions."""
-    undeclared = {trouble.start for trouble in function.troubles}
+    undeclared = {trouble.start for trouble in function.errors}
     widths = [width_of(register.type) for register in function.registers]
     for use in function.uses:
         match = use.match

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from tclint.analyses.cp_async import WAITED, WaitedCopies
 from tclint.analyses.groups import OPEN
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Meeting, Meetings, Route
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.proxies import fences, through_async
-from tclint.analyses.since_barrier import LOOSE, WritesSince
+from tclint.analyses.since_barrier import THREADS_MAY_HAVE_DIVERGED, WritesSince
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._doubts import PART_OF_A_WARP, in_warps, left_out
 from tclint.checks._repairs import barrier_between
@@ -27,7 +27,7 @@ from tclint.values.shared_memory import Access
 PR005 = RuleId("PR005")
 
 
-@check(PR005, analyses=(Order, WaitedCopies, WritesSince))
+@check(PR005, analyses=(HappensBefore, WaitedCopies, WritesSince))
 def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that other threads write, read through the async proxy by one that nothing makes wait for them."""
     if model.values.threads == 1 or not model.function.entry or not _reads(model):
@@ -73,7 +73,7 @@ class _Writes:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.since, self.loose = model.solved(WritesSince)
+        self.since, self.loose = model.solution(WritesSince)
         self.early: dict[tuple[int, int], _Early] = {}
         """By write and read."""
 
@@ -83,12 +83,14 @@ class _Writes:
         """The writes that a state tells of."""
         raise NotImplementedError
 
-    def meetings(self) -> Meetings:
+    def meetings(self) -> OverlapSearch:
         raise NotImplementedError
 
     def wanted(self, access: Access) -> bool:
         model, site = self.model, access.site
-        return _wanted(model, access) and self.since.memory.placed(access, model.views.at(site).threads)
+        return _wanted(model, access) and self.since.memory.placed(
+            access, model.views.context_of(site).threads
+        )
 
     def doubtful(self, start: int, path: Path) -> Edge | None:
         return left_out(self.model, path, self.since.ends)
@@ -134,7 +136,7 @@ class _Writes:
         if not others or self._passed(self._meets, write, route):
             return None
         others &= self._fencing(write, route)
-        proven = self._more(write, here & taking, others) and self.since.memory.meet(
+        proven = self._more(write, here & taking, others) and self.since.memory.overlap(
             write, read, others, taking
         )
         if not proven and not self._alike(write, read, here, taking, others):
@@ -144,7 +146,7 @@ class _Writes:
     def _threads(self, write: Access, read: Access, route: Route) -> tuple[int, int]:
         """Those that write, and those that read where the path leads."""
         views = self.model.views
-        return views.at(write.site).threads, views.at(read.site).threads & route.path.threads
+        return views.context_of(write.site).threads, views.context_of(read.site).threads & route.path.threads
 
     def _alike(self, write: Access, read: Access, here: int, taking: int, others: int) -> bool:
         """Whether *others* of the threads *here* write elsewhere than the rest, and the operation may read that as well.
@@ -154,7 +156,7 @@ class _Writes:
         return (
             not self._bounded(read)
             and self._more(write, here & ~others, others)
-            and self.since.memory.meet(write, read, here, taking)
+            and self.since.memory.overlap(write, read, here, taking)
         )
 
     def _bounded(self, read: Access) -> bool:
@@ -169,7 +171,7 @@ class _Writes:
 
     @cached_property
     def _meets(self) -> list[int]:
-        return sorted(self.model.made(Order).collectives)
+        return sorted(self.model.fact(HappensBefore).collectives)
 
     @cached_property
     def _fences(self) -> list[int]:
@@ -183,7 +185,7 @@ class _Writes:
     def _fencing(self, write: Access, route: Route) -> int:
         """The threads that make what they write visible to the async proxy: all, where there is no fence on the path."""
         passed = self._passed(self._fences, write, route)
-        return reduce(and_, (self.model.views.at(i).threads for i in passed), -1)
+        return reduce(and_, (self.model.views.context_of(i).threads for i in passed), -1)
 
     def _issuing(self, write: Access) -> int:
         """The threads that start an operation on shared memory behind what is written in the block of *write*."""
@@ -195,7 +197,7 @@ class _Writes:
         for read in _reads(model):
             for site in self.pending(self.results.before(read)):
                 block = model.cfg.block_of[site]
-                found[block] = found.get(block, 0) | model.views.at(read).threads
+                found[block] = found.get(block, 0) | model.views.context_of(read).threads
         return found
 
 
@@ -207,10 +209,10 @@ class _Stores(_Writes):
         self.results = self.loose
 
     def pending(self, state: Any) -> Iterator[int]:
-        return (site for site, _ in state if site != LOOSE)
+        return (site for site, _ in state if site != THREADS_MAY_HAVE_DIVERGED)
 
-    def meetings(self) -> Meetings:
-        return Meetings(
+    def meetings(self) -> OverlapSearch:
+        return OverlapSearch(
             self.model,
             self.results,
             self.since.operations,
@@ -232,13 +234,13 @@ class _Copies(_Writes):
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        self.groups, self.results = model.solved(WaitedCopies)
+        self.groups, self.results = model.solution(WaitedCopies)
 
     def pending(self, state: Any) -> Iterator[int]:
         return (site for site, age in state[0] if age == WAITED)
 
-    def meetings(self) -> Meetings:
-        return Meetings(
+    def meetings(self) -> OverlapSearch:
+        return OverlapSearch(
             self.model,
             self.results,
             frozenset(self.model.sites("issue", "cp.async")),
@@ -255,14 +257,14 @@ class _Copies(_Writes):
         )
 
 
-def _hit(model: KernelModel, meeting: Meeting, early: _Early, count: int) -> Hit:
+def _hit(model: KernelModel, meeting: Conflict, early: _Early, count: int) -> Hit:
     write, read, path = meeting.operation.site, meeting.use.site, meeting.path
     operation, writer = called(model, read), called(model, write)
     who, barrier = ("lanes of its warp", _WARP) if early.lanes else ("warps", _CTA)
     fence = [i for i in path.sites(model.cfg, write) if fences(model.instruction(i))]
     begin = fence[-1] if fence else write
     doubt = ""
-    if left_out(model, path, model.solved(WritesSince)[0].ends) is not None:
+    if left_out(model, path, model.solution(WritesSince)[0].ends) is not None:
         doubt = "on other ways between the two, the thread waits"
     elif not early.proven and in_warps(model, path, write):
         doubt = PART_OF_A_WARP
@@ -271,9 +273,13 @@ def _hit(model: KernelModel, meeting: Meeting, early: _Early, count: int) -> Hit
         message=f"{operation} reads shared memory that other {who} may not have written yet: nothing makes the thread that"
         " starts it wait for them",
         steps=(
-            Mark(write, f"{writer} writes it", role=model.who(model.views.at(write).threads)),
+            Mark(
+                write,
+                f"{writer} writes it",
+                role=model.describe_threads(model.views.context_of(write).threads),
+            ),
             *(Mark(i, "the fence orders what a thread has written itself") for i in fence[-1:]),
-            Mark(read, f"{operation} reads it", role=model.who(path.threads)),
+            Mark(read, f"{operation} reads it", role=model.describe_threads(path.threads)),
         ),
         count=count,
         help=f"put {barrier} between what these threads write, with the proxy fence behind it, and the operation",

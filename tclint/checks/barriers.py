@@ -24,7 +24,7 @@ def barrier_operands(model: KernelModel) -> Iterator[Hit]:
         for use in model.function.uses
         if use.match is not None and "id" in use.match.form.roles and not use.match.problem
         for i in use.sites
-        if (fault := _wrong(model, use.match, i)) is not None and model.views.at(i).threads
+        if (fault := _wrong(model, use.match, i)) is not None and model.views.context_of(i).threads
     )
     for (message, remedy), sites in grouped(wrong).items():
         yield CV010.hit(site=min(sites), message=message, help=remedy, count=len(sites))
@@ -33,7 +33,7 @@ def barrier_operands(model: KernelModel) -> Iterator[Hit]:
 def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | None:
     """What is wrong with the operands of the barrier at *site*, and the remedy."""
     for role, name in (("id", "barrier"), ("count", "thread count")):
-        known = model.known(site, role)
+        known = model.constant_of(site, role)
         if known is None:
             continue
         allowed = match.form.operands[match.form.roles[role]].immediates or ()
@@ -80,9 +80,9 @@ def too_few_arrive(model: KernelModel) -> Iterator[Hit]:
 def _named(model: KernelModel, barriers: list[int]) -> dict[tuple[int | None, int | None], list[int]]:
     """The barriers with a number, by it and their thread count; None: not known, or no count."""
     return grouped(
-        ((model.known(site, "id"), model.known(site, "count")), site)
+        ((model.constant_of(site, "id"), model.constant_of(site, "count")), site)
         for site in barriers
-        if model.instruction(site).role("id") is not None and model.views.at(site).threads
+        if model.instruction(site).role("id") is not None and model.views.context_of(site).threads
     )
 
 
@@ -108,7 +108,7 @@ def _never_complete(
     if most is None or most >= count:
         # Whoever comes here comes to the others too, where fewer are enough.
         alike = [i for i in others if len(sites) == 1 and _waits(model, i) and _together(model, i, sites[0])]
-        most = min((n for i in alike if (n := model.known(i, "count"))), default=count)
+        most = min((n for i in alike if (n := model.constant_of(i, "count"))), default=count)
         why = alike[:1]
     waits = [i for i in sites if _waits(model, i)]
     if most >= count or not waits:
@@ -116,12 +116,12 @@ def _never_complete(
     return CV011.hit(
         site=min(waits),
         message=f"waits for {count} threads at barrier {id}, but at most {most} ever come with that count"
-        + (f", and others with a count of {model.known(why[0], 'count')}" if why else ""),
+        + (f", and others with a count of {model.constant_of(why[0], 'count')}" if why else ""),
         steps=tuple(
             Mark(
                 i,
-                f"{'waits' if _waits(model, i) else 'arrives'} here, with a count of {model.known(i, 'count')}",
-                role=model.who(model.views.at(i).threads),
+                f"{'waits' if _waits(model, i) else 'arrives'} here, with a count of {model.constant_of(i, 'count')}",
+                role=model.describe_threads(model.views.context_of(i).threads),
             )
             for i in sorted({*sites[:4], *why})
         ),
@@ -134,7 +134,7 @@ def _most(model: KernelModel, sites: list[int]) -> int | None:
     """How many threads come to one of *sites* at most; None when some may come twice."""
     cfg, waiting, arriving = model.cfg, 0, 0
     for site in sites:
-        threads = T.whole(model.views.at(site).threads, 32)
+        threads = T.whole(model.views.context_of(site).threads, 32)
         if _waits(model, site):
             waiting |= threads
         elif cfg.block_of[site] in cfg.in_cycle:

@@ -8,12 +8,12 @@ from functools import partial
 from tclint.analyses.bulk import KNOWN, TOLD, BulkReads, BulkWrites
 from tclint.analyses.global_memory import GlobalMemory
 from tclint.analyses.groups import OPEN, OVERDUE, Groups
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.issuers import once_for_a_warp
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Meeting, Meetings, Route
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._pending import Flight
+from tclint.checks._pending import PendingReason
 from tclint.checks._repairs import BULK_RESULTS, barrier_between, drained, respelled, waits_before
 from tclint.checks._wording import copy_name
 from tclint.dataflow import EXIT, Path
@@ -36,8 +36,8 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
     operations = model.sites("issue", "bulk")
     if not operations:
         return
-    groups, results = model.solved(BulkReads)
-    meetings = Meetings(
+    groups, results = model.solution(BulkReads)
+    meetings = OverlapSearch(
         model,
         results,
         frozenset(operations),
@@ -58,7 +58,7 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
         yield (_unknown if rule == BK003 else _in_flight)(model, groups, alike[0], sites)
 
 
-def _cause(model: KernelModel, groups: Groups, meeting: Meeting) -> tuple[int, int]:
+def _cause(model: KernelModel, groups: Groups, meeting: Conflict) -> tuple[int, int]:
     """The loop, or the block, in which the copies begin, and how many groups the last wait on the path leaves alone.
 
     What lacks is lacking for all of them, whoever overwrites what. -1: there is no wait.
@@ -77,13 +77,16 @@ def _waits(model: KernelModel, path: Path, site: int) -> list[int]:
 def _overwritten(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
     """Whether the use provably overwrites what is being copied, in the issuing thread or one that has come with it."""
     shared, views = model.shared, model.views
-    issuers, writers = route.path.threads & views.at(copy.site).threads, views.at(use.site).threads
+    issuers, writers = (
+        route.path.threads & views.context_of(copy.site).threads,
+        views.context_of(use.site).threads,
+    )
     if route.path.state in KNOWN:
         return bool(_strangers(model, copy, use, route.path, writers))
-    if shared.own(copy, use, issuers):
+    if shared.overlap_in_one_thread(copy, use, issuers):
         return True
     return any(
-        shared.meet(copy, use, some, writers & company)
+        shared.overlap(copy, use, some, writers & company)
         for some, company in _company(model, copy, use, route.path, issuers)
     )
 
@@ -92,13 +95,15 @@ def _company(
     model: KernelModel, copy: Access, use: Access, path: Path, issuers: int
 ) -> Iterator[tuple[int, int]]:
     """Issuing threads, and those that barriers on the path, or the use itself, make wait for them."""
-    order = model.made(Order)
+    order = model.fact(HappensBefore)
     passed = path.passed(model.cfg, copy.site)
-    met = [i for i in order.meets(Scope.LANES) if i in passed]
+    met = [i for i in order.barrier_sites(Scope.LANES) if i in passed]
     joined = 0
-    for i in filter(order.joins, met):
-        joined |= model.views.at(i).threads
-    warps = not all(map(order.joins, met)) or model.instruction(use.site).match.form.scope == "warp"  # type: ignore[union-attr]
+    for i in filter(order.releases_together, met):
+        joined |= model.views.context_of(i).threads
+    warps = (
+        not all(map(order.releases_together, met)) or model.instruction(use.site).match.form.scope == "warp"
+    )  # type: ignore[union-attr]
     if joined & issuers:
         yield issuers, joined
     elif warps:
@@ -117,29 +122,29 @@ def _warps(threads: int) -> Iterator[int]:
 def _strangers(model: KernelModel, copy: Access, use: Access, path: Path, writers: int) -> int:
     """The threads that overwrite a copy of another thread and were told nothing: those of other warps, if there are any."""
     shared, lanes, others = model.shared, 0, 0
-    for warp in _warps(path.threads & model.views.at(copy.site).threads):
+    for warp in _warps(path.threads & model.views.context_of(copy.site).threads):
         mine = path.threads & warp
         if not T.at_most_one_lane(mine):
             continue
-        if shared.meet(copy, use, mine, writers & ~warp):
+        if shared.overlap(copy, use, mine, writers & ~warp):
             others |= writers & ~warp
-        elif path.state != TOLD and shared.meet(copy, use, mine, writers & warp & ~mine):
+        elif path.state != TOLD and shared.overlap(copy, use, mine, writers & warp & ~mine):
             lanes |= writers & warp & ~mine
     return others or lanes
 
 
-def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: set[int]) -> Hit:
+def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: set[int]) -> Hit:
     copy, use, threads = meeting.operation.site, meeting.use.site, meeting.path.threads
-    others = model.views.at(copy).threads & ~threads
+    others = model.views.context_of(copy).threads & ~threads
     shared = all(others & warp for warp in _warps(threads)) and once_for_a_warp(model, copy)
-    flight = Flight.of(model, groups, meeting.path, copy, meeting.path.state, alike)
+    flight = PendingReason.of(model, groups, meeting.path, copy, meeting.path.state, alike)
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
     name = copy_name(model, copy)
     return BK002.hit(
         site=use,
         message=f"{verb} shared memory that {name} may still read: {flight.why}",
         steps=(
-            Mark(copy, f"{name} starts to read it here", role=model.who(threads)),
+            Mark(copy, f"{name} starts to read it here", role=model.describe_threads(threads)),
             *flight.steps,
             Mark(use, f"{verb} the same bytes"),
         ),
@@ -151,24 +156,29 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: s
     ).doubted(_ONCE if shared else "")
 
 
-def _unknown(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: set[int]) -> Hit:
+def _unknown(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: set[int]) -> Hit:
     copy, use = meeting.operation.site, meeting.use.site
-    issuers, writers = meeting.path.threads & model.views.at(copy).threads, model.views.at(use).threads
+    issuers, writers = (
+        meeting.path.threads & model.views.context_of(copy).threads,
+        model.views.context_of(use).threads,
+    )
     others = _strangers(model, meeting.operation, meeting.use, meeting.path, writers)
     wait = _waits(model, meeting.path, copy)[-1]
-    waiting = model.views.at(wait).threads
+    waiting = model.views.context_of(wait).threads
     one_warp = not any(others & ~warp for warp in _warps(issuers))
     confidence = None
     if one_warp:  # a warp that waits as one is held back as one
         confidence = Confidence.LOW if others & ~waiting == 0 else Confidence.MEDIUM
     return BK003.hit(
         site=use,
-        message=f"{model.who(others)} may overwrite shared memory that {copy_name(model, copy)} still reads: only the thread "
+        message=f"{model.describe_threads(others)} may overwrite shared memory that {copy_name(model, copy)} still reads: only the thread "
         "that issued it can wait for it, and no barrier follows its wait",
         steps=(
-            Mark(copy, f"{copy_name(model, copy)} starts to read it here", role=model.who(issuers)),
-            Mark(wait, "waits for the groups of its own thread", role=model.who(waiting)),
-            Mark(use, "overwrites the same bytes", role=model.who(others)),
+            Mark(
+                copy, f"{copy_name(model, copy)} starts to read it here", role=model.describe_threads(issuers)
+            ),
+            Mark(wait, "waits for the groups of its own thread", role=model.describe_threads(waiting)),
+            Mark(use, "overwrites the same bytes", role=model.describe_threads(others)),
         ),
         count=len(alike),
         help=f"put a barrier of {'the warp (bar.warp.sync)' if one_warp else 'these threads (bar.sync)'} between the "
@@ -188,9 +198,9 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
     if not operations:
         return
     memory = GlobalMemory(model.function, model.values)
-    groups, results = model.solved(BulkWrites)
+    groups, results = model.solution(BulkWrites)
 
-    meetings = Meetings(
+    meetings = OverlapSearch(
         model,
         results,
         operations,
@@ -200,7 +210,8 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
         groups.follow,
         lambda access: not access.writes,
         lambda copy, use, route: (
-            not _commute(model, copy.site, use.site) and memory.own(copy, use, route.path.threads)
+            not _commute(model, copy.site, use.site)
+            and memory.overlap_in_one_thread(copy, use, route.path.threads)
         ),
         memory=memory,
     )
@@ -237,7 +248,7 @@ def _commute(model: KernelModel, copy: int, use: int) -> bool:
 
 
 def _written_before(
-    model: KernelModel, groups: BulkWrites, meeting: Meeting, half: int
+    model: KernelModel, groups: BulkWrites, meeting: Conflict, half: int
 ) -> tuple[Repair, ...]:
     """The wait for the sources made one for the results, or such a wait before the use."""
     copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
@@ -265,11 +276,12 @@ def not_committed(model: KernelModel) -> Iterator[Hit]:
     operations = model.sites("issue", "bulk")
     if not operations or not model.function.entry:
         return
-    groups, results = model.solved(BulkReads)
+    groups, results = model.solution(BulkReads)
     lost = []
     for site in operations:
         if any(
-            model.reaches(site, c) and not model.views.apart(site, c) for c in model.sites("commit", "bulk")
+            model.reaches(site, c) and not model.views.mutually_exclusive(site, c)
+            for c in model.sites("commit", "bulk")
         ):
             continue
         path = model.path(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.bulk_rings import BulkRings, Filled
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
@@ -20,15 +20,15 @@ _NOTHING = "a number of the launch decides over the wait, and may decide over th
 """What there is to say where :func:`spared` holds."""
 
 
-@check(BK001, needs="cp", analyses=(BulkRings, Order))
+@check(BK001, needs="cp", analyses=(BulkRings, HappensBefore))
 def read_before_complete(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that bulk loads fill, read on a way that passes no wait for their mbarrier."""
     if not model.sites("issue", "mbarrier") or not whole_program(model):
         return
-    order = model.made(Order)
-    for filled in model.made(BulkRings).filled:
+    order = model.fact(HappensBefore)
+    for filled in model.fact(BulkRings).filled:
         idle = frozenset(i for i in filled.waits if _passes_at_once(model, filled, i))
-        written = filled.writers | order.heard(filled.writers)
+        written = filled.writers | order.observers_of(filled.writers)
         told = [order.completed(filled.copies) | written]
         if idle:
             told.append((order.completed(filled.copies, idle) | written) - idle)
@@ -50,14 +50,14 @@ def _unwaited(
 
     None when all ways are right.
     """
-    order, into = model.made(Order), model.made(BulkRings).feeding(filled, read)
-    given = order.certain(into)
+    order, into = model.fact(HappensBefore), model.fact(BulkRings).feeding(filled, read)
+    given = order.common_facts(into)
     # What follows a copy on its own way must wait for it, unless that fills another place meanwhile.
     places = {i: model.value(i, "destination") for i in into if len(filled.ring.stages) == 1}
-    own = [i for i, place in places.items() if place is not None and not model.values.volatile(place)]
+    own = [i for i, place in places.items() if place is not None and not model.values.varying_at(place)]
     for start in (-1, *own):
         for heard in told:
-            path = order.unheard(read.site, heard, start, given=given)
+            path = order.unsynchronised_path(read.site, heard, start, given=given)
             if path is not None:
                 return start, path
     return None
@@ -76,7 +76,7 @@ def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
 def _hit(model: KernelModel, filled: Filled, read: Access, idle: int | None) -> Hit:
     """*idle*: the wait on the way that does not wait."""
     copy = min(filled.places)
-    role = model.who(model.views.at(read.site).threads)
+    role = model.describe_threads(model.views.context_of(read.site).threads)
     if idle is None:
         why = "nothing on this way waits for its mbarrier"
         remedy = "wait for the phase of the mbarrier that the copy completes (mbarrier.try_wait) before this instruction"
@@ -89,7 +89,9 @@ def _hit(model: KernelModel, filled: Filled, read: Access, idle: int | None) -> 
         site=read.site,
         message=f"reads shared memory that a bulk copy may still be writing: {why}",
         steps=(
-            Mark(copy, "starts to fill it", role=model.who(model.views.at(copy).threads)),
+            Mark(
+                copy, "starts to fill it", role=model.describe_threads(model.views.context_of(copy).threads)
+            ),
             *(() if idle is None else (Mark(idle, "returns at once on a fresh mbarrier", role=role),)),
             Mark(read.site, "reads it", role=role),
         ),

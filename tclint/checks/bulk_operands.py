@@ -38,7 +38,7 @@ def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
         sites = [i for i in every if same_in_all_lanes(model, i)]
         if not sites:
             continue
-        site, who = sites[0], model.who(threads)
+        site, who = sites[0], model.describe_threads(threads)
         yield BK006.hit(
             site=site,
             message=f"{copy_name(model, site)} is executed by {who} with the same addresses: each of these threads "

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import calls, way
+from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import Path
 from tclint.ir.nodes import registers
-from tclint.values import Facts
+from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 
 CL004 = RuleId("CL004")
 
 
-@check(CL004, needs="clusterlaunchcontrol", analyses=(Order,))
+@check(CL004, needs="clusterlaunchcontrol", analyses=(HappensBefore,))
 def response_misuse(model: KernelModel) -> Iterator[Hit]:
     """The response of a try_cancel decoded unasked, read unwaited, or asked for after the last one."""
     requests = model.sites("clc-request")
@@ -24,7 +24,9 @@ def response_misuse(model: KernelModel) -> Iterator[Hit]:
     if not model.function.entry:
         return
     for hit in (
-        _decoded_unasked(model, [ask for ask in asks if any(True for _ in model.takers(ask))], decodes),
+        _decoded_unasked(
+            model, [ask for ask in asks if any(True for _ in model.transitive_users(ask))], decodes
+        ),
         _read_unwaited(model, requests, _loads(model, [*asks, *decodes])),
         _asked_again(model, requests, asks),
     ):
@@ -48,7 +50,10 @@ def _decoded_unasked(model: KernelModel, asks: list[int], decodes: list[int]) ->
     every = T.full(model.values.threads)
     ends = {*asks, *calls(model)}
     for site in decodes:
-        if any(model.reaches(site, a) for a in asks) or way(model, -1, every, (site,), ends).witness is None:
+        if (
+            any(model.reaches(site, a) for a in asks)
+            or path_avoiding(model, -1, every, (site,), ends).witness is None
+        ):
             continue
         return CL004.hit(
             site=site,
@@ -69,10 +74,10 @@ def _read_unwaited(model: KernelModel, requests: list[int], loads: dict[int, int
         if place is None:
             continue
         reads = [i for i, address in loads.items() if values.linear(address) == values.linear(place)]
-        told = model.made(Order).completed((site,))
-        path = way(model, site, T.full(values.threads), reads, told).witness if reads else None
+        told = model.fact(HappensBefore).completed((site,))
+        path = path_avoiding(model, site, T.full(values.threads), reads, told).witness if reads else None
         if path is not None:
-            role = model.who(path.threads)
+            role = model.describe_threads(path.threads)
             return CL004.hit(
                 site=path.end,
                 message="reads the response of clusterlaunchcontrol.try_cancel before it has arrived: "
@@ -91,7 +96,7 @@ def _loads(model: KernelModel, queries: list[int]) -> dict[int, int]:
     """The loads that the responses decoded come from, each with its address."""
     values = model.values
     decoded = (value for q in queries if (value := model.value(q, "source")) is not None)
-    whole = values.made_of(*decoded, until=lambda v: values.node(v)[0] not in ("pack", "part"))
+    whole = values.subexpressions(*decoded, until=lambda v: values.node(v)[0] not in ("pack", "part"))
     return {node[1]: node[3] for node in map(values.node, whole) if node[0] == "load"}
 
 
@@ -104,10 +109,10 @@ def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hi
         if not answer:
             continue  # no register takes it
         said = values.before(answer[0], ask + 1)
-        facts = values.assume(said, False, model.views.at(ask).facts)
-        path = way(model, ask, T.full(values.threads), requests, ends, facts).witness
+        facts = values.refine(said, False, model.views.context_of(ask).facts)
+        path = path_avoiding(model, ask, T.full(values.threads), requests, ends, facts).witness
         if path is not None and _taken_when_failed(model, path, said, facts):
-            role = model.who(path.threads)
+            role = model.describe_threads(path.threads)
             return CL004.hit(
                 site=path.end,
                 message="requests another cluster although an earlier request has failed: undefined, as there is none left",
@@ -121,7 +126,7 @@ def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hi
     return None
 
 
-def _taken_when_failed(model: KernelModel, path: Path, said: int, facts: Facts) -> bool:
+def _taken_when_failed(model: KernelModel, path: Path, said: int, facts: PathCondition) -> bool:
     """Whether the answer decides a branch of the path, and no other may depend on it.
 
     Roles hand the answer on in shared memory, so whatever is loaded may be the answer.
@@ -129,12 +134,12 @@ def _taken_when_failed(model: KernelModel, path: Path, said: int, facts: Facts) 
     values = model.values
     along, told = values.along(path.edges, frozenset()), False
     for k, edge in enumerate(path.edges):
-        decided = model.reachability.edge_value(edge)
+        decided = model.reachability.edge_predicate(edge)
         if decided is None:
             continue
         p = along.walk(decided, k)
         told = told or said in (p, values.negate(p))
-        truth = values.decide(p, facts)
+        truth = values.entails(p, facts)
         if truth is (not edge.value) or (truth is None and not _unrelated(model, p)):
             return False
     return told

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.cluster_barrier import START, ClusterBarrier
-from tclint.analyses.cluster_memory import Remote, alone, peers, remote
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.cluster_memory import Remote, remote_accesses, single_cta_cluster, uses_peers
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import behind, calls, last, way, whole_program
+from tclint.analyses.role_paths import calls, dominated_by, last, path_avoiding, whole_program
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import EXIT, Infeasible, Path
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction
-from tclint.values import Facts
+from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -50,7 +50,7 @@ def barrier_pairing(model: KernelModel) -> Iterator[Hit]:
 
 def _earlier(model: KernelModel, wait: int) -> tuple[list[int], int]:
     """The arrivals in a row before a *wait*, and how many waits stand between, on the one way to it."""
-    _, results = model.solved(ClusterBarrier)
+    _, results = model.solution(ClusterBarrier)
     arrivals: list[int] = []
     waits, at = 0, wait
     while len(before := results.before(at)) == 1:
@@ -66,7 +66,7 @@ def _earlier(model: KernelModel, wait: int) -> tuple[list[int], int]:
 
 def _before(model: KernelModel, first: int, second: int) -> bool:
     """Whether every thread that executes *second* has executed *first*, and never does so again."""
-    return behind(model, first, second) and not model.reaches(second, first)
+    return dominated_by(model, first, second) and not model.reaches(second, first)
 
 
 def _waited_by_nobody(arrivals: list[int]) -> Hit:
@@ -83,7 +83,7 @@ def _waited_by_nobody(arrivals: list[int]) -> Hit:
 
 def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | None:
     """The arrival or wait at *site*, where a path brings one of *wrong* as the last one before it."""
-    _, results = model.solved(ClusterBarrier)
+    _, results = model.solution(ClusterBarrier)
 
     def step(state: object, i: int, instruction: Instruction) -> object:
         return None if instruction.group == "cluster" or instruction.flow == "call" else state
@@ -91,10 +91,12 @@ def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | 
     for (origin,) in sorted(results.before(site)):
         if origin not in wrong:
             continue
-        found = model.likely(origin, True, results, step, lambda state, i: i == site, (site,)).witness
+        found = model.most_plausible_path(
+            origin, True, results, step, lambda state, i: i == site, (site,)
+        ).witness
         if found is not None:
             path, doubt = found
-            return _hit(model, site, origin, model.who(path.threads)).doubted(doubt)
+            return _hit(model, site, origin, model.describe_threads(path.threads)).doubted(doubt)
     return None
 
 
@@ -125,13 +127,13 @@ def _hit(model: KernelModel, site: int, origin: int, role: str) -> Hit:
     )
 
 
-@check(CL002, analyses=(Order,))
+@check(CL002, analyses=(HappensBefore,))
 def remote_without_sync(model: KernelModel) -> Iterator[Hit]:
     """Shared memory of another CTA that may not run yet, or may have gone."""
-    if not model.function.entry or alone(model):
+    if not model.function.entry or single_cta_cluster(model):
         return
-    found = remote(model)
-    if not found or not peers(model, found):
+    found = remote_accesses(model)
+    if not found or not uses_peers(model, found):
         return
     hit = _too_early(model, found)
     if hit is not None:
@@ -143,10 +145,10 @@ def remote_without_sync(model: KernelModel) -> Iterator[Hit]:
 
 def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
     """The first use of a peer on a way from the entry on which nothing says that the peer has started."""
-    order = model.made(Order)
-    told = order.told(order.meets(Scope.CTAS))
+    order = model.fact(HappensBefore)
+    told = order.transitive_observers(order.barrier_sites(Scope.CTAS))
     sites = {r.site for r in found}
-    path = way(model, -1, T.full(model.values.threads), sites, told, _with_peers(model, -1)).witness
+    path = path_avoiding(model, -1, T.full(model.values.threads), sites, told, _with_peers(model, -1)).witness
     if path is None or _alone_on(model, -1, path):
         return None
     site = path.end
@@ -163,15 +165,17 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
 
 def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
     """The last use of a peer, after which nothing keeps a CTA from leaving while it is still used."""
-    order = model.made(Order)
-    waits, told = order.meets(Scope.CTAS), order.hears(Scope.CTAS)
+    order = model.fact(HappensBefore)
+    waits, told = order.barrier_sites(Scope.CTAS), order.acquire_points(Scope.CTAS)
     kinds = dict(found)
     for site in reversed(last(model, kinds, told)):
         if kinds[site] == "multicast" or any(_other(model, site, w) for w in waits):
             continue  # who receives it waits for it; other warps wait for the cluster at the end
         if kinds[site] == "arrival" and (any(model.reaches(site, w) for w in waits) or _tail(model)):
             continue
-        path = way(model, site, T.full(model.values.threads), (), told, _with_peers(model, site)).witness
+        path = path_avoiding(
+            model, site, T.full(model.values.threads), (), told, _with_peers(model, site)
+        ).witness
         if path is not None and not (_awaited(model, site, path) or _alone_on(model, site, path)):
             role = _role(model, site)
             return CL002.hit(
@@ -199,7 +203,7 @@ def _awaited(model: KernelModel, site: int, path: Path) -> bool:
     One thread that waits is enough for its CTA to stay. Who waits is a matter of the thread or the CTA, and that the CTA
     which is accessed is among them is taken for granted.
     """
-    waits = model.made(Order).meets(Scope.CTAS)
+    waits = model.fact(HappensBefore).barrier_sites(Scope.CTAS)
     passed = path.passed(model.cfg, site)
     taken = _taken(model, site, path)
     for arrive in model.sites("barrier-arrive", "cluster"):
@@ -213,7 +217,7 @@ def _awaited(model: KernelModel, site: int, path: Path) -> bool:
 
 def _taken(model: KernelModel, site: int, path: Path) -> list[tuple[int, int | None, bool]]:
     """The blocks of a path from *site*, with the predicate by which each is left, and its value then."""
-    taken = [(e.source, model.reachability.edge_value(e), e.value) for e in path.edges]
+    taken = [(e.source, model.reachability.edge_predicate(e), e.value) for e in path.edges]
     end = path.last(model.cfg, site)
     leaves = model.instruction(end) if path.end == EXIT else None
     p = model.values.before(leaves.guard, end) if leaves and leaves.guard >= 0 else None
@@ -222,31 +226,34 @@ def _taken(model: KernelModel, site: int, path: Path) -> list[tuple[int, int | N
 
 def _differs(model: KernelModel, p: int | None) -> bool:
     """Whether a predicate is about which CTA of the cluster, or which thread, this is."""
-    nodes = () if p is None else (model.values.node(v) for v in model.values.made_of(p))
+    nodes = () if p is None else (model.values.node(v) for v in model.values.subexpressions(p))
     return any(node[0] == "special" and str(node[1]).startswith(_PLACES) for node in nodes)
 
 
 def _alone_on(model: KernelModel, site: int, path: Path) -> bool:
     """Whether nobody passes the barrier of the cluster in a launch that takes *path*: a cluster of one CTA then."""
-    values, facts = model.values, Facts()
+    values, facts = model.values, PathCondition()
     for _, p, value in _taken(model, site, path):
         if p is not None and not _differs(model, p):
-            facts = values.assume(p, value, facts)
-    launch = values.lasting(facts).items()
-    waits = [model.views.at(w).lasting(values) for w in model.made(Order).meets(Scope.CTAS)]
-    return bool(waits) and all(any(values.decide(p, there) is (not v) for p, v in launch) for there in waits)
+            facts = values.refine(p, value, facts)
+    launch = values.invariant(facts).items()
+    waits = [
+        model.views.context_of(w).invariant(values)
+        for w in model.fact(HappensBefore).barrier_sites(Scope.CTAS)
+    ]
+    return bool(waits) and all(any(values.entails(p, there) is (not v) for p, v in launch) for there in waits)
 
 
-def _with_peers(model: KernelModel, site: int) -> Facts:
+def _with_peers(model: KernelModel, site: int) -> PathCondition:
     """What is known at *site* where the cluster has other CTAs: a template may be launched with one as well."""
     values = model.values
     single = values.compare("eq", values.special("%cluster_nctarank"), values.constant(1), True)
-    return values.assume(single, False, model.views.at(site).facts)
+    return values.refine(single, False, model.views.context_of(site).facts)
 
 
 def _other(model: KernelModel, site: int, wait: int) -> bool:
     """Whether *wait* is of other threads than *site*, and not what they all begin with."""
-    return model.views.apart(site, wait) and not model.reaches(wait, site)
+    return model.views.mutually_exclusive(site, wait) and not model.reaches(wait, site)
 
 
 def _tail(model: KernelModel) -> bool:
@@ -255,7 +262,7 @@ def _tail(model: KernelModel) -> bool:
     every = T.full(model.values.threads)
     waits = last(model, model.sites("mbarrier-wait"), deeds)
     # To report that there is none, each search has to be exhaustive.
-    return any(not isinstance(way(model, w, every, (), deeds), Infeasible) for w in waits)
+    return any(not isinstance(path_avoiding(model, w, every, (), deeds), Infeasible) for w in waits)
 
 
 _DEEDS = frozenset(("issue", "commit", "mbarrier-arrive", "mbarrier-expect"))
@@ -270,25 +277,25 @@ def _deed(model: KernelModel, site: int) -> str:
 
 
 def _role(model: KernelModel, site: int) -> str:
-    return model.who(model.views.at(site).threads)
+    return model.describe_threads(model.views.context_of(site).threads)
 
 
-@check(BK010, needs="cp", analyses=(Order,))
+@check(BK010, needs="cp", analyses=(HappensBefore,))
 def multicast_reused(model: KernelModel) -> Iterator[Hit]:
     """A multicast load repeated into the same shared memory of the peers, which nothing says have read the last one."""
-    if not model.function.entry or alone(model):
+    if not model.function.entry or single_cta_cluster(model):
         return
     for site in model.sites("issue", "mbarrier"):
         if model.instruction(site).role("mask") is None or model.cfg.block_of[site] not in model.cfg.in_cycle:
             continue
-        order = model.made(Order)
-        peers_heard = order.hears(Scope.CTAS) - order.waits_for((site,))
-        told = order.told(w for w in peers_heard if model.reaches(w, w))
-        path = way(model, site, T.full(model.values.threads), (site,), told).witness
+        order = model.fact(HappensBefore)
+        peers_heard = order.acquire_points(Scope.CTAS) - order.waits_for((site,))
+        told = order.transitive_observers(w for w in peers_heard if model.reaches(w, w))
+        path = path_avoiding(model, site, T.full(model.values.threads), (site,), told).witness
         target = model.value(site, "destination")
         if path is None or target is None or model.changes(target, path, site):
             continue
-        role = model.who(path.threads)
+        role = model.describe_threads(path.threads)
         yield BK010.hit(
             site=site,
             message="copies into shared memory of several CTAs again, and nothing says that the others have read "
@@ -303,11 +310,15 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
         return
 
 
-@check(CL003, needs="mapa", analyses=(Order,))
+@check(CL003, needs="mapa", analyses=(HappensBefore,))
 def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that a peer reads behind a cluster barrier at which the writer arrived with .relaxed."""
     relaxed = [i for i in model.sites("barrier-arrive", "cluster") if _has(model, i, ".relaxed")]
-    reads = [r.site for r in remote(model) if r.kind == "access"] if relaxed and not alone(model) else []
+    reads = (
+        [r.site for r in remote_accesses(model) if r.kind == "access"]
+        if relaxed and not single_cta_cluster(model)
+        else []
+    )
     if not reads:
         return
     fences = {i for i in model.sites("memory-fence") if _has(model, i, ".cluster", ".gpu", ".sys", ".gl")}
@@ -315,7 +326,7 @@ def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
     fences.update(calls(model))
     writes = [i for i in model.shared.writers if not model.instruction(i).event]
     for write in last(model, writes, fences, relaxed):
-        for wait, arrive in model.made(Order).unordered(write, fences).items():
+        for wait, arrive in model.fact(HappensBefore).relaxed_cluster_waits(write, fences).items():
             hit = _seen_by_peer(model, write, arrive, wait, reads)
             if hit is not None:
                 yield hit
@@ -333,15 +344,17 @@ def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads:
                 continue
             seen = shared.accesses(read)
             size = max((a.size for a in seen if not a.writes), default=0)
-            if not size or not shared.meet(
+            if not size or not shared.overlap(
                 access,
                 Access(read, False, place, size),
-                model.views.at(write).threads,
-                model.views.at(read).threads,
+                model.views.context_of(write).threads,
+                model.views.context_of(read).threads,
             ):
                 continue
             if (
-                way(model, wait, T.full(values.threads), (read,), {*arrivals, *calls(model)}).witness
+                path_avoiding(
+                    model, wait, T.full(values.threads), (read,), {*arrivals, *calls(model)}
+                ).witness
                 is not None
             ):
                 return CL003.hit(

@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from tclint.analyses.execution import Condition, branches, guards, others_leave
+from tclint.analyses.execution import Condition, branches, guards, others_exit
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.dataflow import EXIT, Found, Path, Search, find_paths, next_answer
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
-from tclint.dataflow.views import View
+from tclint.dataflow.views import ThreadContext
 from tclint.findings.scales import Confidence
 from tclint.ir.cfg import Edge
 from tclint.isa.table import Match
-from tclint.values import Facts, Level
+from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 
 CV001 = RuleId("CV001")
@@ -116,7 +116,7 @@ class _Judge:
         found: _Verdict | None = None
         if self.splits(condition, size):
             # Only groups count of which some thread arrives at the instruction.
-            arriving = T.whole(self.model.reachability.reach.get(block, 0), size)
+            arriving = T.whole(self.model.reachability.threads_at.get(block, 0), size)
             key = (condition, arriving, size)
             if key not in self._known:
                 self._known[key] = self._judge(condition, arriving, size)
@@ -125,7 +125,7 @@ class _Judge:
             found is not None
             and barrier
             and condition.edge is not None
-            and others_leave(self.model.cfg, condition.edge)
+            and others_exit(self.model.cfg, condition.edge)
         ):
             return None  # a barrier does not wait for threads that have exited
         if found is not None and not self._can_part(condition, site):
@@ -160,34 +160,34 @@ class _Judge:
         join = cfg.ipdom.get(edge.source, -1)
         meet = EXIT if join < 0 else cfg.blocks[join].start
         others = frozenset(e for e in cfg.successors[edge.source] if e != edge)
-        view = model.views.inside(edge.source)
+        view = model.views.block_context(edge.source)
         past = self._ways(edge, frozenset((edge,)), view, meet, (site, meet))
         for number, path in enumerate(past):
             if number == MAX_PATHS_PER_BRANCH:
                 model.ledger.give_up(FEASIBLE_PATH, site, f"more than {MAX_PATHS_PER_BRANCH} paths")
                 break
             facts = self._shared(path, edge, view)
-            here = self._ways(edge, others, View(view.threads, facts), site, (meet,))
+            here = self._ways(edge, others, ThreadContext(view.threads, facts), site, (meet,))
             if isinstance(next_answer(here), Found):
                 return True
         return False
 
-    def _shared(self, path: Path, branch: Edge, view: View) -> Facts:
+    def _shared(self, path: Path, branch: Edge, view: ThreadContext) -> PathCondition:
         """What all threads know, whether they take a *path* from a branch that parts them or not."""
         cfg, values, views = self.model.cfg, self.model.values, self.model.views
         facts = view.facts
         for edge in path.edges:
-            p = views.reachability.edge_value(edge)
+            p = views.reachability.edge_predicate(edge)
             if edge.target in cfg.loops and branch.source in cfg.loops[edge.target]:
                 break  # the next round decides anew
             if p is None or edge.source == branch.source or values.mask(p) is not None:
                 continue
-            if values.level(p) is not Level.DIVERGENT:
-                facts = values.assume(p, edge.value, facts)
+            if values.uniformity(p) is not UniformityScope.DIVERGENT:
+                facts = values.refine(p, edge.value, facts)
         return facts
 
     def _ways(
-        self, branch: Edge, closed: AbstractSet[Edge], view: View, goal: int, ends: Collection[int]
+        self, branch: Edge, closed: AbstractSet[Edge], view: ThreadContext, goal: int, ends: Collection[int]
     ) -> Search[Path]:
         """The ways from a branch to *goal* that pass none of *ends* before."""
         cfg = self.model.cfg
@@ -223,7 +223,7 @@ class _Judge:
             else:
                 split = (
                     bool(self._single_lane_part(p))
-                    or values.level(p) is Level.DIVERGENT
+                    or values.uniformity(p) is UniformityScope.DIVERGENT
                     or self._bounds_index(p)
                 )
             self._may_split[key] = split
@@ -235,12 +235,12 @@ class _Judge:
         leaves = (
             condition.edge is not None
             and self.model.function.entry
-            and others_leave(self.model.cfg, condition.edge)
+            and others_exit(self.model.cfg, condition.edge)
         )
         p = values.before(condition.register, condition.at)
         mask = values.mask(p)
         if mask is not None:
-            active = views.reachability.reach.get(self.model.cfg.block_of[condition.at], 0) & arriving
+            active = views.reachability.threads_at.get(self.model.cfg.block_of[condition.at], 0) & arriving
             taken = (mask if condition.value else ~mask) & active
             if not T.partial_groups(taken, active, size):
                 return None
@@ -260,7 +260,7 @@ class _Judge:
             return _Verdict(CV002, part, group, Confidence.HIGH)
         if size > 32:
             return None
-        if values.level(p) is Level.DIVERGENT:
+        if values.uniformity(p) is UniformityScope.DIVERGENT:
             if leaves:
                 return _Verdict(
                     CV003, "threads have left the kernel by data of their own", group, Confidence.LOW
@@ -283,18 +283,18 @@ class _Judge:
         if node[0] != "compare":
             return False
         index, limit = sorted(node[2:4], key=self._varies, reverse=True)
-        return self._varies(index) and values.level(limit) <= Level.WARP
+        return self._varies(index) and values.uniformity(limit) <= UniformityScope.WARP
 
     def _varies(self, value: int) -> bool:
         """Whether *value* is the thread index plus, or times, what all lanes share."""
         values = self.model.values
-        if values.level(value) is Level.DIVERGENT:
+        if values.uniformity(value) is UniformityScope.DIVERGENT:
             return True
         node = values.node(value)
         if node[:2] != ("op", "mad"):
             return False
-        *factors, term = map(values.level, values.parts(node))
-        return term is Level.DIVERGENT and max(factors) <= Level.WARP
+        *factors, term = map(values.uniformity, values.parts(node))
+        return term is UniformityScope.DIVERGENT and max(factors) <= UniformityScope.WARP
 
     def _single_lane_part(self, p: int) -> str:
         """Why *p* can hold for one lane of a warp at most, although other parts of it are unknown."""
@@ -317,7 +317,7 @@ class _Judge:
         mask = values.mask(values.before(condition.register, condition.at))
         if mask is None or edge is None or model.function.threads is None:
             return None
-        active = model.reachability.reach.get(edge.source, 0)
+        active = model.reachability.threads_at.get(edge.source, 0)
         taken = (mask if condition.value else ~mask) & active
         if not taken or taken == active:
             return None

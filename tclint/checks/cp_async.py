@@ -8,11 +8,11 @@ from functools import partial
 from tclint.analyses.cp_async import WAITED, CopyGroups, WaitedCopies
 from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Meeting, Meetings, Route
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._doubts import OUT_OF_ARRAY, leaves_its_round, left_out, none_yet, runs_on
-from tclint.checks._pending import Flight
+from tclint.checks._pending import PendingReason
 from tclint.checks._repairs import barrier_between
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate, Memory
@@ -33,8 +33,8 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Shared memory read, or written by another copy, while a cp.async of the thread may still write it."""
     if not model.sites("issue", "cp.async"):
         return
-    groups, results = model.solved(CopyGroups)
-    meetings = Meetings(
+    groups, results = model.solution(CopyGroups)
+    meetings = OverlapSearch(
         model,
         results,
         frozenset(model.sites("issue", "cp.async")),
@@ -60,9 +60,11 @@ def _meet(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
     """Whether the use provably touches what is being copied: by this thread, or by another one that reads."""
     shared, views, threads = model.shared, model.views, route.path.threads
     if use.writes:
-        return shared.own(copy, use, threads) and not _same_source(model, copy.site, use.site, route)
-    return shared.own(copy, use, threads) or shared.meet(
-        copy, use, views.at(copy.site).threads, views.at(use.site).threads
+        return shared.overlap_in_one_thread(copy, use, threads) and not _same_source(
+            model, copy.site, use.site, route
+        )
+    return shared.overlap_in_one_thread(copy, use, threads) or shared.overlap(
+        copy, use, views.context_of(copy.site).threads, views.context_of(use.site).threads
     )
 
 
@@ -74,19 +76,19 @@ def _same_source(model: KernelModel, copy: int, other: int, route: Route) -> boo
     return route.after(second) == route.before(first)
 
 
-def _cause(model: KernelModel, meeting: Meeting) -> tuple[RuleId, int, int]:
+def _cause(model: KernelModel, meeting: Conflict) -> tuple[RuleId, int, int]:
     """The rule, the last wait on the path, or -1, and the block of the use."""
     waits = _waits(model, meeting)
     return _rule(model, meeting), waits[-1] if waits else -1, model.cfg.block_of[meeting.use.site]
 
 
-def _rule(model: KernelModel, meeting: Meeting) -> RuleId:
+def _rule(model: KernelModel, meeting: Conflict) -> RuleId:
     if meeting.use.writes and model.instruction(meeting.use.site).group == "cp.async":
         return CA003
     return CA002 if meeting.path.state == OVERDUE else CA001
 
 
-def _waits(model: KernelModel, meeting: Meeting) -> list[int]:
+def _waits(model: KernelModel, meeting: Conflict) -> list[int]:
     """The waits for copies on the path."""
     path = meeting.path
     return [
@@ -97,10 +99,10 @@ def _waits(model: KernelModel, meeting: Meeting) -> list[int]:
 
 
 def _hit(
-    model: KernelModel, groups: CopyGroups, rule: RuleId, meeting: Meeting, alike: set[int], doubt: str
+    model: KernelModel, groups: CopyGroups, rule: RuleId, meeting: Conflict, alike: set[int], doubt: str
 ) -> Hit:
     copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
-    flight = Flight.of(model, groups, meeting.path, copy, age, alike)
+    flight = PendingReason.of(model, groups, meeting.path, copy, age, alike)
     remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
     if rule == CA003:
         message = f"copies other bytes to where an earlier cp.async may still write, and nothing orders the two: {flight.why}"
@@ -120,7 +122,7 @@ def _hit(
     ).doubted(doubt)
 
 
-def _doubt(model: KernelModel, rule: RuleId, meeting: Meeting) -> str:
+def _doubt(model: KernelModel, rule: RuleId, meeting: Conflict) -> str:
     """What speaks against a finding."""
     copy, use, values = meeting.operation.site, meeting.use.site, model.values
     if left_out(model, meeting.path, model.sites("wait", "cp.async")) is not None:
@@ -145,12 +147,12 @@ def copies_untold(model: KernelModel) -> Iterator[Hit]:
     copies = model.sites("issue", "cp.async")
     if not copies or model.values.threads <= 32 or not model.function.entry:
         return
-    groups, results = model.solved(WaitedCopies)
-    since, together = model.solved(WritesSince)
+    groups, results = model.solution(WaitedCopies)
+    since, together = model.solution(WritesSince)
     memory = since.memory
 
     def meet(copy: Access, use: Access, route: Route) -> bool:
-        here, there = (model.views.at(access.site).threads for access in (copy, use))
+        here, there = (model.views.context_of(access.site).threads for access in (copy, use))
         ways = {(here & route.path.threads, there), (here, there & route.path.threads)}
         return (
             any(memory.across(copy, use, *way) for way in ways)
@@ -158,7 +160,7 @@ def copies_untold(model: KernelModel) -> Iterator[Hit]:
             and not since.loose(together.before(use.site))
         )
 
-    meetings = Meetings(
+    meetings = OverlapSearch(
         model,
         results,
         frozenset(copies),
@@ -166,7 +168,9 @@ def copies_untold(model: KernelModel) -> Iterator[Hit]:
         lambda state, site: (site, WAITED) in state[0],
         lambda site: OPEN,
         groups.follow,
-        lambda access: not access.later and memory.placed(access, model.views.at(access.site).threads),
+        lambda access: (
+            not access.later and memory.placed(access, model.views.context_of(access.site).threads)
+        ),
         meet,
         memory=memory,
         ready=lambda age: age == WAITED,
@@ -186,10 +190,14 @@ def copies_untold(model: KernelModel) -> Iterator[Hit]:
                 Mark(
                     copy,
                     "cp.async of a thread starts to write here",
-                    role=model.who(model.views.at(copy).threads),
+                    role=model.describe_threads(model.views.context_of(copy).threads),
                 ),
                 Mark(wait, "that thread waits for its own copies"),
-                Mark(use, "another warp reads the same bytes", role=model.who(model.views.at(use).threads)),
+                Mark(
+                    use,
+                    "another warp reads the same bytes",
+                    role=model.describe_threads(model.views.context_of(use).threads),
+                ),
             ),
             count=len({each.operation.site for each in alike}),
             help="put a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
@@ -225,7 +233,7 @@ def _misaligned(model: KernelModel, site: int, wanted: Mapping[str, int | str]) 
         if operand is None or isinstance(operand, Immediate) or multiple < 2:
             continue
         low, high, modulus = model.shared.remainder(
-            model.values.operand(operand, site), multiple, lambda: model.views.at(site).threads
+            model.values.operand(operand, site), multiple, lambda: model.views.context_of(site).threads
         )
         if not high:
             continue

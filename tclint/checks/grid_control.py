@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import known_functions, way
+from tclint.analyses.role_paths import known_functions, path_avoiding
 from tclint.checks import Hit, Mark, RuleId, check, module_check
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.config.config import Config
@@ -26,7 +26,7 @@ Given = tuple[int, int]
 """The value of a parameter, or its address and an offset into it."""
 
 
-@check(GD001, needs="griddepcontrol", analyses=(Order,))
+@check(GD001, needs="griddepcontrol", analyses=(HappensBefore,))
 def read_before_wait(model: KernelModel) -> Iterator[Hit]:
     """Global memory read by threads to which nothing has told that the grids before this one are complete."""
     heard = model.sites("pdl-wait")
@@ -40,20 +40,20 @@ def read_before_wait(model: KernelModel) -> Iterator[Hit]:
 def _role_without_wait(model: KernelModel, heard: list[int]) -> Hit | None:
     """A role that never waits and reads what its siblings wait for, before one of them can have told it."""
     views = model.views
-    others = _accesses(model, "read", lambda site: all(views.apart(site, w) for w in heard))
+    others = _accesses(model, "read", lambda site: all(views.mutually_exclusive(site, w) for w in heard))
     if not others:
         return None
-    told = {w for w in model.made(Order).told(heard) if not _passes_at_once(model, w)}
+    told = {w for w in model.fact(HappensBefore).transitive_observers(heard) if not _passes_at_once(model, w)}
     late = _accesses(model, "read", lambda site: any(model.reaches(w, site) for w in heard))
     shared = frozenset().union(*late.values(), *_accesses(model, "write").values())
     alike = {site for site, bases in others.items() if bases & shared}
     every = T.full(model.values.threads)
-    path = way(model, -1, every, alike, told).witness if alike else None
+    path = path_avoiding(model, -1, every, alike, told).witness if alike else None
     sure = path is not None
-    path = path or way(model, -1, every, others, told).witness
+    path = path or path_avoiding(model, -1, every, others, told).witness
     if path is None:
         return None
-    site, role = path.end, model.who(path.threads)
+    site, role = path.end, model.describe_threads(path.threads)
     return GD001.hit(
         site=site,
         message="reads global memory that an earlier grid may still be writing: this role never executes "
@@ -61,7 +61,9 @@ def _role_without_wait(model: KernelModel, heard: list[int]) -> Hit | None:
         + ("and another one that does uses the same buffer" if sure else "as other roles of the kernel do"),
         steps=(
             Mark(
-                heard[0], "other warps wait for the earlier grids", role=model.who(views.at(heard[0]).threads)
+                heard[0],
+                "other warps wait for the earlier grids",
+                role=model.describe_threads(views.context_of(heard[0]).threads),
             ),
             Mark(site, "reads without having waited, or heard of a warp that has", role=role),
         ),
@@ -83,8 +85,12 @@ def _before_the_wait(model: KernelModel, heard: list[int]) -> Hit | None:
     written = frozenset().union(*_accesses(model, "write").values())
     sites = {site for site, bases in early.items() if bases & written}
     path = (
-        way(
-            model, -1, T.full(model.values.threads), sites, model.made(Order).hears(Scope.WARPS).union(heard)
+        path_avoiding(
+            model,
+            -1,
+            T.full(model.values.threads),
+            sites,
+            model.fact(HappensBefore).acquire_points(Scope.WARPS).union(heard),
         ).witness
         if sites
         else None
@@ -112,13 +118,13 @@ def _passes_at_once(model: KernelModel, wait: int) -> bool:
 
 def _starts(values: Values, parity: int) -> set[int]:
     """What a parity may be in the first round of a loop."""
-    number = values.known(parity)
+    number = values.constant_of(parity)
     if number is not None:
         return {number & 1}
     node = values.node(parity)
     found: set[int] = set()
     if node[0] == "phi":
-        found = {n for a in values.arguments(parity) if (n := values.known(a)) is not None}
+        found = {n for a in values.arguments(parity) if (n := values.constant_of(a)) is not None}
     elif node[:2] == ("op", "xor"):
         first, second = (_starts(values, part) for part in node[3:5])
         found = {a ^ b for a in first for b in second}

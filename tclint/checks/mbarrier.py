@@ -12,11 +12,11 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import EXIT, Found, Path, find_paths, next_answer
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
-from tclint.dataflow.views import View
+from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, inverted
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
-from tclint.values import Facts
+from tclint.values import PathCondition
 
 MB001 = RuleId("MB001")
 MB003 = RuleId("MB003")
@@ -98,7 +98,7 @@ class _Waits:
         if branches is None:
             return None
         # CuTe DSL drops the last look ahead of a loop, and what read its result with it.
-        if not branches and any(not self.model.views.apart(site, w) for w in self.same(site)):
+        if not branches and any(not self.model.views.mutually_exclusive(site, w) for w in self.same(site)):
             needing = self._of_the_stage(site)
         path = self._goes_on(site, answer, branches, needing)
         if path is None:
@@ -123,12 +123,12 @@ class _Waits:
         joins = {cfg.ipdom.get(cfg.block_of[branch]) for branch in taken}
         for edge in path.edges:
             p = (
-                self.model.reachability.edge_value(edge)
+                self.model.reachability.edge_predicate(edge)
                 if edge.source in loop and edge.target not in loop
                 else None
             )
             if p is not None:
-                made = map(values.node, values.made_of(p))
+                made = map(values.node, values.subexpressions(p))
                 return any(node[0] == "phi" and node[1] in joins for node in made)
         return False
 
@@ -146,7 +146,7 @@ class _Waits:
         values = self.model.values
         address = self.model.value(site, "mbarrier")
         terms = () if address is None else values.linear(home(values, address).address)[0]
-        return tuple(t for t in terms if values.volatile(t[0]))
+        return tuple(t for t in terms if values.varying_at(t[0]))
 
     @cached_property
     def operations(self) -> frozenset[int]:
@@ -158,7 +158,7 @@ class _Waits:
     def _spins(self, site: int, result: int, answer: bool) -> bool:
         """Whether the thread comes straight back to the wait as long as that is its answer."""
         model, cfg = self.model, self.model.cfg
-        facts = model.values.assume(model.values.after(result, site), answer, Facts())
+        facts = model.values.refine(model.values.after(result, site), answer, PathCondition())
         block, begin = cfg.block_of[site], site + 1
         for _ in range(_SHORT):
             if any(i >= begin for i in self.relevant[block]):
@@ -166,8 +166,8 @@ class _Waits:
             onward = [
                 edge
                 for edge in cfg.successors[block]
-                if (p := model.reachability.edge_value(edge)) is None
-                or model.values.decide(p, facts) is not (not edge.value)
+                if (p := model.reachability.edge_predicate(edge)) is None
+                or model.values.entails(p, facts) is not (not edge.value)
             ]
             if len(onward) != 1:
                 return False
@@ -187,8 +187,10 @@ class _Waits:
 
         def other(at: int) -> bool:
             """Whether the register holds something else there, such as what another wait has answered."""
-            made = values.made_of(values.before(result, at), until=lambda v: values.node(v)[0] != "phi")
-            return values.find(answer) not in made
+            made = values.subexpressions(
+                values.before(result, at), until=lambda v: values.node(v)[0] != "phi"
+            )
+            return values.representative(answer) not in made
 
         made, work, branches = {result}, [result], set()
         while work:
@@ -207,9 +209,9 @@ class _Waits:
                     made.update(instruction.writes)
         return frozenset(branches)
 
-    def _view(self, site: int, answer: int, truth: bool) -> View:
-        view = self.model.views.at(site)
-        return View(view.threads, self.model.values.assume(answer, truth, view.facts))
+    def _view(self, site: int, answer: int, truth: bool) -> ThreadContext:
+        view = self.model.views.context_of(site)
+        return ThreadContext(view.threads, self.model.values.refine(answer, truth, view.facts))
 
     def _goes_on(
         self, site: int, answer: int, branches: frozenset[int], needing: frozenset[int]
@@ -256,8 +258,8 @@ class _Waits:
             for k, edge in enumerate(path.edges):
                 if cfg.blocks[edge.source].end - 1 not in branches:
                     continue
-                p = model.reachability.edge_value(edge)
-                decided = None if p is None else values.decide(along.walk(p, k), view.facts)
+                p = model.reachability.edge_predicate(edge)
+                decided = None if p is None else values.entails(along.walk(p, k), view.facts)
                 if decided is None:
                     return None  # by the result, but nobody knows how
                 if decided is not edge.value:
@@ -271,11 +273,11 @@ class _Waits:
     @cached_property
     def parities(self) -> dict[int, int | None]:
         """The parity of each wait; None: unknown, or a wait by a state."""
-        return {w: self.model.known(w, "parity") for w in self.waits}
+        return {w: self.model.constant_of(w, "parity") for w in self.waits}
 
     def same(self, site: int) -> frozenset[int]:
         """The other waits that may be for a phase of the same mbarrier that the wait at *site* is for."""
-        addresses, parity = self.model.made(MbarrierAddresses), self.parities[site]
+        addresses, parity = self.model.fact(MbarrierAddresses), self.parities[site]
         return frozenset(
             other
             for other, theirs in self.parities.items()
@@ -287,7 +289,7 @@ class _Waits:
     def _told(self, site: int) -> frozenset[int]:
         """The barriers at which threads that wait at *site* meet others that wait for the same mbarrier before."""
         model = self.model
-        others = [w for w in self.same(site) if model.views.apart(site, w)]
+        others = [w for w in self.same(site) if model.views.mutually_exclusive(site, w)]
         barriers = model.sites("barrier-sync") if others else ()
         return frozenset(b for b in barriers if any(model.reaches(w, b) for w in others))
 
@@ -385,7 +387,7 @@ def _number(model: KernelModel, site: int, role: str) -> int | None:
         or model.cfg.block_of[site] not in model.cfg.rank
     ):
         return None
-    number = model.known(site, role)
+    number = model.constant_of(site, role)
     return None if number is None else number & 0xFFFFFFFF
 
 
@@ -400,10 +402,10 @@ def _out_of_range(model: KernelModel, site: int, number: int, what: str, least: 
 
 def _too_many(model: KernelModel) -> Iterator[Hit]:
     """One arrival that counts for more than a whole phase."""
-    addresses = model.made(MbarrierAddresses)
-    inits = {i: model.known(i, "count") for i in model.sites("mbarrier-init")}
+    addresses = model.fact(MbarrierAddresses)
+    inits = {i: model.constant_of(i, "count") for i in model.sites("mbarrier-init")}
     for site in model.sites("mbarrier-arrive"):
-        count = model.known(site, "count")
+        count = model.constant_of(site, "count")
         if count is None or count < 2 or not inits:
             continue
         made = [(expected, i) for i, expected in inits.items() if addresses.same(site, i) is not False]
@@ -453,13 +455,13 @@ def _foreign(model: KernelModel, site: int) -> int | None:
     if not terms or (constant and [values.node(t) for t, _ in terms] == [("special", "%cluster_ctarank")]):
         return mapped
     node = values.node(rank)
-    return mapped if node[:2] == ("op", "xor") and any(values.known(a) for a in node[3:]) else None
+    return mapped if node[:2] == ("op", "xor") and any(values.constant_of(a) for a in node[3:]) else None
 
 
 def _about_rank(model: KernelModel, site: int) -> bool:
     """Whether a branch that depends on the CTA's place in the cluster decides whether *site* is executed."""
     values = model.values
-    made_of = map(values.node, values.made_of(*model.views.at(site).facts))
+    made_of = map(values.node, values.subexpressions(*model.views.context_of(site).facts))
     return any(node[0] == "special" and "cta" in str(node[1]) for node in made_of)
 
 
@@ -510,7 +512,7 @@ def _from(model: KernelModel, site: int, made: int) -> Hit | None:
         if arrival.match is not None and ".noComplete" in arrival.match.modifiers:
             return None
         return _bad_state(model, site, "comes from an arrival without .noComplete", step)
-    if model.made(MbarrierAddresses).same(made, site) is False:
+    if model.fact(MbarrierAddresses).same(made, site) is False:
         return _bad_state(model, site, "comes from an arrival at another mbarrier", step)
     return None
 

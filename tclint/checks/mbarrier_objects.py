@@ -10,17 +10,17 @@ from functools import cached_property
 from math import prod
 
 from tclint.analyses import role_paths
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarrier_addresses import SIZE, Address, MbarrierAddresses, Place, home, may_leave, same
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
-from tclint.dataflow.views import View
+from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Severity
 from tclint.replay import Faulty, Replay, UninitialisedMbarrier
-from tclint.values import Facts
+from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint
 
@@ -37,7 +37,7 @@ class _Objects:
 
     @cached_property
     def addresses(self) -> MbarrierAddresses:
-        return self.model.made(MbarrierAddresses)
+        return self.model.fact(MbarrierAddresses)
 
     @cached_property
     def inits(self) -> dict[int, frozenset[Place] | None]:
@@ -96,7 +96,7 @@ class _Objects:
         return f"[{node[1]}{offset}]" if node[0] == "symbol" else f"at offset {place.offset}"
 
 
-@check(MB002, MB009, needs="mbarrier", analyses=(MbarrierAddresses, Order, Replay))
+@check(MB002, MB009, needs="mbarrier", analyses=(MbarrierAddresses, HappensBefore, Replay))
 def objects(model: KernelModel) -> Iterator[Hit]:
     """What is done to an mbarrier, or to its memory, at the wrong time of its life."""
     known = _Objects(model)
@@ -199,7 +199,7 @@ def _too_early(known: _Objects) -> Iterator[Hit]:
     model = known.model
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
-    replay = model.made(Replay)
+    replay = model.fact(Replay)
     unmade = None if isinstance(replay.verdict, Faulty) else replay.uninitialised
     place = None if unmade is None else _named_in_replay(known, unmade)
     if unmade is None or place is None:
@@ -230,7 +230,7 @@ def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> Place | 
     """The mbarrier that threads of a replay name, in the terms of the text; None where a launch has a say in it."""
     model, values = known.model, known.model.values
     value = model.value(unmade.site, "mbarrier")
-    if value is None or any(values.node(v)[0] in _LAUNCHED for v in values.made_of(value)):
+    if value is None or any(values.node(v)[0] in _LAUNCHED for v in values.subexpressions(value)):
         return None
     begins: dict[int, set[int]] = defaultdict(set)
     for at, init in unmade.made.items():
@@ -249,7 +249,7 @@ def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> Place | 
 def _within(known: _Objects, site: int, address: Address, offset: int) -> bool:
     """Whether *offset* is one of so many that an *address* has, however often loops go round."""
     values = known.model.values
-    mine = known.model.shared.offsets(address.mine, known.model.views.at(site).threads)
+    mine = known.model.shared.offsets(address.mine, known.model.views.context_of(site).threads)
     if mine is None:
         return False
     if address.stages is not None:
@@ -257,7 +257,7 @@ def _within(known: _Objects, site: int, address: Address, offset: int) -> bool:
             offset == address.start + own + k * address.stride for own in mine for k in range(address.stages)
         )
     # The rest of a division, or a counter of which a division takes away again what is too much.
-    moving = [(values.node(t), factor) for t, factor in address.moves if values.volatile(t)]
+    moving = [(values.node(t), factor) for t, factor in address.moves if values.varying_at(t)]
     return (not address.pointer and all(node[:2] == ("op", "rem") for node, _ in moving)) or any(
         node[0] == "op" and factor < 0 for node, factor in moving
     )
@@ -305,7 +305,7 @@ def _remade(known: _Objects) -> Iterator[tuple[Place, int, int]]:
             continue
         ends = known.about(known.invals, place)
         for first in sites:
-            path = role_paths.follow(model, first, model.views.at(first), sites, ends).witness
+            path = role_paths.follow(model, first, model.views.context_of(first), sites, ends).witness
             if path is not None:
                 yield place, first, path.end
                 break
@@ -320,12 +320,12 @@ def _ended(known: _Objects) -> Iterator[Hit]:
     )
     for place, sites in ended_at.items():
         for ended in sites:
-            to, view = used.get(place, []), model.views.at(ended)
+            to, view = used.get(place, []), model.views.context_of(ended)
             made = known.about(known.inits, place)
             if not any(model.reaches(ended, i) for i in made):
                 # Gone for good, and for all threads: whoever comes to a use behind it finds none.
                 to = [i for i in to if not model.reaches(i, ended)]
-                view = View(T.full(model.values.threads))
+                view = ThreadContext(T.full(model.values.threads))
             path = role_paths.follow(model, ended, view, to, made).witness if to else None
             if path is None:
                 continue
@@ -367,7 +367,9 @@ def _touched(known: _Objects) -> Iterator[Hit]:
 
 def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Footprint | None:
     base = model.shared.split(access.address)[0]
-    return model.shared.footprint(access, model.views.at(access.site).threads) if base in bases else None
+    return (
+        model.shared.footprint(access, model.views.context_of(access.site).threads) if base in bases else None
+    )
 
 
 def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
@@ -378,7 +380,7 @@ def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
         return None
     place = min(named)
     path = role_paths.follow(
-        model, made, model.views.at(made), (site,), known.about(known.invals, place)
+        model, made, model.views.context_of(made), (site,), known.about(known.invals, place)
     ).witness
     if path is None:
         return None
@@ -403,8 +405,8 @@ class _News:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.order = model.made(Order)
-        self.clustered = bool(self.order.meets(Scope.CTAS)) or _cluster_size(model) > 1
+        self.order = model.fact(HappensBefore)
+        self.clustered = bool(self.order.barrier_sites(Scope.CTAS)) or _cluster_size(model) > 1
         self._unordered: dict[int, dict[int, int]] = {}
         self._after: dict[frozenset[int], frozenset[int]] = {}
 
@@ -416,15 +418,15 @@ class _News:
     def after(self, inits: frozenset[int]) -> frozenset[int]:
         """Where a thread may hear of one of *inits*."""
         if inits not in self._after:
-            every = self.order.hears(Scope.LANES)
-            heard = (self.order.heard((i,)) & every - self.unordered(i).keys() for i in inits)
+            every = self.order.acquire_points(Scope.LANES)
+            heard = (self.order.observers_of((i,)) & every - self.unordered(i).keys() for i in inits)
             self._after[inits] = frozenset[int]().union(*heard)
         return self._after[inits]
 
     def unordered(self, init: int) -> dict[int, int]:
         """Waits for the cluster at which nothing is heard of *init*, each with the relaxed arrival that is why."""
         if init not in self._unordered:
-            self._unordered[init] = self.order.unordered(init, _fences(self.model))
+            self._unordered[init] = self.order.relaxed_cluster_waits(init, _fences(self.model))
         return self._unordered[init]
 
 
@@ -446,7 +448,10 @@ def _unpublished(known: _Objects) -> Iterator[Hit]:
     """A use by a thread that no barrier has told of the init."""
     model = known.model
     news = _News(model)
-    makers = {i: (model.views.at(i).threads, tuple(_elected(model, model.views.at(i)))) for i in known.inits}
+    makers = {
+        i: (model.views.context_of(i).threads, tuple(_elected(model, model.views.context_of(i))))
+        for i in known.inits
+    }
     # Where alternatives make the same mbarrier, a thread has to have heard of one of them.
     groups: dict[tuple[frozenset[int], frozenset[tuple[int, tuple[int, ...]]]], list[int]] = defaultdict(list)
     by: dict[frozenset[int], frozenset[tuple[int, tuple[int, ...]]]] = {}
@@ -459,24 +464,27 @@ def _unpublished(known: _Objects) -> Iterator[Hit]:
         if len(who) != 1:
             continue
         near = [use for use in uses if not _elsewhere(model, use)]
-        maker = model.views.at(min(_made(known, uses[0])))
+        maker = model.views.context_of(min(_made(known, uses[0])))
         # Which lane of a warp another election gives, under another mask, is not known.
-        lanes = [use for use in near if not _elected(model, model.views.at(use))]
-        everyone = View(T.full(model.values.threads))
+        lanes = [use for use in near if not _elected(model, model.views.context_of(use))]
+        everyone = ThreadContext(T.full(model.values.threads))
         ways = [
             (view, lanes, ends, doubt)
             if same_warp
-            else (view, near, ends & news.order.hears(Scope.WARPS), doubt)
+            else (view, near, ends & news.order.acquire_points(Scope.WARPS), doubt)
             for view, same_warp, doubt in _others(model, maker)
         ]
         if news.clustered:
-            far, heard = [use for use in uses if use not in near], ends & news.order.hears(Scope.CTAS)
+            far, heard = (
+                [use for use in uses if use not in near],
+                ends & news.order.acquire_points(Scope.CTAS),
+            )
             ways.append((everyone, far, heard, ""))
             # Who goes round a barrier of the cluster may do so in a cluster of one CTA.
             far = [
                 use
                 for use in far
-                if not any(model.reaches(w, use) for w in heard & news.order.meets(Scope.CTAS))
+                if not any(model.reaches(w, use) for w in heard & news.order.barrier_sites(Scope.CTAS))
             ]
             ways += [(everyone, far, heard - news.passed, "")] if far else []
         for view, to, heard, doubt in ways:
@@ -514,7 +522,7 @@ def _elsewhere(model: KernelModel, use: int) -> bool:
     )
 
 
-def _others(model: KernelModel, maker: View) -> Iterator[tuple[View, bool, str]]:
+def _others(model: KernelModel, maker: ThreadContext) -> Iterator[tuple[ThreadContext, bool, str]]:
     """The threads that do not initialise, whether they are of the same warp, and what speaks against that; no doubt comes first.
 
     Where several threads initialise, each its own mbarrier, they are left out, and the mbarriers of a warp are its own.
@@ -523,23 +531,23 @@ def _others(model: KernelModel, maker: View) -> Iterator[tuple[View, bool, str]]
     elected, usual = _elected(model, maker), 0
     warp = T.one_warp(threads)
     if elected and warp:
-        mask = values.known(values.node(elected[0])[1])
+        mask = values.constant_of(values.node(elected[0])[1])
         usual = warp & (mask & -mask) << ((warp & -warp).bit_length() - 1) if mask else 0
-        yield View(warp & ~usual, Facts({elected[0]: False})), True, ""
+        yield ThreadContext(warp & ~usual, PathCondition({elected[0]: False})), True, ""
     else:
         warp = T.whole(threads, 32)
         if mates := warp & ~threads:
-            yield View(mates), True, ""
+            yield ThreadContext(mates), True, ""
     others = T.full(values.threads) & ~warp
     if model.function.most_threads is not None and others:
-        yield View(others), False, ""
+        yield ThreadContext(others), False, ""
     if usual:
-        yield View(usual, Facts({elected[0]: False})), True, _LOWEST
+        yield ThreadContext(usual, PathCondition({elected[0]: False})), True, _LOWEST
 
 
-def _elected(model: KernelModel, view: View) -> list[int]:
+def _elected(model: KernelModel, view: ThreadContext) -> list[int]:
     values = model.values
-    return [p for p, held in view.lasting(values).items() if held and values.node(p)[0] == "elect"]
+    return [p for p, held in view.invariant(values).items() if held and values.node(p)[0] == "elect"]
 
 
 def _published(known: _Objects, news: _News, init: int, use: int, far: bool) -> tuple[Repair, ...]:
@@ -556,7 +564,7 @@ def _published(known: _Objects, news: _News, init: int, use: int, far: bool) -> 
 
 def _early(known: _Objects, news: _News, init: int, use: int, threads: int) -> Hit:
     model = known.model
-    maker, far = model.who(model.views.at(init).threads), _elsewhere(model, use)
+    maker, far = model.describe_threads(model.views.context_of(init).threads), _elsewhere(model, use)
     unordered = sorted(set(news.unordered(init).values()))
     if unordered:
         why = "barrier.cluster.arrive.relaxed orders nothing, and no fence.mbarrier_init comes before it"
@@ -572,7 +580,7 @@ def _early(known: _Objects, news: _News, init: int, use: int, threads: int) -> H
     who = "this mbarrier of another CTA" if far else "this mbarrier"
     return MB002.hit(
         site=use,
-        message=f"{model.who(threads)} may use {who} before it has been initialised: {why}",
+        message=f"{model.describe_threads(threads)} may use {who} before it has been initialised: {why}",
         steps=(
             Mark(init, f"initialised by {maker}"),
             *(Mark(i, "orders nothing that comes before") for i in unordered),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tclint.analyses import role_paths
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
@@ -36,7 +36,7 @@ def narrow_scope(model: KernelModel) -> Iterator[Hit]:
     stores = _remote_stores(model)
     wide = [i for i in (*model.sites("memory-fence"), *model.sites("barrier-arrive")) if _is_wide(model, i)]
     for store in stores:
-        path = role_paths.follow(model, store, model.views.at(store), narrow, wide).witness
+        path = role_paths.follow(model, store, model.views.context_of(store), narrow, wide).witness
         if path is not None:
             yield _too_narrow(path.end, len(narrow), store)
             return
@@ -104,7 +104,7 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
 # ---------------------------------------------------------------- MB013
 
 
-@check(MB013, needs="mbarrier", analyses=(Order,))
+@check(MB013, needs="mbarrier", analyses=(HappensBefore,))
 def relaxed(model: KernelModel) -> Iterator[Hit]:
     """Arrivals and waits that order nothing, though data in shared memory is handed over by them."""
     waits, arrivals = model.sites("mbarrier-wait"), model.sites("mbarrier-arrive")
@@ -112,7 +112,7 @@ def relaxed(model: KernelModel) -> Iterator[Hit]:
     if not weak:
         return
     signals = [*arrivals, *model.sites("issue", "mbarrier")]
-    for signal, wait in model.made(Order).handovers(signals, frozenset(waits)):
+    for signal, wait in model.fact(HappensBefore).synchronised_pairs(signals, frozenset(waits)):
         if weak.isdisjoint((signal, wait)):
             continue
         copied = model.instruction(signal).event == "issue"
@@ -140,44 +140,44 @@ def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator
 
 def _overlap(model: KernelModel, a: Access, b: Access) -> bool:
     views = model.views
-    return model.shared.meet(a, b, views.at(a.site).threads, views.at(b.site).threads)
+    return model.shared.overlap(a, b, views.context_of(a.site).threads, views.context_of(b.site).threads)
 
 
 def _own(model: KernelModel, store: Access, load: Access) -> bool:
     """Whether each thread has bytes of its own, as far as that is known, which it writes and reads."""
     shared, views = model.shared, model.views
     (_, mine, there), (_, other, here) = (shared.split(access.address) for access in (store, load))
-    if model.values.known(mine) is not None or (mine, there) != (other, here):
+    if model.values.constant_of(mine) is not None or (mine, there) != (other, here):
         return False
-    threads = views.at(store.site).threads | views.at(load.site).threads
+    threads = views.context_of(store.site).threads | views.context_of(load.site).threads
     offsets = shared.offsets(mine, threads)
     return offsets is None or len(offsets) == threads.bit_count()
 
 
 def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) -> Hit | None:
     """Bytes that a thread writes before the arrival and one reads behind the wait, of which one orders nothing."""
-    ends, order = _orders(model), model.made(Order)
+    ends, order = _orders(model), model.fact(HappensBefore)
     loads = list(_accesses(model, False))
     for store in _accesses(model, True):
-        view = model.views.at(store.site)
+        view = model.views.context_of(store.site)
         if (
             role_paths.follow(model, store.site, view, (arrival,), ends if arrival in weak else ()).witness
             is None
         ):
             continue
         # A barrier behind the arrival tells of the store as well.
-        told = order.heard((store.site,)).difference(model.sites("mbarrier-wait"))
+        told = order.observers_of((store.site,)).difference(model.sites("mbarrier-wait"))
         met = [
             load.site
             for load in loads
             if not _own(model, store, load)
             and _overlap(model, store, load)
-            and order.unheard(load.site, told) is not None
+            and order.unsynchronised_path(load.site, told) is not None
         ]
         others = [i for i in model.sites("mbarrier-wait") if i not in weak]
         path = (
             role_paths.follow(
-                model, wait, model.views.at(wait), met, [*ends, *others] if wait in weak else ()
+                model, wait, model.views.context_of(wait), met, [*ends, *others] if wait in weak else ()
             ).witness
             if met
             else None
@@ -198,7 +198,9 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
     if not met:
         return None
     others = [i for i in model.sites("mbarrier-wait") if i != wait]
-    path = role_paths.follow(model, wait, model.views.at(wait), met, [*_orders(model), *others]).witness
+    path = role_paths.follow(
+        model, wait, model.views.context_of(wait), met, [*_orders(model), *others]
+    ).witness
     return None if path is None else _unordered(model, wait, copy, None, wait, path.end)
 
 

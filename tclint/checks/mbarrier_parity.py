@@ -16,15 +16,17 @@ _ARRIVALS = ("mbarrier-arrive", "commit")
 @check(MB007, needs="mbarrier", analyses=(Mbarriers,))
 def invariant_parity(model: KernelModel) -> Iterator[Hit]:
     """A wait that a loop repeats for one mbarrier with the same parity, while phases of it go by."""
-    mbarriers = model.made(Mbarriers)
-    for ring in mbarriers.rings if model.function.entry and not model.reachability.unread else ():
+    mbarriers = model.fact(Mbarriers)
+    for ring in (
+        mbarriers.rings if model.function.entry and not model.reachability.unresolved_dispatchers else ()
+    ):
         if any(model.cfg.block_of[i] in model.cfg.in_cycle for i in ring.inits):
             continue  # each round has a fresh one
         waits = ring.uses.get("mbarrier-wait", ())
         arrivals = [i for event in _ARRIVALS for i in ring.uses.get(event, ()) if _again(model, ring, i)]
-        if not arrivals or any(model.known(i, "parity") is None for i in waits):
+        if not arrivals or any(model.constant_of(i, "parity") is None for i in waits):
             continue
-        if len({model.known(i, "parity") for i in waits}) == 1:
+        if len({model.constant_of(i, "parity") for i in waits}) == 1:
             wait = next((i for i in waits if _again(model, ring, i, each=True)), None)
             if wait is not None:
                 yield _hit(model, wait, arrivals[0])
@@ -53,14 +55,22 @@ def _again(model: KernelModel, ring: Ring, site: int, each: bool = False) -> boo
 
 
 def _hit(model: KernelModel, wait: int, arrival: int) -> Hit:
-    parity = model.known(wait, "parity")
+    parity = model.constant_of(wait, "parity")
     return MB007.hit(
         site=wait,
         message=f"waits for parity {parity} in each round of the loop, while the phase goes on: "
         "from the second round on it returns at once, or waits for the phase after the next",
         steps=(
-            Mark(arrival, "completes a phase in each round", role=model.who(model.views.at(arrival).threads)),
-            Mark(wait, f"waits for parity {parity} again", role=model.who(model.views.at(wait).threads)),
+            Mark(
+                arrival,
+                "completes a phase in each round",
+                role=model.describe_threads(model.views.context_of(arrival).threads),
+            ),
+            Mark(
+                wait,
+                f"waits for parity {parity} again",
+                role=model.describe_threads(model.views.context_of(wait).threads),
+            ),
         ),
         help="flip the parity each time the mbarrier has been waited for",
         about=frozenset((wait,)),

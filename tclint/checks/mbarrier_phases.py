@@ -15,7 +15,7 @@ from tclint.checks._wording import times
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate
-from tclint.values import Facts
+from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 
 MB004 = RuleId("MB004")
@@ -44,15 +44,16 @@ class _Conditions:
     def _find(self, site: int) -> Condition:
         cfg, values, views = self.model.cfg, self.model.values, self.model.views
         decided = [
-            (views.reachability.edge_value(edge), edge.value) for edge in cfg.controllers(cfg.block_of[site])
+            (views.reachability.edge_predicate(edge), edge.value)
+            for edge in cfg.control_dependences(cfg.block_of[site])
         ]
         instruction = self.model.instruction(site)
         if instruction.guard >= 0:
             decided.append((values.before(instruction.guard, site), not instruction.negated))
-        facts = Facts()
+        facts = PathCondition()
         for p, truth in decided:
             if p is not None:
-                facts = values.assume(p, truth, facts)
+                facts = values.refine(p, truth, facts)
         return frozenset(
             (p, truth)
             for p, truth in facts.items()
@@ -62,7 +63,7 @@ class _Conditions:
 
 def _condition(model: KernelModel, site: int) -> Condition:
     """What decides whether *site* is executed, but for the thread index: of two places with the same, none comes alone."""
-    return model.made(_Conditions).of(site)
+    return model.fact(_Conditions).of(site)
 
 
 def _says_it_all(node: tuple[Any, ...], truth: bool) -> bool:
@@ -76,7 +77,7 @@ def _says_it_all(node: tuple[Any, ...], truth: bool) -> bool:
 @check(MB006, MB008, needs="mbarrier", analyses=(Mbarriers,))
 def arrivals(model: KernelModel) -> Iterator[Hit]:
     """Phases that get other numbers of arrivals than the mbarrier was made for."""
-    mbarriers = model.made(Mbarriers)
+    mbarriers = model.fact(Mbarriers)
     if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
         return
     for ring in mbarriers.rings:
@@ -133,7 +134,7 @@ def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
     arriving = [i for i in mbarriers.arriving if stage in mbarriers.named(i)]
     steps = (
         Mark(stage.inits[0], f"counts {times(stage.count)} for each phase"),
-        *(Mark(i, "arrives", role=model.who(mbarriers.named(i)[stage])) for i in arriving),
+        *(Mark(i, "arrives", role=model.describe_threads(mbarriers.named(i)[stage])) for i in arriving),
     )
     # Without .reqntid there may be fewer threads than are counted here, or more.
     confidence = None if model.function.threads else Confidence.MEDIUM
@@ -240,7 +241,7 @@ def _too_many(
 @check(MB004, MB005, needs="mbarrier", analyses=(Mbarriers,))
 def transactions(model: KernelModel) -> Iterator[Hit]:
     """Phases that expect other numbers of bytes than the copies bring."""
-    mbarriers = model.made(Mbarriers)
+    mbarriers = model.fact(Mbarriers)
     if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
         return
     if any(_counts_bytes(model, i) for i in mbarriers.unresolved):
@@ -312,10 +313,10 @@ def _unpaid(model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: l
 
 def _let_go(model: KernelModel, ring: Ring, deliveries: list[Delivery], part: Delivery) -> bool:
     """Whether the thread itself completes the phase of the copies, as it does wherever it expects something."""
-    mbarriers = model.made(Mbarriers)
+    mbarriers = model.fact(Mbarriers)
     arrivals = [i for i in mbarriers.arriving if i in ring.uses.get("mbarrier-arrive", ())]
     expects = [i for d in deliveries for i in d.expects]
-    threads = {model.views.at(i).threads for i in arrivals}
+    threads = {model.views.context_of(i).threads for i in arrivals}
     if len(threads) != 1 or any(ring.count != t.bit_count() or part.threads & ~t for t in threads):
         return False  # a thread arrives several times in a phase, or not in each
     for bunch in mbarriers.between_waits({*arrivals, *expects, *part.copies}):
@@ -327,7 +328,7 @@ def _let_go(model: KernelModel, ring: Ring, deliveries: list[Delivery], part: De
 
 
 def _mark(model: KernelModel, site: int, message: str) -> Mark:
-    return Mark(site, message, role=model.who(model.views.at(site).threads))
+    return Mark(site, message, role=model.describe_threads(model.views.context_of(site).threads))
 
 
 def _parts(model: KernelModel, delivery: Delivery) -> list[Delivery]:
@@ -356,18 +357,18 @@ def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> Hit
         expected, brought = _total(model, group, "tx"), _total(model, group, "bytes")
         if expected is None or brought is None:
             continue
-        difference = values.known(values.add(expected, values.times(brought, -1)))
+        difference = values.constant_of(values.add(expected, values.times(brought, -1)))
         if difference:
             expects, copies = [i for d in group for i in d.expects], [i for d in group for i in d.copies]
             return MB004.hit(
                 site=expects[0],
-                message=_amounts(values.known(expected), values.known(brought), difference),
+                message=_amounts(values.constant_of(expected), values.constant_of(brought), difference),
                 steps=(
                     *(_mark(model, i, "expects bytes") for i in expects),
                     *(_mark(model, i, "brings bytes") for i in copies),
                 ),
                 help=_REMEDY,
-                fixes=_expecting(model, expects, values.known(brought)),
+                fixes=_expecting(model, expects, values.constant_of(brought)),
                 # Where bytes are missing, the arrival may be missing with them.
                 about=frozenset((*expects, *(ring.inits if difference < 0 else ()))),
             )
@@ -426,13 +427,13 @@ def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
     for ring, parts in rings.items():
         for part in parts or ():
             total = _sum(model, part.expects)
-            expected = None if total is None else model.values.known(total)
+            expected = None if total is None else model.values.constant_of(total)
             if expected is None or part.threads.bit_count() != 1:
                 continue
             most = room(model, ring, part.copies)
             if not all(i in most for i in part.copies):
                 continue
-            fits = sum(model.known(i, "bytes") or most[i] for i in part.copies)
+            fits = sum(model.constant_of(i, "bytes") or most[i] for i in part.copies)
             if expected > fits:
                 yield MB004.hit(
                     site=part.expects[0],
@@ -451,9 +452,9 @@ def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
 
 def _broken(model: KernelModel, rings: Rest) -> Iterator[Hit]:
     """Places that expect no whole number of rows of the matrices that tensor copies fill."""
-    mbarriers = model.made(Mbarriers)
+    mbarriers = model.fact(Mbarriers)
     for ring in rings:
-        expected = {i: model.known(i, "tx") for i in mbarriers.expects(ring)}
+        expected = {i: model.constant_of(i, "tx") for i in mbarriers.expects(ring)}
         odd = {i: number for i, number in expected.items() if number is not None and number % WIDEST}
         # What is asked of another launch answers with a few bytes, and fills no matrix.
         asked = any(model.instruction(i).event == "clc-request" for i in mbarriers.copies(ring))
@@ -508,7 +509,7 @@ def _places(
     model: KernelModel, ring: Ring, parts: list[Delivery] | None
 ) -> Iterator[tuple[tuple[Hashable, ...], _Place]]:
     """Where bytes of copies to *ring* are expected, with what makes two places alike."""
-    for part in model.made(Mbarriers).stretches(ring) if parts is None else parts:
+    for part in model.fact(Mbarriers).stretches(ring) if parts is None else parts:
         maps, amount = _maps(model, part.copies), _sum(model, part.expects)
         if maps and part.expects and amount is not None:
             # Of what other CTAs do as well, nothing is known but that it is alike in places that are.
@@ -519,7 +520,7 @@ def _places(
 def _lasting(model: KernelModel, part: Delivery) -> Iterator[Condition]:
     """What decides whether each instruction is executed, as far as it is the same in all rounds."""
     for site in (*part.expects, *part.copies):
-        yield frozenset(fact for fact in _condition(model, site) if not model.values.volatile(fact[0]))
+        yield frozenset(fact for fact in _condition(model, site) if not model.values.varying_at(fact[0]))
 
 
 def _sum(model: KernelModel, expects: list[int]) -> int | None:
@@ -535,11 +536,11 @@ def _sum(model: KernelModel, expects: list[int]) -> int | None:
 
 def _apart(model: KernelModel, a: int, b: int) -> int | None:
     """By how much one value is more than another, if that is known."""
-    return model.values.known(model.values.add(a, model.values.times(b, -1)))
+    return model.values.constant_of(model.values.add(a, model.values.times(b, -1)))
 
 
 def _unlike_others(model: KernelModel, place: _Place, other: _Place, more: int) -> Hit:
-    here, there = (model.values.known(p.amount) for p in (place, other))
+    here, there = (model.values.constant_of(p.amount) for p in (place, other))
     if here is None or there is None:
         number, mark = "other", f"{abs(more)} bytes {'more' if more > 0 else 'fewer'}"
         message = f"expects {mark} than elsewhere for the same copies"
@@ -563,7 +564,7 @@ def _maps(model: KernelModel, copies: list[int]) -> tuple[tuple[str, int], ...]:
     found = []
     for site in copies:
         tensor_map = model.value(site, "tensormap")
-        if tensor_map is None or model.values.volatile(tensor_map):
+        if tensor_map is None or model.values.varying_at(tensor_map):
             return ()
         found.append((model.instruction(site).opcode, tensor_map))
     return tuple(sorted(found))

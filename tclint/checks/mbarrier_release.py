@@ -8,10 +8,10 @@ from functools import reduce
 from itertools import islice
 from operator import or_
 
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarrier_addresses import array_of
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import calls, last, way
+from tclint.analyses.role_paths import calls, last, path_avoiding
 from tclint.analyses.since_barrier import SharedByWarps, plain
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between, place
@@ -27,19 +27,19 @@ _MOST = 16
 """Arrivals, and waits, at one mbarrier that are looked at: the others are those of an unrolled loop."""
 
 
-@check(MB014, MB015, needs="mbarrier", analyses=(Order, SharedByWarps))
+@check(MB014, MB015, needs="mbarrier", analyses=(HappensBefore, SharedByWarps))
 def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
     """One lane arrives on an mbarrier for threads whose accesses nothing has ordered before its arrival."""
     arrivals = [i for i in model.sites("mbarrier-arrive") if _alone(model, i)]
     waits = model.sites("mbarrier-wait")
-    if not arrivals or not waits or not model.function.entry or model.reachability.unread:
+    if not arrivals or not waits or not model.function.entry or model.reachability.unresolved_dispatchers:
         return
     release = _Release(model)
     if not release.plain:
         return
     alike: Counter[tuple[tuple[int, ...], int]] = Counter()
     for arrival in arrivals:
-        key = release.waits(arrival), model.views.at(arrival).threads
+        key = release.waits(arrival), model.views.context_of(arrival).threads
         alike[key] += 1
         if key[0] and alike[key] <= _MOST:
             hit = release.writes(arrival) or release.reads(arrival)
@@ -50,7 +50,7 @@ def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
 def _alone(model: KernelModel, arrival: int) -> bool:
     """Whether one lane of a warp at most arrives, by an instruction of its own."""
     instruction = model.instruction(arrival)
-    return instruction.group != "cp.async" and T.at_most_one_lane(model.views.at(arrival).threads)
+    return instruction.group != "cp.async" and T.at_most_one_lane(model.views.context_of(arrival).threads)
 
 
 class _Release:
@@ -58,7 +58,7 @@ class _Release:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.memory = model.made(SharedByWarps)
+        self.memory = model.fact(SharedByWarps)
         every = [(i, a) for i in sorted(model.shared.sites) for a in model.shared.accesses(i)]
         reached = [(i, a) for i, a in every if model.cfg.block_of[i] in model.cfg.rank]
         # A warp allocates as one: its write is one of the lane that arrives as well.
@@ -69,19 +69,21 @@ class _Release:
             if not a.later and plain(model, i) and i not in allocated and self.memory.executed.certainly(i)
         ]
         self.accesses = {
-            writes: [(a, model.views.at(i).threads) for i, a in reached if a.writes is writes]
+            writes: [(a, model.views.context_of(i).threads) for i, a in reached if a.writes is writes]
             for writes in (False, True)
         }
-        self.order = order = model.made(Order)
-        self.barriers = order.meets(Scope.WARPS)
-        self.lanes = order.meets(Scope.LANES).union(calls(model))
+        self.order = order = model.fact(HappensBefore)
+        self.barriers = order.barrier_sites(Scope.WARPS)
+        self.lanes = order.barrier_sites(Scope.LANES).union(calls(model))
         """Where the lanes of a warp wait for each other."""
-        self.warps = order.hears(Scope.WARPS)
+        self.warps = order.acquire_points(Scope.WARPS)
         """Where warps do."""
         self.barring = self.barriers.union(calls(model))
         self._ways: dict[tuple[int, int, int, frozenset[int]], bool] = {}
         self._found: dict[tuple[tuple[int, ...], int, bool], list[tuple[int, Access]]] = {}
-        handovers = order.handovers(model.sites("mbarrier-arrive"), frozenset(model.sites("mbarrier-wait")))
+        handovers = order.synchronised_pairs(
+            model.sites("mbarrier-arrive"), frozenset(model.sites("mbarrier-wait"))
+        )
         self._waits = {arrival: tuple(waits) for arrival, waits in grouped(handovers).items()}
         self._arrivals = grouped((waits, arrival) for arrival, waits in self._waits.items())
         """The arrivals that the same waits are for."""
@@ -111,7 +113,7 @@ class _Release:
         """Other warps may still read what a waiting thread writes, and whoever arrives does so without them."""
         alone = self._count(arrival) == 1
         together = [arrival] if alone else self._together(arrival)
-        arriving = self.model.views.at(arrival).threads
+        arriving = self.model.views.context_of(arrival).threads
         if not together or (alone and arriving & (arriving - 1)):
             return None
         found = self._passed_over(together, False)
@@ -136,7 +138,7 @@ class _Release:
         )
 
     def _who(self, site: int) -> str:
-        return self.model.who(self.model.views.at(site).threads)
+        return self.model.describe_threads(self.model.views.context_of(site).threads)
 
     def _together(self, arrival: int) -> list[int]:
         """All arrivals at the mbarriers of an *arrival*, itself first; none when others may arrive there, or operations do."""
@@ -145,7 +147,7 @@ class _Release:
         found = [
             i for i in mbarriers.arriving if i != arrival and not rings.isdisjoint(mbarriers.rings_at(i))
         ]
-        seen = not mbarriers.elsewhere and all(self.waits(i) == self.waits(arrival) for i in found)
+        seen = not mbarriers.has_unseen_arrivals and all(self.waits(i) == self.waits(arrival) for i in found)
         return [arrival, *found] if seen else []
 
     def _passed_over(self, arrivals: list[int], writes: bool) -> tuple[int, int, int] | None:
@@ -154,14 +156,14 @@ class _Release:
         Others write in other lanes of their warps, or read in other warps.
         """
         arrival, views = arrivals[0], self.model.views
-        arriving = reduce(or_, (views.at(i).threads for i in arrivals))
+        arriving = reduce(or_, (views.context_of(i).threads for i in arrivals))
         warps = T.whole(arriving, 32)
         ends, rest = (self.lanes, warps & ~arriving) if writes else (self.warps, ~warps)
         if len(arrivals) > 1 or self._count(arrival) != 1:
             rest &= self._there(arrivals)
         uses = self._uses(arrival, not writes)
         for access in islice(self._before(arrival, ends, writes), _MOST) if uses else ():
-            others = views.at(access.site).threads & rest
+            others = views.context_of(access.site).threads & rest
             found = self._met(arrival, access, others, uses) if others else None
             if found is not None and self._all_come(access, arrivals, ends):
                 wait, use = found
@@ -174,15 +176,15 @@ class _Release:
         if self.model.function.most_threads is not None:
             return every
         sites = {*arrivals, *(wait for i in arrivals for wait in self.waits(i))}
-        firsts = [threads & -threads for site in sites if (threads := views.at(site).threads)]
+        firsts = [threads & -threads for site in sites if (threads := views.context_of(site).threads)]
         return every & T.whole(T.full(max(firsts, default=0).bit_length()), 32)
 
     def _all_come(self, access: Access, arrivals: list[int], ends: frozenset[int]) -> bool:
         """Whether all warps that arrive come from the *access* and need not have heard of others."""
         return all(
-            way(self.model, access.site, warp, (i,), ends).witness is not None
+            path_avoiding(self.model, access.site, warp, (i,), ends).witness is not None
             for i in arrivals
-            for _, warp in T.by_warp(self.model.views.at(i).threads)
+            for _, warp in T.by_warp(self.model.views.context_of(i).threads)
         )
 
     def waits(self, arrival: int) -> tuple[int, ...]:
@@ -195,7 +197,7 @@ class _Release:
         return frozenset(
             wait
             for waits, sites in self._arrivals.items()
-            if any(others & model.views.at(i).threads and model.reaches(access, i) for i in sites)
+            if any(others & model.views.context_of(i).threads and model.reaches(access, i) for i in sites)
             for wait in waits
         ).difference(self.waits(arrival))
 
@@ -204,9 +206,9 @@ class _Release:
         model = self.model
         block_of = model.cfg.block_of
         accesses = [a for a in self.plain if a.writes is writes]
-        arriving = model.views.at(arrival).threads
+        arriving = model.views.context_of(arrival).threads
         for site in last(model, [a.site for a in accesses], ends, (arrival,)):
-            if way(model, site, arriving, (arrival,), ends).witness is not None:
+            if path_avoiding(model, site, arriving, (arrival,), ends).witness is not None:
                 # Those before it in the block stand behind the same barrier.
                 block = block_of[site]
                 first = max((end for end in ends if end < site and block_of[end] == block), default=-1)
@@ -215,7 +217,7 @@ class _Release:
     def _uses(self, arrival: int, writes: bool) -> list[tuple[int, Access]]:
         """The waits for the *arrival*, each with the reads or writes that may come behind it."""
         waits = self.waits(arrival)
-        key = waits, T.whole(self.model.views.at(arrival).threads, 32), writes
+        key = waits, T.whole(self.model.views.context_of(arrival).threads, 32), writes
         if key not in self._found:
             self._found[key] = [
                 (wait, use)
@@ -229,7 +231,7 @@ class _Release:
     def _waiting(self, arrival: int, wait: int) -> int:
         """The threads that wait, but for those of the warps that arrive."""
         views = self.model.views
-        return views.at(wait).threads & ~T.whole(views.at(arrival).threads, 32)
+        return views.context_of(wait).threads & ~T.whole(views.context_of(arrival).threads, 32)
 
     def _met(
         self, arrival: int, access: Access, others: int, uses: list[tuple[int, Access]]
@@ -238,7 +240,7 @@ class _Release:
         told: frozenset[int] | None = None
         for wait, use in uses:
             waiting = self._waiting(arrival, wait)
-            there = self.model.views.at(use.site).threads & waiting
+            there = self.model.views.context_of(use.site).threads & waiting
             if (
                 self._same(access, use, others, there)
                 and self._follows(wait, waiting, use.site)
@@ -259,7 +261,7 @@ class _Release:
             own = cfg.dominates(block, cfg.block_of[b])
             first = access if own else cfg.blocks[cfg.idom[block]].end - 1  # where it is decided who does it
             return not (
-                threads & ~model.views.at(b).threads
+                threads & ~model.views.context_of(b).threads
                 or model.reaches(access, use, (b,))
                 or model.reaches(-1, b, (first,))
                 or model.reaches(b, b, (first,))
@@ -270,20 +272,24 @@ class _Release:
     def _untold(self, wait: int, waiting: int, use: int, told: frozenset[int]) -> bool:
         """Whether the *waiting* threads come from one *use*, or the start, to the next and pass none of the waits *told*."""
         start = use if self.model.reaches(use, wait) else -1
-        comes = way(self.model, start, waiting, (wait,), told).witness is not None
+        comes = path_avoiding(self.model, start, waiting, (wait,), told).witness is not None
         return comes and self._follows(wait, waiting, use, told)
 
     def _follows(self, wait: int, waiting: int, use: int, told: frozenset[int] = frozenset()) -> bool:
         """Whether a way leads from a wait to a use that no barrier bars, nor one of the waits *told*."""
         key = wait, waiting, use, told
         if key not in self._ways:
-            self._ways[key] = way(self.model, wait, waiting, (use,), self.barring | told).witness is not None
+            self._ways[key] = (
+                path_avoiding(self.model, wait, waiting, (use,), self.barring | told).witness is not None
+            )
         return self._ways[key]
 
     def _same(self, one: Access, two: Access, threads: int, others: int) -> bool:
         """Whether both are in the same stage of a ring, if it is the same stage, and share bytes there."""
         if two.later and not two.writes:
-            threads = self.model.views.at(one.site).threads  # a matrix is more than the bytes at its start
+            threads = self.model.views.context_of(
+                one.site
+            ).threads  # a matrix is more than the bytes at its start
         first, second = (self.memory.footprint(a, t) for a, t in ((one, threads), (two, others)))
         if first is None or second is None or not first.meets(second):
             return False

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
-from tclint.analyses.execution import Condition, branches, conditions, executing, guards, others_leave
+from tclint.analyses.execution import Condition, branches, conditions, executing, guards, others_exit
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import together
@@ -26,7 +26,10 @@ def membermasks(model: KernelModel) -> Iterator[Hit]:
     """Lanes that a mask names and that cannot come, and lanes that come and that the mask leaves out."""
     function = model.function
     sites = grouped(
-        (use.match.form.event, (i, None if (mask := model.known(i, "mask")) is None else mask & _EVERY_LANE))
+        (
+            use.match.form.event,
+            (i, None if (mask := model.constant_of(i, "mask")) is None else mask & _EVERY_LANE),
+        )
         for use in function.uses
         if use.match is not None and use.match.scope == "lanes"
         for i in use.sites
@@ -76,17 +79,17 @@ class _Lanes:
             values = self.model.values
             p = values.before(condition.register, condition.at)
             every = T.full(values.threads)
-            self._known[condition] = T.partial_groups(values.may(p, condition.value), every, 32)
+            self._known[condition] = T.partial_groups(values.feasible_threads(p, condition.value), every, 32)
         return self._known[condition]
 
     def arriving(self, site: int) -> int:
         """The threads that can execute *site*."""
         model = self.model
-        threads = model.reachability.reach.get(model.cfg.block_of[site], 0) & self.model.cta
+        threads = model.reachability.threads_at.get(model.cfg.block_of[site], 0) & self.model.cta
         instruction = model.instruction(site)
         if instruction.guard >= 0 and threads:
             p = model.values.before(instruction.guard, site)
-            threads &= model.values.may(p, not instruction.negated)
+            threads &= model.values.feasible_threads(p, not instruction.negated)
         return threads
 
     def members(self, mask: int) -> int:
@@ -107,7 +110,7 @@ class _Lanes:
                     missing &= ~there
         # Nobody waits for threads that have exited.
         cfg, deciding = self.model.cfg, filter(self.splits, conditions(self.model, site))
-        return 0 if any(c.edge is not None and others_leave(cfg, c.edge) for c in deciding) else missing
+        return 0 if any(c.edge is not None and others_exit(cfg, c.edge) for c in deciding) else missing
 
     def left_out(self, site: int, mask: int) -> int:
         """The threads that execute *site* and are no members of *mask*; 0 when that is not certain of any."""
@@ -149,7 +152,7 @@ def _masked(model: KernelModel, sites: list[int], mask: int) -> tuple[Repair, ..
 
 def _excluded(model: KernelModel, sites: list[int], mask: int, left_out: int) -> Hit:
     opcode = model.instruction(min(sites)).opcode
-    who = model.who(left_out)
+    who = model.describe_threads(left_out)
     return CV006.hit(
         site=min(sites),
         message=f"{opcode} is executed by {who}, which its membermask 0x{mask:x} leaves out",
@@ -163,7 +166,7 @@ def _excluded(model: KernelModel, sites: list[int], mask: int, left_out: int) ->
 def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int, arriving: int) -> Hit:
     i = min(sites)
     opcode = model.instruction(i).opcode
-    here = model.who(arriving)
+    here = model.describe_threads(arriving)
     branch = [c for c in conditions(model, i) if c.edge is not None and lanes.splits(c)][:1]
     return CV005.hit(
         site=i,

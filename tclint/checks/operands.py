@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, RuleId, check
-from tclint.checks._operand_faults import Faults
+from tclint.checks._operand_faults import OperandFaults
 from tclint.isa.table import Match
 from tclint.values.descriptors import Field
 
@@ -28,7 +28,7 @@ def _meaningful(match: Match) -> frozenset[int]:
 @check(MO002)
 def sparse_metadata(model: KernelModel) -> Iterator[Hit]:
     """Metadata of a sparse A of which some group of four bits can mean nothing."""
-    faults = Faults(model)
+    faults = OperandFaults(model)
     for use in model.function.uses:
         if use.match is None or "metadata" not in use.match.form.roles:
             continue

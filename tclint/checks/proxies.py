@@ -7,25 +7,25 @@ from functools import partial
 from typing import NamedTuple
 
 from tclint.analyses.groups import OPEN
-from tclint.analyses.happens_before import Handover, Order
+from tclint.analyses.happens_before import HappensBefore, SynchronisedPair
 from tclint.analyses.mbarriers import Mbarriers, first_parity
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Meeting, Meetings, Route
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.proxies import (
     LANDED,
     WAITED,
     WIDE,
-    Arrivals,
     Landed,
     Overwritten,
     State,
     Unfenced,
     UnfencedReads,
+    UnfencedWaits,
     fences,
     is_wide,
     through_async,
 )
-from tclint.analyses.role_paths import behind
+from tclint.analyses.role_paths import dominated_by
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import fenced_between
@@ -62,10 +62,10 @@ def _wanted(model: KernelModel, writes: bool, access: Access) -> bool:
     return access.writes == writes and through_async(model, access)
 
 
-def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterator[Meeting]:
+def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterator[Conflict]:
     """Accesses of a *kind*, and those through the async proxy that provably meet them with no fence between."""
-    unfenced, results = model.solved(kind)
-    overwritten = model.made(Overwritten)
+    unfenced, results = model.solution(kind)
+    overwritten = model.fact(Overwritten)
 
     def meet(access: Access, use: Access, route: Route) -> bool:
         if route.path.state & WAITED and not writes and overwritten.may(use.address):
@@ -75,7 +75,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
             return False
         return _meet(model, access, use, route)
 
-    yield from Meetings(
+    yield from OverlapSearch(
         model,
         results,
         unfenced.sites,
@@ -94,8 +94,8 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
 def _meet(model: KernelModel, access: Access, use: Access, route: Route) -> bool:
     """Whether threads that come the same way access bytes that the operation provably does as well."""
     shared, threads = model.shared, route.path.threads
-    return shared.own(access, use, threads) or shared.meet(
-        access, use, model.views.at(access.site).threads, threads
+    return shared.overlap_in_one_thread(access, use, threads) or shared.overlap(
+        access, use, model.views.context_of(access.site).threads, threads
     )
 
 
@@ -112,12 +112,12 @@ class _Clash(NamedTuple):
     """Who executes the last one."""
 
     @classmethod
-    def of(cls, model: KernelModel, meeting: Meeting) -> _Clash:
+    def of(cls, model: KernelModel, meeting: Conflict) -> _Clash:
         path, first = meeting.path, meeting.operation
         return cls(first, meeting.use, path.state, tuple(path.sites(model.cfg, first.site)), path.threads)
 
 
-@check(PR001, analyses=(Arrivals, Order, Overwritten, Unfenced))
+@check(PR001, analyses=(UnfencedWaits, HappensBefore, Overwritten, Unfenced))
 def unfenced_writes(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written by stores, then read through the async proxy, without a proxy fence between."""
     uses = _uses(model, writes=False)
@@ -135,17 +135,19 @@ def _handed_over(
     """What one role accesses, and another through the async proxy behind a barrier, with a fence in neither."""
     if not uses:
         return
-    accessed = model.solved(kind)[1]
-    arrivals = [i for i in sorted(model.made(Order).tells) if accessed.before(i)]
+    accessed = model.solution(kind)[1]
+    arrivals = [i for i in sorted(model.fact(HappensBefore).release_points) if accessed.before(i)]
     if not arrivals:
         return
-    waited = model.solved(Arrivals)[1]
+    waited = model.solution(UnfencedWaits)[1]
     heard = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)}
     if not any(heard.values()):
         return
     over = grouped(
         (first, handover)
-        for handover in model.made(Order).handovers(arrivals, frozenset().union(*heard.values()))
+        for handover in model.fact(HappensBefore).synchronised_pairs(
+            arrivals, frozenset().union(*heard.values())
+        )
         for first in {site for site, _ in accessed.before(handover.arrival)}
     )
     ways: dict[tuple[int, int], Path | None] = {}
@@ -153,7 +155,7 @@ def _handed_over(
     def way(since: type[Unfenced], start: int, end: int) -> Path | None:
         """A path without a fence."""
         if (start, end) not in ways:
-            unfenced, results = model.solved(since)
+            unfenced, results = model.solution(since)
             follow = partial(unfenced.follow, start)
             ways[start, end] = model.path(
                 start, 0, results, follow, lambda state, i: i == end, (end,)
@@ -162,7 +164,7 @@ def _handed_over(
 
     told = {handover.wait for those in over.values() for handover in those}
     heard = {use: waits for use, waits in heard.items() if not told.isdisjoint(waits)}
-    overwritten = model.made(Overwritten)
+    overwritten = model.fact(Overwritten)
 
     def settled(access: Access, use: Access, here: Path) -> bool:
         """Whether the use does not see what bulk copies may write there, but what the access made of it."""
@@ -172,10 +174,10 @@ def _handed_over(
 
     for start, access, use in _same_at_first(model, kind, over, heard, writes):
         for handover in over[start]:
-            if handover.wait not in heard[use.site] or not model.views.apart(start, use.site):
+            if handover.wait not in heard[use.site] or not model.views.mutually_exclusive(start, use.site):
                 continue
             here = way(kind, start, handover.arrival)
-            there = here and way(Arrivals, handover.wait, use.site)
+            there = here and way(UnfencedWaits, handover.wait, use.site)
             if not here or not there or _told_behind_a_fence(model, accessed, start, use.site, handover):
                 continue
             if writes or settled(access, use, here):
@@ -187,25 +189,27 @@ def _handed_over(
 
 
 def _told_behind_a_fence(
-    model: KernelModel, accessed: Results[State], start: int, use: int, handover: Handover
+    model: KernelModel, accessed: Results[State], start: int, use: int, handover: SynchronisedPair
 ) -> bool:
     """Whether the role that accesses arrives elsewhere as well, behind a fence, and the other one waits for that too.
 
     That is in the same round where no wait lies between the access and the arrival, or where the other role waits for it
     behind the handover. A wait that asks for the round before tells of nothing when both come there for the first time.
     """
-    order = model.made(Order)
+    order = model.fact(HappensBefore)
     arrivals = [i for i in model.sites("mbarrier-arrive") if model.reaches(start, i)]
-    same = {arrival for arrival, _ in order.handovers(arrivals, {handover.wait})}
+    same = {arrival for arrival, _ in order.synchronised_pairs(arrivals, {handover.wait})}
     fenced = [i for i in arrivals if i not in same and start not in {site for site, _ in accessed.before(i)}]
     at_once = [i for i in fenced if model.reaches(start, i, model.sites("mbarrier-wait"))]
     waits = frozenset(
         i
         for i in model.sites("mbarrier-wait")
-        if behind(model, i, use) and not _passes_at_once(model, start, i)
+        if dominated_by(model, i, use) and not _passes_at_once(model, start, i)
     )
-    later = frozenset(i for i in waits if behind(model, handover.wait, i))
-    return any(True for _ in (*order.handovers(at_once, waits), *order.handovers(fenced, later)))
+    later = frozenset(i for i in waits if dominated_by(model, handover.wait, i))
+    return any(
+        True for _ in (*order.synchronised_pairs(at_once, waits), *order.synchronised_pairs(fenced, later))
+    )
 
 
 def _passes_at_once(model: KernelModel, start: int, wait: int) -> bool:
@@ -215,7 +219,7 @@ def _passes_at_once(model: KernelModel, start: int, wait: int) -> bool:
     """
     if first_parity(model, wait) != 1:
         return False
-    for ring in model.made(Mbarriers).rings_at(wait):
+    for ring in model.fact(Mbarriers).rings_at(wait):
         for event, sites in ring.uses.items():
             if event == "mbarrier-wait":
                 if any(i != wait and model.reaches(i, wait) and not model.reaches(wait, i) for i in sites):
@@ -233,31 +237,31 @@ def _same_at_first(
     One access of a class, which its first one represents, is enough.
     """
     shared, views = model.shared, model.views
-    unfenced = model.solved(kind)[0]
+    unfenced = model.solution(kind)[0]
 
     def first(access: Access) -> Access:
-        if not model.values.volatile(shared.split(access.address)[0]):
+        if not model.values.varying_at(shared.split(access.address)[0]):
             return access
-        return shared.along(access, model.at_first(access.site).witness or model.values.find)
+        return shared.along(access, model.at_first(access.site).witness or model.values.representative)
 
     used: dict[int, list[tuple[Access, Footprint]]] = {}
     for site in uses:
         for operand in shared.accesses(site):
             if _wanted(model, writes, operand):
                 use = first(operand)
-                for base, there in shared.together((use,), views.at(site).threads).items():
+                for base, there in shared.combined_footprints((use,), views.context_of(site).threads).items():
                     if there is not None:
                         used.setdefault(base, []).append((use, there))
     for start in starts if used else ():
         accesses = [
             first(a) for i in unfenced.classes[start] for a in shared.accesses(i) if unfenced.begins(a)
         ]
-        threads = views.at(start).threads
-        for base, here in shared.together(accesses, threads).items():
+        threads = views.context_of(start).threads
+        for base, here in shared.combined_footprints(accesses, threads).items():
             for use, there in used.get(base, ()):
                 if here is not None and here.meets(there):
-                    at = views.at(use.site).threads
-                    meets = next((a for a in accesses if shared.meet(a, use, threads, at)), None)
+                    at = views.context_of(use.site).threads
+                    meets = next((a for a in accesses if shared.overlap(a, use, threads, at)), None)
                     if meets is not None:
                         yield start, meets, use
 
@@ -267,14 +271,14 @@ def _answered_again(model: KernelModel) -> Iterator[_Clash]:
 
     A stage of a ring of responses is asked for again some rounds later: each round is like the one looked at.
     """
-    unfenced, results = model.solved(UnfencedReads)
+    unfenced, results = model.solution(UnfencedReads)
     for site in model.sites("clc-request"):
         read = {start for start, _ in results.before(site)}
         for start, access, use in _same_at_first(model, UnfencedReads, read, (site,), writes=True):
             follow = partial(unfenced.follow, start)
             path = model.path(start, 0, results, follow, lambda state, i, use=use: i == use.site, (site,))  # type: ignore[misc]
             if isinstance(path, Found):
-                yield _Clash.of(model, Meeting(access, use, path.witness))
+                yield _Clash.of(model, Conflict(access, use, path.witness))
 
 
 def _mild(model: KernelModel, clash: _Clash) -> bool:
@@ -330,9 +334,9 @@ def _steps(
 ) -> tuple[Mark, ...]:
     first, last = clash.first.site, clash.last.site
     return (
-        Mark(first, before, role=model.who(model.views.at(first).threads)),
+        Mark(first, before, role=model.describe_threads(model.views.context_of(first).threads)),
         *_between(model, clash, complete),
-        Mark(last, after, role=model.who(clash.threads)),
+        Mark(last, after, role=model.describe_threads(clash.threads)),
     )
 
 
@@ -362,8 +366,8 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
     copies = frozenset(model.sites("issue", "cp.async"))
     if not copies or not _uses(model, writes=False):
         return
-    landed, results = model.solved(Landed)
-    meetings = Meetings(
+    landed, results = model.solution(Landed)
+    meetings = OverlapSearch(
         model,
         results,
         copies,
@@ -400,7 +404,7 @@ def unfenced_maps(model: KernelModel) -> Iterator[Hit]:
     if not any("tensormap" in use.match.form.roles for use in model.function.uses if use.match is not None):
         return
     yield from _unpublished_maps(model)
-    maps, results = model.solved(TensorMaps)
+    maps, results = model.solution(TensorMaps)
     told: set[int] = set()
     for use, address in maps.uses if maps.writes else ():
         for write, status in sorted(results.before(use)):
@@ -444,7 +448,9 @@ def _unpublished_maps(model: KernelModel) -> Iterator[Hit]:
                 " to global memory: whoever uses that map sees the old one",
                 steps=(
                     Mark(copies[-1], "copies the map, before it is changed"),
-                    Mark(site, "changes it", role=model.who(model.views.at(site).threads)),
+                    Mark(
+                        site, "changes it", role=model.describe_threads(model.views.context_of(site).threads)
+                    ),
                 ),
                 help="execute tensormap.cp_fenceproxy in the whole warp behind the last change",
             )
@@ -490,9 +496,13 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
         site=use,
         message=f"{operation} uses a tensor map that {writer} wrote, and {lacks}: it may still see the old one",
         steps=(
-            Mark(write, f"{writer} writes the map", role=model.who(model.views.at(write).threads)),
+            Mark(
+                write,
+                f"{writer} writes the map",
+                role=model.describe_threads(model.views.context_of(write).threads),
+            ),
             *fences,
-            Mark(use, f"{operation} uses it", role=model.who(path.threads)),
+            Mark(use, f"{operation} uses it", role=model.describe_threads(path.threads)),
         ),
         help=remedy,
         fixes=_acquired(model, use, path),
@@ -500,7 +510,7 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
     )
 
 
-@check(PR004, analyses=(Arrivals, Mbarriers, Order, Overwritten, UnfencedReads))
+@check(PR004, analyses=(UnfencedWaits, Mbarriers, HappensBefore, Overwritten, UnfencedReads))
 def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that loads have read, overwritten through the async proxy without a proxy fence between."""
     if not _uses(model, writes=True):
@@ -528,5 +538,6 @@ def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
 def _decided(model: KernelModel, clash: _Clash) -> bool:
     """Whether what the first access has read decides a branch on the way: it has been performed then, fence or none."""
     return any(
-        i in clash.passed and model.instruction(i).flow == "branch" for i, _ in model.takers(clash.first.site)
+        i in clash.passed and model.instruction(i).flow == "branch"
+        for i, _ in model.transitive_users(clash.first.site)
     )

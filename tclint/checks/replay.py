@@ -30,7 +30,7 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
     """A read, a copy, a wait or an arrival that goes wrong whatever the launch is taken to be."""
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
-    replay = model.made(Replay)
+    replay = model.fact(Replay)
     verdict = replay.verdict
     if not isinstance(verdict, Faulty):
         return
@@ -68,7 +68,7 @@ def _mark(model: KernelModel, access: Access, message: str) -> Mark:
 
 
 def _who(model: KernelModel, threads: tuple[int, ...]) -> str:
-    return model.who(sum(1 << thread for thread in threads))
+    return model.describe_threads(sum(1 << thread for thread in threads))
 
 
 def _raced(model: KernelModel, races: list[Race]) -> Hit:

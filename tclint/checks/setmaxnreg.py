@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.execution import executing
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import calls, way
+from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.analyses.setmaxnreg import START, UNKNOWN, RegisterCounts, State, bound, pool, raises, requested
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Repair, without_word
@@ -72,7 +72,7 @@ def direction(model: KernelModel) -> Iterator[Hit]:
     counts.update(() if analysis.launch is None else (analysis.launch,))
     if not any(_against(model.instruction(i), owned) for i in sites for owned in counts):
         return  # as in most kernels, which go down and up between two numbers
-    _, results = model.solved(RegisterCounts)
+    _, results = model.solution(RegisterCounts)
 
     def step(state: State, i: int, instruction: Instruction) -> State | None:
         return None  # the next setmaxnreg sets another count
@@ -155,7 +155,7 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
             Mark(
                 i,
                 f"{requested(model.instruction(i))} for each thread",
-                role=model.who(executed[i]),
+                role=model.describe_threads(executed[i]),
             )
             for i in sites
         ),
@@ -164,13 +164,17 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
     )
 
 
-@check(CV013, needs="setmaxnreg", analyses=(Order,))
+@check(CV013, needs="setmaxnreg", analyses=(HappensBefore,))
 def repeated_unsynchronised(model: KernelModel) -> Iterator[Hit]:
     """A setmaxnreg behind another one, with nothing between at which the warps of the warpgroup meet."""
     sites = model.sites("setmaxnreg")
-    ends = {*model.made(Order).meets(Scope.WARPS), *calls(model)}
+    ends = {*model.fact(HappensBefore).barrier_sites(Scope.WARPS), *calls(model)}
     every = T.full(model.values.threads)
-    again = ((path.end, i) for i in sites if (path := way(model, i, every, sites, ends).witness) is not None)
+    again = (
+        (path.end, i)
+        for i in sites
+        if (path := path_avoiding(model, i, every, sites, ends).witness) is not None
+    )
     for site, before in grouped(again).items():
         yield CV013.hit(
             site=site,

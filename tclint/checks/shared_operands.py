@@ -8,10 +8,10 @@ from functools import partial
 
 from tclint.analyses.groups import OPEN, WgmmaGroups
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Meeting, Meetings, Route
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.tcgen05 import ISSUED, Outstanding
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._pending import Flight
+from tclint.checks._pending import PendingReason
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -24,11 +24,11 @@ def _operations(model: KernelModel, group: str) -> frozenset[int]:
     operations = model.sites("issue", group)
     if not operations:
         return frozenset()
-    reach, block_of = model.reachability.reach, model.cfg.block_of
+    reach, block_of = model.reachability.threads_at, model.cfg.block_of
     writing = 0
     for block in {block_of[i] for i in model.shared.writers}:
         writing |= reach.get(block, 0)
-    return frozenset(i for i in operations if model.views.at(i).threads & writing)
+    return frozenset(i for i in operations if model.views.context_of(i).threads & writing)
 
 
 def _writes(access: Access) -> bool:
@@ -38,8 +38,8 @@ def _writes(access: Access) -> bool:
 def _meet(model: KernelModel, size: int, operand: Access, use: Access, route: Route) -> bool:
     """Whether threads that go with the issuing one, *size* of them, write bytes that the operation reads."""
     together = T.whole(route.path.threads, size)
-    issuers, writers = (together & model.views.at(a.site).threads for a in (operand, use))
-    return model.shared.meet(operand, use, issuers, writers)
+    issuers, writers = (together & model.views.context_of(a.site).threads for a in (operand, use))
+    return model.shared.overlap(operand, use, issuers, writers)
 
 
 @check(WG011, needs="wgmma", analyses=(WgmmaGroups,))
@@ -48,8 +48,8 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     operations = _operations(model, "wgmma")
     if not operations:
         return
-    groups, results = model.solved(WgmmaGroups)
-    meetings = Meetings(
+    groups, results = model.solution(WgmmaGroups)
+    meetings = OverlapSearch(
         model,
         results,
         operations,
@@ -62,7 +62,7 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     )
     for meeting, uses, _ in _folded(model, meetings):
         operation, age = meeting.operation.site, meeting.path.state
-        flight = Flight.of(model, groups, meeting.path, operation, age)
+        flight = PendingReason.of(model, groups, meeting.path, operation, age)
         yield replace(
             _hit(WG011, model, meeting, uses, "wgmma.mma_async", flight),
             about=frozenset((operation if flight.wait is None else flight.wait,)),
@@ -76,8 +76,8 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     operations = _operations(model, "tcgen05")
     if not operations:
         return
-    tmem, results = model.solved(Outstanding)
-    meetings = Meetings(
+    tmem, results = model.solution(Outstanding)
+    meetings = OverlapSearch(
         model,
         results,
         operations,
@@ -93,21 +93,23 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         committed = any(status != ISSUED for _, status in meeting.path.state)
         why = "it was committed, and nothing waits for the mbarrier" if committed else "it was not committed"
         remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
-        hit = _hit(TC012, model, meeting, uses, name, Flight(why, remedy, (), None))
+        hit = _hit(TC012, model, meeting, uses, name, PendingReason(why, remedy, (), None))
         yield replace(hit, about=tmem.untold((m.operation.site, m.path) for m in told))
 
 
-def _folded(model: KernelModel, meetings: Meetings) -> Iterator[tuple[Meeting, int, list[Meeting]]]:
+def _folded(model: KernelModel, meetings: OverlapSearch) -> Iterator[tuple[Conflict, int, list[Conflict]]]:
     """One meeting for each block that writes, the number of instructions there, and all: a missing wait shows at all."""
     block_of = model.cfg.block_of
     for alike in grouped((block_of[meeting.use.site], meeting) for meeting in meetings).values():
         yield alike[0], len({meeting.use.site for meeting in alike}), alike
 
 
-def _hit(rule: RuleId, model: KernelModel, meeting: Meeting, count: int, name: str, flight: Flight) -> Hit:
+def _hit(
+    rule: RuleId, model: KernelModel, meeting: Conflict, count: int, name: str, flight: PendingReason
+) -> Hit:
     site, use = meeting.operation.site, meeting.use.site
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
-    role = model.who(meeting.path.threads)
+    role = model.describe_threads(meeting.path.threads)
     return rule.hit(
         site=use,
         message=f"{verb} shared memory that {name} may still read as a matrix: {flight.why}",

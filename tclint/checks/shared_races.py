@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain, product
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Meeting, Meetings, Route
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.since_barrier import (
     ReadsSince,
     SharedByBound,
@@ -31,7 +31,7 @@ from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Memory, Operand, Special, Vector
-from tclint.values import Level
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -64,7 +64,7 @@ _WORK = 50_000
 """Instructions of all models that are made for the shapes of one kernel: no larger one is tried at all."""
 
 
-def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Meeting]]:
+def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]]:
     """What meets in CTAs of all shapes for which shared memory has room, where the kernel does not say which it is made for.
 
     With one that is right for its shape that ends at the first shape, or soon. If there is room for none but CTAs of one
@@ -73,11 +73,11 @@ def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Meeting]]
     shapes = _shapes(model)
     if len(shapes) * len(model.function.instructions) > _WORK:
         return
-    left: dict[int, tuple[KernelModel, Meeting]] | None = None
+    left: dict[int, tuple[KernelModel, Conflict]] | None = None
     rows = False
     for shaped in map(model.shaped, shapes):
-        if shaped.made(SharedByBound).fits:
-            met: dict[int, tuple[KernelModel, Meeting]] = {}
+        if shaped.fact(SharedByBound).fits:
+            met: dict[int, tuple[KernelModel, Conflict]] = {}
             for meeting in _meetings(shaped):
                 block = model.cfg.block_of[meeting.use.site]
                 if (left is None or block in left) and block not in met and not _doubt(shaped, meeting):
@@ -101,16 +101,16 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
     return [(x, y, z) for z in ((1, 2, 4) if deep else (1,)) for x, y in flat if 32 < x * y * z <= most]
 
 
-def _doubt(model: KernelModel, meeting: Meeting) -> str:
+def _doubt(model: KernelModel, meeting: Conflict) -> str:
     """What speaks against a finding."""
-    ends = model.solved(WritesSince)[0].ends
+    ends = model.solution(WritesSince)[0].ends
     if left_out(model, meeting.path, ends) is not None:
         return "on other ways between the two, warps meet"
     if spared(model, meeting.path, ends, meeting.operation.site) is not None:
         return "a number that is the same for all warps decides whether they meet, and may know better"
     first, second = meeting.operation.site, meeting.use.site
     few = model.values.is_alone or not all(
-        model.views.at(site).threads & T.full(32) for site in (first, second)
+        model.views.context_of(site).threads & T.full(32) for site in (first, second)
     )
     if few and model.function.most_threads is None:
         return "whether there are so many threads is said where the kernel is launched"
@@ -121,10 +121,10 @@ def _doubt(model: KernelModel, meeting: Meeting) -> str:
     return OUT_OF_ARRAY if runs_on(model, meeting.path, first, second) else ""
 
 
-def _meetings(model: KernelModel) -> Iterator[Meeting]:
+def _meetings(model: KernelModel) -> Iterator[Conflict]:
     kinds: tuple[type[SinceBarrier], ...] = (WritesSince, ReadsSince)
     for kind in kinds:
-        since, results = model.solved(kind)
+        since, results = model.solution(kind)
         together = since.together(results)
         if not together:
             continue
@@ -145,7 +145,7 @@ def _meetings(model: KernelModel) -> Iterator[Meeting]:
         def doubtful(start: int, path: Path, since: SinceBarrier = since) -> Edge | None:
             return left_out(model, path, since.ends) or spared(model, path, since.ends, start)
 
-        yield from Meetings(
+        yield from OverlapSearch(
             model,
             results,
             since.operations,
@@ -168,7 +168,8 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
     """
     views, taking, full = model.views, route.path.threads, T.full(model.values.threads)
     here, there = (
-        views.at(access.site).threads & (full if access.writes else memory.executed.takers(access.site))
+        views.context_of(access.site).threads
+        & (full if access.writes else memory.executed.takers(access.site))
         for access in (first, second)
     )
     if not (here and there):
@@ -196,7 +197,7 @@ def _written_back(model: KernelModel, read: Access, write: Access, route: Route)
         if node[:2] != ("load", read.site):
             return 0
         apart = values.add(write.address, values.times(read.address, -1))
-        planes = values.planes(values.add(apart, values.constant((place - node[4]) * size)))
+        planes = values.bit_slices(values.add(apart, values.constant((place - node[4]) * size)))
         if planes is None:
             return 0
         kept &= T.compare("eq", planes, T.constant(0, values.threads), True, values.threads)
@@ -208,7 +209,11 @@ def _same_value(model: KernelModel, first: Access, second: Access, route: Route)
     values = model.values
     one, two = ([values.operand(item, a.site) for item in _stored(model, a.site)] for a in (first, second))
     before, after = map(route.before, one), map(route.after, two)
-    same = bool(one) and list(before) == list(after) and all(values.level(v) is Level.CTA for v in one)
+    same = (
+        bool(one)
+        and list(before) == list(after)
+        and all(values.uniformity(v) is UniformityScope.CTA for v in one)
+    )
     return T.full(values.threads) if same else 0
 
 
@@ -220,7 +225,7 @@ def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def _hit(model: KernelModel, shaped: KernelModel, meeting: Meeting, count: int, doubt: str) -> Hit:
+def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int, doubt: str) -> Hit:
     """A finding about a kernel, in CTAs of some shape."""
     first, second = meeting.operation, meeting.use
     before = "writes" if first.writes else "reads"
@@ -230,11 +235,15 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Meeting, count: int, 
         site=second.site,
         message=f"{verb} shared memory that another warp {why}: no barrier orders the two",
         steps=(
-            Mark(first.site, f"a warp {before} it", role=shaped.who(shaped.views.at(first.site).threads)),
+            Mark(
+                first.site,
+                f"a warp {before} it",
+                role=shaped.describe_threads(shaped.views.context_of(first.site).threads),
+            ),
             Mark(
                 second.site,
                 f"another warp {verb} the same bytes",
-                role=shaped.who(shaped.views.at(second.site).threads),
+                role=shaped.describe_threads(shaped.views.context_of(second.site).threads),
             ),
         ),
         count=count,

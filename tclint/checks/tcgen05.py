@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, State, TensorMemory, computes
 from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
@@ -64,7 +64,12 @@ class _Candidate:
 
 
 @check(
-    TC001, TC002, TC003, TC004, needs="tcgen05", analyses=(LoadLiveness, Order, ResultLiveness, TensorMemory)
+    TC001,
+    TC002,
+    TC003,
+    TC004,
+    needs="tcgen05",
+    analyses=(LoadLiveness, HappensBefore, ResultLiveness, TensorMemory),
 )
 def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory used again, or released to other threads, while an operation on it is outstanding (9.7.16.6.4).
@@ -74,8 +79,10 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     """
     if not model.sites("issue"):
         return
-    tmem, results = model.solved(TensorMemory)
-    signals = model.made(Order).tells.intersection(i for event in _SIGNALS for i in model.sites(event))
+    tmem, results = model.solution(TensorMemory)
+    signals = model.fact(HappensBefore).release_points.intersection(
+        i for event in _SIGNALS for i in model.sites(event)
+    )
     candidates: dict[int, dict[int, _Candidate]] = {}
     for b in model.cfg.order:
         for i, state in results.walk(b):
@@ -98,7 +105,7 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     for alike in causes.values():
         candidate, doubt, site, path = alike[0]
         end, paths = candidate.site, [(site, path) for *_, site, path in alike]
-        role = model.who(path.threads)
+        role = model.describe_threads(path.threads)
         then = (
             "other threads may go on from here"
             if candidate.rule == TC002
@@ -249,7 +256,7 @@ def _at_once(model: KernelModel, load: int, signal: int) -> bool:
 
 def _live(model: KernelModel, registers: type[LoadLiveness], load: int, at: int) -> bool:
     """Whether a register that *load* fills, or one that is computed from these, is read after *at*."""
-    liveness, results = model.solved(registers)
+    liveness, results = model.solution(registers)
     return bool(results.before(at) & liveness.of_load(load))
 
 
@@ -300,7 +307,7 @@ def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: in
     every = T.full(model.values.threads)
     operations = (*tmem.operations, *tmem.stores, *tmem.loads)
     if threads & every != every:
-        return any(model.views.at(site).threads & ~threads & every for site in operations)
+        return any(model.views.context_of(site).threads & ~threads & every for site in operations)
     return any(not model.reaches(site, signal) and not model.reaches(signal, site) for site in operations)
 
 
@@ -312,7 +319,7 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
     """
     if not model.sites("issue", "tcgen05") or not model.function.entry:
         return
-    tmem, results = model.solved(TensorMemory)
+    tmem, results = model.solution(TensorMemory)
     open_at_end: set[int] = set()
     for b in model.cfg.order:
         if b in model.cfg.exits or b in model.reachability.dispatchers:
@@ -324,7 +331,7 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
     commits = bool(model.sites("commit", "tcgen05"))
     for group in grouped(_uncommitted(model, tmem, results, open_at_end)).values():
         site, path = group[-1]
-        role = model.who(path.threads)
+        role = model.describe_threads(path.threads)
         multiplies = any(model.name(site) == "tcgen05.mma" for site, _ in group)
         yield TC005.hit(
             site=site,
@@ -368,7 +375,7 @@ def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list
     found = {}
     operations = sorted(tmem.operations)
     for commit in model.sites("commit", "tcgen05"):
-        if not model.views.at(commit).threads:
+        if not model.views.context_of(commit).threads:
             continue
         pair = tmem.cta_groups[commit]
         # Most commits are of the operations just before them.
@@ -382,7 +389,7 @@ def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list
                 if tmem.cta_groups[site] == pair and model.reaches(site, commit):
                     yield site
 
-        if all(model.views.apart(site, commit) for site in tracked()):
+        if all(model.views.mutually_exclusive(site, commit) for site in tracked()):
             before = sorted(tracked())
             if before:
                 found[commit] = before
@@ -391,7 +398,7 @@ def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list
 
 def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, sites: list[int]) -> Hit:
     site = max((s for s in sites if s < commit), default=sites[-1])
-    issuer, other = (model.who(model.views.at(i).threads) for i in (site, commit))
+    issuer, other = (model.describe_threads(model.views.context_of(i).threads) for i in (site, commit))
     name = model.name(site)
     return TC008.hit(
         site=commit,
@@ -412,7 +419,7 @@ def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: registers of tcgen05.ld used before wait::ld (legal, 9.7.16.6.4.5)."""
     if not model.sites("issue", "tcgen05.ld"):
         return
-    tmem, results = model.solved(TensorMemory)
+    tmem, results = model.solution(TensorMemory)
     first: tuple[int, int] | None = None
     loads: set[int] = set()
     for b in model.cfg.order:

@@ -75,7 +75,7 @@ def _unfenced(
     model: KernelModel, causes: frozenset[int], uses: frozenset[int]
 ) -> tuple[tuple[int, int] | None, set[int]]:
     """The nearest pair of a cause and a use without a fence between them, and the uses that the states name."""
-    sync, results = model.solved(ThreadSync)
+    sync, results = model.solution(ThreadSync)
     wanted, early = sync.set_of(causes), set()
     pairs = []
     for b in model.cfg.order:

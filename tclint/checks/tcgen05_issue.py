@@ -39,7 +39,7 @@ def issued_by_several_threads(model: KernelModel) -> Iterator[Hit]:
     """An operation for one thread that several threads of a warp are proven to execute."""
     for threads, sites in by_several_threads(model, reachable(model, _for_one_thread)).items():
         name = _name(model.instruction(sites[0]))
-        who = model.who(threads)
+        who = model.describe_threads(threads)
         yield TC010.hit(
             site=sites[0],
             message=f"{name} is executed by {who}, and each of these threads starts an operation of its own: "
@@ -57,7 +57,7 @@ def not_elected(model: KernelModel) -> Iterator[Hit]:
     values = model.values
     found: list[tuple[int, int]] = []
     for i in reachable(model, _once_for_a_warp):
-        threads = model.views.at(i).threads
+        threads = model.views.context_of(i).threads
         if not threads or not T.at_most_one_lane(threads):
             continue
         choosing = [p for p in _deciding(model, i) if _chooses(values, p)]
@@ -67,7 +67,7 @@ def not_elected(model: KernelModel) -> Iterator[Hit]:
     if len(found) <= 2 and not any(model.cfg.block_of[i] in model.cfg.in_cycle for i, _ in found):
         return
     site, threads = min(found)
-    role = model.who(threads)
+    role = model.describe_threads(threads)
     yield CV009.hit(
         site=site,
         message=f"{_name(model.instruction(site))} is executed by {role} only, but ptxas cannot see from the condition that "

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import LANES, Place, TensorMemory
+from tclint.analyses.tcgen05 import LANES, TensorMemory, TmemLocation
 from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.checks._operand_faults import Faults
+from tclint.checks._operand_faults import OperandFaults
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction, Memory
-from tclint.values import Bits, Level
+from tclint.values import Bits, UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.descriptors import (
     INSTRUCTION,
@@ -65,7 +65,7 @@ _REMEDY_WGMMA = "this is a descriptor of wgmma: set bit 46, and take the swizzli
 def descriptors(model: KernelModel) -> Iterator[Hit]:
     """Fields of descriptors that no value may have which the known bits leave (9.7.16.4)."""
     judged: dict[tuple[Form, Bits], str] = {}
-    faults = Faults(model)
+    faults = OperandFaults(model)
     for site in model.sites("issue", "tcgen05"):
         instruction = model.instruction(site)
         match, idesc = instruction.match, model.value(site, "idesc")
@@ -134,7 +134,7 @@ _WITHOUT_ABSOLUTE = frozenset((100, 101, 110))
 @check(TC019, needs="tcgen05")
 def scale_input(model: KernelModel) -> Iterator[Hit]:
     """scale-input-d with a kind that does not scale D (9.7.16.10.9.1)."""
-    faults = Faults(model)
+    faults = OperandFaults(model)
     for site in model.sites("issue", "tcgen05"):
         instruction = model.instruction(site)
         scale = instruction.named("scale-input-d")
@@ -182,8 +182,8 @@ def bounds(model: KernelModel) -> Iterator[Hit]:
     """Columns and lanes that no address may have which the known bits leave (9.7.16.1.1, 9.7.16.9.3)."""
     if not model.sites("issue"):
         return
-    tmem, _ = model.solved(TensorMemory)
-    faults = Faults(model)
+    tmem, _ = model.solution(TensorMemory)
+    faults = OperandFaults(model)
     for group, role in (("tcgen05.ld", "taddr"), ("tcgen05.st", "taddr"), ("tcgen05", "d"), ("tcgen05", "a")):
         for site in model.sites("issue", group):
             columns, operand = tmem.range(site, role), model.instruction(site).role(role)
@@ -210,15 +210,15 @@ def bounds(model: KernelModel) -> Iterator[Hit]:
     yield from faults.hits()
 
 
-def _allocated(model: KernelModel, place: Place) -> Iterator[Mark]:
+def _allocated(model: KernelModel, place: TmemLocation) -> Iterator[Mark]:
     """Where the columns come from that are too few."""
     if place.base is not None:
-        memory, _ = model.solved(TensorAllocation)
+        memory, _ = model.solution(TensorAllocation)
         for site in memory.words.get(place.base, ()):
             yield Mark(site, f"{place.size} columns are allocated here")
 
 
-def _outside(width: int, place: Place) -> str:
+def _outside(width: int, place: TmemLocation) -> str:
     """What of *width* columns lies outside the allocation wherever the address may point."""
     column, lane = place.column, place.lane
     if lane >> 15 and place.base is not None:
@@ -243,14 +243,14 @@ def _is_shift(instruction: Instruction) -> bool:
 @check(TC022, needs="tcgen05")
 def divergent_address(model: KernelModel) -> Iterator[Hit]:
     """An address of tensor memory that differs between the threads of a warp (9.7.16.8.3, 9.7.16.8.4)."""
-    faults = Faults(model)
+    faults = OperandFaults(model)
     values = model.values
     for site in _collective(model):
         operand = model.instruction(site).role("taddr")
         value = values.operand(operand, site)
-        if values.level(value) is not Level.DIVERGENT:
+        if values.uniformity(value) is not UniformityScope.DIVERGENT:
             continue
-        differing = _differing(model, value, model.views.at(site).threads)
+        differing = _differing(model, value, model.views.context_of(site).threads)
         if not differing:
             continue
         message = (
@@ -272,7 +272,7 @@ def _differing(model: KernelModel, value: int, active: int) -> int:
     values = model.values
 
     def bits(part: int) -> int | None:
-        planes = values.planes(part)
+        planes = values.bit_slices(part)
         if planes is None:
             return None
         return sum(1 << bit for bit, plane in enumerate(planes) if T.partial_groups(plane, active, 32))
@@ -282,7 +282,7 @@ def _differing(model: KernelModel, value: int, active: int) -> int:
         return differing
     differing = 0
     for term, factor in values.linear(value)[0]:
-        if values.level(term) is Level.DIVERGENT:
+        if values.uniformity(term) is UniformityScope.DIVERGENT:
             part = values.times(term, factor)
             known = bits(part)
             differing |= ~values.known_bits(part)[0] & 0xFFFFFFFF if known is None else known
@@ -305,10 +305,10 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
     sites = (*model.sites("issue", "tcgen05.ld"), *model.sites("issue", "tcgen05.st"))
     if not sites:
         return
-    tmem, _ = model.solved(TensorMemory)
-    faults = Faults(model)
+    tmem, _ = model.solution(TensorMemory)
+    faults = OperandFaults(model)
     for site in sorted(sites):
-        operand, threads = model.instruction(site).role("taddr"), model.views.at(site).threads
+        operand, threads = model.instruction(site).role("taddr"), model.views.context_of(site).threads
         place = tmem.relative(model.values.operand(operand, site))
         lanes = _lanes(model, place.distance) if place is not None else None
         foreign = _foreign(lanes, threads) if lanes is not None else None
@@ -331,7 +331,7 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
     yield from faults.hits()
 
 
-def _lanes(model: KernelModel, distance: int) -> T.Planes | None:
+def _lanes(model: KernelModel, distance: int) -> T.BitSlices | None:
     """The lanes of an address in every thread, if nothing but the thread index decides them."""
     values = model.values
     terms, constant = values.linear(distance)
@@ -340,19 +340,19 @@ def _lanes(model: KernelModel, distance: int) -> T.Planes | None:
     for term, factor in terms:
         part = values.times(term, factor)
         zeros, _ = values.known_bits(part)
-        if zeros & 0xFFFF_0000 == 0xFFFF_0000 and values.planes(part) is None:
+        if zeros & 0xFFFF_0000 == 0xFFFF_0000 and values.bit_slices(part) is None:
             columns += ~zeros & 0xFFFF
-        elif zeros & 0xFFFF == 0xFFFF or values.planes(part) is not None:
+        elif zeros & 0xFFFF == 0xFFFF or values.bit_slices(part) is not None:
             lanes.append((term, factor))
         else:
             return None
     if columns > 0xFFFF:
         return None
-    planes = values.planes(values.total(tuple(lanes), constant))
+    planes = values.bit_slices(values.total(tuple(lanes), constant))
     return None if planes is None else planes[16:]
 
 
-def _foreign(lanes: T.Planes, threads: int) -> tuple[int, int] | None:
+def _foreign(lanes: T.BitSlices, threads: int) -> tuple[int, int] | None:
     """A warp among *threads*, and its lane of tensor memory, when that is not one of the warp's own."""
     warp = 0
     while threads >> 32 * warp:

@@ -43,7 +43,7 @@ def unordered_pair(model: KernelModel) -> Iterator[Hit]:
     """Two operations of one thread on the same tensor memory that are no pipelined pair (9.7.16.6.2)."""
     if not model.sites("issue", "tcgen05"):
         return
-    tmem, results = model.solved(TensorMemory)
+    tmem, results = model.solution(TensorMemory)
     pairs = _Pairs(model, tmem)
     after: dict[int, dict[int, str]] = {}
     """For each operation those that may begin before it is complete, and what these do to it."""
@@ -60,7 +60,7 @@ def unordered_pair(model: KernelModel) -> Iterator[Hit]:
         for path in _begun(model, results, tmem, site, others) if others else ():
             found[path.end] = (after[site][path.end], site, path)
     for at, (why, site, path) in found.items():
-        role = model.who(path.threads)
+        role = model.describe_threads(path.threads)
         yield TC009.hit(
             site=at,
             message=f"{model.name(at)} {why} an earlier {model.name(site)} that may still be running: the two are no pipelined pair",
@@ -134,7 +134,7 @@ class _Pairs:
     def _overwritten(self, mma: int, copy: int) -> bool:
         written = self.tmem.range(copy, "d")
         return written is not None and any(
-            self.values.apart(start, 1, written.start, 1) is False for start in self.operands.get(mma, ())
+            self.values.disjoint(start, 1, written.start, 1) is False for start in self.operands.get(mma, ())
         )
 
     def _same_columns(self, first: int, then: int) -> bool:
@@ -154,7 +154,7 @@ def _columns_read(model: KernelModel, mma: int) -> list[int]:
 def _shape(model: KernelModel, mma: int) -> int | None:
     """M and N of an MMA as its descriptor has them, where that is known."""
     value = model.value(mma, "idesc")
-    known = model.values.known(value) if value is not None else None
+    known = model.values.constant_of(value) if value is not None else None
     return None if known is None else known & _SHAPE
 
 
@@ -179,7 +179,7 @@ def register_overwritten(model: KernelModel) -> Iterator[Hit]:
 
 def _overwritten(model: KernelModel) -> Iterator[tuple[int, int]]:
     """Loads with a register that has a new value before they have filled it, and the instruction that writes it."""
-    tmem, results = model.solved(TensorMemory)
+    tmem, results = model.solution(TensorMemory)
     writers: dict[int, set[int]] = {}
     for load in tmem.loads:
         operand = model.instruction(load).role("destination")
@@ -218,7 +218,7 @@ def empty_collector(model: KernelModel) -> Iterator[Hit]:
     }
     if not uses or not model.function.entry:
         return
-    buffers, results = model.solved(Collector)
+    buffers, results = model.solution(Collector)
     for at, buffer in uses.items():
         last = {fact for fact in results.before(at) if fact[1] == buffer}
         empty = [fact for fact in sorted(last) if fact[0] == ENTRY or not _fills(model, fact[0])]
@@ -258,7 +258,7 @@ def accumulates_on_nothing(model: KernelModel) -> Iterator[Hit]:
     mmas = [i for i in model.sites("issue", "tcgen05") if model.instruction(i).role("enable") is not None]
     if not mmas or not function.entry or any(ins.flow == "call" for ins in function.instructions):
         return
-    tmem, _ = model.solved(TensorMemory)
+    tmem, _ = model.solution(TensorMemory)
     adding = [i for i in mmas if _adds(model, i)]
     if not adding:
         return
@@ -285,9 +285,9 @@ _MOST = 512
 
 def _separate(model: KernelModel, mine: int, start: int, columns: int) -> bool:
     """Whether an accumulator at *mine*, of any size, certainly has no column of *start* and those behind it."""
-    return model.values.apart(mine, 256, start, max(columns, 256)) is True
+    return model.values.disjoint(mine, 256, start, max(columns, 256)) is True
 
 
 def _adds(model: KernelModel, site: int) -> bool:
     value = model.value(site, "enable")
-    return value is not None and bool(model.values.known(value))
+    return value is not None and bool(model.values.constant_of(value))

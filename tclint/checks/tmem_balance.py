@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import way, whole_program
+from tclint.analyses.role_paths import path_avoiding, whole_program
 from tclint.analyses.tmem_allocation import COLUMNS, HELD, Ledger, TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.dataflow import EXIT, Path
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction
-from tclint.values import Facts, Level
+from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 
 TM001 = RuleId("TM001")
 TM003 = RuleId("TM003")
 
 
-@check(TM001, TM003, needs="tcgen05", analyses=(Order, TensorAllocation))
+@check(TM001, TM003, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
 def balance(model: KernelModel) -> Iterator[Hit]:
     """What is allocated is freed: once, as a whole, by the address that the allocation gave."""
     if not model.sites("tmem-alloc") and not model.sites("tmem-dealloc"):
         return
-    memory, _ = model.solved(TensorAllocation)
+    memory, _ = model.solution(TensorAllocation)
     wrong = list(_mismatches(model, memory))
     yield from wrong
     if not model.sites("tmem-dealloc"):
@@ -41,7 +41,9 @@ def _never_freed(model: KernelModel, memory: TensorAllocation) -> Hit:
     return TM001.hit(
         site=site,
         message="allocates tensor memory that the kernel never frees: it has no tcgen05.dealloc",
-        steps=(Mark(site, "allocated here", role=model.who(model.views.at(site).threads)),),
+        steps=(
+            Mark(site, "allocated here", role=model.describe_threads(model.views.context_of(site).threads)),
+        ),
         count=len(memory.allocations),
         help="free it with tcgen05.dealloc when all warps are done with it, before the kernel ends",
         confidence=None if whole_program(model) else Confidence.LOW,
@@ -127,7 +129,7 @@ def _beyond(model: KernelModel, memory: TensorAllocation, site: int) -> int:
     """The constant column that is freed although all allocations are of all columns, which begin at 0."""
     value = model.value(site, "taddr")
     assert value is not None
-    column = (model.values.known(value) or 0) & 0xFFFF
+    column = (model.values.constant_of(value) or 0) & 0xFFFF
     return column if {memory.columns(a) for a in memory.allocations} == {512} else 0
 
 
@@ -145,9 +147,9 @@ def _unbalanced(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
         return
     freeing = 0
     for free in memory.deallocations:
-        freeing |= model.views.at(free).threads
+        freeing |= model.views.context_of(free).threads
     for site in memory.allocations:
-        warp = T.one_warp(model.views.at(site).threads)
+        warp = T.one_warp(model.views.context_of(site).threads)
         if not warp:
             continue
         if not freeing & ~warp:
@@ -166,7 +168,7 @@ def _unbalanced(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
 
 def _held_at_the_end(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | None:
     """A path of the warp that allocates and frees, on which it does not free all that it allocated."""
-    _, results = model.solved(TensorAllocation)
+    _, results = model.solution(TensorAllocation)
     cfg = model.cfg
     # Of several allocations a state cannot tell which one a deallocation was about; a path can.
     if (
@@ -188,14 +190,14 @@ def _held_at_the_end(model: KernelModel, memory: TensorAllocation, site: int) ->
 def _skipped_by_another(model: KernelModel, memory: TensorAllocation, site: int, freeing: int) -> Hit | None:
     """A path of the warp that frees what another one allocated, from a barrier behind the allocation to the end."""
     values = model.values
-    facts = Facts(
+    facts = PathCondition(
         (p, truth)
-        for p, truth in model.views.at(site).lasting(values).items()
-        if values.level(p) is Level.CTA
+        for p, truth in model.views.context_of(site).invariant(values).items()
+        if values.uniformity(p) is UniformityScope.CTA
     )
-    for barrier in model.made(Order).all_meet:
+    for barrier in model.fact(HappensBefore).cta_wide_barriers:
         if model.reaches(site, barrier) and not model.reaches(barrier, site):
-            path = way(model, barrier, freeing, (), memory.deallocations, facts).witness
+            path = path_avoiding(model, barrier, freeing, (), memory.deallocations, facts).witness
             if path is None or path.block(model.cfg, barrier) in model.reachability.dispatchers:
                 return None
             return _leaked(model, memory, site, path, barrier)
@@ -204,7 +206,7 @@ def _skipped_by_another(model: KernelModel, memory: TensorAllocation, site: int,
 
 def _too_many(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | None:
     """A path with more allocations than there are deallocations, each of which is executed once."""
-    _, results = model.solved(TensorAllocation)
+    _, results = model.solution(TensorAllocation)
     cfg, most = model.cfg, len(memory.deallocations)
     if len(memory.allocations) <= most or any(cfg.block_of[d] in cfg.in_cycle for d in memory.deallocations):
         return None
@@ -220,12 +222,12 @@ def _too_many(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | 
 
 def _leaked(model: KernelModel, memory: TensorAllocation, site: int, path: Path, start: int) -> Hit:
     columns = memory.columns(site)
-    role = model.who(T.whole(path.threads, 32))
+    role = model.describe_threads(T.whole(path.threads, 32))
     return TM001.hit(
         site=site,
         message=f"allocates {columns or 'some'} columns of tensor memory that are not freed on a path to the end of the kernel",
         steps=(
-            Mark(site, "allocated here", role=model.who(model.views.at(site).threads)),
+            Mark(site, "allocated here", role=model.describe_threads(model.views.context_of(site).threads)),
             Mark(path.last(model.cfg, start), "the kernel ends here with the columns allocated", role=role),
         ),
         help="free them with tcgen05.dealloc on every path to the end",
@@ -245,9 +247,9 @@ def _freed_twice(model: KernelModel, memory: TensorAllocation) -> Hit | None:
     ):
         return None
     for first in memory.deallocations:
-        path = way(model, first, T.full(model.values.threads), memory.deallocations, ()).witness
+        path = path_avoiding(model, first, T.full(model.values.threads), memory.deallocations, ()).witness
         if path is not None:
-            role = model.who(T.whole(path.threads, 32))
+            role = model.describe_threads(T.whole(path.threads, 32))
             return TM003.hit(
                 site=path.end,
                 message="frees an allocation of tensor memory that was freed before",

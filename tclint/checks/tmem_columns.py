@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import behind
+from tclint.analyses.role_paths import dominated_by
 from tclint.analyses.tmem_allocation import COLUMNS, TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence
-from tclint.values import Level
+from tclint.values import UniformityScope
 
 TM002 = RuleId("TM002")
 TM004 = RuleId("TM004")
@@ -31,7 +31,7 @@ def column_count(model: KernelModel) -> Iterator[Hit]:
         known = _alternatives(model, value)
         if known and not known & set(COLUMNS):
             wrong.setdefault(" or ".join(map(str, sorted(known))), []).append(site)
-        elif values.level(value) is Level.DIVERGENT:
+        elif values.uniformity(value) is UniformityScope.DIVERGENT:
             divergent.setdefault(value, []).append(site)
     for numbers, sites in wrong.items():
         verb = "allocates" if model.instruction(sites[0]).event == "tmem-alloc" else "frees"
@@ -58,7 +58,7 @@ def _alternatives(model: KernelModel, value: int) -> set[int]:
     seen: set[int] = set()
     work = [value]
     while work:
-        value = values.find(work.pop())
+        value = values.representative(work.pop())
         if value in seen:
             continue
         seen.add(value)
@@ -74,13 +74,13 @@ def _alternatives(model: KernelModel, value: int) -> set[int]:
     return found
 
 
-@check(TM004, TM005, needs="tcgen05", analyses=(Order, TensorAllocation))
+@check(TM004, TM005, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
 def order(model: KernelModel) -> Iterator[Hit]:
     """Allocations after the permit was given up, and larger ones after smaller ones."""
     allocations, given_up = model.sites("tmem-alloc"), model.sites("tmem-relinquish")
     if len(allocations) + len(given_up) < 2:
         return
-    memory, _ = model.solved(TensorAllocation)
+    memory, _ = model.solution(TensorAllocation)
     for site in memory.allocations:
         for first in given_up:
             steps = _earlier(
@@ -115,24 +115,24 @@ def order(model: KernelModel) -> Iterator[Hit]:
 
 def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) -> tuple[Mark, ...]:
     """The steps by which *first* comes before *second*: one thread's path, or a barrier between two warps."""
-    _, results = model.solved(TensorAllocation)
+    _, results = model.solution(TensorAllocation)
     path = model.path(
         first, True, results, lambda state, i, instruction: state, lambda state, i: i == second, (second,)
     ).witness
     if path is not None:
-        role = model.who(path.threads)
+        role = model.describe_threads(path.threads)
         return Mark(first, once, role=role), Mark(second, then, role=role)
     if model.views.exclusive(first, second):
         return ()
-    for barrier in model.made(Order).all_meet:
+    for barrier in model.fact(HappensBefore).cta_wide_barriers:
         if (
-            behind(model, barrier, second)
+            dominated_by(model, barrier, second)
             and model.reaches(first, barrier)
             and not model.reaches(barrier, first)
         ):
             return (
-                Mark(first, once, role=model.who(model.views.at(first).threads)),
+                Mark(first, once, role=model.describe_threads(model.views.context_of(first).threads)),
                 Mark(barrier, "all threads of the CTA wait"),
-                Mark(second, then, role=model.who(model.views.at(second).threads)),
+                Mark(second, then, role=model.describe_threads(model.views.context_of(second).threads)),
             )
     return ()

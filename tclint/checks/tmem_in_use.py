@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import behind, deciding, last, way
+from tclint.analyses.role_paths import controlling_predicates, dominated_by, last, path_avoiding
 from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence
@@ -15,7 +15,7 @@ from tclint.values import thread_masks as T
 TM006 = RuleId("TM006")
 
 
-@check(TM006, needs="tcgen05", analyses=(Order,))
+@check(TM006, needs="tcgen05", analyses=(HappensBefore,))
 def freed_in_use(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory is freed while this thread's operations, or other warps, may still be using it (9.7.16.5)."""
     frees = model.sites("tmem-dealloc")
@@ -35,20 +35,20 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
     commits = model.sites("commit", "tcgen05")
     # Whatever is waited for may tell of the operation too, and an access to its result is the first fault.
     ends = {
-        *model.made(Order).hears(Scope.WARPS),
+        *model.fact(HappensBefore).acquire_points(Scope.WARPS),
         *model.sites("issue", "tcgen05.ld"),
         *model.sites("issue", "tcgen05.st"),
     }
     for site in last(model, model.sites("issue", "tcgen05"), ends, (free,)):
         if not _may_use(model, site, (free,)):
             continue
-        path = way(model, site, T.full(model.values.threads), (free,), ends).witness
+        path = path_avoiding(model, site, T.full(model.values.threads), (free,), ends).witness
         if path is None:
             continue
         committed = not {*commits}.isdisjoint(path.sites(model.cfg, site))
         if not committed and not any(model.reaches(free, commit) for commit in commits):
             continue  # it is never committed, which is a fault of its own
-        role = model.who(path.threads)
+        role = model.describe_threads(path.threads)
         return TM006.hit(
             site=free,
             message=f"frees tensor memory that {model.name(site)} of the same thread may still be using: "
@@ -67,22 +67,22 @@ def _others(model: KernelModel, frees: Iterable[int], site: int) -> int:
     """The threads that execute *site* and belong to a warp that frees nothing."""
     freeing = 0
     for free in frees:
-        freeing |= model.views.at(free).threads
-    return model.views.at(site).threads & ~T.whole(freeing, 32)
+        freeing |= model.views.context_of(free).threads
+    return model.views.context_of(site).threads & ~T.whole(freeing, 32)
 
 
 def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
     """A warp that accesses tensor memory and ends without a word, while another warp frees it."""
-    if model.reachability.unread:
+    if model.reachability.unresolved_dispatchers:
         return None
-    told = model.made(Order).tells.union(frees)
+    told = model.fact(HappensBefore).release_points.union(frees)
     # What is stored and then told to nobody is no use to anyone: such a path is not taken.
     for site in last(model, _seen_loads(model), told):
         others = _others(model, frees, site)
         free = next((f for f in frees if not model.views.exclusive(site, f)), None)
         if not others or free is None or not _may_use(model, site, frees) or _joined(model, site, free):
             continue
-        path = way(model, site, others, (), told).witness
+        path = path_avoiding(model, site, others, (), told).witness
         if path is None:
             continue
         role = warps_of(model, path.threads)
@@ -92,7 +92,7 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
             steps=(
                 Mark(site, f"last {model.name(site)} of another warp", role=role),
                 Mark(path.last(model.cfg, site), "it ends without arriving at a barrier", role=role),
-                Mark(free, "freed here", role=model.who(model.views.at(free).threads)),
+                Mark(free, "freed here", role=model.describe_threads(model.views.context_of(free).threads)),
             ),
             help=_remedy(model, free),
             about=frozenset((free,)),
@@ -112,39 +112,39 @@ def _remedy(model: KernelModel, free: int) -> str:
 
 def _joined(model: KernelModel, site: int, free: int) -> bool:
     """Whether the freeing warp may wait for all threads after *site*: a barrier does not wait for those that ended."""
-    threads = model.views.at(free).threads
+    threads = model.views.context_of(free).threads
     return any(
         model.instruction(b).role("count") is None
-        and model.views.at(b).threads & threads
-        and not behind(model, b, site)
+        and model.views.context_of(b).threads & threads
+        and not dominated_by(model, b, site)
         and model.reaches(b, free)
-        for b in model.made(Order).meets(Scope.WARPS)
+        for b in model.fact(HappensBefore).barrier_sites(Scope.WARPS)
     )
 
 
 def _always(model: KernelModel, site: int) -> bool:
     """Whether the thread index alone decides who executes *site*: then somebody does in every launch."""
-    return all(model.values.mask(p) is not None for p in deciding(model, site))
+    return all(model.values.mask(p) is not None for p in controlling_predicates(model, site))
 
 
 def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
     """A deallocation whose warp waits for nothing since a barrier behind which other warps start to use the memory."""
     views = model.views
-    heard = model.made(Order).hears(Scope.WARPS)
+    heard = model.fact(HappensBefore).acquire_points(Scope.WARPS)
     uses = [*_seen_loads(model), *model.sites("issue", "tcgen05.st"), *model.sites("issue", "tcgen05")]
     for free in frees:
-        threads = views.at(free).threads
-        met = [b for b in model.made(Order).all_meet if behind(model, b, free)]
-        met = [b for b in met if all(b is c or behind(model, c, b) for c in met)]
-        if not threads or not met or views.reachability.unread:
+        threads = views.context_of(free).threads
+        met = [b for b in model.fact(HappensBefore).cta_wide_barriers if dominated_by(model, b, free)]
+        met = [b for b in met if all(b is c or dominated_by(model, c, b) for c in met)]
+        if not threads or not met or views.reachability.unresolved_dispatchers:
             continue
         (start,) = met
-        between = (w for w in heard if w != start and views.at(w).threads & threads)
+        between = (w for w in heard if w != start and views.context_of(w).threads & threads)
         if any(model.reaches(start, w) and model.reaches(w, free) for w in between):
             continue
         for site in uses:
             if (
-                behind(model, start, site)
+                dominated_by(model, start, site)
                 and _others(model, frees, site)
                 and _may_use(model, site, frees)
                 and (_always(model, free) or model.reaches(site, free))
@@ -158,7 +158,7 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
                     steps=(
                         Mark(start, "all warps go on from here"),
                         Mark(site, f"{model.name(site)} of another warp", role=role),
-                        Mark(free, "freed here", role=model.who(threads)),
+                        Mark(free, "freed here", role=model.describe_threads(threads)),
                     ),
                     help=_remedy(model, free),
                     about=frozenset((free,)),
@@ -169,12 +169,12 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
 
 def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
     """A deallocation by a warp that copies for the MMA of others and has not waited since: that MMA is yet to come."""
-    ends = model.made(Order).hears(Scope.WARPS)
-    for free in frees if not model.reachability.unread else ():
-        warp = T.whole(model.views.at(free).threads, 32)
+    ends = model.fact(HappensBefore).acquire_points(Scope.WARPS)
+    for free in frees if not model.reachability.unresolved_dispatchers else ():
+        warp = T.whole(model.views.context_of(free).threads, 32)
         for copy in last(model, model.sites("issue", "mbarrier"), ends, (free,)):
             use = None if _waits_elsewhere(model, warp, copy, free) else _fed(model, frees, copy)
-            path = None if use is None else way(model, copy, warp, (free,), ends).witness
+            path = None if use is None else path_avoiding(model, copy, warp, (free,), ends).witness
             if use is None or path is None or not warp & path.threads:
                 continue
             role = warps_of(model, _others(model, frees, use))
@@ -183,9 +183,11 @@ def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
                 message=f"frees tensor memory that {role} may still be using: "
                 f"this warp waits for nothing after the copy that {model.name(use)} there waits for",
                 steps=(
-                    Mark(copy, "copies what is multiplied", role=model.who(path.threads)),
+                    Mark(copy, "copies what is multiplied", role=model.describe_threads(path.threads)),
                     Mark(use, f"{model.name(use)} of another warp, which waits for that", role=role),
-                    Mark(free, "freed here", role=model.who(model.views.at(free).threads)),
+                    Mark(
+                        free, "freed here", role=model.describe_threads(model.views.context_of(free).threads)
+                    ),
                 ),
                 help=_remedy(model, free),
                 about=frozenset((free,)),
@@ -197,19 +199,19 @@ def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
 def _waits_elsewhere(model: KernelModel, warp: int, copy: int, free: int) -> bool:
     """Whether some lane of a *warp* waits on a way that no *copy* comes behind: it may wait for what the others do not."""
     return any(
-        model.views.at(w).threads & warp and model.reaches(w, free) and not model.reaches(w, copy)
-        for w in model.made(Order).hears(Scope.WARPS)
+        model.views.context_of(w).threads & warp and model.reaches(w, free) and not model.reaches(w, copy)
+        for w in model.fact(HappensBefore).acquire_points(Scope.WARPS)
     )
 
 
 def _fed(model: KernelModel, frees: list[int], copy: int) -> int | None:
     """An MMA of another warp that comes only behind a wait for a *copy*."""
-    order = model.made(Order)
-    heard = [wait for _, wait in order.handovers((copy,), order.hears(Scope.WARPS))]
+    order = model.fact(HappensBefore)
+    heard = [wait for _, wait in order.synchronised_pairs((copy,), order.acquire_points(Scope.WARPS))]
     for use in model.sites("issue", "tcgen05"):
         others = _others(model, frees, use)
-        told = [w for w in heard if model.views.at(w).threads & others]
-        if others and _may_use(model, use, frees) and any(behind(model, w, use) for w in told):
+        told = [w for w in heard if model.views.context_of(w).threads & others]
+        if others and _may_use(model, use, frees) and any(dominated_by(model, w, use) for w in told):
             return use
     return None
 
@@ -239,4 +241,4 @@ def _may_use(model: KernelModel, site: int, frees: Iterable[int]) -> bool:
 
 def warps_of(model: KernelModel, threads: int) -> str:
     """The warps of *threads* in words, when it is known how many there are."""
-    return model.who(T.whole(threads, 32)) if model.function.threads else "other warps"
+    return model.describe_threads(T.whole(threads, 32)) if model.function.threads else "other warps"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import calls, way
+from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence, Severity
@@ -46,7 +46,7 @@ def pair_without_cluster(model: KernelModel) -> Iterator[Hit]:
 _USES = ("tcgen05.ld", "tcgen05.st", "tcgen05")
 
 
-@check(TM011, needs="tcgen05", analyses=(Mbarriers, Order))
+@check(TM011, needs="tcgen05", analyses=(Mbarriers, HappensBefore))
 def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     """The tensor memory of a pair is freed without waiting for the peer CTA (9.7.16.5)."""
     frees = paired(model, model.sites("tmem-dealloc"))
@@ -54,14 +54,20 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     if not frees or not allocations or not model.function.entry:
         return
     uses = [site for group in _USES for site in model.sites("issue", group)] or allocations
-    late = [w for w in model.made(Order).meets(Scope.CTAS) if any(model.reaches(i, w) for i in uses)]
+    late = [
+        w
+        for w in model.fact(HappensBefore).barrier_sites(Scope.CTAS)
+        if any(model.reaches(i, w) for i in uses)
+    ]
     # A handshake: the warp arrives on an mbarrier of the peer, and one of the two waits when nothing uses it any more.
     told = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
     heard = [wait for wait in model.sites("mbarrier-wait") if _heard_last(model, wait, told, uses)]
     if not heard:
         told = []
     for free in frees:
-        path = way(model, -1, model.views.at(free).threads, (free,), [*late, *told, *calls(model)]).witness
+        path = path_avoiding(
+            model, -1, model.views.context_of(free).threads, (free,), [*late, *told, *calls(model)]
+        ).witness
         if path is None:
             continue
         yield TM011.hit(
@@ -72,7 +78,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
                 Mark(
                     free,
                     "freed without a barrier of the cluster",
-                    role=model.who(T.whole(path.threads, 32)),
+                    role=model.describe_threads(T.whole(path.threads, 32)),
                 ),
             ),
             help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
@@ -84,11 +90,11 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
 
 def _heard_last(model: KernelModel, wait: int, told: list[int], uses: list[int]) -> bool:
     """Whether a thread that waits for what is *told* may come to none of *uses* any more."""
-    mbarriers, threads = model.made(Mbarriers), model.views.at(wait).threads
+    mbarriers, threads = model.fact(Mbarriers), model.views.context_of(wait).threads
     rings = mbarriers.rings_at(wait)
     about = (mbarriers.rings_at(i) for i in told)
     return any(not (rings and others and rings.isdisjoint(others)) for others in about) and not any(
-        threads & model.views.at(i).threads and model.reaches(wait, i) for i in uses
+        threads & model.views.context_of(i).threads and model.reaches(wait, i) for i in uses
     )
 
 
@@ -97,10 +103,10 @@ def _known_at(model: KernelModel, wait: int, free: int) -> bool:
 
     Who only ends behind it keeps the news to himself.
     """
-    threads = model.views.at(wait).threads
+    threads = model.views.context_of(wait).threads
     return any(
-        threads & model.views.at(i).threads and model.reaches(wait, i)
-        for i in (free, *model.made(Order).tells)
+        threads & model.views.context_of(i).threads and model.reaches(wait, i)
+        for i in (free, *model.fact(HappensBefore).release_points)
     )
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.happens_before import Order
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import deciding, way
+from tclint.analyses.role_paths import controlling_predicates, path_avoiding
 from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import registers
-from tclint.values import Level
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
 TM007 = RuleId("TM007")
@@ -48,8 +48,10 @@ def not_one_warp(model: KernelModel) -> Iterator[Hit]:
     confidence = None if sure else Confidence.MEDIUM if ".maxntid" in directives else Confidence.LOW
     yield TM007.hit(
         site=site,
-        message=f"{model.name(site)} is executed by {model.who(threads)}: one warp of the CTA must do it for all",
-        steps=tuple(Mark(i, f"{model.name(i)} is executed", role=model.who(t)) for i, t in found),
+        message=f"{model.name(site)} is executed by {model.describe_threads(threads)}: one warp of the CTA must do it for all",
+        steps=tuple(
+            Mark(i, f"{model.name(i)} is executed", role=model.describe_threads(t)) for i, t in found
+        ),
         count=len(found),
         help="let one warp execute it, by a test of the warp index around it",
         confidence=Confidence.LOW if spread else confidence,
@@ -59,8 +61,11 @@ def not_one_warp(model: KernelModel) -> Iterator[Hit]:
 def _executing(model: KernelModel, site: int) -> int:
     """The threads that execute *site* in some launch; 0 when something unknown tells warps apart."""
     values = model.values
-    known = all(values.mask(p) is not None or values.level(p) is Level.CTA for p in deciding(model, site))
-    return model.views.at(site).threads if known else 0
+    known = all(
+        values.mask(p) is not None or values.uniformity(p) is UniformityScope.CTA
+        for p in controlling_predicates(model, site)
+    )
+    return model.views.context_of(site).threads if known else 0
 
 
 def _own_word(model: KernelModel, site: int) -> bool:
@@ -68,32 +73,32 @@ def _own_word(model: KernelModel, site: int) -> bool:
     value = model.value(site, "destination")
     if value is None:
         value = model.value(site, "taddr")
-    return value is not None and model.values.level(value) is not Level.CTA
+    return value is not None and model.values.uniformity(value) is not UniformityScope.CTA
 
 
-@check(TM008, needs="tcgen05", analyses=(Order, TensorAllocation))
+@check(TM008, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
 def result_unsynced(model: KernelModel) -> Iterator[Hit]:
     """The address that an allocation wrote is read by another warp, which has not waited for it."""
     if not model.sites("tmem-alloc") or not model.function.entry:
         return
-    memory, _ = model.solved(TensorAllocation)
+    memory, _ = model.solution(TensorAllocation)
     readers = _readers(model, memory)
     if not readers:
         return
     every = T.full(model.values.threads)
     for word, sites in readers.items():
         allocations = memory.words[word]
-        warps = [T.one_warp(model.views.at(a).threads) for a in allocations]
+        warps = [T.one_warp(model.views.context_of(a).threads) for a in allocations]
         if not all(warps):
             continue
         others = every
         for warp in warps:
             others &= ~warp
-        ends = model.made(Order).heard(allocations)
+        ends = model.fact(HappensBefore).observers_of(allocations)
         sites = [
             s for s in sites if _used(model, s, others) and not any(_before(model, s, a) for a in allocations)
         ]
-        path = way(model, -1, others, sites, ends).witness if sites else None
+        path = path_avoiding(model, -1, others, sites, ends).witness if sites else None
         if path is not None:
             yield _unsynced(model, allocations[0], path)
 
@@ -101,7 +106,7 @@ def result_unsynced(model: KernelModel) -> Iterator[Hit]:
 def _used(model: KernelModel, load: int, threads: int) -> bool:
     """Whether some of *threads* do something with what *load* gives."""
     return any(
-        model.views.at(i).threads & threads and model.reaches(load, i, model.values.defs[register])
+        model.views.context_of(i).threads & threads and model.reaches(load, i, model.values.defs[register])
         for register in model.instruction(load).writes
         for i in model.readers.get(register, ())
     )
@@ -127,7 +132,7 @@ def _readers(model: KernelModel, memory: TensorAllocation) -> dict[int, list[int
                 instruction = model.instruction(i)
                 address = values.operand(instruction.named("a"), i)
                 for k in range(len(registers(instruction.operands[0]))):
-                    word = values.find(values.add(address, values.constant(4 * k)))
+                    word = values.representative(values.add(address, values.constant(4 * k)))
                     if word in memory.words:
                         found.setdefault(word, []).append(i)
     return found
@@ -141,9 +146,9 @@ def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
             Mark(
                 allocation,
                 "written by tcgen05.alloc",
-                role=model.who(model.views.at(allocation).threads),
+                role=model.describe_threads(model.views.context_of(allocation).threads),
             ),
-            Mark(path.end, "read without waiting", role=model.who(T.whole(path.threads, 32))),
+            Mark(path.end, "read without waiting", role=model.describe_threads(T.whole(path.threads, 32))),
         ),
         help="add bar.sync 0 for all warps between tcgen05.alloc and this load",
         fixes=barrier_between(model, allocation, path.end),

@@ -185,7 +185,7 @@ def _rewritten_next_round(model: KernelModel, site: int, source: int) -> int | N
 
     In one and the same round ptxas sees the conflict and serialises.
     """
-    groups, results = model.solved(WgmmaGroups)
+    groups, results = model.solution(WgmmaGroups)
 
     for write in model.values.defs.get(source, ()):
         if site not in groups.about(results.before(write)):

@@ -60,7 +60,7 @@ def _left_behind(model: KernelModel, sites: list[int]) -> Iterator[Hit]:
     arriving = 0
     for i in sites:
         arriving |= T.whole(
-            model.views.at(i).threads, 32
+            model.views.context_of(i).threads, 32
         )  # a part of a warp is what CV001 to CV003 are about
     for i in sites:
         known = executing(model, i)
@@ -72,7 +72,7 @@ def _left_behind(model: KernelModel, sites: list[int]) -> Iterator[Hit]:
             yield CV004.hit(
                 site=i,
                 message="setmaxnreg must be executed by all warps of a warpgroup, but none is executed by "
-                f"{model.who(missing)}",
+                f"{model.describe_threads(missing)}",
                 steps=(*(Mark(c.at, "decides which warps come") for c in decisive[:1]), Mark(i, "here")),
                 # Undefined by the manual, but each warp changes its own registers: an H200 does not mind.
                 severity=Severity.WARNING,

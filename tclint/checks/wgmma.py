@@ -11,7 +11,7 @@ from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.analyses.wgmma_fences import State as FenceState
 from tclint.analyses.wgmma_fences import WgmmaFences
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._pending import Flight
+from tclint.checks._pending import PendingReason
 from tclint.checks._repairs import fence_before, together
 from tclint.dataflow import Path, Results
 from tclint.findings.edits import Repair, before, operand, without
@@ -47,7 +47,7 @@ class _Touches:
 @check(WG001, WG003, WG004, WG007, WG009, needs="wgmma", analyses=(WgmmaGroups,))
 def registers_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Registers touched, or the kernel left, while a wgmma may still use them."""
-    groups, results = model.solved(WgmmaGroups)
+    groups, results = model.solution(WgmmaGroups)
     touches = _touches(model, groups, results)
     reported: set[int] = set()
     yield from _report(model, groups, results, touches, reported)
@@ -61,7 +61,7 @@ def _touches(model: KernelModel, groups: WgmmaGroups, results: Results[State]) -
     for b in model.cfg.order:
         block = model.cfg.blocks[b]
         state = results.entry[b]
-        changes = results.relevant[b]
+        changes = results.affecting[b]
         if not state[0] and not any(instructions[i].event == "issue" for i in changes):
             continue
         pending = iter(changes)
@@ -183,7 +183,7 @@ def _finding(
     site, path = found
     age = max(a for _, a in path.state[0])
     name = model.function.registers[register].name
-    flight = Flight.of(model, groups, path, site, age)
+    flight = PendingReason.of(model, groups, path, site, age)
     uncommitted = [
         site,
         *(s for s, a in results.before(use)[0] if a < 0),
@@ -250,7 +250,7 @@ def _fragment_reads(
             steps=(Mark(site, "the wgmma starts here"), Mark(use, f"reads {name}")),
             count=len({u for u, _, _ in uses}),
             help="read it before the wgmma, or after wgmma.wait_group",
-            fixes=Flight.of(model, groups, found[1], site, max(a for _, a in found[1].state[0])).fixes,
+            fixes=PendingReason.of(model, groups, found[1], site, max(a for _, a in found[1].state[0])).fixes,
         )
         return
 
@@ -268,7 +268,7 @@ def _pending_at_exit(
     pending = {s for end in ends for s, _ in results.before(end)[0]} - reported
     doubtful: Hit | None = None
     for site in sorted(pending, reverse=True)[:_TRIES]:
-        found = model.likely(
+        found = model.most_plausible_path(
             site,
             groups.start(site),
             results,
@@ -328,7 +328,7 @@ def _unfinished(age: int) -> tuple[str, str]:
 
 def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: int) -> bool:
     """Whether a wait on another way to *use* completes the operation."""
-    _, results = model.solved(WgmmaGroups)
+    _, results = model.solution(WgmmaGroups)
     return any(
         s == site and age >= groups.depth(model.instruction(wait)) and model.reaches(wait, use, (site,))
         for wait in model.sites("wait", "wgmma")
@@ -351,7 +351,7 @@ def _witness(
 @check(WG002, needs="wgmma", analyses=(WgmmaFences,))
 def missing_fence(model: KernelModel) -> Iterator[Hit]:
     """Registers handed to a wgmma without a wgmma.fence after their last ordinary access (9.7.15.7.1)."""
-    fences, results = model.solved(WgmmaFences)
+    fences, results = model.solution(WgmmaFences)
     names, doubt = model.function.registers, _copied(model)
     seen: set[tuple[int, int]] = set()
     entered = False
@@ -449,8 +449,8 @@ def wait_depth(model: KernelModel) -> Iterator[Hit]:
     ]
     if not any(WgmmaGroups.depth(model.instruction(i)) for i in waits):
         return
-    _, depths = model.solved(Depth)
-    _, groups = model.solved(WgmmaGroups)
+    _, depths = model.solution(Depth)
+    _, groups = model.solution(WgmmaGroups)
     for i in waits:
         depth = WgmmaGroups.depth(model.instruction(i))
         most = depths.before(i)
@@ -458,7 +458,7 @@ def wait_depth(model: KernelModel) -> Iterator[Hit]:
         # What was never committed is told where it is used; then this wait may well be as deep as it should be.
         if depth and most <= depth and state[0] and all(age >= 0 for _, age in state[0]):
             first = min(s for s, age in state[0] if age >= 0)
-            again = model.solved(Waited)[1].before(i) <= depth
+            again = model.solution(Waited)[1].before(i) <= depth
             # Nothing relies on it where the next instruction waits for more.
             idle = again or (i + 1 in waits and WgmmaGroups.depth(model.instruction(i + 1)) < depth)
             why = "an earlier wait has left no more" if again else f"never more than {most} are"

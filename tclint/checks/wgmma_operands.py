@@ -11,8 +11,8 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Change, Repair, opcode
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Vector, registers
-from tclint.values import Level, Values
-from tclint.values.divergence import spread
+from tclint.values import UniformityScope, Values
+from tclint.values.divergence import divergent_bits
 
 WG006 = RuleId("WG006")
 WG010 = RuleId("WG010")
@@ -98,7 +98,7 @@ def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
         operand = model.instruction(site).named(name)
         assert isinstance(operand, int)
         register = model.function.registers[operand].name
-        who = "the lanes of a warp" if level is Level.DIVERGENT else "the warps of a warpgroup"
+        who = "the lanes of a warp" if level is UniformityScope.DIVERGENT else "the warps of a warpgroup"
         made = [i for i in values.defs[operand] if i < site][-1:]
         yield WG012.hit(
             site=site,
@@ -111,16 +111,16 @@ def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-def _differs(model: KernelModel, value: int, site: int) -> Level | None:
+def _differs(model: KernelModel, value: int, site: int) -> UniformityScope | None:
     """Between what *value* was shown to differ inside a warpgroup: WARP for warps, DIVERGENT for lanes."""
     values = model.values
-    level = values.level(value)
-    if level <= Level.WARPGROUP:
+    level = values.uniformity(value)
+    if level <= UniformityScope.WARPGROUP:
         return None
-    known = spread(values, value)
+    known = divergent_bits(values, value)
     if known is not None:
-        return known.level(model.views.at(site).threads)
-    return level if level is Level.DIVERGENT else None
+        return known.level(model.views.context_of(site).threads)
+    return level if level is UniformityScope.DIVERGENT else None
 
 
 def _loaded(values: Values, value: int) -> bool:
@@ -128,7 +128,9 @@ def _loaded(values: Values, value: int) -> bool:
     node = values.node(value)
     if node[0] == "load":
         return True
-    return any(values.level(p) is Level.DIVERGENT and _loaded(values, p) for p in values.parts(node))
+    return any(
+        values.uniformity(p) is UniformityScope.DIVERGENT and _loaded(values, p) for p in values.parts(node)
+    )
 
 
 @check(WG013, needs="wgmma", analyses=(UnwrittenAccumulators,))
@@ -137,7 +139,7 @@ def undefined_accumulate(model: KernelModel) -> Iterator[Hit]:
     adding = [i for i in model.sites("issue", "wgmma") if _adds(model, i)]
     if not adding:
         return
-    unwritten, results = model.solved(UnwrittenAccumulators)
+    unwritten, results = model.solution(UnwrittenAccumulators)
     told: set[frozenset[int]] = set()
     for site in adding:
         wanted = unwritten.written[site]
@@ -167,4 +169,4 @@ def undefined_accumulate(model: KernelModel) -> Iterator[Hit]:
 def _adds(model: KernelModel, site: int) -> bool:
     """Whether scale-d is known to be true."""
     value = model.value(site, "scale")
-    return value is not None and bool(model.values.known(value))
+    return value is not None and bool(model.values.constant_of(value))

@@ -98,7 +98,7 @@ def shape_change_without_fence(model: KernelModel) -> Iterator[Hit]:
     if len(kinds) < 2:
         return
     kind = {site: kinds[layout] for site, layout in layouts.items()}
-    groups, results = model.solved(WgmmaGroups)
+    groups, results = model.solution(WgmmaGroups)
     known: dict[tuple[int, int], _Conflict | None] = {}
     for site, layout in layouts.items():
         for earlier in sorted({s for s, _ in results.before(site)[0] if s in layouts}, reverse=True):

@@ -116,7 +116,7 @@ def command(
     from tclint.driver.inputs import LeftOut, inputs
     from tclint.driver.one import debug
     from tclint.driver.pool import reports
-    from tclint.report.fold import told
+    from tclint.report.fold import presented
     from tclint.report.formats import renderer
     from tclint.report.formats._files import OutputError, parse, refuse_inputs
     from tclint.report.formats._files import write as write_files
@@ -154,7 +154,7 @@ def command(
     found = [item.report for item in checked]
     _refuse_unreadable(found)
     _refuse_unmatched(config, found)
-    shown, summary = told(found, config, paths, known)
+    shown, summary = presented(found, config, paths, known)
     summary = replace(summary, excluded=len(left_out.paths), fixed=fixing.fixed if fixing is not None else {})
     context = Context(
         summary,

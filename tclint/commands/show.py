@@ -66,7 +66,7 @@ def command(
     from tclint.driver.pool import check
     from tclint.inspect.barriers import short_name
     from tclint.ir.frontend import analyse
-    from tclint.report.fold import told
+    from tclint.report.fold import presented
     from tclint.report.formats._files import OutputError, refuse_inputs, refuse_unwritable
     from tclint.report.formats._files import write as write_files
     from tclint.report.formats._style import printable
@@ -93,7 +93,7 @@ def command(
     if isinstance(source, SourceError):
         raise click.ClickException(at(shown_as, source))
     report = check((shown_as, source), config).report
-    reports, _ = told([report], config)
+    reports, _ = presented([report], config)
     module, _ = analyse(source)
     if report.status == "failed":
         raise click.ClickException(

@@ -9,7 +9,7 @@ Change this package when a path is reported that no thread can take, or a feasib
 """
 
 from tclint.dataflow.answers import Answer, Found, GaveUp, Infeasible, Search, next_answer
-from tclint.dataflow.feasible_paths import EXIT, Path, Survey, find_paths
+from tclint.dataflow.feasible_paths import EXIT, Path, PathSearchCache, find_paths
 from tclint.dataflow.solver import Analysis, LimitExceeded, Results, solve
 
 __all__ = [
@@ -21,9 +21,9 @@ __all__ = [
     "Infeasible",
     "LimitExceeded",
     "Path",
+    "PathSearchCache",
     "Results",
     "Search",
-    "Survey",
     "find_paths",
     "next_answer",
     "solve",

@@ -31,13 +31,21 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from tclint.dataflow.answers import Answer, Found, Infeasible, Ledger, Search
-from tclint.dataflow.views import View, Views
+from tclint.dataflow.views import ThreadContext, Views
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Instruction
-from tclint.values import Along, Facts, Values
+from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
 
-__all__ = ["ENTRY_PATH", "FEASIBLE_PATH", "Path", "Survey", "find_lead", "find_paths", "held_there"]
+__all__ = [
+    "ENTRY_PATH",
+    "FEASIBLE_PATH",
+    "Path",
+    "PathSearchCache",
+    "assume_on_path",
+    "concrete_entry_path",
+    "find_paths",
+]
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
@@ -118,7 +126,7 @@ class Flag(NamedTuple):
     """The constants."""
 
 
-class Onward(NamedTuple):
+class Branch(NamedTuple):
     """An edge out of a block, with all that decides who may take it."""
 
     edge: Edge
@@ -134,7 +142,7 @@ class Onward(NamedTuple):
     """Predicates that are false at its target."""
 
 
-class Survey:
+class PathSearchCache:
     """What searches need to know of a function, cached between them."""
 
     def __init__(self, cfg: CFG, values: Values, views: Views, ledger: Ledger) -> None:
@@ -149,9 +157,9 @@ class Survey:
         self._facts: dict[int, list[int]] = {}
         self._flags: dict[int, Flag] = {}
         self._entry_prefixes: dict[tuple[int, frozenset[tuple[int, bool]]], _EntryPrefix] = {}
-        self._branch_cache: dict[int, tuple[Onward, ...]] = {}
+        self._branch_cache: dict[int, tuple[Branch, ...]] = {}
 
-    def entry_prefix(self, context: View) -> _EntryPrefix:
+    def entry_prefix(self, context: ThreadContext) -> _EntryPrefix:
         """The empty prefix of a *context*, shared by all searches, so that each extends what others have evaluated."""
         key = context.threads, context.facts.pairs()
         if key not in self._entry_prefixes:
@@ -160,19 +168,19 @@ class Survey:
             )
         return self._entry_prefixes[key]
 
-    def branches(self, block: int) -> tuple[Onward, ...]:
+    def branches(self, block: int) -> tuple[Branch, ...]:
         """The edges out of *block*."""
         found = self._branch_cache.get(block)
         if found is None:
             found = self._branch_cache[block] = tuple(map(self._branch, self.cfg.successors[block]))
         return found
 
-    def _branch(self, edge: Edge) -> Onward:
-        component, p = self.cfg.component, self.reachability.edge_value(edge)
-        return Onward(
+    def _branch(self, edge: Edge) -> Branch:
+        component, p = self.cfg.component, self.reachability.edge_predicate(edge)
+        return Branch(
             edge,
             p,
-            -1 if p is None else self.values.may(p, edge.value),
+            -1 if p is None else self.values.feasible_threads(p, edge.value),
             None if self.arriving(edge.target, edge) is None else edge,
             component[edge.target] != component[edge.source],
             self.views.never_true(edge.target),
@@ -183,7 +191,7 @@ class Survey:
         found = self._branch_leaves.get(block)
         if found is None:
             edges = self.cfg.successors[block]
-            p = self.reachability.edge_value(edges[0]) if edges else None
+            p = self.reachability.edge_predicate(edges[0]) if edges else None
             found = self._branch_leaves[block] = () if p is None else tuple(set(_leaves(self.values, p)))
         return found
 
@@ -197,10 +205,10 @@ class Survey:
             return None
         if edge not in self._arriving:
             edges, found = self.cfg.successors[block], None
-            p = self.reachability.edge_value(edges[0]) if edges else None
-            if p is not None and ("block", block) in self.values.volatile(p):
+            p = self.reachability.edge_predicate(edges[0]) if edges else None
+            if p is not None and ("block", block) in self.values.varying_at(p):
                 there = self.values.along((edge,), frozenset())(p)
-                found = there if ("block", block) not in self.values.volatile(there) else None
+                found = there if ("block", block) not in self.values.varying_at(there) else None
             self._arriving[edge] = found
         return self._arriving[edge]
 
@@ -272,7 +280,7 @@ class Survey:
                     last[leaf] = number
                 if (
                     before is not None
-                    or (b in cyclic and not self.values.volatile(leaf))
+                    or (b in cyclic and not self.values.varying_at(leaf))
                     or self.values.node(leaf)[0] == "phi"
                 ):
                     repeated.add(leaf)
@@ -286,7 +294,7 @@ class Survey:
             phis, numbers, work = set[int](), set[int](), [phi]
             while work:
                 value = work.pop()
-                number = values.known(value)
+                number = values.constant_of(value)
                 if number is not None:
                     numbers.add(number)
                 elif values.node(value)[0] == "phi" and value not in phis:
@@ -309,7 +317,7 @@ def _leaves(values: Values, p: int) -> list[int]:
     found: list[int] = []
     work = [p]
     while work:
-        q = values.find(work.pop())
+        q = values.representative(work.pop())
         node = values.nodes[q]
         if node[0] == "not":
             work.append(node[1])
@@ -322,13 +330,15 @@ def _leaves(values: Values, p: int) -> list[int]:
     return found
 
 
-def held_there(values: Values, p: int, wanted: bool, facts: Facts, threads: int) -> tuple[Facts, int] | None:
+def assume_on_path(
+    values: Values, p: int, wanted: bool, facts: PathCondition, threads: int
+) -> tuple[PathCondition, int] | None:
     """The path condition and the threads after *p* had the *wanted* truth.
 
     *p* is in terms of the values at that point. None if no thread may have it so, or if only a launch decides it.
     """
-    threads &= values.may(p, wanted)
-    truth = values.decide(p, facts)
+    threads &= values.feasible_threads(p, wanted)
+    truth = values.entails(p, facts)
     if not threads or truth is (not wanted):
         return None
     if (
@@ -337,7 +347,7 @@ def held_there(values: Values, p: int, wanted: bool, facts: Facts, threads: int)
         and not values.holds_in_large_ctas(p, wanted)
     ):
         return None
-    return values.assume(p, wanted, facts), threads
+    return values.refine(p, wanted, facts), threads
 
 
 class _EntryPrefix:
@@ -345,7 +355,7 @@ class _EntryPrefix:
 
     __slots__ = ("_extensions", "along", "facts", "threads")
 
-    def __init__(self, along: Along, facts: Facts, threads: int) -> None:
+    def __init__(self, along: PathSubstitution, facts: PathCondition, threads: int) -> None:
         self.along = along
         """The values of expressions at its end."""
         self.facts = facts
@@ -359,19 +369,19 @@ class _EntryPrefix:
         return self._extensions[edge]
 
     def _extend(self, edge: Edge, views: Views) -> _EntryPrefix | None:
-        facts, threads, p = self.facts, self.threads, views.reachability.edge_value(edge)
+        facts, threads, p = self.facts, self.threads, views.reachability.edge_predicate(edge)
         if p is not None:
-            held = held_there(views.values, self.along(p), edge.value, facts, threads)
+            held = assume_on_path(views.values, self.along(p), edge.value, facts, threads)
             if held is None:
                 return None
             facts, threads = held
         return _EntryPrefix(self.along.extended(edge), facts, threads)
 
 
-def find_lead(
-    cache: Survey,
+def concrete_entry_path(
+    cache: PathSearchCache,
     target: int,
-    context: View | None = None,
+    context: ThreadContext | None = None,
     continuation: Sequence[Edge] = (),
 ) -> Answer[tuple[Edge, ...]]:
     """A path from the entry to block *target* on which each branch is evaluated with the values of its iteration.
@@ -388,7 +398,7 @@ def find_lead(
     if target not in distance:
         return cache.ledger.give_up(ENTRY_PATH, site, _DISPATCHED) if distance else _UNREACHED
     budget = limit = MAX_BLOCKS_PER_CONTINUED_ENTRY_PATH if continuation else MAX_BLOCKS_PER_ENTRY_PATH
-    work = [(0, cache.entry_prefix(context or View(T.full(cache.values.threads))))]
+    work = [(0, cache.entry_prefix(context or ThreadContext(T.full(cache.values.threads))))]
     cut = False
     by: Edge | None = None
     while work and budget:
@@ -417,9 +427,9 @@ def find_lead(
 
 
 def find_paths(
-    cache: Survey,
+    cache: PathSearchCache,
     start: int,
-    context: View,
+    context: ThreadContext,
     state: Hashable,
     relevant: Sequence[Sequence[int]],
     step: Callable[[Hashable, int, Instruction], Hashable],
@@ -451,7 +461,7 @@ def find_paths(
     first = cfg.block_of[start] if start >= 0 else 0
 
     # Nearest to the goal first: (distance, number, block, index in relevant[block], state, facts, threads, node).
-    queue: list[tuple[int, int, int, int, Hashable, Facts, int, int]] = []
+    queue: list[tuple[int, int, int, int, Hashable, PathCondition, int, int]] = []
     # Parent, edge taken, sites that changed the fact.
     trail: list[tuple[int, Edge | None, tuple[int, ...]]] = []
     seen: dict[tuple[int, int, Hashable, Edge | None], list[tuple[frozenset[tuple[int, bool]], int]]] = {}
@@ -473,7 +483,7 @@ def find_paths(
         block: int,
         at: int,
         state: Hashable,
-        facts: Facts,
+        facts: PathCondition,
         threads: int,
         parent: int,
         edge: Edge | None,
@@ -481,7 +491,7 @@ def find_paths(
         arrival: Edge | None = None,
     ) -> None:
         nonlocal spent
-        facts = values.once(facts)
+        facts = values.interned(facts)
         known = facts.pairs()
         # A state with fewer facts and more threads can continue wherever this one could, so it subsumes this one. It
         # must have arrived by the same edge if the next branch depends on that.
@@ -526,7 +536,7 @@ def find_paths(
 
     last_use: dict[int, int] = {}  # predicate -> the last component in which a leaf of it decides
 
-    def needed(facts: Facts, block: int) -> Facts:
+    def needed(facts: PathCondition, block: int) -> PathCondition:
         """*facts* without those that decide nothing from *block* on, so states that differ only in them are merged."""
         here = component[block]
         if predicates_until <= here or not facts:
@@ -540,18 +550,18 @@ def find_paths(
                 )
             if end > here:
                 unneeded.append(p)
-        return Facts((p, v) for p, v in facts.items() if p not in unneeded) if unneeded else facts
+        return PathCondition((p, v) for p, v in facts.items() if p not in unneeded) if unneeded else facts
 
     def decisive(p: int) -> bool:
         """Whether a leaf of *p* decides more than once."""
         return not watched.isdisjoint(cache.leaves(p))
 
-    def condition(i: int, threads: int, facts: Facts) -> tuple[int, bool | None, int]:
+    def condition(i: int, threads: int, facts: PathCondition) -> tuple[int, bool | None, int]:
         """The predicate of a guarded instruction, whether it executes, and the threads that may execute it."""
         instruction = instructions[i]
         p = values.before(instruction.guard, i)
-        truth = values.decide(p, facts)
-        taken = threads & values.may(p, not instruction.negated)
+        truth = values.entails(p, facts)
+        taken = threads & values.feasible_threads(p, not instruction.negated)
         if not taken:
             return p, False, 0
         return p, None if truth is None else truth is not instruction.negated, taken
@@ -568,7 +578,7 @@ def find_paths(
         marks: list[int] = []
         for k in range(at, len(sites)):
             i = sites[k]
-            facts = values.passing(facts, cursor, i)
+            facts = values.surviving_sites(facts, cursor, i)
             cursor = i
             instruction = instructions[i]
             if goal(here, i):
@@ -584,19 +594,19 @@ def find_paths(
                 p, executes, taken = condition(i, threads, facts)
                 if executes is False:
                     continue
-                others = threads & values.may(p, instruction.negated)
+                others = threads & values.feasible_threads(p, instruction.negated)
                 if executes is None and others:
                     # Both outcomes: the one that skips the instruction is queued, the other one continues here.
-                    skipped = values.assume(p, instruction.negated, facts)
+                    skipped = values.refine(p, instruction.negated, facts)
                     push(block, k + 1, here, skipped, others, node, None, tuple(marks))
-                    facts = values.assume(p, not instruction.negated, facts)
+                    facts = values.refine(p, not instruction.negated, facts)
                 threads = taken
             if after is None:
                 break
             here = after
             marks.append(i)
         else:
-            facts = values.passing(facts, cursor, cfg.blocks[block].end)
+            facts = values.surviving_sites(facts, cursor, cfg.blocks[block].end)
             last = cfg.blocks[block].end - 1
             ends = block in views.reachability.dispatchers
             met = (ends or block in cfg.exits) and goal(here, EXIT)
@@ -622,7 +632,7 @@ def find_paths(
                     continue
                 next_facts, next_threads = facts, threads
                 if predicate is not None:
-                    if values.decide(predicate, facts) is (not edge.value):
+                    if values.entails(predicate, facts) is (not edge.value):
                         by = edge
                         continue
                     next_threads = threads & edge_threads
@@ -630,16 +640,16 @@ def find_paths(
                         by = edge
                         continue
                     if decides or together:
-                        next_facts = values.assume(predicate, edge.value, facts)
-                    if together and values.impossible(next_facts):
+                        next_facts = values.refine(predicate, edge.value, facts)
+                    if together and values.unsatisfiable(next_facts):
                         by = edge
                         continue
                     if predicate_on_arrival is not None:
-                        if values.decide(predicate_on_arrival, facts) is (not edge.value):
+                        if values.entails(predicate_on_arrival, facts) is (not edge.value):
                             by = edge
                             continue
                         if decisive(predicate_on_arrival):
-                            next_facts = values.assume(predicate_on_arrival, edge.value, next_facts)
+                            next_facts = values.refine(predicate_on_arrival, edge.value, next_facts)
                 arrived: list[tuple[int, bool | None]] = []
                 for phi, numbers in chosen[target].items() if target in chosen else ():
                     incoming = values.after_block(values.node(phi)[2], block)
@@ -648,15 +658,17 @@ def find_paths(
                         arrived.append((values.equals_constant(phi, number), True))
                 for leaf in joined.get(target, ()):
                     incoming = values.after_block(values.node(leaf)[2], block)
-                    arrived.append((leaf, values.decide(incoming, next_facts)))
+                    arrived.append((leaf, values.entails(incoming, next_facts)))
                 if next_facts:
-                    arrived += [(q, held) for q, held in values.turned(next_facts, edge) if decisive(q)]
-                    next_facts = values.entering(next_facts, target)
+                    arrived += [
+                        (q, held) for q, held in values.next_iteration(next_facts, edge) if decisive(q)
+                    ]
+                    next_facts = values.surviving_entry(next_facts, target)
                 if never:
                     arrived += [(q, False) for q in never if decisive(q)]
                 for leaf, held in arrived:
                     if held is not None:
-                        next_facts = values.assume(leaf, held, next_facts)
+                        next_facts = values.refine(leaf, held, next_facts)
                 if leaves and not together:
                     next_facts = needed(next_facts, target)  # inside a component, nothing ceases to decide
                 push(target, 0, here, next_facts, next_threads, node, edge, passed, arrival)

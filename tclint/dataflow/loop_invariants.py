@@ -69,7 +69,7 @@ def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
     pairs: dict[tuple[int, int], int] = {}
     for block in loop:
         edges = cfg.successors[block]
-        p = reachability.edge_value(edges[0]) if len(edges) > 1 else None
+        p = reachability.edge_predicate(edges[0]) if len(edges) > 1 else None
         for base in values.differences(p) if p is not None else ():
             x, y = (term for term, _ in values.linear(base)[0])
             heads = [values.node(v)[1] for v in (x, y) if values.node(v)[0] == "phi"]
@@ -83,7 +83,7 @@ def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
     for source in cfg.sources[root]:
         for both in pairs if source not in loop else ():
             x, y = (values.after_block(values.node(v)[2], source) for v in both)
-            difference = values.known(values.add(x, values.times(y, -1)))
+            difference = values.constant_of(values.add(x, values.times(y, -1)))
             numbers |= {difference, -difference} if difference is not None else set()
     found = []
     for x, y in sorted(pairs, key=lambda pair: [values.node(v)[1:] for v in pair]):
@@ -91,7 +91,7 @@ def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
         for more, less in ((x, y), (y, x)):
             for number in sorted(numbers):
                 least = values.add(less, values.constant(number))
-                below = values.find(values.compare("lt", more, least, True, width))
+                below = values.representative(values.compare("lt", more, least, True, width))
                 found.append(_Candidate(pairs[x, y], below))
     return found
 
@@ -128,11 +128,11 @@ def _preserved(
     cfg, values = reachability.cfg, reachability.values
     passed = (range(cfg.blocks[e.source].start, cfg.blocks[e.source].end) for e in segment.edges)
     along = values.along(segment.edges, frozenset(chain.from_iterable(passed)))
-    literals = list(reachability.decided(segment.edges[0].source, in_iteration=True).items())
+    literals = list(reachability.path_condition(segment.edges[0].source, in_iteration=True).items())
     if segment.source >= 0:
         literals += [(b.below, False) for b in assumed if cfg.dominates(b.head, segment.source)]
     for k, edge in enumerate(segment.edges):
-        p = reachability.edge_value(edge)
+        p = reachability.edge_predicate(edge)
         if p is not None:
-            literals.append((values.find(along.walk(p, k)), edge.value))
+            literals.append((values.representative(along.walk(p, k)), edge.value))
     return [b for b in tested if b.head != segment.target or values.contradicts(along(b.below), literals)]

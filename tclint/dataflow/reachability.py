@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from tclint.ir.cfg import CFG, Edge
-from tclint.values import Facts, Values
+from tclint.values import PathCondition, Values
 from tclint.values import thread_masks as T
 
 __all__ = ["Reachability"]
@@ -21,7 +21,7 @@ class Reachability:
     def __init__(self, cfg: CFG, values: Values) -> None:
         self.cfg = cfg
         self.values = values
-        self._facts: dict[tuple[int, bool], Facts] = {}
+        self._facts: dict[tuple[int, bool], PathCondition] = {}
         self._closed: set[int] = set()
         """Blocks whose dominating branch conditions are jointly unsatisfiable."""
         self._edge_predicates: dict[int, int] = {}
@@ -33,7 +33,7 @@ class Reachability:
         """
         return block in self._closed
 
-    def edge_value(self, edge: Edge) -> int | None:
+    def edge_predicate(self, edge: Edge) -> int | None:
         """The predicate that decides whether *edge* is taken; None for an edge without a condition."""
         if edge.predicate < 0:
             return None
@@ -41,10 +41,10 @@ class Reachability:
         if p is None:
             p = self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
             self._edge_predicates[edge.source] = p
-        return self.values.find(p)
+        return self.values.representative(p)
 
     @cached_property
-    def reach(self) -> dict[int, int]:
+    def threads_at(self) -> dict[int, int]:
         """The threads that may reach each block."""
         cfg = self.cfg
         every = T.full(self.values.threads)
@@ -69,10 +69,10 @@ class Reachability:
 
     def _may_take(self, edge: Edge) -> int:
         """The threads that may take *edge*, however they got to its source."""
-        values, p = self.values, self.edge_value(edge)
-        threads = T.full(values.threads) if p is None else values.may(p, edge.value)
+        values, p = self.values, self.edge_predicate(edge)
+        threads = T.full(values.threads) if p is None else values.feasible_threads(p, edge.value)
         if edge.case >= 0:
-            threads &= values.may_choose(self._selected(edge.source), edge.case)
+            threads &= values.threads_where_equal(self._selected(edge.source), edge.case)
         return threads
 
     def _selected(self, block: int) -> int:
@@ -101,7 +101,7 @@ class Reachability:
         return frozenset(found)
 
     @cached_property
-    def unread(self) -> frozenset[int]:
+    def unresolved_dispatchers(self) -> frozenset[int]:
         """The dispatchers for which it is unknown which warps take which role."""
         return frozenset(b for b in self.dispatchers if not self.values.looked_up(self._selected(b)))
 
@@ -121,21 +121,21 @@ class Reachability:
             left = staying = threads
             edges = cfg.successors[block]
             for edge in edges:
-                p = self.edge_value(edge)
+                p = self.edge_predicate(edge)
                 sure = threads if len(edges) == 1 and p is None else 0
                 if p is not None and edge.case < 0:
-                    sure = threads & ~values.may(p, not edge.value)
+                    sure = threads & ~values.feasible_threads(p, not edge.value)
                 work.append((edge.target, sure))
                 left &= ~sure
-                staying &= 0 if p is None else ~values.may(p, edge.value)
+                staying &= 0 if p is None else ~values.feasible_threads(p, edge.value)
             if staying and cfg.aborts(block):
                 return True
-            if left and block not in cfg.ipdom and cfg.following[block] & aborting:
+            if left and block not in cfg.ipdom and cfg.reachable_from[block] & aborting:
                 return True  # no path leads to an exit
             work.append((cfg.ipdom.get(block, -1), left))
         return False
 
-    def decided(self, block: int, in_iteration: bool = False) -> Facts:
+    def path_condition(self, block: int, in_iteration: bool = False) -> PathCondition:
         """What the branches on every path from the entry to *block* imply.
 
         Only what holds for the whole life of a thread, unless *in_iteration*: then also what holds for the current
@@ -148,7 +148,7 @@ class Reachability:
         while (b, in_iteration) not in self._facts and cfg.idom.get(b, b) != b:
             chain.append(b)
             b = cfg.idom[b]
-        facts = self._facts.get((b, in_iteration), Facts())
+        facts = self._facts.get((b, in_iteration), PathCondition())
         for b in reversed(chain):
             # A back edge starts at a block that the loop header dominates, so it adds no condition.
             incoming = [
@@ -157,13 +157,15 @@ class Reachability:
             if cfg.idom[b] in self._closed:
                 self._closed.add(b)
             if len(incoming) == 1:
-                p = self.edge_value(incoming[0])
-                implied = Facts() if p is None else values.assume(p, incoming[0].value, Facts())
+                p = self.edge_predicate(incoming[0])
+                implied = (
+                    PathCondition() if p is None else values.refine(p, incoming[0].value, PathCondition())
+                )
                 if not in_iteration:
-                    implied = values.lasting(implied)
+                    implied = values.invariant(implied)
                 for q, truth in implied.items():
-                    if not in_iteration and values.decide(q, facts) is (not truth):
+                    if not in_iteration and values.entails(q, facts) is (not truth):
                         self._closed.add(b)
-                    facts = values.assume(q, truth, facts)
+                    facts = values.refine(q, truth, facts)
             self._facts[b, in_iteration] = facts
         return facts

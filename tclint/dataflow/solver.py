@@ -55,11 +55,11 @@ class Analysis(Generic[D]):
         """The least upper bound of two states."""
         raise NotImplementedError
 
-    def places(self) -> Iterable[int] | None:
+    def affecting_sites(self) -> Iterable[int] | None:
         """The instructions that can change a state, if they are known without testing each one; else None."""
         return None
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         """Whether :meth:`transfer` can change a state at *instruction*; the solver skips all others."""
         return True
 
@@ -79,7 +79,7 @@ class Analysis(Generic[D]):
         """The state after *edge* is taken."""
         return state
 
-    def about(self, state: D) -> Iterable[int] | None:
+    def originating_sites(self, state: D) -> Iterable[int] | None:
         """The sites that generated the facts in *state*; None if unknown."""
         return None
 
@@ -91,14 +91,14 @@ class Results(Generic[D]):
         self.analysis = analysis
         self.cfg = cfg
         self.entry = entry
-        self.relevant = relevant
+        self.affecting = relevant
         self._numbers: dict[int, int] = {}
         """Site that generated a fact -> its bit in the sets of :attr:`_origins`."""
         self._carrying: tuple[int, set[int]] = -1, set()
         self._last: tuple[int, int, D] = -1, 0, analysis.bottom()
         """``(block, affecting instructions passed, state)`` of the last question, from which the next one continues."""
 
-    def carrying(self, site: int) -> AbstractSet[int] | None:
+    def blocks_reached_by(self, site: int) -> AbstractSet[int] | None:
         """The blocks whose entry state may contain a fact generated at *site*; None: any block may."""
         about = self._origins
         if about is None:
@@ -120,7 +120,7 @@ class Results(Generic[D]):
         for state in self.entry:
             if state in known:
                 continue
-            about = self.analysis.about(state)
+            about = self.analysis.originating_sites(state)
             if about is None:
                 return None
             positions = [numbers.setdefault(site, len(numbers)) for site in about]
@@ -134,14 +134,14 @@ class Results(Generic[D]):
         """``(instruction, state before it)`` for the affecting instructions of *block*, in the analysis's direction."""
         analysis, instructions = self.analysis, self.cfg.function.instructions
         state = self.entry[block]
-        for at in self.relevant[block]:
+        for at in self.affecting[block]:
             yield at, state
             state = _step(analysis, state, at, instructions[at])
 
     def before(self, at: int) -> D:
         """The state before instruction *at* in the direction of the analysis."""
         block = self.cfg.block_of[at]
-        analysis, sites = self.analysis, self.relevant[block]
+        analysis, sites = self.analysis, self.affecting[block]
         backward = analysis.direction == "backward"
         passed = bisect_left(sites, -at, key=neg) if backward else bisect_left(sites, at)
         last, begin, state = self._last
@@ -156,12 +156,12 @@ class Results(Generic[D]):
         """The state after instruction *at* in the direction of the analysis."""
         instruction = self.cfg.function.instructions[at]
         state = self.before(at)
-        return _step(self.analysis, state, at, instruction) if self.analysis.relevant(instruction) else state
+        return _step(self.analysis, state, at, instruction) if self.analysis.affecting(instruction) else state
 
     def leave(self, block: int) -> D:
         """The state at the end of *block* in the direction of the analysis."""
         state = self.entry[block]
-        for at in self.relevant[block]:
+        for at in self.affecting[block]:
             state = _step(self.analysis, state, at, self.cfg.function.instructions[at])
         return state
 
@@ -173,8 +173,8 @@ def _step(analysis: Analysis[D], state: D, at: int, instruction: Instruction) ->
 
 def _relevant(analysis: Analysis[D], cfg: CFG) -> list[list[int]]:
     """The affecting instructions of each block, in program order."""
-    instructions, affects = cfg.function.instructions, analysis.relevant
-    chosen = analysis.places()
+    instructions, affects = cfg.function.instructions, analysis.affecting
+    chosen = analysis.affecting_sites()
     if chosen is None and not analysis.by_opcode:
         return [[i for i in range(b.start, b.end) if affects(instructions[i])] for b in cfg.blocks]
     if chosen is None:

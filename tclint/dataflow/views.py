@@ -16,24 +16,24 @@ from typing import Any, TypeVar
 from tclint.dataflow.loop_invariants import refuted_comparisons
 from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import Edge
-from tclint.values import Facts, Level, Values
+from tclint.values import PathCondition, UniformityScope, Values
 from tclint.values import thread_masks as T
 
-__all__ = ["View", "Views"]
+__all__ = ["ThreadContext", "Views"]
 
 Fact = TypeVar("Fact", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True)
-class View:
+class ThreadContext:
     """The threads that may execute an instruction, and the path condition that holds for them."""
 
     threads: int
-    facts: Facts = field(default_factory=Facts)
+    facts: PathCondition = field(default_factory=PathCondition)
 
-    def lasting(self, values: Values) -> Facts:
+    def invariant(self, values: Values) -> PathCondition:
         """The facts that hold for the whole life of a thread."""
-        return values.lasting(self.facts)
+        return values.invariant(self.facts)
 
 
 class Views:
@@ -43,26 +43,26 @@ class Views:
         self.reachability = reachability
         self.cfg = reachability.cfg
         self.values = reachability.values
-        self._contexts: dict[int, View] = {}
+        self._contexts: dict[int, ThreadContext] = {}
         self._unreachable: dict[Edge, tuple[set[int], set[int]]] = {}
         self._executes: dict[tuple[int, int], bool | None] = {}
-        self._block_contexts: dict[int, View] = {}
+        self._block_contexts: dict[int, ThreadContext] = {}
         self._kinds: dict[int, int] = {}
         self._kind_numbers: dict[tuple[int, frozenset[tuple[int, bool]]], int] = {}
         """``(threads, lifetime facts)`` -> the number of the kind of threads that have them."""
         self._outcomes: dict[tuple[int, int, bool], bool | None] = {}
         self._disjoint_kinds: dict[tuple[int, int], bool] = {}
         self._exclusive: dict[tuple[int, int], bool] = {}
-        self._iteration_facts: dict[int, Facts] = {}
+        self._iteration_facts: dict[int, PathCondition] = {}
         self._never: dict[int, list[int]] = {}
         self._never_above: dict[int, tuple[int, ...]] = {}
 
-    def barred(self, edge: Edge, sites: AbstractSet[int]) -> AbstractSet[int]:
+    def unreachable_after(self, edge: Edge, sites: AbstractSet[int]) -> AbstractSet[int]:
         """Those of *sites* such that a thread that has executed them can never take *edge*."""
         tested, barred = self._unreachable.setdefault(edge, (set(), set()))
         new = sites - tested
         if new:
-            p = self.reachability.edge_value(edge)
+            p = self.reachability.edge_predicate(edge)
             tested |= new
             if p is not None:
                 barred |= {site for site in new if self._holds(site, p, edge.value) is False}
@@ -95,77 +95,77 @@ class Views:
         """
         key = self._kind(site), p, truth
         if key not in self._outcomes:
-            self._outcomes[key] = self._entailed(self.at(site), p, truth)
+            self._outcomes[key] = self._entailed(self.context_of(site), p, truth)
         return self._outcomes[key]
 
     def _kind(self, site: int) -> int:
         """The number of the context of *site*, equal for contexts with the same threads and lifetime facts."""
         kind = self._kinds.get(site)
         if kind is None:
-            context = self.at(site)
-            invariants = context.threads, context.lasting(self.values).pairs()
+            context = self.context_of(site)
+            invariants = context.threads, context.invariant(self.values).pairs()
             kind = self._kinds[site] = self._kind_numbers.setdefault(invariants, len(self._kind_numbers))
         return kind
 
-    def _entailed(self, context: View, p: int, truth: bool) -> bool | None:
+    def _entailed(self, context: ThreadContext, p: int, truth: bool) -> bool | None:
         values = self.values
-        decided = values.decide(p, context.lasting(values))
+        decided = values.entails(p, context.invariant(values))
         if decided is not None:
             return decided is truth
-        if not context.threads & values.may(p, truth):
+        if not context.threads & values.feasible_threads(p, truth):
             return False
-        return None if context.threads & values.may(p, not truth) else True
+        return None if context.threads & values.feasible_threads(p, not truth) else True
 
-    def apart(self, a: int, b: int) -> bool:
+    def mutually_exclusive(self, a: int, b: int) -> bool:
         """Whether no thread can execute both *a* and *b*."""
         key = self._kind(a), self._kind(b)
         if key not in self._disjoint_kinds:
-            self._disjoint_kinds[key] = self._contradict(self.at(a), self.at(b))
+            self._disjoint_kinds[key] = self._contradict(self.context_of(a), self.context_of(b))
         return self._disjoint_kinds[key]
 
-    def _contradict(self, here: View, there: View) -> bool:
+    def _contradict(self, here: ThreadContext, there: ThreadContext) -> bool:
         if not here.threads & there.threads:
             return True
-        facts = here.lasting(self.values)
-        return any(self.values.decide(p, facts) is (not v) for p, v in there.lasting(self.values).items())
+        facts = here.invariant(self.values)
+        return any(self.values.entails(p, facts) is (not v) for p, v in there.invariant(self.values).items())
 
     def exclusive(self, a: int, b: int) -> bool:
         """Whether a CTA-uniform condition makes *a* and *b* mutually exclusive."""
         key = self._kind(a), self._kind(b)
         if key not in self._exclusive:
             values = self.values
-            facts = self.at(b).lasting(values)
+            facts = self.context_of(b).invariant(values)
             self._exclusive[key] = any(
-                values.decide(p, facts) is (not truth) and values.level(p) is Level.CTA
-                for p, truth in self.at(a).lasting(values).items()
+                values.entails(p, facts) is (not truth) and values.uniformity(p) is UniformityScope.CTA
+                for p, truth in self.context_of(a).invariant(values).items()
             )
         return self._exclusive[key]
 
-    def at(self, site: int) -> View:
+    def context_of(self, site: int) -> ThreadContext:
         """The context of the threads that execute instruction *site*, its guard assumed to be true."""
         if site not in self._contexts:
             self._contexts[site] = self._at(site)
         return self._contexts[site]
 
-    def inside(self, block: int) -> View:
+    def block_context(self, block: int) -> ThreadContext:
         """The context of the threads that reach *block*, with what is known for the current iteration of its loops."""
-        return View(self.reachability.reach.get(block, 0), self._facts_in_iteration(block))
+        return ThreadContext(self.reachability.threads_at.get(block, 0), self._facts_in_iteration(block))
 
-    def now(self, site: int) -> View:
+    def context_in_iteration(self, site: int) -> ThreadContext:
         """The context of *site*, with what the dominating branches imply for the current iteration of its loops."""
-        context = self.at(site)
+        context = self.context_of(site)
         if site < 0:
             return context
         facts = self._facts_in_iteration(self.cfg.block_of[site])
-        return View(context.threads, Facts((*facts.items(), *context.facts.items())))
+        return ThreadContext(context.threads, PathCondition((*facts.items(), *context.facts.items())))
 
-    def _facts_in_iteration(self, block: int) -> Facts:
+    def _facts_in_iteration(self, block: int) -> PathCondition:
         """What the dominating branches of *block* imply for the current iteration, and the invariants of its loops."""
         facts = self._iteration_facts.get(block)
         if facts is None:
-            facts = self.reachability.decided(block, in_iteration=True)
+            facts = self.reachability.path_condition(block, in_iteration=True)
             for p in self._never_true_at(block):
-                facts = self.values.assume(p, False, facts)
+                facts = self.values.refine(p, False, facts)
             self._iteration_facts[block] = facts
         return facts
 
@@ -200,19 +200,19 @@ class Views:
                 nests |= dict.fromkeys(loops.keys() & loops[root], root)
         return nests
 
-    def _at(self, site: int) -> View:
+    def _at(self, site: int) -> ThreadContext:
         cfg, values = self.cfg, self.values
         if site < 0:
-            return View(T.full(values.threads))
+            return ThreadContext(T.full(values.threads))
         block = cfg.block_of[site]
         context = self._block_contexts.get(block)
         if context is None:
-            facts = self.reachability.decided(block)
-            reach = 0 if self.reachability.closed(block) else self.reachability.reach.get(block, 0)
-            context = self._block_contexts[block] = View(reach, facts)
+            facts = self.reachability.path_condition(block)
+            reach = 0 if self.reachability.closed(block) else self.reachability.threads_at.get(block, 0)
+            context = self._block_contexts[block] = ThreadContext(reach, facts)
         instruction = cfg.function.instructions[site]
         if instruction.guard < 0:
             return context
         p = values.before(instruction.guard, site)
-        facts = values.assume(p, not instruction.negated, context.facts)
-        return View(context.threads & values.may(p, not instruction.negated), facts)
+        facts = values.refine(p, not instruction.negated, context.facts)
+        return ThreadContext(context.threads & values.feasible_threads(p, not instruction.negated), facts)

@@ -235,7 +235,7 @@ def _skeletons(source: Source, module: Module, config: Config, made: Difference)
     callees = inlinable(module)
     for function in _wanted(module, config):
         line = source.position(function.start).line
-        if function.damaged or any(trouble.kind in _BROKEN for trouble in function.troubles):
+        if function.damaged or any(trouble.kind in _BROKEN for trouble in function.errors):
             continue  # a problem of the module says so
         try:
             yield skeleton(source, module, inline(function, callees))

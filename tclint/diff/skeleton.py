@@ -220,8 +220,8 @@ class _Reader:
         op.numbers = dict(self._numbers(site, event, form.roles))
         op.object = self._object(site, event, form.roles)
         op.guarded = instruction.guard >= 0
-        op.controls = len(self._model.cfg.controllers(block))
-        op.role = self._model.who(self._model.views.at(site).threads)
+        op.controls = len(self._model.cfg.control_dependences(block))
+        op.role = self._model.describe_threads(self._model.views.context_of(site).threads)
         return op
 
     def _late(self, site: int, group: str) -> bool:
@@ -252,7 +252,7 @@ class _Reader:
         if event == "wait":
             yield "depth", 0
         for role in _NUMBERS:
-            if role in roles and (number := self._model.known(site, role)) is not None:
+            if role in roles and (number := self._model.constant_of(site, role)) is not None:
                 yield role, number & 0xFFFFFFFF
 
     def _object(self, site: int, event: str, roles: Mapping[str, str]) -> Hashable:
@@ -260,7 +260,7 @@ class _Reader:
             found = self._inits.get(site) if event == "mbarrier-init" else self._mbarriers.named(site)
             return frozenset((self._base(m.base), m.offset) for m in found) if found else None
         if event.startswith("barrier-") and "id" in roles:
-            return self._model.known(site, "id")
+            return self._model.constant_of(site, "id")
         return None
 
     def _base(self, value: int) -> Hashable:

@@ -19,14 +19,14 @@ from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, FileReport, Finding, Fix
 from tclint.findings.places import place
 from tclint.findings.scales import Severity
-from tclint.linting.cache import Past
+from tclint.linting.cache import IncrementalCache
 from tclint.report.summary import count, present
 from tclint.syntax.source import Source, SourceError, read_bytes
 
 if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
 
-__all__ = ["Fixing", "Mended", "Refused", "compatible", "mend", "proven", "shown", "tried"]
+__all__ = ["Fixed", "Fixing", "Refused", "apply_fixes", "compatible", "shown", "tried", "verified_fixes"]
 
 _ROUNDS = 10
 """How often what is left is looked at again: a fix may be possible only after another one."""
@@ -43,7 +43,7 @@ class Refused(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class Fixed:
     """What became of a text."""
 
     source: Source
@@ -54,7 +54,7 @@ class Mended:
     refused: tuple[Refused, ...] = ()
 
 
-def mend(source: Source, config: Config, unsafe: bool = False, known: Baseline | None = None) -> Mended:
+def apply_fixes(source: Source, config: Config, unsafe: bool = False, known: Baseline | None = None) -> Fixed:
     """*source* with the fixes of the findings that are shown and not *known*: the safe ones, or all of them."""
     return _Mending(source, replace(config, confirm=False), unsafe, known).run()
 
@@ -69,19 +69,19 @@ class _Mending:
         self.unsafe = unsafe
         self.known = known
         self.source = source
-        self.past = Past()
+        self.past = IncrementalCache()
         self.report = shown(source, config, known, self.past)
         self.fixed: list[Finding] = []
         self.refused: dict[str, Refused] = {}
 
-    def run(self) -> Mended:
+    def run(self) -> Fixed:
         for _ in range(_ROUNDS):
             todo = self._todo()
             if not todo or (self._try(compatible(todo)) is not None and not self._one_by_one(todo)):
                 break
         left = {finding.fingerprint for finding in self.report.findings}
         refused = (refusal for name, refusal in self.refused.items() if name in left)
-        return Mended(self.source, self.report, tuple(self.fixed), tuple(refused))
+        return Fixed(self.source, self.report, tuple(self.fixed), tuple(refused))
 
     def _todo(self) -> list[tuple[Finding, list[Fix]]]:
         """The findings that have a fix, with those that may be applied."""
@@ -122,7 +122,7 @@ class _Mending:
 
 
 def shown(
-    source: Source, config: Config, known: Baseline | None = None, past: Past | None = None
+    source: Source, config: Config, known: Baseline | None = None, past: IncrementalCache | None = None
 ) -> FileReport:
     """The report on *source* with the findings that are shown, not *known*, and that no comment suppresses."""
     found = [lint(source, config, past=past)]
@@ -141,8 +141,8 @@ def tried(
     chosen: Sequence[tuple[Finding, Fix]],
     config: Config,
     known: Baseline | None = None,
-    past: Past | None = None,
-) -> Mended | str:
+    past: IncrementalCache | None = None,
+) -> Fixed | str:
     """The text of *report* with these fixes, if the findings are gone then and no other one comes; otherwise why not.
 
     The edits of the fixes must not overlap. With the *past* of that text only what they change is analysed again.
@@ -161,10 +161,10 @@ def tried(
             return f"it would bring {finding.rule.id} in line {source.position(finding.span.start).line}"
     if any(_key(finding, edits) in after for finding, _ in chosen):
         return "it would still be found"
-    return Mended(source, then, tuple(finding for key, finding in before.items() if key not in after))
+    return Fixed(source, then, tuple(finding for key, finding in before.items() if key not in after))
 
 
-def proven(report: FileReport, config: Config, past: Past | None = None) -> FileReport:
+def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | None = None) -> FileReport:
     """*report* without the fixes that do not hold: whoever reads one may make it without looking again.
 
     The best ones are made together, and where that does not mend them all, and for their alternatives, each alone. What
@@ -177,12 +177,10 @@ def proven(report: FileReport, config: Config, past: Past | None = None) -> File
         return report
     good: list[tuple[Finding, Fix]] = []
     best = compatible((finding, list(finding.fixes)) for finding in seen)
-    if isinstance(tried(before, best, config, past=past), Mended):
+    if isinstance(tried(before, best, config, past=past), Fixed):
         good += best
     others = [(f, fix) for f in seen for fix in f.fixes if not any(f is g and fix is x for g, x in good)]
-    good += [
-        pair for pair in others[:_PROOFS] if isinstance(tried(before, [pair], config, past=past), Mended)
-    ]
+    good += [pair for pair in others[:_PROOFS] if isinstance(tried(before, [pair], config, past=past), Fixed)]
     kept = {id(f): tuple(x for x in f.fixes if any(f is g and x is y for g, y in good)) for f in seen}
     findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
     return replace(report, findings=findings)
@@ -247,7 +245,7 @@ class Fixing:
 
     def _one(self, name: str, source: Source, is_stdin: bool) -> Source:
         try:
-            mended = mend(source, self.config, self.unsafe, self.known)
+            mended = apply_fixes(source, self.config, self.unsafe, self.known)
         except Exception as error:
             if debug():
                 raise
@@ -272,7 +270,7 @@ class Fixing:
         self.fixed.update(finding.severity for finding in mended.fixed)
         return source if self.diff else mended.source
 
-    def _kept(self, name: str, source: Source, mended: Mended, is_stdin: bool) -> str:
+    def _kept(self, name: str, source: Source, mended: Fixed, is_stdin: bool) -> str:
         """Show or store what was mended; the reason why that cannot be, or nothing."""
         if source.member is not None:
             return "it is a module of a container"

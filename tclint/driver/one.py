@@ -13,7 +13,7 @@ from tclint.findings.give_up import GiveUp
 from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
-    from tclint.linting.cache import Past
+    from tclint.linting.cache import IncrementalCache
 
 __all__ = ["Input", "debug", "internal_error", "lint"]
 
@@ -26,7 +26,7 @@ def lint(
     source: Source,
     config: Config,
     clock: Callable[[str, float], None] | None = None,
-    past: Past | None = None,
+    past: IncrementalCache | None = None,
     gave_up: Counter[GiveUp] | None = None,
 ) -> FileReport:
     """The findings in one text: PTX, or PTX in the strings of what its name says. Raises SourceError as inline.check does.

@@ -20,7 +20,7 @@ from tclint.syntax.source import Source, SourceError
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
-    from tclint.linting.cache import Past
+    from tclint.linting.cache import IncrementalCache
 
 __all__ = ["Checked", "check", "reports"]
 
@@ -76,14 +76,14 @@ def check(item: Input, config: Config) -> Checked:
     from dataclasses import replace
 
     from tclint.driver.inputs import origin
-    from tclint.linting.cache import Past
+    from tclint.linting.cache import IncrementalCache
 
     path, source = item
     seconds, gave_up = Counter[str](), Counter[GiveUp]()
     if isinstance(source, SourceError):
         return Checked(FileReport.failed(path, str(source), source.line), seconds, gave_up)
     try:
-        past = Past()
+        past = IncrementalCache()
         report = lint(source, config, lambda stage, took: seconds.update({stage: took}), past, gave_up)
         if any(finding.fixes for finding in report.findings):
             report = _proven(report, config, seconds, past)
@@ -100,13 +100,13 @@ def check(item: Input, config: Config) -> Checked:
     return Checked(replace(report, **changes), seconds, gave_up)
 
 
-def _proven(report: FileReport, config: Config, seconds: Counter[str], past: Past) -> FileReport:
+def _proven(report: FileReport, config: Config, seconds: Counter[str], past: IncrementalCache) -> FileReport:
     from time import perf_counter
 
-    from tclint.driver.fixing import proven
+    from tclint.driver.fixing import verified_fixes
 
     began = perf_counter()
-    report = proven(report, config, past)
+    report = verified_fixes(report, config, past)
     seconds.update({"fixes tried": perf_counter() - began})
     return report
 

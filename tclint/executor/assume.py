@@ -16,7 +16,7 @@ import numpy as np
 
 from tclint.executor.launch import Metadata
 from tclint.executor.memory import Array
-from tclint.executor.state import Geometry, three
+from tclint.executor.state import Geometry, as_dim3
 from tclint.executor.tensor_maps import UNKNOWN
 from tclint.ir.nodes import (
     Function,
@@ -94,8 +94,10 @@ class Parameters:
         cluster = directives.get(".reqnctapercluster")
         if metadata is not None and metadata.entry == self.function.name:
             block, cluster, dynamic = metadata.block, metadata.cluster, metadata.shared
-        blocks = [three(block)] if block else list(_BLOCKS)
-        clusters = [three(cluster)] if cluster else [(1, 1, 1), (2, 1, 1)] if self._clustered else [(1, 1, 1)]
+        blocks = [as_dim3(block)] if block else list(_BLOCKS)
+        clusters = (
+            [as_dim3(cluster)] if cluster else [(1, 1, 1), (2, 1, 1)] if self._clustered else [(1, 1, 1)]
+        )
         for number in dict.fromkeys((*_SIZES, *self._compared)):
             for shape in clusters:
                 for threads in blocks:

@@ -4,7 +4,7 @@ Undefined behaviour that does not stop the kernel is recorded as an *observation
 :class:`~tclint.executor.memory.Fault`, threads that can never be woken raise :class:`Deadlock`, and a kernel that does
 not terminate within its budget raises :class:`OutOfBudget`.
 
-*Scheduling.* The unit is a :class:`~tclint.executor.state.Split`, a group of lanes with one program counter. A group
+*Scheduling.* The unit is a :class:`~tclint.executor.state.LaneGroup`, a group of lanes with one program counter. A group
 executes until it blocks, diverges, exits or has used up its quantum. When no group can run, the machine completes an
 asynchronous operation, starts another cluster, forces apart lanes that wait to reconverge, or lets mbarrier waits time
 out (:meth:`Machine._advance`); only if none of these leads to progress is the launch deadlocked.
@@ -33,7 +33,18 @@ import numpy as np
 from tclint.executor.memory import RANK, Array, Fault, Global
 from tclint.executor.schedule import Schedule
 from tclint.executor.signals import AGAIN, ENDED, MOVED
-from tclint.executor.state import LANES, Barrier, Cluster, Cta, Flight, Geometry, Join, Range, Split, Warp
+from tclint.executor.state import (
+    LANES,
+    AsyncOperation,
+    Barrier,
+    Cluster,
+    Cta,
+    Geometry,
+    LaneGroup,
+    Range,
+    ReconvergencePoint,
+    Warp,
+)
 from tclint.executor.sync import Clocks, Mbarrier
 
 if TYPE_CHECKING:
@@ -135,9 +146,9 @@ class Machine:
         self.ctas = geometry.grid[0] * geometry.grid[1] * geometry.grid[2]
         self.clusters: list[Cluster] = []
         self._unstarted: Iterator[tuple[int, int, int]] = self._positions()
-        self.ready: deque[Split] = deque()
-        self.parked: list[Split] = []
-        self.flights: list[Flight] = []
+        self.ready: deque[LaneGroup] = deque()
+        self.parked: list[LaneGroup] = []
+        self.flights: list[AsyncOperation] = []
         self.reports: dict[int, dict[int, Mbarrier]] = {}
         """By asynchronous instruction, the mbarriers on which its operations complete, by ``id``."""
         self.clocks: dict[int, tuple[Cluster, Clocks]] = {}
@@ -189,7 +200,7 @@ class Machine:
         for cta in cluster.ctas:
             for warp in cta.warps:
                 warp.regs = self.code.registers(warp)
-                self._start(Split(warp, 0, warp.alive, None))
+                self._start(LaneGroup(warp, 0, warp.alive, None))
         return True
 
     def cancel(self) -> tuple[int, int, int] | None:
@@ -200,7 +211,7 @@ class Machine:
         x, y, z = (a * b for a, b in zip(position, self.geometry.cluster, strict=True))
         return x, y, z
 
-    def _start(self, split: Split, first: bool = False) -> None:
+    def _start(self, split: LaneGroup, first: bool = False) -> None:
         split.warp.splits.append(split)
         self.ready.appendleft(split) if first else self.ready.append(split)
 
@@ -229,9 +240,9 @@ class Machine:
         if self.flights and self.schedule.lands():
             able = [f for f in self.flights if self._able(f)]
             if able:
-                self.land(able[self.schedule.choose(len(able))])
+                self.complete(able[self.schedule.choose(len(able))])
 
-    def _execute(self, split: Split, quantum: int) -> None:
+    def _execute(self, split: LaneGroup, quantum: int) -> None:
         w = self._warp = split.warp
         w.enter(split)
         ops = self.code.ops
@@ -270,18 +281,18 @@ class Machine:
     def _collide(self, w: Warp, pc: int) -> None:
         """Report registers that an instruction uses while an asynchronous operation still reads or writes them.
 
-        An operation whose registers are interlocked (:attr:`~tclint.executor.state.Flight.dependent`) is completed
+        An operation whose registers are interlocked (:attr:`~tclint.executor.state.AsyncOperation.dependent`) is completed
         instead.
         """
         reads, writes = self.code.touches[pc]
         for locks, registers, written in ((w.filling, (*reads, *writes), True), (w.draining, writes, False)):
-            conflicts: dict[int, tuple[int, Flight]] = {}
+            conflicts: dict[int, tuple[int, AsyncOperation]] = {}
             for register in registers:
                 if (found := locks.get(register)) is not None:
                     conflicts.setdefault(id(found), (register, found))
             for register, flight in conflicts.values():
                 if flight.dependent:
-                    self.land(flight) if written else self.capture(flight)
+                    self.complete(flight) if written else self.capture(flight)
                     continue
                 name = self.code.function.registers[register].name
                 how = "reads" if written and register in reads else "writes"
@@ -301,7 +312,7 @@ class Machine:
         wanted = {id(s.waits) for s in self.parked}
         able = [f for f in self.flights if self._able(f) and (not wanted or {id(f), id(f.mbarrier)} & wanted)]
         if able:
-            self.land(able[0])
+            self.complete(able[0])
         while self._admit(MAX_RESIDENT_CLUSTERS_WHEN_POLLING):
             self._failed_reliefs = 0
         self._failed_reliefs = 0 if able else self._failed_reliefs + 1
@@ -321,7 +332,7 @@ class Machine:
             f for f in self.flights if f.mbarrier is not None and id(f.mbarrier) in wanted and self._able(f)
         ]
         if able:
-            self.land(able[self.schedule.choose(len(able))])
+            self.complete(able[self.schedule.choose(len(able))])
             return True
         if self._admit():
             return True
@@ -331,7 +342,7 @@ class Machine:
             return False
         for flight in self.flights:
             if self._able(flight):
-                self.land(flight)
+                self.complete(flight)
                 return True
         if self._force_apart():
             return True
@@ -348,7 +359,7 @@ class Machine:
         for cluster in [c for c in self.clusters if not c.running]:
             for flight in [f for f in self.flights if f.warp.cta.cluster is cluster]:
                 if self._able(flight):
-                    self.land(flight)
+                    self.complete(flight)
             self.clusters.remove(cluster)
 
     def _stuck(self) -> Deadlock:
@@ -363,15 +374,15 @@ class Machine:
                             lines.append(f"{warp.name()} waits{self._at(split)}{self._for(split)}")
                         if isinstance(split.waits, Mbarrier):
                             involved |= {split.waits.site, *split.waits.users}
-                        if isinstance(split.waits, Flight):
+                        if isinstance(split.waits, AsyncOperation):
                             involved.add(split.waits.site)
                         sites.append(split.pc - isinstance(split.waits, Barrier))
         return Deadlock("no thread can make progress: " + "; ".join(lines), sites, involved)
 
-    def _at(self, split: Split) -> str:
+    def _at(self, split: LaneGroup) -> str:
         return f" at {self.code.place(split.pc - isinstance(split.waits, Barrier))}"
 
-    def _for(self, split: Split) -> str:
+    def _for(self, split: LaneGroup) -> str:
         waits = split.waits
         if isinstance(waits, Mbarrier):
             return (
@@ -387,7 +398,7 @@ class Machine:
 
     # ------------------------------------------------------------ waiting
 
-    def park(self, split: Split, on: object) -> None:
+    def park(self, split: LaneGroup, on: object) -> None:
         """Block *split* until :meth:`wake` is called for *on*."""
         split.waits = on
         self.parked.append(split)
@@ -399,7 +410,7 @@ class Machine:
         for split in [s for s in self.parked if s.waits is on]:
             self.resume(split)
 
-    def resume(self, split: Split) -> None:
+    def resume(self, split: LaneGroup) -> None:
         """Unblock a group of lanes that was parked."""
         self.parked.remove(split)
         self.polls = 0
@@ -412,30 +423,30 @@ class Machine:
         """Reset the count of turns without progress: other threads may have been waiting for this event."""
         self._idle_turns = 0
 
-    def turn(self, mbarrier: Mbarrier) -> None:
+    def advance_phase(self, mbarrier: Mbarrier) -> None:
         """Complete the phase of an mbarrier if nothing is pending in it, and wake its waiters."""
         self.progress()
-        if mbarrier.turn():
+        if mbarrier.advance_phase():
             self.wake(mbarrier)
 
     # ------------------------------------------------------------ divergence
 
-    def fork(self, split: Split, paths: Sequence[tuple[int, Array]], meet: int) -> None:
+    def fork(self, split: LaneGroup, paths: Sequence[tuple[int, Array]], meet: int) -> None:
         """Divide *split* into the groups of *paths*, (instruction, lanes), which reconverge at *meet* (-1: nowhere)."""
         w = split.warp
         w.splits.remove(split)
         join = split.join
         if meet >= 0 and (join is None or join.pc != meet):
-            join = Join(meet, split.mask, join)
+            join = ReconvergencePoint(meet, split.mask, join)
         for pc, mask in reversed(paths):
             if join is not None and pc == join.pc:
                 join.arrived = join.arrived | mask
             else:
-                self._start(Split(w, pc, mask, join), first=True)
+                self._start(LaneGroup(w, pc, mask, join), first=True)
         if join is not None:
             self._rejoin(w, join)
 
-    def _arrive(self, split: Split) -> None:
+    def _arrive(self, split: LaneGroup) -> None:
         """*split* has reached its reconvergence point."""
         join = split.join
         assert join is not None
@@ -443,7 +454,7 @@ class Machine:
         join.arrived = join.arrived | split.mask
         self._rejoin(split.warp, join)
 
-    def _rejoin(self, w: Warp, join: Join) -> None:
+    def _rejoin(self, w: Warp, join: ReconvergencePoint) -> None:
         """Continue as one group if all lanes that *join* expects have arrived."""
         if join.arrived.any() and not (join.expected & ~join.arrived).any():
             mask, join.arrived = join.arrived, np.zeros(LANES, bool)
@@ -453,7 +464,7 @@ class Machine:
                 outer.arrived = outer.arrived | mask
                 self._rejoin(w, outer)
             else:
-                self._start(Split(w, join.pc, mask, outer), first=True)
+                self._start(LaneGroup(w, join.pc, mask, outer), first=True)
 
     def _force_apart(self) -> bool:
         """Resume lanes that wait at a reconvergence point without the lanes that are missing there.
@@ -475,7 +486,7 @@ class Machine:
                     join = join.outer
         return found
 
-    def leave(self, split: Split, mask: Array) -> int | None:
+    def leave(self, split: LaneGroup, mask: Array) -> int | None:
         """The lanes of *mask* exit (9.7.12.7): ENDED if they are the whole *split*, else None."""
         w = split.warp
         w.alive = w.alive & ~mask
@@ -522,7 +533,7 @@ class Machine:
                     "left-in-flight", w, f"the CTA exits before the {flight.what} {does}", flight.site
                 )  # fmt: skip
                 if self._able(flight):
-                    self.land(flight)
+                    self.complete(flight)
         if cta.columns:
             self.observe("tensor-memory-leak", w, "the CTA exits with tensor memory still allocated")
         cta.shared.exited = True
@@ -566,7 +577,7 @@ class Machine:
 
     # ------------------------------------------------------------ asynchronous operations
 
-    def issue(self, flight: Flight) -> None:
+    def issue(self, flight: AsyncOperation) -> None:
         """Issue an asynchronous operation: report its conflicts, then complete it at once or put it in flight."""
         w = flight.warp
         self._issued += 1
@@ -579,7 +590,7 @@ class Machine:
         if self.tracer is not None:
             self.tracer("issue", w, flight.site, f"{flight.number} {flight.what}")
         if self.schedule.at_once(flight.site) and self._able(flight):
-            self.land(flight)
+            self.complete(flight)
             return
         self.flights.append(flight)
         for memory, words in flight.writes:
@@ -596,28 +607,28 @@ class Machine:
             warp.draining.update(dict.fromkeys(registers, flight))
         flight.locked = True
 
-    def check_fill(self, w: Warp, written: Range, flight: Flight) -> None:
+    def check_fill(self, w: Warp, written: Range, flight: AsyncOperation) -> None:
         """Report what conflicts with an asynchronous write: pending operations on its bytes, and unordered accesses."""
         what = flight.what
         memory, words = written
         if memory.exited:
             self.observe("exited-cta", w, f"the {what} writes shared memory of a CTA that has exited")
         if memory.draining[words].any():
-            other = memory.user(words, writes=False)
+            other = memory.pending_operation(words, writes=False)
             self.observe(
                 "source-overwritten", w,
                 f"the {what} overwrites shared memory that a pending {other.what if other else 'copy'} still reads",
                 other.site if other else -1,
             )  # fmt: skip
         elif memory.filling[words].any():
-            other = memory.user(words, writes=True, adds=not flight.adds)
+            other = memory.pending_operation(words, writes=True, adds=not flight.adds)
             if other is not None:
                 self.observe(
                     "filled-twice", w,
                     f"the {what} writes shared memory that another pending {other.what} has yet to write", other.site,
                 )  # fmt: skip
         for writes, how in ((False, "read"), (True, "wrote")):
-            if (unordered := memory.late(words, writes, w.clocks.seen)) is not None:
+            if (unordered := memory.unordered_access(words, writes, w.clocks.seen)) is not None:
                 stamp, site = unordered
                 self.observe(
                     "unordered", w,
@@ -625,7 +636,7 @@ class Machine:
                     site,
                 )  # fmt: skip
 
-    def check_drain(self, w: Warp, reads: Sequence[Range], flight: Flight) -> None:
+    def check_drain(self, w: Warp, reads: Sequence[Range], flight: AsyncOperation) -> None:
         """Report what conflicts with an asynchronous read: pending writes of its bytes, unordered ones, and ones that
         no proxy fence has made visible to the async proxy."""
         what = flight.what
@@ -633,13 +644,13 @@ class Machine:
             if memory.exited:
                 self.observe("exited-cta", w, f"the {what} reads shared memory of a CTA that has exited")
             if memory.filling[words].any():
-                other = memory.user(words, writes=True)
+                other = memory.pending_operation(words, writes=True)
                 self.observe(
                     "read-too-early", w,
                     f"the {what} reads shared memory that a pending {other.what if other else 'copy'} has yet to write",
                     other.site if other else -1,
                 )  # fmt: skip
-            invisible = memory.late(words, True, w.clocks.fenced)
+            invisible = memory.unordered_access(words, True, w.clocks.fenced)
             if invisible is None:
                 continue
             stamp, site = invisible
@@ -657,15 +668,15 @@ class Machine:
             stamps = memory.written[numbers]
             flight.unseen.append(Range(memory, numbers[(stamps >> 10) > w.clocks.fenced[stamps & 1023]]))
 
-    def _able(self, flight: Flight) -> bool:
+    def _able(self, flight: AsyncOperation) -> bool:
         """Whether all participants of an operation, and of those that complete before it, have arrived."""
         return all(f.done or f.ready is None or f.ready() for f in (flight, *flight.before))
 
-    def able(self, flight: Flight) -> bool:
+    def can_complete(self, flight: AsyncOperation) -> bool:
         """Whether an operation has completed, or may complete now."""
         return flight.done or self._able(flight)
 
-    def capture(self, flight: Flight) -> None:
+    def capture(self, flight: AsyncOperation) -> None:
         """Read the sources of an operation, unless it has; they may be overwritten from now on."""
         if flight.captured:
             return
@@ -681,7 +692,7 @@ class Machine:
             memory.read_by[words] = flight.stamp or flight.warp.stamp
             memory.reader[words] = flight.site
 
-    def unlock(self, w: Warp, flight: Flight) -> None:
+    def unlock(self, w: Warp, flight: AsyncOperation) -> None:
         """Release the registers and reads of warp *w* in an operation of several warps, which *w* has waited for."""
         if "parts" in flight.note:
             for memory, words in flight.reads:
@@ -690,7 +701,7 @@ class Machine:
                 for register in [r for r, f in locks.items() if f is flight]:
                     del locks[register]
 
-    def land(self, flight: Flight) -> None:
+    def complete(self, flight: AsyncOperation) -> None:
         """Complete an operation, after those that complete before it."""
         waiting = [flight]
         while waiting:
@@ -702,7 +713,7 @@ class Machine:
             if not last.done:
                 self._complete(last)
 
-    def _complete(self, flight: Flight) -> None:
+    def _complete(self, flight: AsyncOperation) -> None:
         self.capture(flight)
         flight.done = True
         flight.before = []
@@ -764,7 +775,7 @@ class Machine:
         self.notes.setdefault(text, site)
 
 
-def _as_seen(flight: Flight, act: Callable[[], None]) -> None:
+def _as_seen(flight: AsyncOperation, act: Callable[[], None]) -> None:
     """Call *act* with poison in the words whose generic writes are not visible to the operation."""
     invisible = [(memory, words, memory.views[4][words]) for memory, words in flight.unseen]
     for memory, words, _ in invisible:
@@ -774,7 +785,7 @@ def _as_seen(flight: Flight, act: Callable[[], None]) -> None:
         memory.views[4][words] = values
 
 
-def _release(locks: dict[int, Flight], registers: Iterable[int], flight: Flight) -> None:
+def _release(locks: dict[int, AsyncOperation], registers: Iterable[int], flight: AsyncOperation) -> None:
     for register in registers:
         if locks.get(register) is flight:
             del locks[register]

@@ -18,7 +18,7 @@ from tclint.executor.launch import Launch, LaunchError, LaunchFile, fits, geomet
 from tclint.executor.machine import Deadlock, Machine, Observation, OutOfBudget
 from tclint.executor.memory import Array, Fault, Global
 from tclint.executor.schedule import Schedule, schedule
-from tclint.executor.state import Geometry, three
+from tclint.executor.state import Geometry, as_dim3
 from tclint.executor.tensor_maps import TensorMap
 from tclint.executor.variables import initial
 from tclint.ir.inline import inline
@@ -309,7 +309,9 @@ def call(
         return argument.tobytes()
 
     values = tuple(map(value, arguments))
-    launch = Launch(entry, three(grid), three(block), three(cluster) if cluster else None, shared, values)
+    launch = Launch(
+        entry, as_dim3(grid), as_dim3(block), as_dim3(cluster) if cluster else None, shared, values
+    )
     fits(launch, function)
     ctas, width = geometry(launch, function)
     result = execute(

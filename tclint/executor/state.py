@@ -4,7 +4,7 @@ These refer to each other (a warp knows the operations that write its registers,
 so they are one module. What happens to them is in :mod:`tclint.executor.machine`; what instructions may ask of the
 machine is :class:`Services`.
 
-A :class:`Flight` is an asynchronous operation: the bytes and registers that it reads and writes, and how to read
+A :class:`AsyncOperation` is an asynchronous operation: the bytes and registers that it reads and writes, and how to read
 (``capture``) and write them (``finish``). Until it completes, its destination holds poison and its sources may still be
 read.
 """
@@ -26,21 +26,21 @@ from tclint.isa.special_registers import LaunchShape
 __all__ = [
     "LANES",
     "Arrival",
+    "AsyncOperation",
     "Barrier",
     "Cluster",
     "Cta",
-    "Flight",
     "Geometry",
-    "Join",
+    "LaneGroup",
     "Range",
+    "ReconvergencePoint",
     "Services",
     "Shared",
-    "Split",
     "Tensor",
     "Warp",
+    "as_dim3",
     "stretch",
     "stretches",
-    "three",
 ]
 
 
@@ -66,8 +66,8 @@ class Services(Protocol):
     memory: Global
     parameters: Array
     schedule: Schedule
-    parked: list[Split]
-    flights: list[Flight]
+    parked: list[LaneGroup]
+    flights: list[AsyncOperation]
     clocks: dict[int, tuple[Cluster, Clocks]]
 
     @property
@@ -75,21 +75,21 @@ class Services(Protocol):
     @property
     def at(self) -> int: ...
     def cancel(self) -> tuple[int, int, int] | None: ...
-    def park(self, split: Split, on: object) -> None: ...
+    def park(self, split: LaneGroup, on: object) -> None: ...
     def wake(self, on: object) -> None: ...
-    def resume(self, split: Split) -> None: ...
+    def resume(self, split: LaneGroup) -> None: ...
     def progress(self) -> None: ...
-    def turn(self, mbarrier: Mbarrier) -> None: ...
-    def fork(self, split: Split, paths: Sequence[tuple[int, Array]], meet: int) -> None: ...
-    def leave(self, split: Split, mask: Array) -> int | None: ...
+    def advance_phase(self, mbarrier: Mbarrier) -> None: ...
+    def fork(self, split: LaneGroup, paths: Sequence[tuple[int, Array]], meet: int) -> None: ...
+    def leave(self, split: LaneGroup, mask: Array) -> int | None: ...
     def pass_barrier(self, cta: Cta, number: int, barrier: Barrier) -> None: ...
     def pass_cluster(self, cluster: Cluster) -> None: ...
-    def issue(self, flight: Flight) -> None: ...
-    def check_drain(self, w: Warp, reads: Sequence[Range], flight: Flight) -> None: ...
-    def able(self, flight: Flight) -> bool: ...
-    def capture(self, flight: Flight) -> None: ...
-    def unlock(self, w: Warp, flight: Flight) -> None: ...
-    def land(self, flight: Flight) -> None: ...
+    def issue(self, flight: AsyncOperation) -> None: ...
+    def check_drain(self, w: Warp, reads: Sequence[Range], flight: AsyncOperation) -> None: ...
+    def can_complete(self, flight: AsyncOperation) -> bool: ...
+    def capture(self, flight: AsyncOperation) -> None: ...
+    def unlock(self, w: Warp, flight: AsyncOperation) -> None: ...
+    def complete(self, flight: AsyncOperation) -> None: ...
     def observe(self, kind: str, w: Warp, message: str, other: int = -1, site: int | None = None) -> None: ...
     def who(self, w: Warp, stamp: int) -> str: ...
     def note(self, text: str, site: int) -> None: ...
@@ -153,7 +153,7 @@ class Shared(Memory):
         self.reader: Array = np.zeros(words, np.int32)
         self.filling: Array = np.zeros(words, np.int16)
         self.draining: Array = np.zeros(words, np.int16)
-        self.flights: list[Flight] = []
+        self.flights: list[AsyncOperation] = []
 
     def check(self, offsets: Array, size: int) -> None:
         low, high = int(offsets.min()), int(offsets.max()) + size
@@ -168,7 +168,7 @@ class Shared(Memory):
         """Fill *words*, which an asynchronous operation has yet to write."""
         self.views[4][words] = _POISON
 
-    def late(self, words: slice | Array, writes: bool, known: Array) -> tuple[int, int] | None:
+    def unordered_access(self, words: slice | Array, writes: bool, known: Array) -> tuple[int, int] | None:
         """The stamp and instruction of a last plain write of *words* (read, unless *writes*) not covered by *known*.
 
         None if that clock covers all of them.
@@ -183,7 +183,9 @@ class Shared(Memory):
         at = int(unordered.argmax())
         return int(found.flat[at]), int(sites[words].flat[at])
 
-    def user(self, words: slice | Array, writes: bool, adds: bool = True) -> Flight | None:
+    def pending_operation(
+        self, words: slice | Array, writes: bool, adds: bool = True
+    ) -> AsyncOperation | None:
         """The oldest pending operation that writes (reads, unless *writes*) the first busy one of *words*, or None.
 
         Operations that add to the contents are skipped unless *adds*.
@@ -217,29 +219,29 @@ class Tensor:
         self.filling: Array = np.zeros(shape, np.int16)
         self.draining: Array = np.zeros(shape, np.int16)
         self.allocated: Array = np.zeros(self.COLUMNS, bool)
-        self.flights: list[Flight] = []
+        self.flights: list[AsyncOperation] = []
         self.permitted = True
         """Whether the CTA still has the permit to allocate."""
 
 
-class Join:
+class ReconvergencePoint:
     """The reconvergence point of a branch: the lanes that are expected there, and those that have arrived."""
 
     __slots__ = ("arrived", "expected", "outer", "pc")
 
-    def __init__(self, pc: int, expected: Array, outer: Join | None) -> None:
+    def __init__(self, pc: int, expected: Array, outer: ReconvergencePoint | None) -> None:
         self.pc = pc
         self.expected = expected
         self.arrived: Array = np.zeros(LANES, bool)
         self.outer = outer
 
 
-class Split:
+class LaneGroup:
     """A group of lanes of a warp that execute together, with their program counter."""
 
     __slots__ = ("asked", "full", "join", "mask", "pc", "timeout", "waits", "warp")
 
-    def __init__(self, warp: Warp, pc: int, mask: Array, join: Join | None) -> None:
+    def __init__(self, warp: Warp, pc: int, mask: Array, join: ReconvergencePoint | None) -> None:
         self.warp = warp
         self.pc = pc
         self.join = join
@@ -259,7 +261,7 @@ class Split:
 class Arrival(NamedTuple):
     """Lanes that have arrived at a collective instruction: their source values, and how to write their results."""
 
-    split: Split
+    split: LaneGroup
     mask: Array
     site: int
     sources: Sequence[Array]
@@ -274,7 +276,7 @@ class Barrier:
     """The join of the clocks of the threads that have arrived."""
     threads: int = 0
     """Threads that have arrived."""
-    waiting: list[Split] = field(default_factory=list)
+    waiting: list[LaneGroup] = field(default_factory=list)
     votes: list[Array] = field(default_factory=list)
     """The predicates that threads contributed to ``bar.red``. Of a cluster barrier: the two clocks of the previous
     phase, which its waiters acquire."""
@@ -329,12 +331,12 @@ class Warp:
         self.clocks.seen[number] = 1
         self.clocks.fenced[number] = 0
         self.stamp = 1 << 10 | number
-        self.splits: list[Split] = []
-        self.filling: dict[int, Flight] = {}
+        self.splits: list[LaneGroup] = []
+        self.filling: dict[int, AsyncOperation] = {}
         """Registers that a pending asynchronous operation writes."""
-        self.draining: dict[int, Flight] = {}
+        self.draining: dict[int, AsyncOperation] = {}
         """Registers that a pending asynchronous operation reads."""
-        self.groups: dict[tuple[str, bytes], list[list[Flight]]] = {}
+        self.groups: dict[tuple[str, bytes], list[list[AsyncOperation]]] = {}
         """Asynchronous operations by mechanism and lanes: one list per group, the last one not committed yet."""
         self.unfenced: dict[int, int] = {}
         """Operands of ``wgmma`` written since the last ``wgmma.fence``, with the writing instruction."""
@@ -358,7 +360,7 @@ class Warp:
         self.mask: Array = self.alive
         self.full = False
 
-    def enter(self, split: Split) -> None:
+    def enter(self, split: LaneGroup) -> None:
         """Make *split* the group of lanes that executes."""
         self.split = split
         self.mask = split.mask
@@ -381,7 +383,7 @@ class Warp:
 
 
 @dataclass(eq=False)
-class Flight:
+class AsyncOperation:
     """An asynchronous operation between its issue and its completion."""
 
     site: int
@@ -399,7 +401,7 @@ class Flight:
     filling: dict[Warp, tuple[int, ...]] = field(default_factory=dict)
     draining: dict[Warp, tuple[int, ...]] = field(default_factory=dict)
     """Registers that it writes and reads, by warp."""
-    before: list[Flight] = field(default_factory=list)
+    before: list[AsyncOperation] = field(default_factory=list)
     """Operations of the same pipeline that must complete first."""
     ready: Callable[[], bool] | None = None
     """Whether all its participants have arrived; None if it has only one."""
@@ -422,7 +424,7 @@ class Flight:
     """Further state that the instructions of its kind keep."""
 
 
-def three(sizes: Sequence[int]) -> tuple[int, int, int]:
+def as_dim3(sizes: Sequence[int]) -> tuple[int, int, int]:
     """Sizes in three dimensions; omitted ones are 1."""
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
@@ -450,13 +452,13 @@ class Cta:
         self.mbarriers: dict[int, Mbarrier] = {}
         self.barriers: dict[int, Barrier] = {}
         self.tensor: Tensor | None = None
-        self.engine: list[Flight] = []
+        self.engine: list[AsyncOperation] = []
         """The ``tcgen05`` operations that its tensor core has yet to complete, in the order of issue."""
         self.columns: dict[int, int] = {}
         """Allocations of tensor memory: first column -> number of columns."""
         self.warpgroup_arrivals: dict[int, set[int]] = {}
         """The warps that have executed each instruction that a whole warpgroup must execute."""
-        self.warpgroups: dict[int, list[Flight]] = {}
+        self.warpgroups: dict[int, list[AsyncOperation]] = {}
         """The ``wgmma`` of each warpgroup, in order."""
         self.warps: list[Warp] = []
         threads = machine.geometry.threads

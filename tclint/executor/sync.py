@@ -71,13 +71,13 @@ class Mbarrier:
         self.pending = self.count
 
     @property
-    def quiet(self) -> bool:
+    def phase_complete(self) -> bool:
         """Whether nothing is pending in the current phase."""
         return self.pending == 0 and (self.tx == 0 or self.elastic) and not self.unknown
 
-    def turn(self) -> bool:
+    def advance_phase(self) -> bool:
         """Complete the phase if nothing is pending in it: whether it did."""
-        if not self.quiet:
+        if not self.phase_complete:
             return False
         self.phase += 1
         self.tx, self.elastic = 0, False

@@ -120,7 +120,7 @@ def _kernel(source: Source, function: Function, body: Function, module: Module) 
     line = source.position(function.start).line
     troubles = [
         Problem(source.position(function.start + t.start).line, t.message)
-        for t in function.troubles
+        for t in function.errors
         if t.kind in _BROKEN
     ]
     if function.damaged:
@@ -140,7 +140,7 @@ def _kernel(source: Source, function: Function, body: Function, module: Module) 
 
 def _replayed(model: KernelModel) -> Iterator[Unresolved]:
     """Why the synchronisation was not replayed to its end for all launches, which is how rule MB016 sees a hang."""
-    replay = model.made(Replay)
+    replay = model.fact(Replay)
     verdict = replay.verdict
     if isinstance(verdict, GaveUp):
         sites = (verdict.site,) if verdict.site >= 0 else ()

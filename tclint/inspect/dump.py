@@ -175,7 +175,7 @@ def _ir_lines(source: Source, module: Module, function: Function) -> Iterator[st
             if space == "param" or variable.space != ".param":
                 size = f"{variable.size} bytes" if variable.size else "size open"
                 yield f"  {variable.space} {variable.name}: {size}, aligned to {variable.align}"
-    for trouble in function.troubles:
+    for trouble in function.errors:
         yield f"  line {source.position(function.start + trouble.start).line}: {trouble.message}"
     for i, instruction in enumerate(function.instructions):
         if i in function.labels:
@@ -290,7 +290,7 @@ def _block(source: Source, model: KernelModel, b: int) -> str:
 def _reach(model: KernelModel, b: int) -> str:
     if b not in model.cfg.rank:
         return "unreachable"
-    return model.who(model.reachability.reach.get(b, 0))
+    return model.describe_threads(model.reachability.threads_at.get(b, 0))
 
 
 def _condition(function: Function, edge: Edge) -> str:
@@ -362,7 +362,7 @@ def _solutions(model: KernelModel) -> Iterator[tuple[str, Results[Any] | None]]:
     """The analyses that have something to say; None instead of results where one did not settle."""
     for one in analyses_of():
         try:
-            analysis, results = model.solved(one)
+            analysis, results = model.solution(one)
         except LimitExceeded:
             yield one.__name__, None
             continue

@@ -103,6 +103,6 @@ def operations(model: KernelModel, site: int, groups: Iterable[str] | None = Non
     for channel in CHANNELS:
         wanted = channel.groups if groups is None else set(channel.groups) & set(groups)
         if any(model.sites("issue", group) for group in wanted):
-            analysis, results = model.solved(channel.analysis)
+            analysis, results = model.solution(channel.analysis)
             found.update(at for at, _, _ in channel.told(analysis, results.before(site), model))
     return found

@@ -13,16 +13,16 @@ __all__ = ["MbarrierUse"]
 class MbarrierUse(FactSet[tuple[int, int]]):
     """Facts ``(site, ring)``: the last wait for a ring of mbarriers, and what signalled it since.
 
-    A ring is a number in :attr:`Mbarriers.made`. The stages of a ring are not told apart, and a wait counts as one
+    A ring is a number in :attr:`Mbarriers.rings_by_init`. The stages of a ring are not told apart, and a wait counts as one
     whether or not it has seen the phase end: what follows a loop of ``try_wait`` is executed when it has.
     """
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        mbarriers = model.made(Mbarriers)
+        mbarriers = model.fact(Mbarriers)
         self.rings: dict[int, tuple[int, ...]] = {}
         """What names an mbarrier, and which rings it may mean; what is not resolved is left out."""
-        for number, ring in enumerate(mbarriers.made):
+        for number, ring in enumerate(mbarriers.rings_by_init):
             for event, sites in ring.uses.items():
                 for site in sites if event not in ("mbarrier-init", "mbarrier-inval") else ():
                     self.rings[site] = (*self.rings.get(site, ()), number)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tclint.values import Values
 
-__all__ = ["Expressions", "Name"]
+__all__ = ["Name", "ValuePrinter"]
 
 _DEEP = 16
 _FOLLOWED = 256
@@ -34,7 +34,7 @@ class _Unwritable(Exception):
     """Some part of an expression has no words."""
 
 
-class Expressions:
+class ValuePrinter:
     """Words for the values of one function."""
 
     def __init__(self, values: Values) -> None:
@@ -58,7 +58,7 @@ class Expressions:
 
     def _text(self, value: int, depth: int) -> str:
         values = self.values
-        value = values.find(value)
+        value = values.representative(value)
         node = values.node(value)
         kind = node[0]
         if depth > _DEEP:
@@ -77,7 +77,7 @@ class Expressions:
         if kind == "op":
             return self._operation(value, depth)
         if kind == "select":
-            if (values.known(node[2]), values.known(node[3])) in ((1, 0), (-1, 0)):
+            if (values.constant_of(node[2]), values.constant_of(node[3])) in ((1, 0), (-1, 0)):
                 return self._text(node[1], depth + 1)
             condition, yes, no = (self._atom(x, depth) for x in node[1:4])
             return f"{condition} ? {yes} : {no}"
@@ -124,10 +124,10 @@ class Expressions:
             return self._text(node[3], depth + 1)
         if name in _OPERATORS and len(node) == 5:
             first, second = node[3:5]
-            if values.known(first) is not None:
+            if values.constant_of(first) is not None:
                 first, second = second, first
             return f"{self._atom(first, depth)} {_OPERATORS[name]} {self._atom(second, depth)}"
-        if name == "shr" and (by := values.known(node[4])) is not None and 0 < by < 32:
+        if name == "shr" and (by := values.constant_of(node[4])) is not None and 0 < by < 32:
             return f"{self._atom(node[3], depth)} >> {by}"
         if name == "shl":
             return f"{self._atom(node[3], depth)} << {self._atom(node[4], depth)}"
@@ -157,8 +157,10 @@ class Expressions:
             node = values.node(value)
             if node[:2] == ("op", "not"):
                 value, odd = node[3], odd + 1
-            elif node[:2] == ("op", "xor") and (n := next(filter(None, map(values.known, node[3:5])), 0)):
-                value = next(x for x in node[3:5] if values.known(x) is None)
+            elif node[:2] == ("op", "xor") and (
+                n := next(filter(None, map(values.constant_of, node[3:5])), 0)
+            ):
+                value = next(x for x in node[3:5] if values.constant_of(x) is None)
                 odd += n
             else:
                 terms, constant = values.linear(value)
@@ -204,7 +206,7 @@ class Expressions:
         values = self.values
         carried: set[tuple[int | None]] = set()
         starts: dict[int, None] = {}
-        for argument in map(values.find, values.arguments(phi)):
+        for argument in map(values.representative, values.arguments(phi)):
             when = self._turned(argument, phi)
             if when is not None:
                 carried.add(when)
@@ -228,11 +230,11 @@ class Expressions:
         values, node = self.values, self.values.node(value)
         flipped = self._flip(value)
         if flipped is not None:
-            return flipped[1:] if values.find(flipped[0]) == phi else None
+            return flipped[1:] if values.representative(flipped[0]) == phi else None
         if node[0] == "select":
             arms = [self._turned(arm, phi) for arm in node[2:4]]
             for arm, other, when in ((0, 3, node[1]), (1, 2, values.negate(node[1]))):
-                if arms[arm] == (None,) and values.find(node[other]) == phi:
+                if arms[arm] == (None,) and values.representative(node[other]) == phi:
                     return (when,)
         return None
 
@@ -241,7 +243,7 @@ class Expressions:
         values, starts, flips = self.values, dict[int, None](), False
         work, seen = list(values.arguments(phi)), {phi}
         while work:
-            v = values.find(work.pop())
+            v = values.representative(work.pop())
             if v in seen:
                 continue
             seen.add(v)
@@ -285,8 +287,8 @@ class Expressions:
         if node[:2] in (("op", "xor"), ("logic", "xor")):
             for bit, other in (node[-2:], node[:-3:-1]):
                 chosen = values.node(other)
-                numbers = tuple(map(values.known, chosen[2:4])) if chosen[0] == "select" else ()
-                if values.known(other) == 1:
+                numbers = tuple(map(values.constant_of, chosen[2:4])) if chosen[0] == "select" else ()
+                if values.constant_of(other) == 1:
                     return bit, None
                 if numbers in ((1, 0), (0, 1)):
                     return bit, chosen[1] if numbers[0] else values.negate(chosen[1])

@@ -21,11 +21,11 @@ from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring, transferred
 from tclint.analyses.model import KernelModel
 from tclint.analyses.provenance import origin
-from tclint.analyses.role_paths import SYSTEM_CALLS, calls, deciding, known_functions
-from tclint.inspect.pretty import Expressions
+from tclint.analyses.role_paths import SYSTEM_CALLS, calls, controlling_predicates, known_functions
+from tclint.inspect.pretty import ValuePrinter
 from tclint.inspect.region_order import news_of
 from tclint.ir.cfg import CFG
-from tclint.values import Level
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -356,7 +356,7 @@ class Protocol:
 
 def protocol(model: KernelModel) -> Protocol:
     """The protocol of a kernel; made once."""
-    return model.made(_read)
+    return model.fact(_read)
 
 
 def _read(model: KernelModel) -> Protocol:
@@ -366,7 +366,7 @@ def _read(model: KernelModel) -> Protocol:
 def partitions(model: KernelModel) -> dict[int, int]:
     """The blocks that one case alone of a table of roles leads to, each with the number of the case, where nobody knows its warps."""
     cfg, found = model.cfg, dict[int, int]()
-    for dispatcher in sorted(model.reachability.unread):
+    for dispatcher in sorted(model.reachability.unresolved_dispatchers):
         cases: dict[int, int] = {}
         for edge in cfg.successors[dispatcher]:
             cases.setdefault(edge.target, edge.case)
@@ -406,8 +406,8 @@ class _Reader:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.mbarriers = model.made(Mbarriers)
-        self.words = Expressions(model.values)
+        self.mbarriers = model.fact(Mbarriers)
+        self.words = ValuePrinter(model.values)
 
     def protocol(self) -> Protocol:
         mbarriers = tuple(self._ring(n) for n in range(len(self.rings)))
@@ -453,7 +453,7 @@ class _Reader:
         return "copy" if "*" in "".join((*form.async_reads, *form.async_writes)) else ""
 
     def _threads(self, site: int) -> int:
-        return self.model.views.at(site).threads & self.model.cta
+        return self.model.views.context_of(site).threads & self.model.cta
 
     def _who(self, site: int) -> str:
         """The threads that execute an instruction, in words."""
@@ -462,7 +462,7 @@ class _Reader:
         if partition is not None:
             lanes = "" if T.whole(threads, 32) == threads else "some lanes of "
             return f"{'a lane of ' if T.at_most_one_lane(threads) else lanes}partition {partition}"
-        words = self.model.who(threads)
+        words = self.model.describe_threads(threads)
         if not self._some(site) or words.startswith("some "):
             return words
         return "some threads" if words == _ALL else f"some of {words}"
@@ -474,9 +474,11 @@ class _Reader:
             values = model.values
             self._split[site] = threads & (threads - 1) != 0 and any(
                 values.mask(p) is None
-                and values.level(p) > Level.WARPGROUP
-                and not any(self.sites.get(at) == "wait" for kind, at in values.volatile(p) if kind == "site")
-                for p in deciding(model, site)
+                and values.uniformity(p) > UniformityScope.WARPGROUP
+                and not any(
+                    self.sites.get(at) == "wait" for kind, at in values.varying_at(p) if kind == "site"
+                )
+                for p in controlling_predicates(model, site)
             )
         return self._split[site]
 
@@ -503,7 +505,7 @@ class _Reader:
         found = []
         for members in alike.values():
             threads = sum(0xFFFFFFFF << 32 * w for w in members) & self.model.cta
-            found.append(Role(self.model.who(threads), tuple(members), threads))
+            found.append(Role(self.model.describe_threads(threads), tuple(members), threads))
         for partition, threads in sorted(sent.items()):
             found.append(Role(f"partition {partition}", tuple(_warps(threads)), threads, partition))
         return tuple(found)
@@ -530,7 +532,7 @@ class _Reader:
 
     @property
     def rings(self) -> list[Ring]:
-        return self.mbarriers.made
+        return self.mbarriers.rings_by_init
 
     @cached_property
     def _number(self) -> dict[Ring, int]:
@@ -601,7 +603,7 @@ class _Reader:
             roles=self._part(site),
             opcode=_opcode(model, site),
             threads=max(at_once) if every is not None else None,
-            count=model.known(site, "count") if counted else 1,
+            count=model.constant_of(site, "count") if counted else 1,
             scope=_scope(model, site),
             remote=multicast is not None or any(a.remote for a in self.mbarriers.addresses.of(site)),
             multicast=multicast,
@@ -618,7 +620,7 @@ class _Reader:
         value = model.value(site, "mask") if ".multicast::cluster" in modifiers else None
         if value is None:
             return None
-        mask = model.values.known(value)
+        mask = model.values.constant_of(value)
         if mask is None:
             words = self.words.text(value)
             return Multicast(f"CTAs of mask {words}" if words else "unknown CTAs", None)
@@ -640,7 +642,7 @@ class _Reader:
         """The bytes that are expected, or copied."""
         match = self.model.instruction(site).match
         own = None if match is None else transferred(match)
-        return self.model.known(site, role) if own is None else own
+        return self.model.constant_of(site, role) if own is None else own
 
     def _delivered(self, object_: Mbarrier) -> tuple[Delivered, ...] | None:
         found = self.mbarriers.deliveries(object_)
@@ -677,10 +679,10 @@ class _Reader:
     def _first(self, site: int, parity: int) -> int | None:
         """The parity when a thread waits there for the first time, if that is the same on all ways."""
         values = self.model.values
-        if values.known(parity) is not None:
-            return values.known(parity)
+        if values.constant_of(parity) is not None:
+            return values.constant_of(parity)
         resolve = self.model.at_first(site).witness if self._begins_alike(site, parity) else None
-        number = None if resolve is None else values.known(resolve(parity))
+        number = None if resolve is None else values.constant_of(resolve(parity))
         return None if number is None else number & 1
 
     def _begins_alike(self, site: int, value: int) -> bool:
@@ -694,7 +696,7 @@ class _Reader:
             return False
         work, seen = [value], set[int]()
         while work:
-            v = values.find(work.pop())
+            v = values.representative(work.pop())
             if v in seen:
                 continue
             seen.add(v)
@@ -816,11 +818,11 @@ class _Reader:
         values = self.model.values
         terms, constant = values.linear(value)
         if len(terms) != 1 or constant:
-            return values.find(value)
+            return values.representative(value)
         ((term, factor),) = terms
         node = values.node(term)
         if node[:2] != ("op", "mask"):
-            return values.find(value)
+            return values.representative(value)
         inner, rest = values.linear(node[2])
         mask = node[3]
         while mask & 1 == 0 and rest % 2 == 0 and all(f % 2 == 0 for _, f in inner):
@@ -835,7 +837,7 @@ class _Reader:
         for site in self.sites:
             match = model.instruction(site).match
             if match is not None and "id" in match.form.roles:
-                found.setdefault(model.known(site, "id"), []).append(self._barrier_use(site))
+                found.setdefault(model.constant_of(site, "id"), []).append(self._barrier_use(site))
         for number, uses in sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0)):
             yield Barrier(number, tuple(_merged(uses)))
 
@@ -853,7 +855,7 @@ class _Reader:
             self._who(site),
             self._part(site),
             self._many(site),
-            self.model.known(site, "count"),
+            self.model.constant_of(site, "count"),
         )
 
     # ------------------------------------------------------------ shared memory
@@ -888,7 +890,7 @@ class _Reader:
                 return _Touch(access, proxy, base, 0, size, False)
             return _Touch(access, proxy, base, None, None, False, self._unbounded(offset))
         start, end = bounds
-        known = self.model.known(access.site, "bytes") if access.later else None
+        known = self.model.constant_of(access.site, "bytes") if access.later else None
         end += known or access.size
         if size and (start < 0 or end > size):  # nothing outside of a variable is touched
             start, end = max(start, 0), min(end, size)
@@ -899,8 +901,8 @@ class _Reader:
         model = self.model
         common, mine, constant = model.shared.split(offset)
         low = high = constant
-        if model.values.known(mine) is None:
-            planes = model.values.planes(mine)
+        if model.values.constant_of(mine) is None:
+            planes = model.values.bit_slices(mine)
             if planes is None or model.function.most_threads is None:
                 return model.values.interval(offset)
             threads = self._threads(access.site)
@@ -909,7 +911,7 @@ class _Reader:
                 high + T.extreme(planes, threads, least=False),
             )
         else:
-            number = model.values.known(mine) or 0
+            number = model.values.constant_of(mine) or 0
             low, high = low + number, high + number
         around = model.values.interval(common)
         return None if around is None else (low + around[0], high + around[1])
@@ -923,7 +925,9 @@ class _Reader:
     def _variable(self, address: int) -> int | None:
         """The shared variable that an address is made from, if there is but one."""
         values = self.model.values
-        whole = values.made_of(address, until=lambda v: values.node(v)[0] == "load" or self._is_shared(v))
+        whole = values.subexpressions(
+            address, until=lambda v: values.node(v)[0] == "load" or self._is_shared(v)
+        )
         followed = list(islice(whole, _FOLLOWED + 1))
         found = [v for v in followed if self._is_shared(v)]
         return found[0] if len(found) == 1 and len(followed) <= _FOLLOWED else None
@@ -1046,13 +1050,13 @@ class _Reader:
             opcode=_opcode(model, site),
             rings=tuple(sorted(self._number[ring] for ring in rings)),
             regions=tuple(sorted(set(self._touched.get(site, ())))) if kind in ("copy", "mma") else (),
-            count=model.known(site, "count") if counted else 1 if kind == "arrive" else None,
+            count=model.constant_of(site, "count") if counted else 1 if kind == "arrive" else None,
             bytes=self._size(site, role or "bytes"),
             parity=None if parity is None else self.words.text(parity),
             group=model.instruction(site).group if kind in ("commit", "wait group") else "",
-            depth=model.known(site, "depth"),
+            depth=model.constant_of(site, "depth"),
             sources=kind == "wait group" and _completion(model, site) == "read",
-            barrier=model.known(site, "id"),
+            barrier=model.constant_of(site, "id"),
             scope=_scope(model, site),
             multicast=self._multicast(site),
         )
@@ -1079,7 +1083,7 @@ class _Reader:
         cfg = self.model.cfg
         for role in ("mbarrier", "parity", "state"):
             value = self.model.value(wait, role)
-            for kind, at in self.model.values.volatile(value) if value is not None else ():
+            for kind, at in self.model.values.varying_at(value) if value is not None else ():
                 if (at if kind == "block" else cfg.block_of[at]) in body:
                     return True
         return False
@@ -1104,7 +1108,7 @@ class _Reader:
         model, cfg = self.model, self.model.cfg
         if not model.function.entry:
             yield -1, "not a kernel: what its callers have done, and do next, is not seen"
-        for block in model.reachability.unread:
+        for block in model.reachability.unresolved_dispatchers:
             yield (
                 cfg.blocks[block].end - 1,
                 "roles are dispatched by a number from memory: which warps make which partition is not known",
@@ -1130,7 +1134,7 @@ class _Reader:
 
     def _shown(self, role: str, value: int) -> bool:
         """Whether an operand is a number, or has words where these are as good."""
-        known = self.model.values.known(value) is not None
+        known = self.model.values.constant_of(value) is not None
         return known or (role in _IN_WORDS and self.words.text(value) is not None)
 
     def _unknown_phases(self, mbarriers: Iterable[MbarrierRing]) -> Iterator[tuple[int, str]]:
@@ -1139,19 +1143,19 @@ class _Reader:
             if ring.count is None and all(None not in stage.counts for stage in made.stages):
                 yield from ((i, "these ask for different numbers of arrivals") for i in made.inits)
             if ring.delivered is None:
-                for i, why in self.mbarriers.hiding_bytes(first):
+                for i, why in self.mbarriers.unknown_bytes(first):
                     yield i, f"the bytes of a phase are not known: {why}"
             if ring.arriving is None:
                 for i, why in self._unknown_arrivals(ring, first):
                     yield i, f"the arrivals of a phase are not known: {why}"
 
     def _unknown_arrivals(self, ring: MbarrierRing, first: Mbarrier) -> Iterator[tuple[int, str]]:
-        reasons = list(self.mbarriers.hiding_arrivals(first))
+        reasons = list(self.mbarriers.unknown_arrivals(first))
         if reasons:
             yield from reasons
         elif self.model.function.most_threads is None:
             yield -1, "how many threads a CTA has is up to the launch"
-        elif not self.mbarriers.elsewhere and all(a.count is not None for a in ring.arrives):
+        elif not self.mbarriers.has_unseen_arrivals and all(a.count is not None for a in ring.arrives):
             yield from ((i, "which of these are in the same one") for a in ring.arrives for i in a.sites)
 
     def _unknown_places(self) -> Iterator[tuple[int, str]]:

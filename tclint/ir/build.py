@@ -15,6 +15,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tclint.ir.nodes import (
+    BuildError,
     Directive,
     Function,
     Immediate,
@@ -27,7 +28,6 @@ from tclint.ir.nodes import (
     Register,
     Special,
     Symbol,
-    Trouble,
     Use,
     Variable,
     Vector,
@@ -190,7 +190,7 @@ class _Builder:
         registers.extend(map(Register, fresh, repeat(kind)))
 
     def trouble(self, kind: str, start: int, end: int, message: str) -> None:
-        self.function.troubles.append(Trouble(kind, start - self.base, end - self.base, message))
+        self.function.errors.append(BuildError(kind, start - self.base, end - self.base, message))
 
     # ------------------------------------------------------------ statements
 
@@ -275,7 +275,7 @@ class _Builder:
             self.trouble("misplaced", node.start_byte, node.end_byte, message)
 
     def report(self, kind: str, instruction: Instruction, message: str) -> None:
-        self.function.troubles.append(Trouble(kind, instruction.start, instruction.end, message))
+        self.function.errors.append(BuildError(kind, instruction.start, instruction.end, message))
 
     def jump(self, scope: _Scope, index: int, names: list[str]) -> None:
         """Let the instruction at *index* wait for labels, which are looked up in *scope*."""
@@ -619,14 +619,14 @@ class _Header:
         if kind in self._ORDER and (place := self._ORDER.index(kind)) != self.items:
             name = kind.removesuffix("_directive")
             message = f".{name} must stand once, {self._PLACES[place]}"
-            self.module.troubles.append(Trouble("misplaced", start, end, message))
+            self.module.troubles.append(BuildError("misplaced", start, end, message))
         self.items += 1
 
     def define(self, name: str, start: int, end: int) -> None:
         """The next function with a body, or variable that is not external."""
         if name in self.defined:
             message = f"{_quoted(name)} is defined twice"
-            self.module.troubles.append(Trouble("duplicate-name", start, end, message))
+            self.module.troubles.append(BuildError("duplicate-name", start, end, message))
         self.defined.add(name)
 
 
@@ -639,7 +639,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
 
     Never raises for a broken tree: what lies in damaged functions is marked
     (:attr:`Function.damaged`) and what is undefined is listed
-    (:attr:`Function.troubles`). *make* makes the functions
+    (:attr:`Function.errors`). *make* makes the functions
     (:mod:`tclint.ir.rebuild` has some already).
     """
     isa = isa or table()
@@ -666,7 +666,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
         elif kind == "variable_declaration":
             declaration = text[start:end]
             if message := _misaligned(declaration):
-                module.troubles.append(Trouble("alignment", start, end, message))
+                module.troubles.append(BuildError("alignment", start, end, message))
             external = ".extern" in declaration
             for _, _, name, _, variable in _declared(declaration):
                 if not external:
@@ -675,7 +675,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                 module.variables[name] = variable
         elif kind == "directive":
             if message := _unknown_directive(text[start:end]):
-                module.troubles.append(Trouble("misplaced", start, end, message))
+                module.troubles.append(BuildError("misplaced", start, end, message))
         elif kind == "version_directive":
             try:
                 module.version = parse_version(clean(text[start:end]).split()[1])
@@ -704,20 +704,20 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
             if guard and name not in guards:
                 guards.add(name)
                 message = f"register {_quoted(name)} is not declared"
-                function.troubles.append(Trouble("undefined-guard", ins.start, ins.end, message))
+                function.errors.append(BuildError("undefined-guard", ins.start, ins.end, message))
             if guard or name in own or name in seen or name in labels:
                 continue
             if name in names:
                 if first.get(name, 0) > function.start + ins.start:
                     seen.add(name)
                     message = f"{_quoted(name)} is declared only after its first use"
-                    function.troubles.append(Trouble("undefined-register", ins.start, ins.end, message))
+                    function.errors.append(BuildError("undefined-register", ins.start, ins.end, message))
                 continue
             seen.add(name)
             if name and (name[0].isalpha() or name[0] in "%_$"):
                 word = "register" if name.startswith("%") else "name"
-                function.troubles.append(
-                    Trouble(
+                function.errors.append(
+                    BuildError(
                         "undefined-register", ins.start, ins.end, f"{word} {_quoted(name)} is not declared"
                     )
                 )
@@ -760,6 +760,6 @@ def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Fu
         function.declared_only = True
         return function, None
     builder.block(body)
-    builder.troubles = len(function.troubles)
+    builder.troubles = len(function.errors)
     function.uses = list(builder.uses.values())
     return function, builder

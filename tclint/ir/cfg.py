@@ -232,7 +232,7 @@ class CFG:
         return _dominators(post, rank, before)
 
     @cached_property
-    def following(self) -> list[int]:
+    def reachable_from(self) -> list[int]:
         """For every block, the set of the blocks that can be executed after it: one bit for each."""
         following = [0] * len(self.blocks)
         # Ends first, so that only loops take more than one round.
@@ -267,9 +267,9 @@ class CFG:
 
     def innermost(self, *blocks: int) -> frozenset[int]:
         """The blocks of the smallest loop that all of *blocks* are in; empty when there is none."""
-        return min(map(self.loops.__getitem__, self.around(*blocks)), key=len, default=frozenset())
+        return min(map(self.loops.__getitem__, self.enclosing_loops(*blocks)), key=len, default=frozenset())
 
-    def around(self, *blocks: int) -> list[int]:
+    def enclosing_loops(self, *blocks: int) -> list[int]:
         """The headers of the loops that all of *blocks* are in."""
         return [header for header, loop in self.loops.items() if loop.issuperset(blocks)]
 
@@ -326,7 +326,7 @@ class CFG:
                                 break
         return found
 
-    def controllers(self, block: int) -> list[Edge]:
+    def control_dependences(self, block: int) -> list[Edge]:
         """The branch edges that decide whether *block* runs (control dependence, transitive)."""
         known = self._controllers.get(block)
         if known is not None:

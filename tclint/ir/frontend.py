@@ -34,7 +34,7 @@ def analyse(source: Source, builds: Builds | None = None) -> tuple[Module, list[
             found.append(Problem(source.position(module.target_span[0]).line, f"unknown target {name}"))
     found += [Problem(source.position(t.start).line, t.message) for t in module.troubles]
     for function in module.functions:
-        for trouble in function.troubles:
+        for trouble in function.errors:
             line = source.position(function.start + trouble.start).line
             found.append(Problem(line, f"{function.name}: {trouble.message}"))
     return module, found

@@ -139,7 +139,7 @@ class _Inliner:
             variables=dict(function.variables),
             parameters=function.parameters,
             directives=function.directives,
-            troubles=function.troubles,
+            errors=function.errors,
             noreturn=function.noreturn,
         )
         self.function = function

@@ -22,6 +22,7 @@ from tclint.isa.target import Target, Version
 
 __all__ = [
     "SINK",
+    "BuildError",
     "Directive",
     "Function",
     "Immediate",
@@ -35,7 +36,6 @@ __all__ = [
     "Register",
     "Special",
     "Symbol",
-    "Trouble",
     "Use",
     "Variable",
     "Vector",
@@ -306,7 +306,7 @@ MOST_THREADS = 1024
 """Of a CTA on every target there is (11.4.2)."""
 
 
-class Trouble(NamedTuple):
+class BuildError(NamedTuple):
     """Something in a function or module that the assembler would refuse, found while building it."""
 
     kind: str
@@ -342,7 +342,7 @@ class Function:
     """Instruction index -> one label that stands before it."""
     locations: list[tuple[int, Location]] = field(default_factory=list)
     """``(first instruction, location)`` in order: what ``.loc`` said."""
-    troubles: list[Trouble] = field(default_factory=list)
+    errors: list[BuildError] = field(default_factory=list)
     declared_only: bool = False
     damaged: bool = False
     """A syntax error lies inside: no finding about it can be trusted."""
@@ -383,7 +383,7 @@ class Module:
     functions: list[Function] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
-    troubles: list[Trouble] = field(default_factory=list)
+    troubles: list[BuildError] = field(default_factory=list)
     """Those outside its functions."""
 
     @property

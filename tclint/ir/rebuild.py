@@ -96,7 +96,7 @@ class _Step:
             if end - start == function.end - function.start and not broken and not node.has_error:
                 builder.text, builder.base = text, start
                 return replace(
-                    function, start=start, end=end, troubles=function.troubles[: builder.troubles]
+                    function, start=start, end=end, errors=function.errors[: builder.troubles]
                 ), builder
         elif (
             start < low
@@ -213,7 +213,7 @@ def _edited(
     for node in nodes:
         builder.instruction(node.start_byte, node.end_byte)
     fresh = new.instructions[first:]
-    if new.troubles or new.damaged or any(i.flow for i in fresh) or len(new.registers) != known:
+    if new.errors or new.damaged or any(i.flow for i in fresh) or len(new.registers) != known:
         return None
     if len(fresh) != len(nodes):
         return None
@@ -301,7 +301,7 @@ def same_program(one: Function, other: Function) -> bool:
         return False
     if any(getattr(one, name) != getattr(other, name) for name in _FIELDS):
         return False
-    if [t.kind for t in one.troubles] != [t.kind for t in other.troubles] or one.damaged != other.damaged:
+    if [t.kind for t in one.errors] != [t.kind for t in other.errors] or one.damaged != other.damaged:
         return False
     pairs = zip(one.instructions, other.instructions, strict=True)
     return all(a is b or _same_instruction(a, b) for a, b in pairs)

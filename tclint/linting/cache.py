@@ -17,9 +17,9 @@ from tclint.ir.nodes import Function, Module, Variable
 from tclint.ir.rebuild import Builds, same_program
 from tclint.isa.target import Version
 
-__all__ = ["Facts", "Past", "Said"]
+__all__ = ["CheckResult", "Facts", "IncrementalCache"]
 
-Said = tuple[tuple[Hit, ...], tuple[str, ...]]
+CheckResult = tuple[tuple[Hit, ...], tuple[str, ...]]
 """What the checks say of a function, and which analyses gave up."""
 _RECENT = 3
 """States of a function that stay known, so that what is undone or typed again costs no analysis."""
@@ -51,7 +51,7 @@ class _Checked:
     facts: Facts
     called: tuple[Function, ...]
     """The functions that it calls, directly or not."""
-    said: Said
+    said: CheckResult
     seconds: float
     """How long they took."""
 
@@ -65,7 +65,7 @@ class _Checked:
             and all(map(same_program, self.called, called))
         )
 
-    def moved(self, function: Function) -> Said:
+    def moved(self, function: Function) -> CheckResult:
         """What they said, as far as all that it is about stands in *function* as well."""
         old, new = ([ins.opcode for ins in f.instructions] for f in (self.function, function))
         first = _alike(old, new)
@@ -100,7 +100,7 @@ def _moved(hit: Hit, place: Callable[[int], int]) -> Hit | None:
     return found if whole and own else None
 
 
-class Past:
+class IncrementalCache:
     """What earlier runs over a text found out; one that has none starts afresh.
 
     A run that an exception ended leaves it as good as it was.
@@ -119,8 +119,8 @@ class Past:
         """By name, and which of that name: the last states that were checked, the latest first."""
 
     def checked(
-        self, module: Module, function: Function, facts: Facts, check: Callable[[Function], Said]
-    ) -> Said:
+        self, module: Module, function: Function, facts: Facts, check: Callable[[Function], CheckResult]
+    ) -> CheckResult:
         """What the checks say of *function*, its calls inlined; they are run (*check*) if that is not known."""
         same = [f for f in module.functions if f.name == function.name]
         key = function.name, next(n for n, f in enumerate(same) if f.start == function.start)

@@ -22,8 +22,8 @@ from tclint.findings.rules import all_rules
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.linting.cache import Facts, Past, Said
-from tclint.linting.subsumption import without_consequences
+from tclint.linting.cache import CheckResult, Facts, IncrementalCache
+from tclint.linting.subsumption import without_subsumed
 from tclint.linting.suppress import apply
 from tclint.syntax.source import Problem, Source
 
@@ -36,7 +36,7 @@ def check_source(
     source: Source,
     config: Config | None = None,
     clock: Callable[[str, float], None] | None = None,
-    past: Past | None = None,
+    past: IncrementalCache | None = None,
     gave_up: Counter[GiveUp] | None = None,
 ) -> FileReport:
     """Lint one source.
@@ -56,7 +56,11 @@ def check_source(
     """
     with _without_collector():
         return _check(
-            source, config or Config(), clock, past or Past(), Counter() if gave_up is None else gave_up
+            source,
+            config or Config(),
+            clock,
+            past or IncrementalCache(),
+            Counter() if gave_up is None else gave_up,
         )
 
 
@@ -75,7 +79,7 @@ def _check(
     source: Source,
     config: Config,
     clock: Callable[[str, float], None] | None,
-    past: Past,
+    past: IncrementalCache,
     gave_up: Counter[GiveUp],
 ) -> FileReport:
     on = frozenset(all_rules()) if config.rules is None else config.rules
@@ -105,7 +109,7 @@ def _check(
     callees = inlinable(module)
     facts = Facts.of(module, config)
 
-    def check(function: Function) -> Said:
+    def check(function: Function) -> CheckResult:
         model = KernelModel(function, module, config, past.pause)
         said = _kernel_hits(model, on, tick)
         gave_up.update(_located(source, model))
@@ -114,16 +118,14 @@ def _check(
     for function in module.functions:
         if not function.instructions or function.declared_only or not _wanted(function, config):
             continue
-        if any(
-            t.kind in ("undefined-guard", "undefined-label", "duplicate-label") for t in function.troubles
-        ):
+        if any(t.kind in ("undefined-guard", "undefined-label", "duplicate-label") for t in function.errors):
             continue
         whole = inline(function, callees)
         hits, limits = past.checked(module, whole, facts, check)
         line = source.position(function.start).line if limits else 0
         problems += [Problem(line, limit) for limit in limits]
         off = ignored(config, source.path, function.name) if hits else ()
-        told = without_consequences(hits, config.confidence, off)
+        told = without_subsumed(hits, config.confidence, off)
         found += [(whole, hit) for hit in told]
     if not problems:
         past.forget_all_but(module)
@@ -142,7 +144,7 @@ def _check(
     )
 
 
-def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], None]) -> Said:
+def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], None]) -> CheckResult:
     """What the checks of the rules that are *on* say of a function, and which of them gave up."""
     hits: list[Hit] = []
     limits: list[str] = []

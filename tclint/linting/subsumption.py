@@ -8,7 +8,7 @@ from tclint.checks import Hit
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 
-__all__ = ["without_consequences"]
+__all__ = ["without_subsumed"]
 
 _COMMITS = ("TC005", "TC008", "TC010")
 _READS = ("WG001", "WG003")
@@ -36,9 +36,7 @@ _STALLS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence".split())
 """Families whose faults change what the rest of a replay does."""
 
 
-def without_consequences(
-    found: Iterable[Hit], shown: Confidence, ignored: Collection[str] = ()
-) -> Iterator[Hit]:
+def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collection[str] = ()) -> Iterator[Hit]:
     """The hits in one function of which no other hit says the cause.
 
     What is not *shown*, or is of a rule that is *ignored* there, is the cause of nothing.

@@ -13,7 +13,7 @@ from tclint.findings.finding import FileReport
 from tclint.inline.hosts import is_host
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.linting.cache import Past
+from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
 from tclint.lsp.text import Text
 from tclint.report import baseline
@@ -49,7 +49,7 @@ class Document:
     path: str
     text: Text
     version: int
-    past: Past = field(default_factory=Past)
+    past: IncrementalCache = field(default_factory=IncrementalCache)
     last: Lint | None = None
     _model: tuple[Module, Function, KernelModel] | None = None
 
@@ -81,7 +81,7 @@ class Document:
         except Superseded:
             raise
         except Exception:
-            self.past = Past()  # whatever went wrong may be in it
+            self.past = IncrementalCache()  # whatever went wrong may be in it
             raise
         found, _ = baseline.of(config).compared([report], config, ())
         (shown,), _ = present(found, config)

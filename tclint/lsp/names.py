@@ -90,7 +90,7 @@ class Place:
         model = self.model(self.function)
         if model.function is not self.function:  # calls are inlined: the numbers are others
             return ()
-        return tuple(model.made(Mbarriers).named(self.site))
+        return tuple(model.fact(Mbarriers).named(self.site))
 
     # ---------------------------------------------------------------- where it is defined and used
 
@@ -109,7 +109,7 @@ class Place:
         """Where what it names is used; with *declaration*, its declaration too."""
         own = self.declarations() if declaration else []
         if self.mbarriers and self.function is not None:
-            barriers = self.model(self.function).made(Mbarriers)
+            barriers = self.model(self.function).fact(Mbarriers)
             sites = (i for found in barriers.sites.values() for i in found)
             mine = set(self.mbarriers)
             return _in_order(

@@ -199,15 +199,15 @@ class LaunchResults:
         """
         program, cfg, values = self.program, self.model.cfg, self.model.values
         deciding = {
-            self.model.reachability.edge_value(edge)
+            self.model.reachability.edge_predicate(edge)
             for block in program.synchronising - entered
-            for edge in cfg.controllers(block)
+            for edge in cfg.control_dependences(block)
             if edge.source in entered
         }
         found = set[LaunchHypothesis]()
         for predicate in deciding:
             if predicate is not None:
-                of = [values.node(v)[:2] for v in values.made_of(predicate)]
+                of = [values.node(v)[:2] for v in values.subexpressions(predicate)]
                 if any(node[0] == "parameter" or node in _CTA_INDICES for node in of):
                     found.update(chain.from_iterable(map(_reaching, of)))
         once = [h for h in program.waiting_loops if h in entered and h not in repeated]

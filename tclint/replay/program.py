@@ -33,7 +33,7 @@ from tclint.isa.widths import width_of
 from tclint.replay.abstract_lanes import Lanes, Results
 from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord
 from tclint.replay.shared_stores import SharedStores
-from tclint.values.thread_predicates import Level
+from tclint.values.thread_predicates import UniformityScope
 
 __all__ = ["BULK", "CP_ASYNC", "Program", "Step", "relaxes"]
 
@@ -154,7 +154,7 @@ class Program:
         """Whether fences matter."""
         self.branching: set[int] = set()
         """Blocks whose branch is executed."""
-        self.shared_stores = model.made(SharedStores)
+        self.shared_stores = model.fact(SharedStores)
         self.columns = self._columns()
         self.warps = 4 if model.sites("issue", _TENSOR[1]) else 1
         """How many quarters of tensor memory to distinguish: what threads store is in the lanes of their warp only
@@ -266,7 +266,7 @@ class Program:
         model = self.model
         if not model.sites("issue", "tcgen05.ld"):
             return {}
-        tmem = model.solved(TensorMemory)[0]
+        tmem = model.solution(TensorMemory)[0]
         found = {(i, "taddr"): tmem.range(i, "taddr") for g in _TENSOR for i in model.sites("issue", g)}
         for i in model.sites("issue", "tcgen05"):
             # With .ws, the matrices are in the lanes of one warp or two.
@@ -293,7 +293,7 @@ class Program:
         values = self.model.values
         return any(
             self.widths[register] != RESPONSE * 8
-            and values.node(values.find(values.after(register, step.site)))[0] != "allocated"
+            and values.node(values.representative(values.after(register, step.site)))[0] != "allocated"
             for register in step.instruction.writes
         )
 
@@ -319,7 +319,7 @@ class Program:
             and match.form.name == "atom"
             and ".add" in match.modifiers
             and match.space.startswith(".global")
-            and values.known(values.operand(step.instruction.operands[2], site)) == 1
+            and values.constant_of(values.operand(step.instruction.operands[2], site)) == 1
         )
 
     @cached_property
@@ -349,7 +349,7 @@ class Program:
     def _dispatching(self) -> dict[int, list[tuple[int, int]]]:
         cfg, values = self.model.cfg, self.model.values
         found = {}
-        for block in {edge.source for b in self.synchronising for edge in cfg.controllers(b)}:
+        for block in {edge.source for b in self.synchronising for edge in cfg.control_dependences(b)}:
             last = cfg.blocks[block].end - 1
             guard = self.instructions[last].guard
             if guard >= 0 and (compared := self._compared_by_thread(values.before(guard, last))):
@@ -362,10 +362,10 @@ class Program:
         The predicate may also be loaded as a flag that holds the result of such a comparison.
         """
         values = self.model.values
-        loads = (node[1] for v in values.made_of(predicate) if (node := values.node(v))[0] == "load")
+        loads = (node[1] for v in values.subexpressions(predicate) if (node := values.node(v))[0] == "load")
         stored = (values.node(v) for load in loads for v in self.shared_stores.values(load))
-        flags = [s[1] for s in stored if s[0] == "select" and None not in map(values.known, s[2:4])]
-        compared = (values.node(v) for v in values.made_of(predicate, *flags))
+        flags = [s[1] for s in stored if s[0] == "select" and None not in map(values.constant_of, s[2:4])]
+        compared = (values.node(v) for v in values.subexpressions(predicate, *flags))
         return [
             (node[2], node[3])
             for node in compared
@@ -375,7 +375,7 @@ class Program:
     def _from_thread_index(self, *made: int) -> bool:
         """Whether values are computed from the index of a thread in its CTA."""
         values = self.model.values
-        return any(values.node(v)[1:2] in _THREAD_INDICES for v in values.made_of(*made))
+        return any(values.node(v)[1:2] in _THREAD_INDICES for v in values.subexpressions(*made))
 
     def _sharing(self) -> frozenset[int]:
         """Dispatching blocks that only test whether a warp has iterations left, of a loop whose iterations warps
@@ -390,7 +390,7 @@ class Program:
             if None not in counts_known:
                 found.add(block)
                 ends.update(end for end in counts_known if end is not None)
-        find = self.model.values.find
+        find = self.model.values.representative
         begun = ends.union((b, a) for a, b in ends)
         return frozenset(found).union(
             block
@@ -409,9 +409,9 @@ class Program:
             start, stride, modulus = values.induction(value) or (counter, 0, None)
             body = cfg.loops.get(values.node(value)[1], ()) if stride and modulus is None else ()
             ends = block in body and any(edge.target not in body for edge in cfg.successors[block])
-            mine = values.level(start) <= Level.WARP and not self._from_launch(start)
+            mine = values.uniformity(start) <= UniformityScope.WARP and not self._from_launch(start)
             if ends and mine and not self._from_thread_index(bound):
-                return values.find(start), values.find(bound)
+                return values.representative(start), values.representative(bound)
         return None
 
     def _from_launch(self, *made: int) -> bool:
@@ -422,7 +422,9 @@ class Program:
         """
         values, seen, left = self.model.values, set[int](), list(made)
         while left:
-            nodes = map(values.node, values.made_of(*left, until=lambda v: values.node(v)[0] in _CONDITIONS))
+            nodes = map(
+                values.node, values.subexpressions(*left, until=lambda v: values.node(v)[0] in _CONDITIONS)
+            )
             left = []
             for kind, *rest in nodes:
                 if kind == "parameter" or (kind == "load" and not rest[1].startswith(".shared")):
@@ -439,7 +441,7 @@ class Program:
             where = [access.address for access in model.shared.accesses(site)]
             if (size := model.value(site, "bytes")) is not None:
                 where.append(size)
-            made = map(values.node, values.made_of(*where))
+            made = map(values.node, values.subexpressions(*where))
             self._independent[site] = not any(node[0] in ("parameter", "load", "unknown") for node in made)
         return self._independent[site]
 
@@ -503,8 +505,8 @@ class Program:
     def mbarrier_count_words(self, site: int) -> frozenset[LaunchWord]:
         """The words of the launch that decide how many mbarriers the loop around *site* initialises."""
         cfg, address = self.model.cfg, self.model.value(site, "mbarrier")
-        moves = address is not None and bool(self.model.values.volatile(address))
-        around = cfg.around(cfg.block_of[site]) if moves else ()
+        moves = address is not None and bool(self.model.values.varying_at(address))
+        around = cfg.enclosing_loops(cfg.block_of[site]) if moves else ()
         return frozenset().union(*map(self.bounds.__getitem__, around))
 
     @cached_property
@@ -522,7 +524,7 @@ class Program:
         for block in self.branching & model.cfg.in_cycle:
             last = model.cfg.blocks[block].end - 1
             guard = self.instructions[last].guard
-            for value in values.made_of(values.before(guard, last)) if guard >= 0 else ():
+            for value in values.subexpressions(values.before(guard, last)) if guard >= 0 else ():
                 start, stride, _ = values.induction(value) or (None, 0, None)
                 kind, *rest = values.node(start) if start is not None else ("",)
                 if kind == "special" and rest[0] in ("%ctaid.x", "%clusterid.x") and stride > 1:
@@ -579,11 +581,13 @@ class Program:
     def _condition(self, branch: int) -> int | None:
         """The condition of a branch; None: it is unconditional."""
         guard = self.instructions[branch].guard
-        return None if guard < 0 else self.model.values.find(self.model.values.before(guard, branch))
+        return (
+            None if guard < 0 else self.model.values.representative(self.model.values.before(guard, branch))
+        )
 
     def words(self, *made: int) -> frozenset[LaunchWord]:
         """The words of the launch that values are computed from, and those that select between constants."""
-        return frozenset().union(*self._words_of(map(self.model.values.find, made)).values())
+        return frozenset().union(*self._words_of(map(self.model.values.representative, made)).values())
 
     def _words_of(self, made: Iterable[int]) -> dict[int, set[LaunchWord]]:
         """The same for each of the values *made*, in one walk over all that they are computed from."""
@@ -594,7 +598,7 @@ class Program:
             batches, words = self._inputs_of(value)
             for word in words:
                 named.setdefault(word, []).append(value)
-            for part in map(self.model.values.find, batches):
+            for part in map(self.model.values.representative, batches):
                 if part not in uses:
                     uses[part] = []
                     work.append(part)
@@ -629,14 +633,14 @@ class Program:
                 *((LaunchWord(base, (offset >> 2) + 1, high=True),) if rest[1] == 8 else ()),
             )
         more = values.arguments(value) if kind == "phi" else values.parts(node)
-        flag = kind == "phi" and all(values.known(v) is not None for v in more)
+        flag = kind == "phi" and all(values.constant_of(v) is not None for v in more)
         return self._conditions(rest[0]) if flag else more, words
 
     def _conditions(self, block: int) -> Iterable[int]:
         """The conditions that decide by which edge a block is entered."""
         cfg, values = self.model.cfg, self.model.values
         for edge in cfg.predecessors[block]:
-            for c in (*cfg.controllers(edge.source), edge):
+            for c in (*cfg.control_dependences(edge.source), edge):
                 if c.predicate >= 0:
                     yield values.before(c.predicate, cfg.blocks[c.source].end - 1)
 
@@ -740,7 +744,7 @@ class Program:
             return
         self._reached.add(block)
         cfg = self.model.cfg
-        for edge in cfg.controllers(block):
+        for edge in cfg.control_dependences(block):
             if edge.source not in self.branching:
                 self.branching.add(edge.source)
                 last = self.instructions[cfg.blocks[edge.source].end - 1]

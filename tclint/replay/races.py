@@ -192,7 +192,7 @@ def _lockstep_races(accesses: list[Access], program: Program) -> Iterator[_Found
     """The races of loads with stores of other warps of the same thread group."""
     if not any(access.stores for access in accesses):
         return
-    overlaps = program.model.made(WarpOverlaps)
+    overlaps = program.model.fact(WarpOverlaps)
     last: dict[int, Access] = {}
     lane_addresses: LaneAddresses | None = None
     for access in accesses:

@@ -30,7 +30,7 @@ class SharedStores:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._extents = model.made(Extents)
+        self._extents = model.fact(Extents)
         self._writers: dict[int, list[int]] = {}
         self._values: dict[int, list[int]] = {}
         self._variables: dict[int, frozenset[int]] = {}
@@ -114,11 +114,11 @@ class SharedStores:
         values, match = self.model.values, self.model.instruction(access.site).match
         if match is None or match.space:
             return False
-        made = map(values.node, values.made_of(access.address))
+        made = map(values.node, values.subexpressions(access.address))
         return any(n[0] == "parameter" or (n[0] == "load" and not n[2].startswith(".shared")) for n in made)
 
     def _size_known(self, site: int) -> bool:
         """Whether the number of bytes is known; of a tensor copy only a lower bound is."""
         match = self.model.instruction(site).match
         open_ = self.is_copy(site) or (match is not None and "bytes" in match.form.roles)
-        return not open_ or self.model.known(site, "bytes") is not None
+        return not open_ or self.model.constant_of(site, "bytes") is not None

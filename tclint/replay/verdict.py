@@ -270,7 +270,7 @@ class Replay(ReplayAnswers):
     def _trip_count_words(self, site: int) -> frozenset[LaunchWord]:
         """The words that bound the loops around *site*."""
         cfg = self.model.cfg
-        return frozenset().union(*map(self._bounds.__getitem__, cfg.around(cfg.block_of[site])))
+        return frozenset().union(*map(self._bounds.__getitem__, cfg.enclosing_loops(cfg.block_of[site])))
 
     def _precedes_race(self, races: list[Race], start: int) -> bool:
         """Whether a race is reachable from the loop that begins at *start*."""
@@ -283,7 +283,7 @@ class Replay(ReplayAnswers):
         follows its wait.
         """
         model = self.model
-        threads = model.views.at(start).threads
+        threads = model.views.context_of(start).threads
         for s in stuck:
             if not model.reaches(start, s.site):
                 threads &= ~sum(1 << thread for thread in s.threads)
@@ -295,7 +295,7 @@ class Replay(ReplayAnswers):
 
     def _may_unblock(self, stuck: Stuck, site: int) -> bool:
         """Whether the event at *site* may be what the *stuck* threads wait for."""
-        instruction, mbarriers = self.model.instruction(site), self.model.made(Mbarriers)
+        instruction, mbarriers = self.model.instruction(site), self.model.fact(Mbarriers)
         if not isinstance(stuck.what, Mbarrier):
             return instruction.event in ("barrier-sync", "barrier-arrive")
         rings, others = mbarriers.rings_at(stuck.site), mbarriers.rings_at(site)

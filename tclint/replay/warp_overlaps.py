@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tclint.analyses.execution import Executed
+from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import plain
 from tclint.replay.abstract_lanes import broadcast
@@ -23,7 +23,7 @@ class _AccessKind:
 
     access: Access
     lane_addresses: LaneAddresses
-    executed: Executed
+    executed: ExecutionGuarantee
     low: int
     high: int
     """The end of the range that all threads access; *low* is its start."""
@@ -54,7 +54,7 @@ class WarpOverlaps:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._executed = model.made(Executed)
+        self._executed = model.fact(ExecutionGuarantee)
         self._numbers: dict[tuple[int, LaneAddresses], int] = {}
         self._kinds: tuple[dict[int, _AccessKind], dict[int, _AccessKind]] = {}, {}
         """The loads, and the stores, by number."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
 
 
-def told(
+def presented(
     reports: Sequence[FileReport],
     config: Config,
     paths: Iterable[str | os.PathLike[str]] = (),

@@ -43,7 +43,7 @@ def flight(model: KernelModel) -> Flight:
     unsettled = []
     for number, channel in enumerate(CHANNELS):
         try:
-            _, results = model.solved(channel.analysis)
+            _, results = model.solution(channel.analysis)
         except LimitExceeded:
             unsettled.append(channel.name)
             continue

@@ -224,7 +224,7 @@ class _Kernel:
         """The threads that may reach a block, in words."""
         if b not in self.model.cfg.rank:
             return "never reached"
-        threads = self.model.reachability.reach.get(b, 0)
+        threads = self.model.reachability.threads_at.get(b, 0)
         block = self.model.cfg.blocks[b]
         inside = (i for i in range(block.start, block.end) if self.instructions[i].guard < 0)
         return self._threads(threads, parts.get(b), next(inside, -1))
@@ -237,14 +237,14 @@ class _Kernel:
             lone = "a lane of " if T.at_most_one_lane(threads) else ""
             return f"{'elected lane of ' if elected else lone}partition {part}"
         if not elected:
-            return self.model.who(threads)
-        warps = self.model.who(T.whole(threads, 32))
+            return self.model.describe_threads(threads)
+        warps = self.model.describe_threads(T.whole(threads, 32))
         return f"elected lane of {'each warp' if warps == 'all threads' else warps}"
 
     def _elected(self, site: int) -> bool:
         """Whether a lane that ``elect.sync`` chose executes an instruction (9.7.13.14)."""
         values = self.model.values
-        facts = self.model.views.at(site).facts
+        facts = self.model.views.context_of(site).facts
         return any(held and values.node(p)[0] == "elect" for p, held in facts.items())
 
     def _guards(self, who: Sequence[str], parts: dict[int, int]) -> dict[str, int]:
@@ -253,7 +253,9 @@ class _Kernel:
         for event in self.model.events:
             if self.instructions[event.site].guard >= 0:
                 b = self.model.cfg.block_of[event.site]
-                words = self._threads(self.model.views.at(event.site).threads, parts.get(b), event.site)
+                words = self._threads(
+                    self.model.views.context_of(event.site).threads, parts.get(b), event.site
+                )
                 if words != who[b]:
                     found[str(event.site)] = self.words.number(words)
         return found
@@ -305,7 +307,7 @@ class _Kernel:
         if not sites:
             return
         try:
-            memory, _ = self.model.solved(Outstanding)
+            memory, _ = self.model.solution(Outstanding)
         except LimitExceeded:
             return
         for site in sites:
@@ -317,7 +319,7 @@ class _Kernel:
                 if covered is None or address is None:
                     continue
                 place = memory.relative(address)
-                column = None if place is None else self.model.values.known(place.distance)
+                column = None if place is None else self.model.values.constant_of(place.distance)
                 where = "" if column is None else f" from column {column & 0xFFFF} of the allocation"
                 many = "a column" if covered.columns == 1 else f"{covered.columns} columns"
                 yield site, f"{verb} {many} or more of tensor memory{where}"

@@ -35,14 +35,14 @@ from functools import cached_property
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Variable
 from tclint.isa.widths import width_of
-from tclint.values.entailment import Ranges
+from tclint.values.entailment import ConditionalIntervals
 from tclint.values.intervals import Bits, Bounds
-from tclint.values.path_condition import Facts
-from tclint.values.substitution import Along
-from tclint.values.thread_predicates import Level
+from tclint.values.path_condition import PathCondition
+from tclint.values.substitution import PathSubstitution
+from tclint.values.thread_predicates import UniformityScope
 from tclint.values.value_table import Comparisons, Node
 
-__all__ = ["Along", "Bits", "Facts", "Level", "Node", "Values"]
+__all__ = ["Bits", "Node", "PathCondition", "PathSubstitution", "UniformityScope", "Values"]
 
 
 class Values(Bounds):
@@ -50,7 +50,7 @@ class Values(Bounds):
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         super().__init__(function, cfg, variables)
-        self._facts: dict[frozenset[tuple[int, bool]], Facts] = {}
+        self._facts: dict[frozenset[tuple[int, bool]], PathCondition] = {}
         self._shared_terms: dict[int, bool] = {}
         self._translated: dict[tuple[int, int, int], int] = {}
         """``(predicate, source and target of a back edge)`` -> the predicate in the next iteration; -1: none."""
@@ -58,16 +58,16 @@ class Values(Bounds):
         """The predicates that such translations produced."""
 
     @cached_property
-    def _ranges(self) -> Ranges:
-        return Ranges(self)
+    def _ranges(self) -> ConditionalIntervals:
+        return ConditionalIntervals(self)
 
     def release(self) -> None:
         """Break the reference cycle with the entailment layer, so that the last reference frees these values."""
         self.__dict__.pop("_ranges", None)
 
-    def decide(self, p: int, facts: Facts) -> bool | None:
+    def entails(self, p: int, facts: PathCondition) -> bool | None:
         """Whether predicate *p* holds under the path condition *facts*; None when neither answer follows."""
-        p = self.find(p)
+        p = self.representative(p)
         fact = facts.get(p)
         if fact is not None:
             return fact
@@ -77,39 +77,39 @@ class Values(Bounds):
             facts.decided[p] = result = self._entails(p, facts)
             return result
 
-    def _entails(self, p: int, facts: Facts) -> bool | None:
+    def _entails(self, p: int, facts: PathCondition) -> bool | None:
         node = self.nodes[p]
         kind = node[0]
         if kind == "const":
             return bool(node[1])
         if kind == "not":
-            inner = self.decide(node[1], facts)
+            inner = self.entails(node[1], facts)
             return None if inner is None else not inner
         if kind == "logic":
-            left = self.decide(node[2], facts)
-            right = self.decide(node[3], facts)
+            left = self.entails(node[2], facts)
+            right = self.entails(node[3], facts)
             if node[1] in ("and", "or"):
                 absorbing: bool = node[1] == "or"
                 if absorbing in (left, right):
                     return absorbing
                 if left is None and right is None and facts and self._share_a_term(p, node):
                     # The right operand, in the case in which the left one does not determine the result.
-                    left = self.decide(node[3], self.assume(node[2], not absorbing, facts))
+                    left = self.entails(node[3], self.refine(node[2], not absorbing, facts))
                     return absorbing if left is absorbing else None
                 return None if left is None or right is None else node[1] == "and"
             return None if left is None or right is None else left != right
         if kind == "compare" and (facts or self._ranges.bounded_by_loop(p)):
-            if self.known(node[3]) == 1 and node[1] == "lt" and not node[4]:
+            if self.constant_of(node[3]) == 1 and node[1] == "lt" and not node[4]:
                 # The only unsigned number below 1 is 0.
-                return self.decide(self.compare("eq", node[2], self.constant(0), True, node[5]), facts)
+                return self.entails(self.compare("eq", node[2], self.constant(0), True, node[5]), facts)
             known = self._entailed_by_constants(node, facts)
             if known is None and (rewritten := self.difference(p)) is not None:
                 known = self._entailed_by_constants(rewritten[0], facts)
                 if known is None:
-                    known = self._ranges.decide(p, rewritten[0], facts)
+                    known = self._ranges.entails(p, rewritten[0], facts)
                 known = None if known is None else known is not rewritten[1]
             if known is None:
-                known = self._ranges.decide(p, node, facts)
+                known = self._ranges.entails(p, node, facts)
             if known is None and node[1] == "eq":
                 known = self._ranges.bits(p, facts)
             return self._ranges.equated(p, facts) if known is None else known
@@ -135,7 +135,7 @@ class Values(Bounds):
             else frozenset()
         )
 
-    def _entails_phi(self, phi: int, facts: Facts) -> bool | None:
+    def _entails_phi(self, phi: int, facts: PathCondition) -> bool | None:
         """The truth that all values joined by *phi* have.
 
         None if they differ, or one of them is unknown or may change in a loop.
@@ -155,14 +155,14 @@ class Values(Bounds):
             if truth is None and node[0] == "phi" and (arguments := self.arguments(value)):
                 work += arguments
                 continue
-            if truth is None or found is (not truth) or self.renewed(value):
+            if truth is None or found is (not truth) or self.loop_varying_at(value):
                 return None
             found = truth
         return found
 
-    def _entailed_by_constants(self, node: Node, facts: Facts) -> bool | None:
+    def _entailed_by_constants(self, node: Node, facts: PathCondition) -> bool | None:
         """Whether a comparison with a constant follows from comparisons of the same value with other constants."""
-        if self.known(node[3]) is None:
+        if self.constant_of(node[3]) is None:
             return None
         if facts.bounds is None:
             facts.bounds = {}
@@ -175,7 +175,7 @@ class Values(Bounds):
         node = self.nodes[fact]
         if node[0] != "compare":
             return
-        if self.known(node[3]) is not None:
+        if self.constant_of(node[3]) is not None:
             bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth))
         if (rewritten := self.difference(fact)) is not None:
             node, negated = rewritten
@@ -185,7 +185,7 @@ class Values(Bounds):
         """The differences x - y, without their constants, on which the comparisons in *p* depend."""
         work = [p]
         while work:
-            value = self.find(work.pop())
+            value = self.representative(work.pop())
             node = self.nodes[value]
             if node[0] in ("not", "logic"):
                 work += self.parts(node)
@@ -195,35 +195,35 @@ class Values(Bounds):
 
     def contradicts(self, p: int, literals: Iterable[tuple[int, bool]]) -> bool:
         """Whether *p* cannot hold where all the *literals* do, or the *literals* alone are unsatisfiable."""
-        number = self.known(p)
+        number = self.constant_of(p)
         if number == 0:
             return True
         conditions = [*([] if number else [(p, True)]), *literals]
         # Whether one literal refutes another may depend on which of them is assumed first.
         return self._inconsistent(conditions) or self._inconsistent(conditions[::-1])
 
-    def counts_the_rest(self, head: int, p: int) -> bool:
+    def is_remainder_loop(self, head: int, p: int) -> bool:
         """Whether loop *head* runs the remainder of an unrolled loop, and *p* is not its exit condition."""
-        return self._ranges.counts_the_rest(head, p)
+        return self._ranges.is_remainder_loop(head, p)
 
-    def impossible(self, facts: Facts) -> bool:
+    def unsatisfiable(self, facts: PathCondition) -> bool:
         """Whether *facts* are unsatisfiable because of what they say about sums and differences taken together."""
         return self._ranges.impossible(facts)
 
     def _inconsistent(self, literals: Iterable[tuple[int, bool]]) -> bool:
-        facts = Facts()
+        facts = PathCondition()
         for q, truth in literals:
-            if self.decide(q, facts) is (not truth):
+            if self.entails(q, facts) is (not truth):
                 return True
-            facts = self.assume(q, truth, facts)
-        return self.impossible(facts)
+            facts = self.refine(q, truth, facts)
+        return self.unsatisfiable(facts)
 
     def compared(self, p: int) -> frozenset[int]:
         """The values by which other predicates can decide the comparison *p*: sides, their difference, their parts."""
         sides: tuple[int, ...] = self.nodes[p][2:4]
         if (rewritten := self.difference(p)) is not None:
             sides += rewritten[0][2:3]
-        bases = (self._ranges.bases(side) for side in sides if self.known(side) is None)
+        bases = (self._ranges.bases(side) for side in sides if self.constant_of(side) is None)
         point = self._ranges.point(p)
         return frozenset((sides[0], *sides[2:], *(point or ())[:1])).union(*bases)
 
@@ -232,19 +232,21 @@ class Values(Bounds):
         width = width_of(self.function.registers[self.nodes[phi][2]].type)
         return self.compare("eq", phi, self.constant(number), True, width or 32)
 
-    def choice_among(self, value: int, numbers: Iterable[int], facts: Facts) -> int | None:
+    def choice_among(self, value: int, numbers: Iterable[int], facts: PathCondition) -> int | None:
         """The constant that *value* is, or that *facts* equate it with if it is a phi; otherwise None.
 
         Only the constants *numbers* are considered for a phi.
         """
-        known = self.known(value)
+        known = self.constant_of(value)
         if known is not None or self.node(value)[0] != "phi":
             return known
-        return next((n for n in numbers if facts.get(self.find(self.equals_constant(value, n)))), None)
+        return next(
+            (n for n in numbers if facts.get(self.representative(self.equals_constant(value, n)))), None
+        )
 
-    def assume(self, p: int, truth: bool, facts: Facts) -> Facts:
+    def refine(self, p: int, truth: bool, facts: PathCondition) -> PathCondition:
         """The path condition *facts* extended by *p* being *truth*, and by what follows from that structurally."""
-        p = self.find(p)
+        p = self.representative(p)
         if facts.get(p) is truth:
             return facts
         found = facts.followed.get((p, truth))
@@ -252,16 +254,16 @@ class Values(Bounds):
             found = facts.followed[p, truth] = self._refined(p, truth, facts)
         return found
 
-    def _refined(self, p: int, truth: bool, facts: Facts) -> Facts:
+    def _refined(self, p: int, truth: bool, facts: PathCondition) -> PathCondition:
         bounds = None if facts.bounds is None else dict(facts.bounds)
         ranges = facts.ranges
-        before, facts = facts, Facts(facts)
+        before, facts = facts, PathCondition(facts)
         work = [(p, truth)]
         while work:
             q, value = work.pop()
             node = self.nodes[q]
             if node[0] == "not":
-                work.append((self.find(node[1]), not value))
+                work.append((self.representative(node[1]), not value))
                 continue
             if node[0] == "const":
                 continue
@@ -272,14 +274,14 @@ class Values(Bounds):
             if ranges is not None:
                 ranges = self._ranges.refine(q, value, ranges)
             facts[q] = value
-            self.renewed(q)  # registers where the fact is invalidated
+            self.loop_varying_at(q)  # registers where the fact is invalidated
             if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
-                work += [(self.find(node[2]), value), (self.find(node[3]), value)]
+                work += [(self.representative(node[2]), value), (self.representative(node[3]), value)]
             elif node[0] == "logic" and node[1] != "xor":
                 # If one operand does not determine the result, the other one does.
                 for one, other in (node[2:], node[:1:-1]):
-                    if self.decide(one, before) is (not value):
-                        work.append((self.find(other), value))
+                    if self.entails(one, before) is (not value):
+                        work.append((self.representative(other), value))
             elif node[0] == "compare":
                 work += self._implied_by_select(node, value)
                 above = self._nonzero_side(node, value)
@@ -291,10 +293,12 @@ class Values(Bounds):
     def _nonzero_side(self, node: Node, truth: bool) -> int | None:
         """The predicate ``x == 0`` if an unsigned comparison places x above another number; otherwise None."""
         _, relation, left, right, signed, width = node
-        number = self.known(left if truth else right)
+        number = self.constant_of(left if truth else right)
         if relation != "lt" or signed or (number is None and not truth) or (not truth and number == 0):
             return None
-        above = self.find(self.compare("eq", right if truth else left, self.constant(0), True, width))
+        above = self.representative(
+            self.compare("eq", right if truth else left, self.constant(0), True, width)
+        )
         return None if self.node(above)[0] == "const" else above
 
     def _implied_by_select(self, node: Node, truth: bool) -> list[tuple[int, bool]]:
@@ -303,17 +307,17 @@ class Values(Bounds):
         """
         _, relation, left, right, signed, width = node
         select = self.node(left)
-        if select[0] != "select" or self.known(right) is None:
+        if select[0] != "select" or self.constant_of(right) is None:
             return []
         for arm, other, condition in ((select[2], select[3], False), (select[3], select[2], True)):
-            if self.known(arm) is not None and self.known(
+            if self.constant_of(arm) is not None and self.constant_of(
                 self.compare(relation, arm, right, signed, width)
             ) == (not truth):
                 rest = self.compare(relation, other, right, signed, width)
-                return [(self.find(select[1]), condition), (self.find(rest), truth)]
+                return [(self.representative(select[1]), condition), (self.representative(rest), truth)]
         return []
 
-    def passing(self, facts: Facts, low: int, high: int) -> Facts:
+    def surviving_sites(self, facts: PathCondition, low: int, high: int) -> PathCondition:
         """*facts* without those about values that the instructions in ``range(low, high)`` may change."""
         sites = self._invalidating_sites
         begin = bisect_left(sites, low)
@@ -325,16 +329,16 @@ class Values(Bounds):
             for p in self._invalidated["site", i]
             if p in facts
         }
-        return Facts((p, v) for p, v in facts.items() if p not in stale) if stale else facts
+        return PathCondition((p, v) for p, v in facts.items() if p not in stale) if stale else facts
 
-    def entering(self, facts: Facts, block: int) -> Facts:
+    def surviving_entry(self, facts: PathCondition, block: int) -> PathCondition:
         """*facts* without those about values that may change on entry to *block*."""
         invalidated = self._invalidated.get(("block", block))
         if invalidated is None or invalidated.isdisjoint(facts):
             return facts
-        return Facts((p, v) for p, v in facts.items() if p not in invalidated)
+        return PathCondition((p, v) for p, v in facts.items() if p not in invalidated)
 
-    def turned(self, facts: Facts, edge: Edge) -> Iterator[tuple[int, bool]]:
+    def next_iteration(self, facts: PathCondition, edge: Edge) -> Iterator[tuple[int, bool]]:
         """The comparisons in *facts* restated for the next iteration; none if *edge* is not a back edge.
 
         ``i + 1 != n`` becomes ``i != n``. The result of a translation is not translated again.
@@ -363,7 +367,7 @@ class Values(Bounds):
         for side in node[2:4]:
             terms, by = self.linear(side)
             for term, factor in terms:
-                if ("block", head) in self.volatile(term):
+                if ("block", head) in self.varying_at(term):
                     advanced = self.node(term)[:2] == ("phi", head) and self.linear(
                         self.after_block(self.node(term)[2], source)
                     )
@@ -371,16 +375,18 @@ class Values(Bounds):
                         return -1
                     by -= factor * advanced[1]
             sides.append(self.total(terms, by))
-        translated = self.find(self.compare(node[1], sides[0], sides[1], node[4], node[5]))
+        translated = self.representative(self.compare(node[1], sides[0], sides[1], node[4], node[5]))
         self._translations.add(translated)
         return translated
 
-    def once(self, facts: Facts) -> Facts:
+    def interned(self, facts: PathCondition) -> PathCondition:
         """The canonical object for an equal set of facts, which carries the conclusions cached so far."""
         return self._facts.setdefault(facts.pairs(), facts)
 
-    def lasting(self, facts: Facts) -> Facts:
+    def invariant(self, facts: PathCondition) -> PathCondition:
         """The facts that hold for the whole life of a thread."""
         if facts.lasting is None:
-            facts.lasting = self.once(Facts((p, v) for p, v in facts.items() if not self.renewed(p)))
+            facts.lasting = self.interned(
+                PathCondition((p, v) for p, v in facts.items() if not self.loop_varying_at(p))
+            )
         return facts.lasting

@@ -80,7 +80,7 @@ def fixed(name: str, shape: Triple | None, stated: bool) -> int | None:
     return None
 
 
-def position(name: str, shape: Triple, threads: int) -> T.Planes | None:
+def position(name: str, shape: Triple, threads: int) -> T.BitSlices | None:
     """A special register in each thread of a CTA of this *shape*; None if the thread index does not determine it."""
     digit = SPECIAL_REGISTERS[name].digit
     if digit is None:

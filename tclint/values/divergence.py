@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tclint.values import Level, Node, Values
+from tclint.values import Node, UniformityScope, Values
 from tclint.values import thread_masks as T
 
-__all__ = ["Spread", "spread"]
+__all__ = ["DivergentBits", "divergent_bits"]
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class DivergentBits:
     """A value that differs between two threads of a warpgroup if the low ``width`` bits of ``planes`` do."""
 
-    planes: T.Planes
+    planes: T.BitSlices
     width: int = T.WIDTH
 
     @property
@@ -27,56 +27,58 @@ class Spread:
         """The number of low bits in which no two threads differ, because they are zero in all of them."""
         return next((bit for bit, plane in enumerate(self.planes) if plane), T.WIDTH)
 
-    def level(self, active: int) -> Level | None:
+    def level(self, active: int) -> UniformityScope | None:
         """The scope in which the value differs among the *active* threads: WARP between warps, DIVERGENT between lanes.
 
         None if it does not, or not provably.
         """
         planes = self.planes[: self.width]
         if any(T.partial_groups(plane, active, 32) for plane in planes):
-            return Level.DIVERGENT
-        return Level.WARP if any(T.partial_groups(plane, active, 128) for plane in planes) else None
+            return UniformityScope.DIVERGENT
+        return UniformityScope.WARP if any(T.partial_groups(plane, active, 128) for plane in planes) else None
 
 
-def spread(values: Values, value: int) -> Spread | None:
+def divergent_bits(values: Values, value: int) -> DivergentBits | None:
     """The part of *value* that the thread index determines; None if unknown, or if other parts may differ, too."""
-    planes = values.planes(value)
+    planes = values.bit_slices(value)
     if planes is not None:
-        return Spread(planes)
+        return DivergentBits(planes)
     node = values.node(value)
     if node[0] == "sum":
         return _of_sum(values, node)
     return _of_operation(values, node) if node[0] == "op" else None
 
 
-def _of_sum(values: Values, node: Node) -> Spread | None:
-    varying = [(term, factor) for term, factor in node[1] if values.level(term) > Level.WARPGROUP]
+def _of_sum(values: Values, node: Node) -> DivergentBits | None:
+    varying = [
+        (term, factor) for term, factor in node[1] if values.uniformity(term) > UniformityScope.WARPGROUP
+    ]
     if len(varying) != 1:
         return None
     ((term, factor),) = varying
-    inner = spread(values, term)
+    inner = divergent_bits(values, term)
     if inner is None or (inner.width < T.WIDTH and factor.bit_count() != 1) or factor < 0:
         return None
     planes = T.scale(inner.planes, factor, values.threads)
-    return Spread(planes, min(inner.width + factor.bit_length() - 1, T.WIDTH))
+    return DivergentBits(planes, min(inner.width + factor.bit_length() - 1, T.WIDTH))
 
 
-def _of_operation(values: Values, node: Node) -> Spread | None:
+def _of_operation(values: Values, node: Node) -> DivergentBits | None:
     name = str(node[1]).partition(".")[0]
     if name == "mask":
-        return _masked(spread(values, node[2]), node[3])
+        return _masked(divergent_bits(values, node[2]), node[3])
     operands = node[3:]
     if name == "shr" and str(node[2])[1] != "s":
-        return _shifted(spread(values, operands[0]), values.known(operands[1]))
+        return _shifted(divergent_bits(values, operands[0]), values.constant_of(operands[1]))
     if name == "bfe":
-        by, length = (values.known(operand) for operand in operands[1:3])
-        cut = _shifted(spread(values, operands[0]), by)
+        by, length = (values.constant_of(operand) for operand in operands[1:3])
+        cut = _shifted(divergent_bits(values, operands[0]), by)
         return None if length is None or not 0 < length <= T.WIDTH else _masked(cut, (1 << length) - 1)
     if name in ("or", "xor"):
-        varying = [operand for operand in operands if values.level(operand) > Level.WARPGROUP]
+        varying = [operand for operand in operands if values.uniformity(operand) > UniformityScope.WARPGROUP]
         if len(varying) != 1 or len(operands) != 2:
             return None
-        inner = spread(values, varying[0])
+        inner = divergent_bits(values, varying[0])
         (other,) = (operand for operand in operands if operand != varying[0])
         if inner is None or name == "xor":
             return inner
@@ -85,7 +87,7 @@ def _of_operation(values: Values, node: Node) -> Spread | None:
     return None
 
 
-def _masked(inner: Spread | None, mask: int) -> Spread | None:
+def _masked(inner: DivergentBits | None, mask: int) -> DivergentBits | None:
     """*inner* after a mask. A contiguous run of ones preserves a difference in bits that begin inside it."""
     if inner is None or mask <= 0:
         return None
@@ -93,11 +95,11 @@ def _masked(inner: Spread | None, mask: int) -> Spread | None:
     run = mask >> low
     if run & (run + 1) or inner.zeros < low:
         return None
-    return Spread(inner.planes, min(inner.width, mask.bit_length()))
+    return DivergentBits(inner.planes, min(inner.width, mask.bit_length()))
 
 
-def _shifted(inner: Spread | None, by: int | None) -> Spread | None:
+def _shifted(inner: DivergentBits | None, by: int | None) -> DivergentBits | None:
     """*inner* after a right shift, which preserves a difference in the bits that it does not shift out."""
     if inner is None or by is None or not 0 <= by <= inner.zeros or by >= inner.width:
         return None
-    return Spread(T.shift_right(inner.planes, by, False), inner.width - by)
+    return DivergentBits(T.shift_right(inner.planes, by, False), inner.width - by)

@@ -29,12 +29,12 @@ from typing import NamedTuple
 
 from tclint.values.integers import Range, type_width
 from tclint.values.intervals import Bounds
-from tclint.values.path_condition import Facts
+from tclint.values.path_condition import PathCondition
 from tclint.values.value_table import MIN_MAX, Node
 
-__all__ = ["Ranges"]
+__all__ = ["ConditionalIntervals"]
 
-Bases = dict[int, Range]
+KnownRanges = dict[int, Range]
 """Known ranges: by base, or by a number read as unsigned (:meth:`ValueTable.plain`)."""
 
 _INFINITY = 1 << 80
@@ -132,7 +132,7 @@ class _Division(NamedTuple):
         return low - (0 if self.floor or low > 0 else rest), high + (rest if self.floor or high >= 0 else 0)
 
 
-class Ranges:
+class ConditionalIntervals:
     """The ranges of the values of one function, under a path condition or without one."""
 
     def __init__(self, values: Bounds) -> None:
@@ -153,15 +153,15 @@ class Ranges:
         self._bounded_by_loop: dict[int, bool] = {}
         self._remainder_form_cache: dict[int, list[tuple[tuple[tuple[int, int], ...], int]]] = {}
         self._divisions: dict[int, _Division | None] = {}
-        self._no_ranges: Bases = {}
-        self._refined: dict[tuple[int, int, bool], tuple[Bases, Bases]] = {}
+        self._no_ranges: KnownRanges = {}
+        self._refined: dict[tuple[int, int, bool], tuple[KnownRanges, KnownRanges]] = {}
         """``(id(known), fact, truth)`` -> ``(known, refined)``. Stores the key object so that its id stays unique."""
         self._entailed: dict[tuple[int, int, bool], bool | None] = {}
         """``(id(known), predicate, whether in its own form)`` -> answer. :attr:`_refined` keeps *known* alive."""
         self._unsigned_views: dict[int, dict[int, int]] = {}
         """Number -> width -> the value under which the known ranges hold its unsigned reading."""
 
-    def decide(self, p: int, node: Node, facts: Facts) -> bool | None:
+    def entails(self, p: int, node: Node, facts: PathCondition) -> bool | None:
         """Whether *p* holds under *facts*; None when neither answer follows.
 
         *node* is the comparison itself, or *p* rewritten as a comparison of a difference. Signed numbers are assumed
@@ -173,13 +173,13 @@ class Ranges:
             self._entailed[key] = self._entails(p, node, known)
         return self._entailed[key]
 
-    def _entails(self, p: int, node: Node, known: Bases) -> bool | None:
+    def _entails(self, p: int, node: Node, known: KnownRanges) -> bool | None:
         _, relation, left, right, signed, width = node
         if not any(self._mentions(known, side) or self._has_counter(side) for side in (left, right)):
             return None
         known = self._with_lockstep_ranges(known, left, right)
         one, two = self._canonical_range_of(left, known), self._range_of(right, known, 0)
-        if not signed and self.values.known(right) is None:
+        if not signed and self.values.constant_of(right) is None:
             below = self._below(left, right, width, known)
             if below is not None:
                 return below
@@ -195,7 +195,7 @@ class Ranges:
         # The caller asks about *p* in its own form as well, which is enough for this search.
         return self._by_contradiction(p, known) if node is self.values.nodes[p] else None
 
-    def _below(self, left: int, right: int, width: int, known: Bases) -> bool | None:
+    def _below(self, left: int, right: int, width: int, known: KnownRanges) -> bool | None:
         """Whether *left* < *right*, both unsigned. b - m is below b if m is at most b, and not 0. None if unknown."""
         values = self.values
         for less, more in ((left, right), (right, left)):
@@ -205,7 +205,7 @@ class Ranges:
             least = (
                 node[:2] == ("op", "min")
                 and (node[2][1] == "u" and type_width(node[2]) <= width)
-                and values.find(more) in map(values.find, node[3:])
+                and values.representative(more) in map(values.representative, node[3:])
             )
             if high == 0 or least or high <= self._unsigned_range_of(more, width, known, 0)[0]:
                 if less == right or high == 0:
@@ -214,13 +214,13 @@ class Ranges:
                     return True
         return None
 
-    def impossible(self, facts: Facts) -> bool:
+    def impossible(self, facts: PathCondition) -> bool:
         """Whether the known ranges of two bases contradict that of their sum or difference."""
         values, known = self.values, self.known(facts)
         for (one, (low, high)), (two, ends) in combinations(known.items(), 2):
             for factor in (1, -1):
                 base, shift, negative = self._base(values.add(one, values.times(two, factor)))
-                there = (0, 0) if values.known(base) is not None else self._range_of(base, known, 0)
+                there = (0, 0) if values.constant_of(base) is not None else self._range_of(base, known, 0)
                 if there != _UNBOUNDED:
                     least, most = sorted(end * factor for end in ends)
                     least, most = low + least - shift, high + most - shift
@@ -231,7 +231,7 @@ class Ranges:
                         return True
         return False
 
-    def _by_contradiction(self, p: int, known: Bases) -> bool | None:
+    def _by_contradiction(self, p: int, known: KnownRanges) -> bool | None:
         """The truth of *p* if its opposite leaves no value for some bits, a maximum or a minimum; otherwise None.
 
         This relates a loop unrolled by two to the odd iteration that runs before it.
@@ -253,7 +253,7 @@ class Ranges:
                     return not truth
         return None
 
-    def _exit_reached(self, p: int, known: Bases) -> bool | None:
+    def _exit_reached(self, p: int, known: KnownRanges) -> bool | None:
         """Whether the loop exit condition *p* must hold, because the counter has reached its limit; None if unknown."""
         comparison = self._comparison(p)
         if comparison is None:
@@ -264,7 +264,7 @@ class Ranges:
         limit: int = self.values.nodes[right][1]
         return True if (by > 0 and low >= limit) or (by < 0 and high <= limit) else None
 
-    def _is_choice(self, base: int, known: Bases) -> bool:
+    def _is_choice(self, base: int, known: KnownRanges) -> bool:
         """Whether *base* is a maximum or minimum, or some bits of a value that has few possible values."""
         kind = self.values.node(base)[:2]
         return kind in MIN_MAX or (kind == ("op", "mask") and self._has_few_values(base, known))
@@ -274,12 +274,12 @@ class Ranges:
         node = self.values.node(chosen)
         return type_width(node[2]) if node[:2] in MIN_MAX else 32
 
-    def _has_few_values(self, bits: int, known: Bases) -> bool:
+    def _has_few_values(self, bits: int, known: KnownRanges) -> bool:
         """Whether the operand of the mask *bits* has so few values that one more fact can leave a single one."""
         low, high = self._range_of(self.values.node(bits)[2], known, 0)
         return high - low <= MAX_VALUES_ENUMERATED
 
-    def known(self, facts: Facts) -> Bases:
+    def known(self, facts: PathCondition) -> KnownRanges:
         """The ranges that *facts* imply."""
         if facts.ranges is None:
             facts.ranges = self._no_ranges
@@ -287,14 +287,14 @@ class Ranges:
                 facts.ranges = self.refine(fact, truth, facts.ranges)
         return facts.ranges
 
-    def refine(self, fact: int, truth: bool, known: Bases) -> Bases:
+    def refine(self, fact: int, truth: bool, known: KnownRanges) -> KnownRanges:
         """*known* refined by one more fact."""
         key = id(known), fact, truth
         if key not in self._refined:
             self._refined[key] = known, self._refine(fact, truth, known)
         return self._refined[key][1]
 
-    def _refine(self, fact: int, truth: bool, known: Bases) -> Bases:
+    def _refine(self, fact: int, truth: bool, known: KnownRanges) -> KnownRanges:
         comparison = self._comparison(fact)
         if comparison is None:
             return known
@@ -348,13 +348,17 @@ class Ranges:
         moved = values.difference(fact)
         if moved is not None:
             node, positive = moved[0], not moved[1]
-        elif node[1] == "eq" and values.known(node[3]) is None:
+        elif node[1] == "eq" and values.constant_of(node[3]) is None:
             difference = values.add(node[2], values.times(node[3], -1))
             terms, constant = values.linear(difference)
             node = ("compare", "eq", values.total(terms, 0), values.constant(-constant), *node[4:])
-        return (node, positive) if values.known(node[3]) is not None and node[5] in _COMPARED_WIDTHS else None
+        return (
+            (node, positive)
+            if values.constant_of(node[3]) is not None and node[5] in _COMPARED_WIDTHS
+            else None
+        )
 
-    def _add_range(self, value: int, bounds: Range, known: Bases, depth: int = 0) -> None:
+    def _add_range(self, value: int, bounds: Range, known: KnownRanges, depth: int = 0) -> None:
         """Record that *value* is within *bounds*, and what this implies for its operands.
 
         The arm of a maximum or minimum is narrowed where the other arm cannot be the result.
@@ -377,12 +381,12 @@ class Ranges:
                 if bounds != _UNBOUNDED:
                     self._add_range(arm, bounds, known, depth + 1)
 
-    def _add_unsigned_range(self, value: int, width: int, bounds: Range, known: Bases) -> None:
+    def _add_unsigned_range(self, value: int, width: int, bounds: Range, known: KnownRanges) -> None:
         """Record that *value*, read as unsigned, is within *bounds*."""
         view = self._unsigned_views.setdefault(value, {}).setdefault(width, self.values.plain(value, width))
         known[view] = _intersect(known.get(view, (0, (1 << width) - 1)), bounds)
 
-    def _exclude_end(self, value: int, width: int, number: int, known: Bases) -> Bases:
+    def _exclude_end(self, value: int, width: int, number: int, known: KnownRanges) -> KnownRanges:
         """*known* where *value* is not *number*, which narrows its unsigned range if *number* is an end of it."""
         every = (1 << width) - 1
         low, high = known.get(self.values.plain(value, width), (0, every))
@@ -392,7 +396,7 @@ class Ranges:
             self._add_unsigned_range(value, width, (low + (number == low), high - (number == high)), known)
         return known
 
-    def _add_part_ranges(self, base: int, bounds: Range, known: Bases, depth: int) -> None:
+    def _add_part_ranges(self, base: int, bounds: Range, known: KnownRanges, depth: int) -> None:
         """Record what *bounds* of *base* imply for its operands.
 
         These are the operands of a mask that clears low bits, of a mask of few values (tried one by one), of a
@@ -430,7 +434,7 @@ class Ranges:
                 if len(there) == 2 and any(t == base for t, _ in there):
                     self._add_part_ranges(both, known[both], known, depth + 1)
 
-    def _choices(self, base: int, known: Bases, depth: int) -> Iterator[tuple[bool, int, int]]:
+    def _choices(self, base: int, known: KnownRanges, depth: int) -> Iterator[tuple[bool, int, int]]:
         """``(is the maximum, one, two)``: for each maximum or minimum in *base*, the sums of which *base* is that.
 
         An unsigned maximum or minimum counts only where both operands are known to have the same sign.
@@ -456,7 +460,7 @@ class Ranges:
             self._alternative_cache[base] = tuple(found)
         return self._alternative_cache[base]
 
-    def _mentions(self, known: Bases, value: int) -> bool:
+    def _mentions(self, known: KnownRanges, value: int) -> bool:
         """Whether *known* has a range of *value*, of its unsigned reading, or of a part of it."""
         return (
             self._base(value)[0] in known
@@ -480,7 +484,7 @@ class Ranges:
             found = self._part_cache[value] = frozenset(roots if bounded else ())
         return found
 
-    def _end_range(self, value: int, known: Bases) -> Range:
+    def _end_range(self, value: int, known: KnownRanges) -> Range:
         """The range of *value* if it is known or *value* is a choice; unbounded otherwise."""
         base = self._base(value)[0]
         return (
@@ -518,7 +522,7 @@ class Ranges:
             found = self._bases[value] = self.values.total(terms, 0), constant, negative
         return found
 
-    def _range_of(self, value: int, known: Bases, depth: int) -> Range:
+    def _range_of(self, value: int, known: KnownRanges, depth: int) -> Range:
         """The range of *value* under *known*."""
         node = self.values.node(value)
         if node[0] == "const":
@@ -551,7 +555,7 @@ class Ranges:
                 found = _intersect(found, (low, high))
         return found
 
-    def _computed_range(self, value: int, node: Node, known: Bases, depth: int) -> Range:
+    def _computed_range(self, value: int, node: Node, known: KnownRanges, depth: int) -> Range:
         """The range of *value* that follows from the ranges of its operands."""
         values = self.values
         if depth > MAX_EXPRESSION_DEPTH:
@@ -608,7 +612,7 @@ class Ranges:
             factors = dict(values.linear(value)[0])
             for term, factor in factors.items():
                 node = values.node(term)
-                number = values.find(node[2]) if node[:2] == ("op", "mask") else -1
+                number = values.representative(node[2]) if node[:2] == ("op", "mask") else -1
                 if factors.get(number) != -factor:
                     continue
                 for width in (0, 31, 32, 63, 64):
@@ -620,7 +624,7 @@ class Ranges:
                         found.append((whole, number if width % 32 else -1))
         return found
 
-    def _unsigned_range_of(self, value: int, width: int, known: Bases, depth: int) -> Range:
+    def _unsigned_range_of(self, value: int, width: int, known: KnownRanges, depth: int) -> Range:
         """The range of *value* read as unsigned."""
         bounds = _as_read(self._range_of(value, known, depth), width, False)
         view = self._unsigned_views.get(value, {}).get(width)
@@ -631,7 +635,7 @@ class Ranges:
         if value not in self._divisions:
             found: _Division | None = None
             node = self.values.node(value)
-            by = self.values.known(node[4]) if node[:2] in _DIVISIONS and len(node) == 5 else None
+            by = self.values.constant_of(node[4]) if node[:2] in _DIVISIONS and len(node) == 5 else None
             if by is not None and by > 0:
                 kind = node[2] if isinstance(node[2], str) else node[2][-1]
                 width, signed, shifts = type_width(kind), kind[1] == "s", node[1] == "shr"
@@ -641,7 +645,7 @@ class Ranges:
             self._divisions[value] = found
         return self._divisions[value]
 
-    def _narrowed(self, value: int, found: Range, known: Bases, depth: int) -> Range:
+    def _narrowed(self, value: int, found: Range, known: KnownRanges, depth: int) -> Range:
         """*found* narrowed by the maxima and minima in *value*, or by *value* being one."""
         base, shift, negative = self._base(value)
         for greatest, *arms in self._choices(base, known, depth):
@@ -667,7 +671,7 @@ class Ranges:
             self._counters[value] = found
         return self._counters[value]
 
-    def _with_lockstep_ranges(self, known: Bases, *sides: int) -> Bases:
+    def _with_lockstep_ranges(self, known: KnownRanges, *sides: int) -> KnownRanges:
         """*known* with the ranges of counters in *sides* that follow from those of counters in lockstep with them."""
         node = self.values.node
         found = known
@@ -701,13 +705,13 @@ class Ranges:
             return 0
         return by if abs(by) == 1 or (abs(factor) == 1 and self._has_single_exit(head)) else 0
 
-    def counts_the_rest(self, head: int, p: int) -> bool:
+    def is_remainder_loop(self, head: int, p: int) -> bool:
         """Whether a loop runs the remainder of a division by a power of two, and *p* is not its exit condition.
 
         Compilers emit such a loop after an unrolled one.
         """
         values, ends = self.values, self._exit_conditions(head)
-        if values.find(p) in ends:
+        if values.representative(p) in ends:
             return False
         for fact in ends:
             comparison = self._comparison(fact)
@@ -727,7 +731,7 @@ class Ranges:
             (at if kind == "block" else cfg.block_of[at]) in loop
             for term, _ in values.linear(value)[0]
             if self._counter(term) is None
-            for kind, at in values.volatile(term)
+            for kind, at in values.varying_at(term)
         )
 
     def _has_single_exit(self, head: int) -> bool:
@@ -746,7 +750,7 @@ class Ranges:
             found = self._bounded_by_loop[p] = bool(self._loop_bounds(self._base(difference)[0]))
         return found
 
-    def _loop_range(self, base: int, known: Bases, depth: int) -> Range:
+    def _loop_range(self, base: int, known: KnownRanges, depth: int) -> Range:
         """The range of *base* in all iterations of a loop that ends when a counter equals a limit.
 
         *base* is that counter, or a loop-invariant distance away from it: i is below n in a loop that ends at ``i == n
@@ -776,7 +780,7 @@ class Ranges:
         values, comparison = self.values, self._comparison(fact)
         if comparison is None or comparison[0][1] != "eq":
             return None
-        left, limit = comparison[0][2], values.known(comparison[0][3])
+        left, limit = comparison[0][2], values.constant_of(comparison[0][3])
         by, (own, shift, negative) = self._stride_until(fact, left), self._base(left)
         if not by or limit is None or not self._has_single_exit(head):
             return None
@@ -788,7 +792,7 @@ class Ranges:
                 return (low, high, rest) if factor == 1 else (-high, -low, rest)
         return None
 
-    def bits(self, p: int, facts: Facts) -> bool | None:
+    def bits(self, p: int, facts: PathCondition) -> bool | None:
         """Whether the equality test *p* of some bits of a value follows from tests of other bits of it; None if not.
 
         ``n & 1 != 0`` implies ``n & 3 != 2``.
@@ -819,19 +823,23 @@ class Ranges:
         if p not in self._bits:
             found, values = None, self.values
             node = values.nodes[p]
-            number = values.known(node[3]) if node[:2] == ("compare", "eq") else None
+            number = values.constant_of(node[3]) if node[:2] == ("compare", "eq") else None
             masked = values.node(node[2]) if number is not None else ()
             if number is not None and masked[:2] == ("op", "mask"):
-                value, mask = values.find(masked[2]), masked[3] & (1 << node[5]) - 1
+                value, mask = values.representative(masked[2]), masked[3] & (1 << node[5]) - 1
                 bits = number & (1 << node[5]) - 1
                 division = self._division(value)
                 if division is not None and division.floor and mask * division.by < 1 << division.width:
-                    value, mask, bits = values.find(division.number), mask * division.by, bits * division.by
+                    value, mask, bits = (
+                        values.representative(division.number),
+                        mask * division.by,
+                        bits * division.by,
+                    )
                 found = (value, mask, bits) if not bits & ~mask else None
             self._bits[p] = found
         return self._bits[p]
 
-    def equated(self, p: int, facts: Facts) -> bool | None:
+    def equated(self, p: int, facts: PathCondition) -> bool | None:
         """Whether the comparison *p* follows from facts about the equality of the same two values; None if not."""
         values = self.values
         _, relation, left, right, *_ = values.nodes[p]
@@ -844,7 +852,7 @@ class Ranges:
         difference = values.add(left, values.times(right, -1))
         return True if abs(self._stride_until(p, difference, False)) == 1 else None
 
-    def _equal(self, p: int, facts: Facts) -> bool | None:
+    def _equal(self, p: int, facts: PathCondition) -> bool | None:
         """Whether both sides of a comparison are equal, given other tests of their difference; None if unknown."""
         point = self.point(p)
         if point is None:
@@ -879,7 +887,7 @@ class Ranges:
         terms, constant = values.linear(self._canonical(difference))
         counters = filter(None, (self._counter(term) for term, _ in terms))
         if not terms or (
-            values.known(node[3]) is not None
+            values.constant_of(node[3]) is not None
             and len(terms) == 1
             and not any(c.in_every_iteration for c in counters)
         ):
@@ -919,7 +927,7 @@ class Ranges:
             found = self._canonical_cache[value] = values.total(terms, constant)
         return found
 
-    def _canonical_range_of(self, value: int, known: Bases) -> Range:
+    def _canonical_range_of(self, value: int, known: KnownRanges) -> Range:
         """The range of *value*, intersected with that of its canonical form."""
         found = self._range_of(value, known, 0)
         canonical = self._canonical(value)
@@ -939,10 +947,10 @@ class Ranges:
                         and edge.predicate >= 0
                         and all(cfg.dominates(block, b) for b in back)
                     ):
-                        p = values.find(values.before(edge.predicate, cfg.blocks[block].end - 1))
+                        p = values.representative(values.before(edge.predicate, cfg.blocks[block].end - 1))
                         found[p] = edge.value
                         if values.node(p)[0] == "not":
-                            found[values.find(values.node(p)[1])] = not edge.value
+                            found[values.representative(values.node(p)[1])] = not edge.value
             self._exit_condition_cache[head] = found
         return self._exit_condition_cache[head]
 

@@ -17,7 +17,7 @@ class Induction(Uniformity):
         The modulus is None unless the counter wraps to 0, as that of a ring buffer does: ``next = i + 1; i = next == N
         ? 0 : next``.
         """
-        value = self.find(value)
+        value = self.representative(value)
         node = self.nodes[value]
         if node[0] != "phi":
             return None
@@ -28,13 +28,15 @@ class Induction(Uniformity):
             step, wraps = argument, None
             inner = self.nodes[argument]
             if inner[0] == "select":
-                condition = self.nodes[self.find(inner[1])]
+                condition = self.nodes[self.representative(inner[1])]
                 tested = (
-                    condition[0] == "compare" and condition[1] == "eq" and self.find(condition[2]) == value
+                    condition[0] == "compare"
+                    and condition[1] == "eq"
+                    and self.representative(condition[2]) == value
                 )
-                if tested and self.known(inner[2]) == 0:
-                    step = self.find(inner[3])
-                    bound = self.known(condition[3])
+                if tested and self.constant_of(inner[2]) == 0:
+                    step = self.representative(inner[3])
+                    bound = self.constant_of(condition[3])
                     terms, constant = self.linear(step)
                     wraps = bound + constant if bound is not None and terms == ((value, 1),) else None
             terms, constant = self.linear(step)
@@ -65,13 +67,13 @@ class Induction(Uniformity):
         """
         node, by = self.node(value), 0
         if node[:2] == ("op", "div") and ".u32" in node[2]:
-            n = self.known(node[4])
-            return (self.find(node[3]), n) if n else None
+            n = self.constant_of(node[4])
+            return (self.representative(node[3]), n) if n else None
         if node[:2] == ("op", "shr") and node[2][1] in "ub":
-            number = self.known(node[4])
+            number = self.constant_of(node[4])
             if number is None:
                 return None
-            inner = self.find(node[3])
+            inner = self.representative(node[3])
             long = self._long_reciprocal(inner)
             if long is not None:
                 return self._divided(long[0], (1 << 32) + long[1], number + 33)
@@ -85,18 +87,18 @@ class Induction(Uniformity):
     def _divided(self, x: int, factor: int, by: int) -> tuple[int, int] | None:
         """``(x, n)`` if ``x * factor >> by`` is x divided by n, of which *factor* is a reciprocal; else None."""
         n = -(-(1 << by) // factor)
-        return (self.find(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
+        return (self.representative(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
 
     def _upper_half(self, value: int) -> tuple[int, int] | None:
         """``(x, factor)`` if *value* is the upper half of x times a 32-bit constant, else None."""
         node = self.node(value)
         if node[:2] == ("op", "mul") and ".hi" in node[2]:
-            numbers = [self.known(x) for x in node[3:5]]
+            numbers = [self.constant_of(x) for x in node[3:5]]
             if (numbers[0] is None) is (numbers[1] is None):
                 return None
             factor = next(n for n in numbers if n is not None) & SHORT
             return node[3 if numbers[0] is None else 4], factor
-        if (node[:2] == ("op", "shr") and self.known(node[4]) == 32) or (
+        if (node[:2] == ("op", "shr") and self.constant_of(node[4]) == 32) or (
             node[0] == "part" and node[1:3] == (1, 32)
         ):
             product = node[3]
@@ -116,9 +118,11 @@ class Induction(Uniformity):
             return None
         for (t, _), (half, _) in (terms, terms[::-1]):
             node, upper = self.node(half), self._upper_half(t)
-            if upper is not None and node[:2] == ("op", "shr") and self.known(node[4]) == 1:
+            if upper is not None and node[:2] == ("op", "shr") and self.constant_of(node[4]) == 1:
                 x = self.add(node[3], t)
-                if self.find(x) == self.find(upper[0]) or self.linear(x) == self.linear(upper[0]):
+                if self.representative(x) == self.representative(upper[0]) or self.linear(x) == self.linear(
+                    upper[0]
+                ):
                     return upper
         return None
 

@@ -47,7 +47,7 @@ class Bounds(Induction):
 
     def interval(self, value: int, depth: int = 0) -> Interval | None:
         """The least and the greatest value of *value* as a signed number; None unless both are known."""
-        value = self.find(value)
+        value = self.representative(value)
         if not depth:
             self._seen_bounds.clear()
         elif depth > MAX_INTERVAL_DEPTH:
@@ -74,7 +74,7 @@ class Bounds(Induction):
                 return inner
             return (0, node[3]) if node[3] < 1 << 31 else None
         if kind == "op" and node[1] == "shr":
-            inner, by = self.interval(node[3], depth + 1), self.known(node[4])
+            inner, by = self.interval(node[3], depth + 1), self.constant_of(node[4])
             if inner is None or by is None or inner[0] < 0:
                 return None
             by = min(by & 0xFFFFFFFF, 64)
@@ -113,7 +113,7 @@ class Bounds(Induction):
 
     def _remainder_interval(self, node: Node, depth: int) -> Interval | None:
         """The interval of the remainder of a division by a constant, which has the sign of the dividend (9.7.1.9)."""
-        by = self.known(node[4])
+        by = self.constant_of(node[4])
         if by is None or not 0 < by <= 1 << 31:
             return None
         if node[2] in ((".s32",), (".s64",)):
@@ -144,7 +144,7 @@ class Bounds(Induction):
         select.
         """
         test, arm = self.node(node[1]), node[2] if truth else node[3]
-        number = self.known(test[3]) if test[0] == "compare" else None
+        number = self.constant_of(test[3]) if test[0] == "compare" else None
         if number is None or (test[1] == "eq") is truth:
             return None
         (tested, shift), (terms, offset) = self.linear(test[2]), self.linear(arm)
@@ -172,7 +172,7 @@ class Bounds(Induction):
                     self._intervals.update(dict.fromkeys(phis, guess))
         return self._intervals[value]
 
-    def rounds(self, head: int) -> int | None:
+    def trip_count(self, head: int) -> int | None:
         """An upper bound of the trip count of the loop with header *head*; None if unknown.
 
         It is known if every back edge tests a counter that starts at a constant.
@@ -190,20 +190,23 @@ class Bounds(Induction):
         """How often in succession a back edge is taken, if it tests a counter that starts at a constant; else None."""
         if edge.predicate < 0:
             return None
-        test, truth = self.find(self.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)), edge.value
+        test, truth = (
+            self.representative(self.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)),
+            edge.value,
+        )
         while self.nodes[test][0] == "not":
-            test, truth = self.find(self.nodes[test][1]), not truth
+            test, truth = self.representative(self.nodes[test][1]), not truth
         if self.nodes[test][0] != "compare":
             return None
         relation, *sides = self.nodes[test][1:4]
-        below = self.known(sides[0]) is None
+        below = self.constant_of(sides[0]) is None
         tested, limit = sides if below else sides[::-1]
-        end, (terms, ahead) = self.known(limit), self.linear(tested)
+        end, (terms, ahead) = self.constant_of(limit), self.linear(tested)
         counter = terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else -1
         if end is None or counter < 0 or self.nodes[counter][:2] != ("phi", head):
             return None
         start, stride, modulus = self.induction(counter) or (-1, 0, None)
-        first = self.known(start) if start >= 0 else None
+        first = self.constant_of(start) if start >= 0 else None
         if first is None or not stride or modulus is not None:
             return None
         distance = end - first - ahead
@@ -217,8 +220,8 @@ class Bounds(Induction):
     def _counter_interval(self, value: int) -> Interval | None:
         """The interval of a counter that starts at a constant in a loop with a known trip count; else None."""
         start, stride, modulus = self.induction(value) or (-1, 0, None)
-        first = self.known(start) if start >= 0 else None
-        trip_count = self.rounds(self.nodes[value][1]) if first is not None and modulus is None else None
+        first = self.constant_of(start) if start >= 0 else None
+        trip_count = self.trip_count(self.nodes[value][1]) if first is not None and modulus is None else None
         if first is None or trip_count is None:
             return None
         last = first + stride * (trip_count - 1)
@@ -260,7 +263,7 @@ class Bounds(Induction):
                     numbers.update((node[2] + rest[1], node[2] + rest[1] + rest[0] * (rest[2] - 1)))
             elif node[0] == "op":
                 numbers.update(self.interval(v, 1) or ())
-            for x in map(self.find, inner):
+            for x in map(self.representative, inner):
                 if x not in seen:
                     seen.add(x)
                     work.append(x)
@@ -274,7 +277,7 @@ class Bounds(Induction):
         A 32-bit number may have been widened with or without its sign: where it may be negative, nothing is known of
         the upper half.
         """
-        value = self.find(value)
+        value = self.representative(value)
         if value not in self._bits:
             assumed: dict[int, Bits] = {}
             stable, passes = False, 0
@@ -289,7 +292,7 @@ class Bounds(Induction):
     def _bits_of(
         self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], widen: bool, depth: int
     ) -> Bits:
-        value = self.find(value)
+        value = self.representative(value)
         found = self._bits.get(value, memo.get(value))
         if found is not None:
             return found
@@ -360,7 +363,7 @@ class Bounds(Induction):
         if node[1] == "mask":
             return _narrow(zeros | (EVERY & ~node[3]), ones & node[3], self._wide(value))
         if node[1] == "shr":
-            by = self.known(node[4])
+            by = self.constant_of(node[4])
             return (0, 0) if by is None else _shifted_bits(zeros, ones, by & 0xFFFFFFFF, str(node[2]))
         y, u = inner[1]
         if node[1] == "and":
@@ -389,10 +392,10 @@ class Bounds(Induction):
 
     # ------------------------------------------------------------ disjoint ranges
 
-    def never_meet(self, a: int, size_a: int, b: int, size_b: int) -> bool:
+    def disjoint_in_all_iterations(self, a: int, size_a: int, b: int, size_b: int) -> bool:
         """Whether two ranges are disjoint, whatever the iterations of the loops that change their addresses."""
-        if not self.volatile(a) and not self.volatile(b):
-            return self.apart(a, size_a, b, size_b) is True
+        if not self.varying_at(a) and not self.varying_at(b):
+            return self.disjoint(a, size_a, b, size_b) is True
         (base_a, bounds_a), (base_b, bounds_b) = (
             self._invariant_and_varying(a),
             self._invariant_and_varying(b),
@@ -404,11 +407,11 @@ class Bounds(Induction):
     def _invariant_and_varying(self, value: int) -> tuple[int, Interval | None]:
         """The part of a sum that is constant for the life of a thread, and the interval of the rest."""
         terms, constant = self.linear(value)
-        changing = tuple(t for t in terms if self.volatile(t[0]))
+        changing = tuple(t for t in terms if self.varying_at(t[0]))
         fixed = tuple(t for t in terms if t not in changing)
         return self.total(fixed, 0), self.interval(self.total(changing, constant))
 
-    def apart(self, a: int, size_a: int, b: int, size_b: int) -> bool | None:
+    def disjoint(self, a: int, size_a: int, b: int, size_b: int) -> bool | None:
         """Whether ``[a, a+size_a)`` and ``[b, b+size_b)`` are disjoint; False if they overlap, None if unknown."""
         difference = self.add(a, self.times(b, -1))
         terms, constant = self.linear(difference)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from tclint.values.integers import Range
 from tclint.values.value_table import Comparisons
 
-__all__ = ["Facts"]
+__all__ = ["PathCondition"]
 
 
-class Facts(dict[int, bool]):
+class PathCondition(dict[int, bool]):
     """Predicate -> its truth. Immutable once built, so the conclusions cached with it stay valid."""
 
     __slots__ = ("bits", "bounds", "decided", "followed", "known", "lasting", "points", "ranges")
@@ -19,7 +19,7 @@ class Facts(dict[int, bool]):
         super().__init__(known)
         self.decided: dict[int, bool | None] = {}
         """Predicate -> whether it follows; None: neither answer does."""
-        self.followed: dict[tuple[int, bool], Facts] = {}
+        self.followed: dict[tuple[int, bool], PathCondition] = {}
         """``(predicate, truth)`` -> this path condition extended by it."""
         self.bounds: Comparisons | None = None
         """Compared value -> its comparisons with constants; None: not collected yet."""
@@ -31,7 +31,7 @@ class Facts(dict[int, bool]):
         """Value -> its bits known to be 0 and to be 1 from tests of some of them; None: not collected yet."""
         self.known: frozenset[tuple[int, bool]] | None = None
         """The contents as a set of pairs; None: not built yet. See :meth:`pairs`."""
-        self.lasting: Facts | None = None
+        self.lasting: PathCondition | None = None
         """The facts that hold for the whole life of a thread; None: not built yet. See :meth:`Values.invariant`."""
 
     def pairs(self) -> frozenset[tuple[int, bool]]:

@@ -42,10 +42,10 @@ class RoleTables(Lifetimes):
 
         A thread that is in none of the entries may load any number.
         """
-        value = self.find(value)
+        value = self.representative(value)
         node = self.nodes[value]
         if node[:2] == ("op", "mask") and node[3] & 255 == 255:
-            value = self.find(node[2])
+            value = self.representative(node[2])
         if value not in self._looked_up:
             self._looked_up[value] = list(self._look_up(value))
         return self._looked_up[value]
@@ -58,7 +58,7 @@ class RoleTables(Lifetimes):
         rest, offset = self._shared_offset(node[3])
         if match is None or match.element not in _BYTE or rest is None:
             return
-        offsets, every = self.planes(rest), T.full(self.threads)
+        offsets, every = self.bit_slices(rest), T.full(self.threads)
         if offsets is None or not any(offsets) or any(T.partial_groups(o, every, 32) for o in offsets):
             return  # not one entry per warp
         table = self._contents()
@@ -100,7 +100,7 @@ class RoleTables(Lifetimes):
         if not isinstance(address, Memory) or not match.element:
             return True
         rest, offset = self._shared_offset(self.operand(address, at))
-        if rest is None or self.known(rest) != 0:
+        if rest is None or self.constant_of(rest) != 0:
             return match.element not in _NARROW or match.scope == "warp"  # a row of a matrix is wide
         stored = instruction.operands[-1]
         size = (width_of(match.element) or 64) // 8

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tclint.ir.nodes import Function, Memory
 from tclint.isa.table import Match
-from tclint.values import Level, Values
+from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 
 __all__ = ["Access", "Footprint", "SharedMemory", "numbers"]
@@ -149,7 +149,7 @@ class SharedMemory:
     def _size(self, site: int) -> int | None:
         """The bytes of a copy if they are a constant, else None."""
         operand = self.function.instructions[site].role("bytes")
-        size = None if operand is None else self.values.known(self.values.operand(operand, site))
+        size = None if operand is None else self.values.constant_of(self.values.operand(operand, site))
         return None if size is None else min(size, _MAX_ADDRESS)
 
     # ------------------------------------------------------------ descriptors
@@ -176,13 +176,21 @@ class SharedMemory:
                 cleared = _START_MASK & ~node[3]  # possibly bits that are zero anyway
                 kept = not cleared & ~values.known_bits(node[2])[0]
                 return self.start(node[2]) if kept else values.times(descriptor, 16)
-            if name == "shr" and values.known(node[4]) == 4:
+            if name == "shr" and values.constant_of(node[4]) == 4:
                 return self._without_window_mask(node[3])
-            if name == "bfe" and values.known(node[4]) == 4 and (values.known(node[5]) or 0) >= 14:
+            if (
+                name == "bfe"
+                and values.constant_of(node[4]) == 4
+                and (values.constant_of(node[5]) or 0) >= 14
+            ):
                 return self._without_window_mask(node[3])
-            if name == "bfi" and (values.known(node[5]) or 0) >= 14:
+            if name == "bfi" and (values.constant_of(node[5]) or 0) >= 14:
                 return self.start(node[4])
-            if name == "bfi" and values.known(node[5]) == 0 and (values.known(node[6]) or 0) >= 14:
+            if (
+                name == "bfi"
+                and values.constant_of(node[5]) == 0
+                and (values.constant_of(node[6]) or 0) >= 14
+            ):
                 return self.start(node[3])
             if name == "or":
                 clear = [values.known_bits(x)[0] & _START_MASK == _START_MASK for x in node[3:5]]
@@ -198,14 +206,14 @@ class SharedMemory:
         node = self.values.node(address)
         if node[0] == "op" and node[1] == "mask" and self._is_window_mask(node[2], node[3]):
             return self._without_window_mask(node[2])
-        return self.values.find(address)
+        return self.values.representative(address)
 
     def _is_window_mask(self, address: int, mask: int) -> bool:
         """Whether *mask* clears no bit of *address*, except for the lowest four and those beyond shared memory."""
         cleared = _MAX_ADDRESS & ~mask & ~15
         base, thread_part, constant = self.split(address)
         modulus, ones = self._known_remainder(base, 1 << cleared.bit_length())
-        number = self.values.known(thread_part)
+        number = self.values.constant_of(thread_part)
         return number is not None and cleared < modulus and (number + constant + ones) & cleared == 0
 
     # ------------------------------------------------------------ comparison
@@ -216,7 +224,7 @@ class SharedMemory:
         if found is None:
             values = self.values
             terms, constant = values.linear(address)
-            thread_part = tuple(t for t in terms if values.planes(t[0]) is not None)
+            thread_part = tuple(t for t in terms if values.bit_slices(t[0]) is not None)
             base = tuple(t for t in terms if t not in thread_part)
             found = self._split[address] = (values.total(base, 0), values.total(thread_part, 0), constant)
         return found
@@ -225,17 +233,17 @@ class SharedMemory:
         """*access* at the end of a path, in terms of the values at its start (:meth:`Values.along`)."""
         base, thread_part, constant = self.split(access.address)
         values = self.values
-        if not values.volatile(base):
+        if not values.varying_at(base):
             return access
         moved = values.add(thread_part, values.constant(constant))
         return access._replace(address=values.add(resolve(base), moved))
 
-    def may_meet(self, earlier: int, later: int) -> bool:
+    def may_alias(self, earlier: int, later: int) -> bool:
         """Whether two different bases may be equal on some path.
 
         A loop must change one of them, and they must have an origin in common, or none at all.
         """
-        if not self.values.volatile(earlier) and not self.values.volatile(later):
+        if not self.values.varying_at(earlier) and not self.values.varying_at(later):
             return False
         first, second = self.origins(earlier), self.origins(later)
         return not first.isdisjoint(second) or not (first or second)
@@ -252,7 +260,7 @@ class SharedMemory:
                     if factor != 1 or term in seen:
                         continue
                     seen.add(term)
-                    if not values.volatile(term):
+                    if not values.varying_at(term):
                         found.add(term)
                     elif values.node(term)[0] == "phi":
                         work += values.arguments(term)
@@ -267,12 +275,12 @@ class SharedMemory:
         base, thread_part, constant = self.split(value)
         modulus, ones = self._known_remainder(base, modulus)
         constant += ones
-        number = values.known(thread_part)
+        number = values.constant_of(thread_part)
         if number is not None or modulus == 1:
             rest = ((number or 0) + constant) % modulus
             return rest, rest, modulus
-        planes = values.planes(values.add(thread_part, values.constant(constant % modulus)))
-        active = self.sure(threads())
+        planes = values.bit_slices(values.add(thread_part, values.constant(constant % modulus)))
+        active = self.certain_threads(threads())
         low = [plane & active for plane in planes or ()][: modulus.bit_length() - 1]
         found = set(numbers((*low, 0), active)) if any(low) else {0}
         return min(found), max(found), modulus
@@ -290,7 +298,7 @@ class SharedMemory:
             self._known_remainders[key] = modulus, total
         return self._known_remainders[key]
 
-    def together(self, accesses: Iterable[Access], threads: int) -> dict[int, Footprint | None]:
+    def combined_footprints(self, accesses: Iterable[Access], threads: int) -> dict[int, Footprint | None]:
         """For each base, the bytes that *threads*, all of which exist, access with all *accesses*.
 
         None for a base that differs between threads.
@@ -307,10 +315,12 @@ class SharedMemory:
         """Whether *base* is the same in all threads of the CTA."""
         if base not in self._cta_uniform:
             values = self.values
-            self._cta_uniform[base] = all(values.level(t) <= Level.CTA for t, _ in values.linear(base)[0])
+            self._cta_uniform[base] = all(
+                values.uniformity(t) <= UniformityScope.CTA for t, _ in values.linear(base)[0]
+            )
         return self._cta_uniform[base]
 
-    def own(self, a: Access, b: Access, threads: int) -> bool:
+    def overlap_in_one_thread(self, a: Access, b: Access, threads: int) -> bool:
         """Whether the bytes of both provably overlap in one of *threads*."""
         key = (a.address, a.size, a.lanes, b.address, b.size, b.lanes, threads)
         if key not in self._own_overlaps:
@@ -319,13 +329,13 @@ class SharedMemory:
 
     def _own(self, a: Access, b: Access, threads: int) -> bool:
         values = self.values
-        threads = self.sure(self._active(a, self._active(b, threads)))
+        threads = self.certain_threads(self._active(a, self._active(b, threads)))
         if not threads or self.split(a.address)[0] != self.split(b.address)[0]:
             return False
         terms, constant = values.linear(values.add(b.address, values.times(a.address, -1)))
         if not terms:
             return -b.size < constant < a.size
-        planes = values.planes(values.total(terms, constant))
+        planes = values.bit_slices(values.total(terms, constant))
         if planes is None:
             return False
         n = values.threads
@@ -333,7 +343,7 @@ class SharedMemory:
         above = T.compare("lt", T.constant(-b.size, n), planes, True, n)
         return bool(below & above & threads)
 
-    def meet(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
+    def overlap(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in one of *threads_b*."""
         if self.split(a.address)[0] != self.split(b.address)[0]:
             return False
@@ -345,7 +355,7 @@ class SharedMemory:
 
         At least one of the threads *beside* exists (:meth:`sure`).
         """
-        return self._footprint_of(access, self.sure(threads, beside))
+        return self._footprint_of(access, self.certain_threads(threads, beside))
 
     def _footprint_of(self, access: Access, threads: int) -> Footprint | None:
         """:meth:`footprint` for threads that are known to exist."""
@@ -355,12 +365,12 @@ class SharedMemory:
 
     def offsets(self, thread_part: int, threads: int) -> set[int] | None:
         """The values in *threads* of *thread_part*, which depends on the thread index alone; None if unknown."""
-        number, planes = self.values.known(thread_part), self.values.planes(thread_part)
+        number, planes = self.values.constant_of(thread_part), self.values.bit_slices(thread_part)
         if number is not None:
             return {number}
         return None if planes is None else set(numbers(planes, threads))
 
-    def sure(self, threads: int, beside: int = 0) -> int:
+    def certain_threads(self, threads: int, beside: int = 0) -> int:
         """Those of *threads* that exist in every launch in which one of them does, and one of *beside*.
 
         Unless the size of the CTA is fixed, these are the ones up to the end of the warp of the higher one of their
@@ -390,10 +400,10 @@ class SharedMemory:
 
     def _bytes(self, thread_part: int, size: int, threads: int) -> Footprint | None:
         """The bytes that *threads* access at the address *thread_part*, which depends on the thread index alone."""
-        number = self.values.known(thread_part)
+        number = self.values.constant_of(thread_part)
         if number is not None:
             return Footprint(number, (1 << size) - 1) if threads else None
-        planes = self.values.planes(thread_part)
+        planes = self.values.bit_slices(thread_part)
         if planes is None or not threads:
             return None
         offsets = set(numbers(planes, threads))
@@ -406,7 +416,7 @@ class SharedMemory:
         return Footprint(low, found)
 
 
-def numbers(planes: T.Planes, threads: int) -> Iterator[int]:
+def numbers(planes: T.BitSlices, threads: int) -> Iterator[int]:
     """The value of *planes*, as a signed number, in each of *threads*, the last thread first."""
     start = max((threads & -threads).bit_length() - 1, 0)
     threads >>= start

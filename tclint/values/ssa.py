@@ -36,7 +36,7 @@ from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Match, floating
 from tclint.values.cta_shape import fixed
 from tclint.values.integers import EVERY, SHORT, as_signed, type_width
-from tclint.values.thread_predicates import Level, ThreadSets
+from tclint.values.thread_predicates import ThreadSets, UniformityScope
 
 __all__ = ["MAX_DEFINITION_DEPTH", "Registers"]
 
@@ -134,7 +134,7 @@ class Registers(ThreadSets):
         return self._read(register, block, self.cfg.blocks[block].end)
 
     def _read(self, register: int, block: int, at: int) -> int:
-        value = self.find(self._reaching(register, block, at))
+        value = self.representative(self._reaching(register, block, at))
         if value in self._in_progress:
             self._read_in_progress.add(value)
         return value
@@ -183,7 +183,7 @@ class Registers(ThreadSets):
         self._depth -= 1
         self._args[phi] = arguments
         self._simplify_phis([phi])
-        return self.find(phi)
+        return self.representative(phi)
 
     def _simplify_phis(self, phis: list[int]) -> None:
         """Replace each phi that joins a single value, apart from itself, and then the phis that depend on it.
@@ -201,7 +201,7 @@ class Registers(ThreadSets):
             if len(distinct) > 1:
                 _, block, register = nodes[phi]
                 kind = self.function.registers[register].type
-                equal_phi = self.find(self._equal_phis.setdefault((block, kind, arguments), phi))
+                equal_phi = self.representative(self._equal_phis.setdefault((block, kind, arguments), phi))
                 distinct = {equal_phi} if equal_phi != phi else distinct
             if len(distinct) == 1:
                 (alias[phi],) = distinct
@@ -216,7 +216,7 @@ class Registers(ThreadSets):
         key = (register, at)
         found = self._after.get(key)
         if found is not None:
-            return self.find(found)
+            return self.representative(found)
         stand_in = self._node("unknown", at, register)
         if self._depth > MAX_DEFINITION_DEPTH:
             self._opaque.add(stand_in)
@@ -225,7 +225,7 @@ class Registers(ThreadSets):
         if (source := _copy_source(instruction)) in self.defs:
             # A copy is transparent, so a recurrence through it is one through its source.
             self._depth += 1
-            value = self.find(self._reaching(source, self.cfg.block_of[at], at))
+            value = self.representative(self._reaching(source, self.cfg.block_of[at], at))
             self._depth -= 1
             if value not in self._in_progress:
                 self._after[key] = value
@@ -238,7 +238,7 @@ class Registers(ThreadSets):
                 self.before(read, at)
             self._depth -= 1
             if (found := self._after.get(key)) is not None:
-                return self.find(found)
+                return self.representative(found)
         # A definition in terms of itself stays opaque, unless a phi breaks the cycle.
         self._after[key] = stand_in
         self._in_progress.add(stand_in)
@@ -261,7 +261,7 @@ class Registers(ThreadSets):
         if waiting and value != stand_in and stand_in not in self._opaque:
             self._alias[stand_in] = value
             self._simplify_phis(waiting)
-        return self.find(value)
+        return self.representative(value)
 
     def _may_be_recurrent(self, instruction: Instruction, at: int) -> bool:
         """Whether an instruction in a loop computes something from its operands, possibly from its own previous result.
@@ -338,11 +338,11 @@ class Registers(ThreadSets):
                 return self._node("elect", self.operand(operands[1], at))
             return self._node(*unknown)
         if form.event == "shuffle" and ".idx" in match.modifiers and ".sync" in match.modifiers:
-            chosen, bounds = self.operand(operands[2], at), self.known(self.operand(operands[3], at))
+            chosen, bounds = self.operand(operands[2], at), self.constant_of(self.operand(operands[3], at))
             # Segments (bits 8 to 12) and a lower bound (bits 0 to 4) make it less than a broadcast (9.7.9.6).
             whole = bounds is not None and bounds & 0x1F1F == 0x1F
             if whole and isinstance(operands[0], int | Pair) and register == registers(operands[0])[0]:
-                source, lane = self.operand(operands[1], at), self.known(chosen)
+                source, lane = self.operand(operands[1], at), self.constant_of(chosen)
                 if self._is_warp_uniform(source):
                     return source
                 if lane is None:
@@ -396,20 +396,20 @@ class Registers(ThreadSets):
                 if use.match is not None and use.match.form.event == "tmem-alloc":
                     for i in use.sites:
                         instruction = self.function.instructions[i]
-                        words.add(self.find(self.operand(instruction.role("destination"), i)))
+                        words.add(self.representative(self.operand(instruction.role("destination"), i)))
             self._alloc_words = frozenset(words)
         return self._alloc_words
 
     def _is_warp_uniform(self, value: int) -> bool:
         """Whether *value* is warp-uniform by its expression alone, without following control flow."""
-        parts = self.made_of(value, until=self._is_warp_uniform_leaf)
+        parts = self.subexpressions(value, until=self._is_warp_uniform_leaf)
         return all(self._is_warp_uniform_leaf(v) or self.nodes[v][0] in _COMPUTED for v in parts)
 
     def _is_warp_uniform_leaf(self, value: int) -> bool:
         if self.node(value)[0] in ("const", "symbol", "parameter", "allocated"):
             return True
-        planes = self.planes(value)
-        return planes is not None and self._plane_level(planes) <= Level.WARP
+        planes = self.bit_slices(value)
+        return planes is not None and self._plane_level(planes) <= UniformityScope.WARP
 
     def _packed(self, instruction: Instruction, at: int, register: int) -> int:
         """The result of a ``mov`` between a register and its parts."""
@@ -467,7 +467,7 @@ class Registers(ThreadSets):
                 return product
             return self.add(product, a[2], width * 2 if wide else width)
         if root == "shl" and len(a) == 2:
-            by = self.known(a[1])
+            by = self.constant_of(a[1])
             if by is None:
                 return None
             by &= 0xFFFFFFFF
@@ -482,7 +482,7 @@ class Registers(ThreadSets):
             return a[0]  # mapped to the executing CTA itself
         if root == "selp" and len(a) == 3:
             return self.select(a[2], a[0], a[1])
-        numbers = [self.known(x) for x in a]
+        numbers = [self.constant_of(x) for x in a]
         if root == "and" and len(a) == 2:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask is not None:
@@ -527,7 +527,7 @@ class Registers(ThreadSets):
 
     def _folded(self, name: str, match: Match, arguments: list[int], register: int) -> int | None:
         """The constant that an integer instruction computes from constants, by the ISA table's semantics; else None."""
-        numbers = [self.known(a) for a in arguments]
+        numbers = [self.constant_of(a) for a in arguments]
         if None in numbers or name in ("setp", "selp") or floating(match.modifiers):
             return None
         compute = COMPUTE.get(name)

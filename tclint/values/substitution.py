@@ -13,7 +13,7 @@ from tclint.values.integers import EVERY, as_signed, type_width
 from tclint.values.ssa import Registers
 from tclint.values.value_table import Node
 
-__all__ = ["Along", "AtSize", "Lifetimes"]
+__all__ = ["AtSize", "Lifetimes", "PathSubstitution"]
 
 MAX_EXPRESSIONS_PER_QUESTION = 4000
 """Expressions that one question about a path may substitute, in addition to those that earlier questions did."""
@@ -23,7 +23,7 @@ class _BudgetExhausted(Exception):
     """A question has substituted all the expressions that it may."""
 
 
-class Along:
+class PathSubstitution:
     """The values of expressions at the end of a path (:meth:`Lifetimes.along`).
 
     A class and not a recursive closure: that would keep the whole function alive until the garbage collector runs.
@@ -32,7 +32,11 @@ class Along:
     __slots__ = ("_before", "_max_memo", "_memo", "_values", "edges", "passed")
 
     def __init__(
-        self, values: Lifetimes, edges: Sequence[Edge], passed: Container[int], before: Along | None = None
+        self,
+        values: Lifetimes,
+        edges: Sequence[Edge],
+        passed: Container[int],
+        before: PathSubstitution | None = None,
     ) -> None:
         self._values = values
         self._before = before
@@ -45,15 +49,15 @@ class Along:
     def __call__(self, value: int) -> int:
         return self.walk(value, len(self.edges))
 
-    def extended(self, edge: Edge) -> Along:
+    def extended(self, edge: Edge) -> PathSubstitution:
         """The substitution for the path extended by *edge*, with no more instructions in :attr:`passed`."""
-        return Along(self._values, (*self.edges, edge), self.passed, self)
+        return PathSubstitution(self._values, (*self.edges, edge), self.passed, self)
 
     def walk(self, value: int, end: int) -> int:
         """*value* after the first *end* edges; *value* itself if that exceeds the budget."""
         values, memo = self._values, self._memo
-        value = values.find(value)
-        if not values.volatile(value):
+        value = values.representative(value)
+        if not values.varying_at(value):
             return value
         before = self._before
         if before is not None and end <= len(before.edges):
@@ -88,7 +92,7 @@ class Along:
             self._max_memo = 0
 
 
-class AtSize(Along):
+class AtSize(PathSubstitution):
     """The values of expressions in a CTA of a given number of threads."""
 
     __slots__ = ()
@@ -99,7 +103,7 @@ class AtSize(Along):
 
     def walk(self, value: int, end: int) -> int:
         values, memo = self._values, self._memo
-        value = values.find(value)
+        value = values.representative(value)
         if (value, end) not in memo:
             memo[value, end] = value
             if len(memo) < MAX_EXPRESSIONS_PER_QUESTION and values.node(value)[0] in (
@@ -128,7 +132,7 @@ class Lifetimes(Registers):
         """Location, as in :meth:`varying_at` -> the values that vary there, among those asked for so far."""
         self._invalidating_sites: list[int] = []
 
-    def volatile(self, value: int) -> frozenset[tuple[str, int]]:
+    def varying_at(self, value: int) -> frozenset[tuple[str, int]]:
         """Where *value* may change: ``("block", b)`` for a phi, ``("site", i)`` for a load or an unknown value.
 
         The set is empty if the value is the same for the whole life of a thread.
@@ -148,20 +152,20 @@ class Lifetimes(Registers):
         elif kind in ("unknown", "collective"):
             result = frozenset((("site", node[1]),))
         elif kind == "load":
-            result = frozenset((("site", node[1]),)) | self.volatile(node[3])
+            result = frozenset((("site", node[1]),)) | self.varying_at(node[3])
         else:
-            result = frozenset().union(*(self.volatile(p) for p in self.parts(node)))
+            result = frozenset().union(*(self.varying_at(p) for p in self.parts(node)))
         self._volatile[value] = result
         return result
 
-    def renewed(self, value: int) -> frozenset[tuple[str, int]]:
+    def loop_varying_at(self, value: int) -> frozenset[tuple[str, int]]:
         """Where *value* may change after it was computed: the locations of :meth:`varying_at` that are in a loop."""
         found = self._renewed.get(value)
         if found is None:
             cfg = self.cfg
             found = self._renewed[value] = frozenset(
                 (kind, at)
-                for kind, at in self.volatile(value)
+                for kind, at in self.varying_at(value)
                 if (at if kind == "block" else cfg.block_of[at]) in cfg.in_cycle
             )
             for location in found:
@@ -170,15 +174,15 @@ class Lifetimes(Registers):
                 self._invalidated.setdefault(location, set()).add(value)
         return found
 
-    def along(self, edges: Sequence[Edge], passed: Container[int]) -> Along:
+    def along(self, edges: Sequence[Edge], passed: Container[int]) -> PathSubstitution:
         """The substitution for a path: expressions at its end in terms of values at its start.
 
         The path takes *edges* and executes the instructions *passed*. A phi is the argument that belongs to the last
         edge into its block; a load that the path executes again is a new value.
         """
-        return Along(self, edges, passed)
+        return PathSubstitution(self, edges, passed)
 
-    def _substituted(self, value: int, path: Along, end: int) -> int:
+    def _substituted(self, value: int, path: PathSubstitution, end: int) -> int:
         """One step of :meth:`along`: *value* after the first *end* edges of *path*."""
         edges, walk = path.edges, path.walk
         node = self.nodes[value]
@@ -209,7 +213,7 @@ class Lifetimes(Registers):
             return self.compare(node[1], walk(node[2], end), walk(node[3], end), node[4], node[5])
         if kind == "op" and node[1] == "mask":
             inner = walk(node[2], end)
-            number = self.known(inner)
+            number = self.constant_of(inner)
             return self.masked(inner, node[3], 64) if number is None else self.constant(number & node[3])
         if kind == "op":
             return self._reapplied(node, [walk(x, end) for x in node[3:]])
@@ -224,7 +228,7 @@ class Lifetimes(Registers):
     def _reapplied(self, node: Node, arguments: list[int]) -> int:
         """The operation of *node* on other arguments, folded if these are constants."""
         name, modifiers = node[1], (node[2],) if isinstance(node[2], str) else node[2]
-        numbers = [n for n in map(self.known, arguments) if n is not None]
+        numbers = [n for n in map(self.constant_of, arguments) if n is not None]
         compute = COMPUTE.get(name)
         if compute is None or len(numbers) < len(arguments) or floating(modifiers):
             return self._node(*node[:3], *arguments)

@@ -1,7 +1,7 @@
 """Sets of threads, and functions of the thread index evaluated for all threads at once.
 
 A thread set is an int with one bit for each thread of a CTA. A value that depends on the thread index alone is held
-bit-sliced: :class:`Planes` has one such int for each of its 32 bits, so one big-int operation works on every thread.
+bit-sliced: :class:`BitSlices` has one such int for each of its 32 bits, so one big-int operation works on every thread.
 Whether a predicate splits a warp, or which warps take a branch, is then exact and costs microseconds.
 """
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 __all__ = [
     "LIMIT",
-    "Planes",
+    "BitSlices",
     "by_warp",
     "compare",
     "describe",
@@ -27,7 +27,7 @@ LIMIT = 1024
 """The maximum number of threads of a CTA, on every target."""
 WIDTH = 32
 
-Planes = tuple[int, ...]
+BitSlices = tuple[int, ...]
 
 
 @lru_cache(maxsize=64)
@@ -43,7 +43,7 @@ def lane_zero(threads: int) -> int:
 
 
 @lru_cache(maxsize=512)
-def digit(threads: int, weight: int, base: int) -> Planes:
+def digit(threads: int, weight: int, base: int) -> BitSlices:
     """In each thread, the digit with weight *weight* and base *base* in the mixed-radix notation of its index."""
     planes = [0] * WIDTH
     for bit in range((base - 1).bit_length()):
@@ -62,13 +62,13 @@ def _repeated(pattern: int, period: int, length: int) -> int:
     return pattern & full(length)
 
 
-def constant(value: int, threads: int) -> Planes:
+def constant(value: int, threads: int) -> BitSlices:
     """The same value in every thread."""
     every = full(threads)
     return tuple(every if value >> bit & 1 else 0 for bit in range(WIDTH))
 
 
-def add(a: Planes, b: Planes) -> Planes:
+def add(a: BitSlices, b: BitSlices) -> BitSlices:
     carry = 0
     out = []
     for x, y in zip(a, b, strict=True):
@@ -78,12 +78,12 @@ def add(a: Planes, b: Planes) -> Planes:
     return tuple(out)
 
 
-def negate(a: Planes, threads: int) -> Planes:
+def negate(a: BitSlices, threads: int) -> BitSlices:
     every = full(threads)
     return add(tuple(every ^ x for x in a), constant(1, threads))
 
 
-def scale(a: Planes, factor: int, threads: int) -> Planes:
+def scale(a: BitSlices, factor: int, threads: int) -> BitSlices:
     """*a* times the constant *factor*."""
     total = constant(0, threads)
     magnitude = abs(factor) & 0xFFFFFFFF
@@ -95,11 +95,11 @@ def scale(a: Planes, factor: int, threads: int) -> Planes:
     return negate(total, threads) if factor < 0 else total
 
 
-def shift_left(a: Planes, by: int) -> Planes:
+def shift_left(a: BitSlices, by: int) -> BitSlices:
     return ((0,) * by + a)[:WIDTH] if by < WIDTH else (0,) * WIDTH
 
 
-def shifted(number: int, by: Planes, threads: int) -> Planes:
+def shifted(number: int, by: BitSlices, threads: int) -> BitSlices:
     """The constant *number* shifted left by an amount that differs between threads."""
     out = [0] * WIDTH
     for count in range(WIDTH):
@@ -111,17 +111,17 @@ def shifted(number: int, by: Planes, threads: int) -> Planes:
     return tuple(out)
 
 
-def shift_right(a: Planes, by: int, arithmetic: bool) -> Planes:
+def shift_right(a: BitSlices, by: int, arithmetic: bool) -> BitSlices:
     fill = a[-1] if arithmetic else 0
     return a[by:] + (fill,) * by if by < WIDTH else (fill,) * WIDTH
 
 
-def narrow(a: Planes, width: int, signed: bool) -> Planes:
+def narrow(a: BitSlices, width: int, signed: bool) -> BitSlices:
     """The low *width* bits of *a*, sign- or zero-extended."""
     return a[:width] + ((a[width - 1] if signed else 0),) * (WIDTH - width)
 
 
-def compare(relation: str, a: Planes, b: Planes, signed: bool, threads: int) -> int:
+def compare(relation: str, a: BitSlices, b: BitSlices, signed: bool, threads: int) -> int:
     """The threads in which ``a relation b`` holds; *relation* is ``eq`` or ``lt``."""
     every = full(threads)
     if relation == "eq":
@@ -137,14 +137,14 @@ def compare(relation: str, a: Planes, b: Planes, signed: bool, threads: int) -> 
     return less
 
 
-def broadcast(a: Planes, lane: int, threads: int) -> Planes:
+def broadcast(a: BitSlices, lane: int, threads: int) -> BitSlices:
     """In every warp, the value of its lane *lane*."""
     first = lane_zero(threads)
     spread = (1 << 32) - 1
     return tuple(((plane >> lane) & first) * spread for plane in a)
 
 
-def extreme(planes: Planes, threads: int, *, least: bool) -> int:
+def extreme(planes: BitSlices, threads: int, *, least: bool) -> int:
     """The least or the greatest signed value of *planes* in *threads*, which must not be empty."""
     number = 0
     for bit in reversed(range(WIDTH)):
@@ -156,7 +156,7 @@ def extreme(planes: Planes, threads: int, *, least: bool) -> int:
     return number
 
 
-def numbers(planes: Planes, threads: int) -> Iterator[tuple[int, int]]:
+def numbers(planes: BitSlices, threads: int) -> Iterator[tuple[int, int]]:
     """The distinct values of *planes*, as signed numbers, each with those of *threads* that have it."""
     while threads:
         first = (threads & -threads).bit_length() - 1

@@ -22,12 +22,12 @@ from tclint.values.cta_shape import (
     thread_count,
 )
 from tclint.values.integers import type_width
-from tclint.values.value_table import Expressions, Node
+from tclint.values.value_table import Node, ValueTable
 
-__all__ = ["Level", "ThreadSets"]
+__all__ = ["ThreadSets", "UniformityScope"]
 
 
-class Level(IntEnum):
+class UniformityScope(IntEnum):
     """The scope in which a value is the same for all threads. A smaller level is a wider scope."""
 
     CTA = 0
@@ -39,7 +39,7 @@ class Level(IntEnum):
     """Proven to differ between threads of one warp."""
 
 
-class ThreadSets(Expressions):
+class ThreadSets(ValueTable):
     """Expressions evaluated in every thread of a CTA at once (:mod:`tclint.values.thread_masks`)."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
@@ -53,7 +53,7 @@ class ThreadSets(Expressions):
         self.threads = thread_count(function)
         self.one_dimensional = is_one_dimensional(function, self.defs)
         self.shape = shape_of(function, self.threads, self.one_dimensional)
-        self._planes: dict[int, T.Planes | None] = {}
+        self._planes: dict[int, T.BitSlices | None] = {}
         self._masks: dict[int, int | None] = {}
 
     @cached_property
@@ -66,15 +66,15 @@ class ThreadSets(Expressions):
         """Whether it is meant for such CTAs only: it never asks which thread it is."""
         return self.may_be_alone and is_alone(self.function)
 
-    def planes(self, value: int) -> T.Planes | None:
+    def bit_slices(self, value: int) -> T.BitSlices | None:
         """*value* in every thread if it depends on the thread index alone, else None."""
-        value = self.find(value)
+        value = self.representative(value)
         if value not in self._planes:
             self._planes[value] = None  # the answer to a recursive question
             self._planes[value] = self._compute_planes(value)
         return self._planes[value]
 
-    def _compute_planes(self, value: int) -> T.Planes | None:
+    def _compute_planes(self, value: int) -> T.BitSlices | None:
         node, n = self.nodes[value], self.threads
         kind = node[0]
         if kind == "const":
@@ -84,29 +84,29 @@ class ThreadSets(Expressions):
         if kind == "sum":
             total = T.constant(node[2], n)
             for term, factor in node[1]:
-                planes = self.planes(term)
+                planes = self.bit_slices(term)
                 if planes is None:
                     return None
                 total = T.add(total, T.scale(planes, factor, n))
             return total
         if kind == "broadcast":
-            planes = self.planes(node[1])
+            planes = self.bit_slices(node[1])
             return None if planes is None else T.broadcast(planes, node[2], n)
         if kind == "select":
             mask = self.mask(node[1])
-            left, right = self.planes(node[2]), self.planes(node[3])
+            left, right = self.bit_slices(node[2]), self.bit_slices(node[3])
             if mask is None or left is None or right is None:
                 return None
             every = T.full(n)
             return tuple((x & mask) | (y & (every ^ mask)) for x, y in zip(left, right, strict=True))
         if kind == "op":
             if node[1] == "mask":
-                planes = self.planes(node[2])
+                planes = self.bit_slices(node[2])
                 if planes is None:
                     return None
                 return tuple(p if node[3] >> bit & 1 else 0 for bit, p in enumerate(planes))
             if node[1] == "shr":
-                planes, by = self.planes(node[3]), self.known(node[4])
+                planes, by = self.bit_slices(node[3]), self.constant_of(node[4])
                 if planes is None or by is None:
                     return None
                 signed, width = str(node[2])[1] == "s", type_width(str(node[2]))
@@ -114,7 +114,7 @@ class ThreadSets(Expressions):
                     planes = T.narrow(planes, width, signed)
                 return T.shift_right(planes, by & 0xFFFFFFFF, signed)
             if node[1] in ("div", "rem") and node[2] in ((".s32",), (".u32",)):
-                planes, by = self.planes(node[3]), self.known(node[4]) or 0
+                planes, by = self.bit_slices(node[3]), self.constant_of(node[4]) or 0
                 if planes is None or by <= 0 or by & by - 1 or (node[2] == (".s32",) and planes[-1]):
                     return None  # division of a negative number rounds towards zero, unlike a shift (9.7.1.8)
                 shift = by.bit_length() - 1
@@ -123,19 +123,23 @@ class ThreadSets(Expressions):
             if node[1] == "cvt":
                 return self._converted(node)
             if node[1] == "not":
-                planes = self.planes(node[3])
+                planes = self.bit_slices(node[3])
                 return None if planes is None else tuple(T.full(n) & ~p for p in planes)
             if node[1] in ("min", "max") and node[2] in (".s32", ".u32"):
-                left, right = self.planes(node[3]), self.planes(node[4])
+                left, right = self.bit_slices(node[3]), self.bit_slices(node[4])
                 if left is None or right is None:
                     return None
                 taken = T.compare("lt", left, right, node[2] == ".s32", n) ^ (T.full(n) * (node[1] == "max"))
                 return tuple(x & taken | y & ~taken for x, y in zip(left, right, strict=True))
             if node[1] == "shl" and ".b16" not in node[2]:  # tests of a set of roles: 1 << warp & mask
-                number, planes = self.known(node[3]), self.planes(node[4])
+                number, planes = self.constant_of(node[3]), self.bit_slices(node[4])
                 return None if number is None or planes is None else T.shifted(number, planes, n)
             if node[1] == "bfe" and str(node[2][-1]) != ".s64":
-                planes, at, length = self.planes(node[3]), self.known(node[4]), self.known(node[5])
+                planes, at, length = (
+                    self.bit_slices(node[3]),
+                    self.constant_of(node[4]),
+                    self.constant_of(node[5]),
+                )
                 if planes is None or at is None or length is None:
                     return None
                 signed = str(node[2][-1]) == ".s32"
@@ -144,8 +148,8 @@ class ThreadSets(Expressions):
                     return T.narrow(field, length & 0xFF, True)
                 return tuple(p if bit < length & 0xFF else 0 for bit, p in enumerate(field))
             if node[1] == "bfi" and ".b32" in node[2]:
-                new, old = self.planes(node[3]), self.planes(node[4])
-                at, length = self.known(node[5]), self.known(node[6])
+                new, old = self.bit_slices(node[3]), self.bit_slices(node[4])
+                at, length = self.constant_of(node[5]), self.constant_of(node[6])
                 if new is None or old is None or at is None or length is None:
                     return None
                 begin, end = at & 0xFF, (at & 0xFF) + (length & 0xFF)
@@ -153,7 +157,7 @@ class ThreadSets(Expressions):
                     new[bit - begin] if begin <= bit < end else plane for bit, plane in enumerate(old)
                 )
             if node[1] in ("and", "or", "xor"):
-                left, right = self.planes(node[3]), self.planes(node[4])
+                left, right = self.bit_slices(node[3]), self.bit_slices(node[4])
                 if left is None or right is None:
                     return None
                 if node[1] == "and":
@@ -163,9 +167,9 @@ class ThreadSets(Expressions):
                 return tuple(x ^ y for x, y in zip(left, right, strict=True))
         return None
 
-    def _converted(self, node: Node) -> T.Planes | None:
+    def _converted(self, node: Node) -> T.BitSlices | None:
         """The planes of a conversion between integers: read as the source type, truncated to the result type."""
-        types, planes = node[2], self.planes(node[3])
+        types, planes = node[2], self.bit_slices(node[3])
         if planes is None or len(types) != 2 or any(t[1] not in "usb" for t in types):
             return None
         for type_name in reversed(types):
@@ -175,7 +179,7 @@ class ThreadSets(Expressions):
 
     def mask(self, p: int) -> int | None:
         """The threads in which predicate *p* holds if it depends on the thread index alone, else None."""
-        p = self.find(p)
+        p = self.representative(p)
         if p not in self._masks:
             self._masks[p] = None
             self._masks[p] = self._compute_mask(p)
@@ -189,7 +193,7 @@ class ThreadSets(Expressions):
             return every if node[1] else 0
         if kind == "elect":
             # Any lane of the mask in each warp; in practice the lowest.
-            members = (self.known(node[1]) or 0) & 0xFFFFFFFF or 1
+            members = (self.constant_of(node[1]) or 0) & 0xFFFFFFFF or 1
             return T.lane_zero(n) << (members & -members).bit_length() - 1
         if kind == "not":
             inner = self.mask(node[1])
@@ -200,7 +204,7 @@ class ThreadSets(Expressions):
                 return None
             return left & right if node[1] == "and" else left | right if node[1] == "or" else left ^ right
         if kind == "compare":
-            a, b = self.planes(node[2]), self.planes(node[3])
+            a, b = self.bit_slices(node[2]), self.bit_slices(node[3])
             if a is None or b is None:
                 return None
             width = int(node[5])
@@ -218,13 +222,17 @@ class ThreadSets(Expressions):
 
     def _fits_31_bits(self, value: int) -> bool:
         """Whether *value* is not a constant outside [0, 2^31)."""
-        number = self.known(value)
+        number = self.constant_of(value)
         return number is None or 0 <= number < 1 << 31
 
-    def _plane_level(self, planes: T.Planes) -> Level:
+    def _plane_level(self, planes: T.BitSlices) -> UniformityScope:
         """The uniformity of a value with these planes."""
         every = T.full(self.threads)
-        for level, size in ((Level.CTA, self.threads), (Level.WARPGROUP, 128), (Level.WARP, 32)):
+        for level, size in (
+            (UniformityScope.CTA, self.threads),
+            (UniformityScope.WARPGROUP, 128),
+            (UniformityScope.WARP, 32),
+        ):
             if not any(T.partial_groups(plane, every, size) for plane in planes):
                 return level
-        return Level.DIVERGENT
+        return UniformityScope.DIVERGENT

@@ -1,6 +1,6 @@
 """The threads in which a predicate may hold, and the scope in which a value is the same for all threads.
 
-Both over-approximate where they are not exact: too many threads, and :attr:`Level.UNKNOWN`, which is never a reason for
+Both over-approximate where they are not exact: too many threads, and :attr:`UniformityScope.UNKNOWN`, which is never a reason for
 a finding. A phi starts at the best level and is raised until nothing changes. One assumption is unsound: a load is as
 uniform as its address, although another thread may store between the loads of two threads.
 """
@@ -17,14 +17,18 @@ from tclint.values import thread_masks as T
 from tclint.values.role_tables import RoleTables
 from tclint.values.ssa import MAX_DEFINITION_DEPTH
 from tclint.values.substitution import AtSize
-from tclint.values.thread_predicates import Level
+from tclint.values.thread_predicates import UniformityScope
 from tclint.values.value_table import Node
 
 __all__ = ["Uniformity"]
 
 _SIZES = ("%ntid", "%nwarpid")
 """Registers that hold sizes, with which a kernel computes positions in its CTA."""
-_LEVELS = {Scope.LANE: Level.DIVERGENT, Scope.THREAD: Level.UNKNOWN, Scope.WARP: Level.WARP}
+_LEVELS = {
+    Scope.LANE: UniformityScope.DIVERGENT,
+    Scope.THREAD: UniformityScope.UNKNOWN,
+    Scope.WARP: UniformityScope.WARP,
+}
 """Uniformity of the special registers that are not CTA-uniform."""
 _FROM_OPERANDS = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
 """Families of instructions that compute from their operands alone; the others may read a carry or memory."""
@@ -40,31 +44,31 @@ class Uniformity(RoleTables):
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
         super().__init__(function, cfg, variables)
         self._phi_threads: dict[tuple[int, bool], int] = {}
-        self._levels: dict[int, Level] = {}
+        self._levels: dict[int, UniformityScope] = {}
 
-    def may(self, p: int, truth: bool) -> int:
+    def feasible_threads(self, p: int, truth: bool) -> int:
         """The threads in which *p* may be *truth*: exact if the thread index alone decides it, else a superset."""
-        p = self.find(p)
+        p = self.representative(p)
         exact = self.mask(p)
         every = T.full(self.threads)
         if exact is not None:
             return exact if truth else every ^ exact
         node = self.nodes[p]
         if node[0] == "not":
-            return self.may(node[1], not truth)
+            return self.feasible_threads(node[1], not truth)
         if node[0] == "logic" and node[1] in ("and", "or"):
-            left, right = self.may(node[2], truth), self.may(node[3], truth)
+            left, right = self.feasible_threads(node[2], truth), self.feasible_threads(node[3], truth)
             return left & right if (node[1] == "and") == truth else left | right
-        limit = self.known(node[3]) if node[0] == "compare" else None
+        limit = self.constant_of(node[3]) if node[0] == "compare" else None
         # A byte zero- or sign-extended compares alike with a limit that is not negative.
         if limit is not None and limit >= 0 and self.looked_up(node[2]):
             relation = operator.eq if node[1] == "eq" else operator.lt
             return self._may_look_up(node[2], lambda number: relation(number, limit) is truth)
         return self._may_join(p, truth) if node[0] in ("phi", "compare") else every
 
-    def may_choose(self, value: int, number: int) -> int:
+    def threads_where_equal(self, value: int, number: int) -> int:
         """The threads in which *value* may equal *number*."""
-        planes = self.planes(value)
+        planes = self.bit_slices(value)
         if planes is not None:
             n = self.threads
             return T.compare("eq", planes, T.constant(number, n), False, n)
@@ -87,14 +91,14 @@ class Uniformity(RoleTables):
         if key not in self._phi_threads:
             every = T.full(self.threads)
             self._phi_threads[key] = every  # the answer to a recursive question around a loop
-            phi = p if self.nodes[p][0] == "phi" else self.find(self.nodes[p][2])
+            phi = p if self.nodes[p][0] == "phi" else self.representative(self.nodes[p][2])
             arguments = self.arguments(phi) if self.nodes[phi][0] == "phi" else ()
             block = self.nodes[phi][1] if arguments else 0
             threads = 0 if arguments else every
             for argument, source in zip(arguments, self.cfg.sources[block], strict=False):
                 chosen = argument if p == phi else self._same_comparison(p, argument)
                 arriving = self._may_enter(source, block)
-                threads |= arriving if chosen is None else self.may(chosen, truth) & arriving
+                threads |= arriving if chosen is None else self.feasible_threads(chosen, truth) & arriving
             self._phi_threads[key] = threads
         return self._phi_threads[key]
 
@@ -103,7 +107,7 @@ class Uniformity(RoleTables):
         _, relation, _, right, signed, width = self.nodes[p]
         node = self.nodes[value]
         numbers = node[2:4] if node[0] == "select" else (value,)
-        if None in map(self.known, (right, *numbers)):
+        if None in map(self.constant_of, (right, *numbers)):
             return None
         return self.compare(relation, value, right, signed, width)
 
@@ -113,7 +117,7 @@ class Uniformity(RoleTables):
         for _ in range(MAX_BRANCHES_BEFORE_JOIN):
             edges = [e for e in cfg.successors[source] if e.target == block]
             if len(edges) == 1 and edges[0].predicate >= 0:
-                threads &= self.may(
+                threads &= self.feasible_threads(
                     self.before(edges[0].predicate, cfg.blocks[source].end - 1), edges[0].value
                 )
             if len(cfg.sources[source]) != 1 or not source:
@@ -129,7 +133,7 @@ class Uniformity(RoleTables):
         if self.mask(p) is not None:
             return False
         computed = False
-        for value in self.made_of(p):
+        for value in self.subexpressions(p):
             node = self.nodes[value]
             if node[0] == "special":
                 register = SPECIAL_REGISTERS[node[1]]
@@ -142,41 +146,45 @@ class Uniformity(RoleTables):
 
     def holds_in_large_ctas(self, p: int, truth: bool) -> bool:
         """Whether *p* depends on the size of the CTA alone, and is *truth* in every CTA of many warps."""
-        return self.one_dimensional and all(self.known(AtSize(self, n)(p)) == truth for n in _LARGE_CTA_SIZES)
+        return self.one_dimensional and all(
+            self.constant_of(AtSize(self, n)(p)) == truth for n in _LARGE_CTA_SIZES
+        )
 
     # ------------------------------------------------------------ uniformity
 
-    def level(self, value: int) -> Level:
+    def uniformity(self, value: int) -> UniformityScope:
         """The scope in which *value* is uniform.
 
         A load from a uniform address counts as uniform; one from an address that differs between the threads of a warp
         counts as divergent.
         """
-        value = self.find(value)
+        value = self.representative(value)
         if value in self._levels:
             return self._levels[value]
-        assumed: dict[int, Level] = {}
+        assumed: dict[int, UniformityScope] = {}
         while True:
             before = dict(assumed)
-            memo: dict[int, Level] = {}
+            memo: dict[int, UniformityScope] = {}
             result = self._level(value, memo, assumed, 0)
             if before == assumed:
                 self._levels.update(memo)
                 return result
 
-    def _level(self, value: int, memo: dict[int, Level], assumed: dict[int, Level], depth: int) -> Level:
-        value = self.find(value)
+    def _level(
+        self, value: int, memo: dict[int, UniformityScope], assumed: dict[int, UniformityScope], depth: int
+    ) -> UniformityScope:
+        value = self.representative(value)
         known = self._levels.get(value, memo.get(value))
         if known is not None:
             return known
         if depth > MAX_DEFINITION_DEPTH:
-            return Level.UNKNOWN
+            return UniformityScope.UNKNOWN
         node = self.nodes[value]
         kind = node[0]
         if kind == "phi":
             if value in assumed and value in memo:
                 return memo[value]
-            memo[value] = assumed.setdefault(value, Level.CTA)
+            memo[value] = assumed.setdefault(value, UniformityScope.CTA)
         result = self._level_of(value, node, memo, assumed, depth + 1)
         if kind == "phi" and result > assumed[value]:
             assumed[value] = result
@@ -184,70 +192,75 @@ class Uniformity(RoleTables):
         return result
 
     def _level_of(
-        self, value: int, node: Node, memo: dict[int, Level], assumed: dict[int, Level], depth: int
-    ) -> Level:
+        self,
+        value: int,
+        node: Node,
+        memo: dict[int, UniformityScope],
+        assumed: dict[int, UniformityScope],
+        depth: int,
+    ) -> UniformityScope:
         kind = node[0]
         if kind in ("const", "symbol", "parameter", "float", "allocated"):
-            return Level.CTA
+            return UniformityScope.CTA
         if kind == "special":
-            planes = self.planes(value)
+            planes = self.bit_slices(value)
             if planes is not None:
                 return self._plane_level(planes)
-            return _LEVELS.get(SPECIAL_REGISTERS[node[1]].scope, Level.CTA)
+            return _LEVELS.get(SPECIAL_REGISTERS[node[1]].scope, UniformityScope.CTA)
         if kind == "elect":
-            return Level.DIVERGENT
+            return UniformityScope.DIVERGENT
         if kind == "broadcast":
-            planes = self.planes(value)
+            planes = self.bit_slices(value)
             if planes is not None:
                 return self._plane_level(planes)
-            return min(Level.WARP, self._level(node[1], memo, assumed, depth))
+            return min(UniformityScope.WARP, self._level(node[1], memo, assumed, depth))
         if kind == "collective":
-            by = max((self._level(a, memo, assumed, depth) for a in node[3:]), default=Level.WARP)
-            return Level.WARP if by <= Level.WARP else Level.UNKNOWN
+            by = max((self._level(a, memo, assumed, depth) for a in node[3:]), default=UniformityScope.WARP)
+            return UniformityScope.WARP if by <= UniformityScope.WARP else UniformityScope.UNKNOWN
         if kind in ("compare", "logic", "not", "select", "sum", "op", "part", "pack", "vector"):
             if kind in ("compare", "logic", "not"):
                 mask = self.mask(value)
                 if mask is not None:
                     return self._plane_level((mask,))
             else:
-                planes = self.planes(value)
+                planes = self.bit_slices(value)
                 if planes is not None:
                     return self._plane_level(planes)
             arguments = self.parts(node)
             levels = [self._level(a, memo, assumed, depth) for a in arguments]
-            worst = max(levels, default=Level.CTA)
-            if worst < Level.DIVERGENT:
+            worst = max(levels, default=UniformityScope.CTA)
+            if worst < UniformityScope.DIVERGENT:
                 return worst
             # A sum of one divergent term and uniform ones is divergent; other operations may mask a difference out.
             if kind in ("sum", "not") or self._is_widened(node):
                 return (
-                    Level.DIVERGENT
-                    if sorted(levels)[:-1] == [] or max(sorted(levels)[:-1]) <= Level.WARP
-                    else Level.UNKNOWN
+                    UniformityScope.DIVERGENT
+                    if sorted(levels)[:-1] == [] or max(sorted(levels)[:-1]) <= UniformityScope.WARP
+                    else UniformityScope.UNKNOWN
                 )
             if (
                 kind == "compare"
                 and node[1] == "eq"
                 and self._load_term(node[2])
-                and self.known(node[3]) is not None
+                and self.constant_of(node[3]) is not None
             ):
-                return Level.DIVERGENT
-            return Level.UNKNOWN
+                return UniformityScope.DIVERGENT
+            return UniformityScope.UNKNOWN
         if kind == "load":
             inner = self._level(node[3], memo, assumed, depth)
-            return max(inner, Level.UNKNOWN) if self._is_private(node) else inner
+            return max(inner, UniformityScope.UNKNOWN) if self._is_private(node) else inner
         if kind == "phi":
             block, chosen = node[1], self._args.get(value, ())
             if not chosen:
-                return Level.UNKNOWN
+                return UniformityScope.UNKNOWN
             worst = max(self._level(a, memo, assumed, depth) for a in chosen)
             # Which argument is selected depends on the branches that control the incoming edges.
             controlling = self._controlling_predicates(block)
             for register, at in controlling:
                 control = self._level(self.before(register, at), memo, assumed, depth)
-                if control > Level.CTA:
-                    worst = max(worst, min(control, Level.UNKNOWN))
-            return Level.UNKNOWN if worst == Level.DIVERGENT else worst
+                if control > UniformityScope.CTA:
+                    worst = max(worst, min(control, UniformityScope.UNKNOWN))
+            return UniformityScope.UNKNOWN if worst == UniformityScope.DIVERGENT else worst
         if (
             kind == "unknown"
             and node[2] >= 0
@@ -255,23 +268,23 @@ class Uniformity(RoleTables):
             and depth < MAX_DEFINITION_DEPTH // 8
         ):
             # Its operands may not have been evaluated yet, which needs stack depth of its own.
-            memo[value] = Level.UNKNOWN  # in case it is computed from itself
+            memo[value] = UniformityScope.UNKNOWN  # in case it is computed from itself
             return self._level_computed(node[1], memo, assumed, depth)
-        return Level.UNKNOWN
+        return UniformityScope.UNKNOWN
 
     def _level_computed(
-        self, at: int, memo: dict[int, Level], assumed: dict[int, Level], depth: int
-    ) -> Level:
+        self, at: int, memo: dict[int, UniformityScope], assumed: dict[int, UniformityScope], depth: int
+    ) -> UniformityScope:
         """The scope in which the result of the instruction at *at* is uniform, if it depends on its operands alone."""
         instruction = self.function.instructions[at]
         match = instruction.match
         if match is None or match.problem or match.form.event or match.form.family not in _FROM_OPERANDS:
-            return Level.UNKNOWN
-        worst = Level.CTA
+            return UniformityScope.UNKNOWN
+        worst = UniformityScope.CTA
         for operand in instruction.operands[1:]:
             worst = max(worst, self._level(self.operand(operand, at), memo, assumed, depth))
-            if worst > Level.WARP:
-                return Level.UNKNOWN
+            if worst > UniformityScope.WARP:
+                return UniformityScope.UNKNOWN
         return worst
 
     def _is_private(self, load: Node) -> bool:
@@ -288,10 +301,10 @@ class Uniformity(RoleTables):
     def _controlling_predicates(self, block: int) -> list[tuple[int, int]]:
         """``(register, instruction)`` of the branches that decide by which edge *block* is entered."""
         cfg = self.cfg
-        own = {(e.source, e.target) for e in cfg.controllers(block)}
+        own = {(e.source, e.target) for e in cfg.control_dependences(block)}
         found: dict[tuple[int, int], None] = {}
         for edge in cfg.predecessors[block]:
-            candidates = [*cfg.controllers(edge.source), edge]
+            candidates = [*cfg.control_dependences(edge.source), edge]
             for c in candidates:
                 if c.predicate >= 0 and ((c.source, c.target) not in own or c is edge):
                     found[c.predicate, cfg.blocks[c.source].end - 1] = None

@@ -15,7 +15,7 @@ from tclint.ir.cfg import CFG
 from tclint.ir.nodes import Function, Variable
 from tclint.values.integers import SHORT, as_signed, type_width
 
-__all__ = ["MIN_MAX", "Comparisons", "Expressions", "Node"]
+__all__ = ["MIN_MAX", "Comparisons", "Node", "ValueTable"]
 
 Node = tuple[Any, ...]
 """A kind and its operands: values (int), constants, and names, as the kind requires."""
@@ -29,7 +29,7 @@ _WRAPPING_CONSTANT = 1 << 30
 """A 32-bit sum with a constant of this magnitude overflows even for small terms."""
 
 
-class Expressions:
+class ValueTable:
     """The expressions of one function. A value is an index into :attr:`nodes`."""
 
     def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
@@ -50,7 +50,7 @@ class Expressions:
             self.nodes.append(parts)
         return found
 
-    def find(self, value: int) -> int:
+    def representative(self, value: int) -> int:
         """The representative of *value*: itself, or the value that it turned out to equal."""
         alias = self._alias
         while value in alias:
@@ -72,7 +72,7 @@ class Expressions:
         """The value of an integer constant."""
         return self._node("const", number)
 
-    def known(self, value: int) -> int | None:
+    def constant_of(self, value: int) -> int | None:
         """The integer that *value* is; None if it is not a constant."""
         alias = self._alias
         while value in alias:
@@ -85,7 +85,7 @@ class Expressions:
 
     def arguments(self, phi: int) -> tuple[int, ...]:
         """The incoming values of a phi, in the order of the block's sources; empty if they were not followed."""
-        return tuple(self.find(a) for a in self._args.get(phi, ()))
+        return tuple(self.representative(a) for a in self._args.get(phi, ()))
 
     def parts(self, node: Node) -> list[int]:
         """The operands of an expression that are values."""
@@ -118,14 +118,16 @@ class Expressions:
             return [x for x in node[1:] if isinstance(x, int)]
         return []
 
-    def made_of(self, *values: int, until: Callable[[int], bool] = lambda value: False) -> Iterator[int]:
+    def subexpressions(
+        self, *values: int, until: Callable[[int], bool] = lambda value: False
+    ) -> Iterator[int]:
         """*values* and all their subexpressions, through every argument of a phi, each once.
 
         The operands of a value for which *until* holds are not visited.
         """
         work, seen = list(values), set[int]()
         while work:
-            value = self.find(work.pop())
+            value = self.representative(work.pop())
             if value in seen:
                 continue
             seen.add(value)
@@ -181,7 +183,7 @@ class Expressions:
                 if changed in alias:
                     total: dict[int, int] = {}
                     for term, factor in terms:
-                        total[self.find(term)] = total.get(self.find(term), 0) + factor
+                        total[self.representative(term)] = total.get(self.representative(term), 0) + factor
                     return tuple(sorted((t, f) for t, f in total.items() if f)), node[2]
             return terms, node[2]
         if not exact and self._is_widened(node):
@@ -198,11 +200,11 @@ class Expressions:
 
     def linear(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
         """*value* as ``(terms with their factors, constant)``. Values with equal terms are a known distance apart."""
-        return self._terms(self.find(value))
+        return self._terms(self.representative(value))
 
     def add(self, a: int, b: int, width: int = 64) -> int:
         """a + b as a sum of terms."""
-        if (number := self.known(b)) is None and (number := self.known(a)) is not None:
+        if (number := self.constant_of(b)) is None and (number := self.constant_of(a)) is not None:
             a = b
         if number is not None:
             # With a 64-bit constant the sum is not an address, and its exact bits matter.
@@ -239,7 +241,7 @@ class Expressions:
         ``min(n - 1, 3)`` is ``min(n, 4) - 1``. Assumes no overflow, as compilers do.
         """
         node = self.node(value)
-        if node[:2] not in MIN_MAX or (limit := self.known(node[4])) is None:
+        if node[:2] not in MIN_MAX or (limit := self.constant_of(node[4])) is None:
             return None
         terms, by = self.linear(node[3])
         if not by or not terms:
@@ -253,7 +255,7 @@ class Expressions:
         "".
         """
         for x, y in ((a, b), (b, a)):
-            number = self.known(x)
+            number = self.constant_of(x)
             if number is not None:
                 if widened.startswith(".u"):
                     number &= (1 << type_width(widened)) - 1
@@ -288,14 +290,14 @@ class Expressions:
             if low > 1:
                 terms = tuple((t, factor // low) for t, factor in node[1])
                 return self.times(self.masked(self.total(terms, node[2] // low), mask // low, width), low)
-        if node[0] == "op" and node[1] == "shr" and (by := self.known(node[4])) is not None:
+        if node[0] == "op" and node[1] == "shr" and (by := self.constant_of(node[4])) is not None:
             if 0 <= by <= width - mask.bit_length():
                 value = self._shifted(
                     self._without_aligned(node[3], mask.bit_length() + by), by, node[4], node[2]
                 )
         else:
             value = self._without_aligned(value, mask.bit_length())
-        return self._node("op", "mask", self.find(value), mask)
+        return self._node("op", "mask", self.representative(value), mask)
 
     def _shifted(self, value: int, number: int | None, by: int, type_name: str) -> int:
         return value if number == 0 else self._node("op", "shr", type_name, value, by)
@@ -327,16 +329,16 @@ class Expressions:
 
     def _part(self, index: int, width: int, whole: int) -> int:
         """The *width* bits of *whole* from bit *index* * *width* on."""
-        node, number = self.node(whole), self.known(whole)
+        node, number = self.node(whole), self.constant_of(whole)
         if number is not None:
             return self.constant(as_signed(number >> index * width, width))
         if node[0] == "pack" and node[1] == width:
-            return self.find(node[2 + index])
-        return self._node("part", index, width, self.find(whole))
+            return self.representative(node[2 + index])
+        return self._node("part", index, width, self.representative(whole))
 
     def _pack(self, width: int, parts: list[int]) -> int:
         """The concatenation of *parts* of *width* bits each, the first one lowest."""
-        numbers = [self.known(part) for part in parts]
+        numbers = [self.constant_of(part) for part in parts]
         if None not in numbers:
             mask = (1 << width) - 1
             whole = sum((n & mask) << i * width for i, n in enumerate(numbers) if n is not None)
@@ -345,8 +347,8 @@ class Expressions:
             return self._widened(parts[0], width)
         nodes = [self.node(part) for part in parts]
         if all(n[:3] == ("part", i, width) and n[3] == nodes[0][3] for i, n in enumerate(nodes)):
-            return self.find(nodes[0][3])  # unpacked and packed again
-        return self._node("pack", width, *map(self.find, parts))
+            return self.representative(nodes[0][3])  # unpacked and packed again
+        return self._node("pack", width, *map(self.representative, parts))
 
     def _widened(self, value: int, width: int) -> int:
         """*value* zero-extended from *width* bits; :meth:`_terms` looks through that."""
@@ -382,7 +384,7 @@ class Expressions:
 
     def plain(self, value: int, width: int) -> int:
         """*value* with its low *width* bits read as an unsigned number, as a value of its own."""
-        return self._node("plain", self.find(value), width)
+        return self._node("plain", self.representative(value), width)
 
     def _is_widened(self, node: Node) -> bool:
         """Whether *node* is just a zero-extended 32-bit number."""
@@ -396,16 +398,16 @@ class Expressions:
         if node[0] == "not":
             inner: int = node[1]
             return inner
-        number = self.known(p)
+        number = self.constant_of(p)
         if number is not None:
             return self.constant(int(not number))
-        return self._node("not", self.find(p))
+        return self._node("not", self.representative(p))
 
     def logic(self, root: str, p: int, q: int) -> int:
         """*p* ``and``, ``or`` or ``xor`` *q*, simplified."""
-        p, q = self.find(p), self.find(q)
+        p, q = self.representative(p), self.representative(q)
         for x, y in ((p, q), (q, p)):
-            number = self.known(x)
+            number = self.constant_of(x)
             if number is not None:
                 truth = bool(number)
                 if root == "and":
@@ -432,7 +434,9 @@ class Expressions:
         (one, first), (two, second) = self._without_not(p), self._without_not(q)
         if one[0] != "compare" or two[0] != "compare" or one[2] != two[2]:
             return None
-        known: Comparisons = {one[2]: ((one, truth is first),)} if self.known(one[3]) is not None else {}
+        known: Comparisons = (
+            {one[2]: ((one, truth is first),)} if self.constant_of(one[3]) is not None else {}
+        )
         found = self._implied_comparison(two, known)
         return None if found is None else found is second
 
@@ -443,8 +447,8 @@ class Expressions:
 
     def select(self, p: int, a: int, b: int) -> int:
         """*a* where *p* holds, else *b*."""
-        p, a, b = self.find(p), self.find(a), self.find(b)
-        number = self.known(p)
+        p, a, b = self.representative(p), self.representative(a), self.representative(b)
+        number = self.constant_of(p)
         if number is not None:
             return a if number else b
         if a == b:
@@ -456,8 +460,8 @@ class Expressions:
 
     def compare(self, relation: str, a: int, b: int, signed: bool, width: int = 32) -> int:
         """``a eq b`` or ``a lt b`` as a predicate. Constants are folded, or moved to the right."""
-        a, b = self.find(a), self.find(b)
-        x, y = self.known(a), self.known(b)
+        a, b = self.representative(a), self.representative(b)
+        x, y = self.constant_of(a), self.constant_of(b)
         signed = signed or relation == "eq"  # one canonical constant for all tests of equality
         every = (1 << width) - 1
         if x is not None:
@@ -479,7 +483,7 @@ class Expressions:
             node = self.node(a)
             if y is not None and node[0] == "select":
                 p: int = node[1]
-                u, v = self.known(node[2]), self.known(node[3])
+                u, v = self.constant_of(node[2]), self.constant_of(node[3])
                 if u is not None and v is not None:
                     first, second = (as_signed(n, width) == y for n in (u, v))
                     if first is not second:
@@ -504,7 +508,7 @@ class Expressions:
         None if neither answer follows.
         """
         _, relation, value, right, signed, width = node
-        bound = self.known(right)
+        bound = self.constant_of(right)
         if bound is None:
             return None
         every = (1 << width) - 1
@@ -512,7 +516,7 @@ class Expressions:
         left = {True: (-1 - (every >> 1), every >> 1), False: (0, every)}
         gaps = list[int]()
         for other, truth in others.get(value, ()):
-            limit = self.known(other[3])
+            limit = self.constant_of(other[3])
             assert limit is not None
             if other[5] != width:
                 continue

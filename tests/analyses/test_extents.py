@@ -31,7 +31,7 @@ STAGE = "and.b32 %r4, %r2, 3;\nshl.b32 %r4, %r4, 10;\nadd.u32 %r3, %r1, %r4;"
 def extent(lines: str) -> Extent | None:
     kernel = model(f"{START}\n{lines}\n{END}")
     (access,) = kernel.shared.accesses(label(kernel.function, "here"))
-    return kernel.made(Extents).of(access)
+    return kernel.fact(Extents).of(access)
 
 
 @pytest.mark.parametrize(

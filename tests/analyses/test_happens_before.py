@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.analyses.happens_before import Order, Scope
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tests.tools.support import model
@@ -33,9 +33,9 @@ def arrive(at: str) -> str:
     return f"mbarrier.arrive.shared::cta.b64 _, [{at}];"
 
 
-def ordered(lines: str) -> tuple[KernelModel, Order, dict[str, int]]:
+def ordered(lines: str) -> tuple[KernelModel, HappensBefore, dict[str, int]]:
     kernel = model(f"{START}\n{lines}\nret;")
-    return kernel, kernel.made(Order), {name: at for at, name in kernel.function.labels.items()}
+    return kernel, kernel.fact(HappensBefore), {name: at for at, name in kernel.function.labels.items()}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def ordered(lines: str) -> tuple[KernelModel, Order, dict[str, int]]:
 )  # fmt: skip
 def test_who_hears_of_a_read(lines: str, heard: str) -> None:
     _, order, at = ordered(lines)
-    found = order.heard([at["here"]])
+    found = order.observers_of([at["here"]])
     assert {name for name in "wv" if at.get(name) in found} == set(heard)
 
 
@@ -90,8 +90,8 @@ def test_a_copy_is_complete_behind_a_wait_for_its_mbarrier() -> None:
 )
 def test_a_path_on_which_nothing_is_heard(lines: str, unheard: bool) -> None:
     kernel, order, at = ordered(lines)
-    copies = [i for ring in kernel.made(Mbarriers).rings for i in kernel.made(Mbarriers).copies(ring)]
-    path = order.unheard(at["use"], order.completed(copies), given=order.certain(copies))
+    copies = [i for ring in kernel.fact(Mbarriers).rings for i in kernel.fact(Mbarriers).copies(ring)]
+    path = order.unsynchronised_path(at["use"], order.completed(copies), given=order.common_facts(copies))
     assert (path is not None) is unheard
     if path is not None:
         assert path.end == at["use"]
@@ -120,11 +120,15 @@ def test_which_instructions_bring_news_and_to_whom() -> None:
     def names(sites: frozenset[int]) -> str:
         return " ".join(name for name, site in at.items() if site in sites)
 
-    assert [names(order.hears(scope)) for scope in Scope] == [
+    assert [names(order.acquire_points(scope)) for scope in Scope] == [
         "warp cta cluster phase poll", "cta cluster phase poll", "cluster phase poll",
     ]  # fmt: skip
-    assert [names(order.meets(scope)) for scope in Scope] == ["warp cta cluster", "cta cluster", "cluster"]
-    assert names(order.tells) == "cta arrive come signal store"
+    assert [names(order.barrier_sites(scope)) for scope in Scope] == [
+        "warp cta cluster",
+        "cta cluster",
+        "cluster",
+    ]
+    assert names(order.release_points) == "cta arrive come signal store"
     assert names(order.collectives) == "warp"
 
 
@@ -146,7 +150,7 @@ def test_which_instructions_bring_news_and_to_whom() -> None:
 def test_threads_that_go_on_together(barrier: str, joins: bool) -> None:
     kernel = model(f"{START}\n{barrier}\nret;", directives=".reqntid 128")
     site = next(i for i, e in enumerate(kernel.function.instructions) if e.opcode.startswith("bar"))
-    assert kernel.made(Order).joins(site) is joins
+    assert kernel.fact(HappensBefore).releases_together(site) is joins
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,7 @@ def test_threads_that_go_on_together(barrier: str, joins: bool) -> None:
 )
 def test_an_arrival_that_orders_no_memory(between: str, found: bool) -> None:
     kernel, order, at = ordered(f"here: st.shared.u32 [tile], 1;\n{between}\nw: barrier.cluster.wait;")
-    unordered = order.unordered(at["here"], kernel.sites("memory-fence"))
+    unordered = order.relaxed_cluster_waits(at["here"], kernel.sites("memory-fence"))
     assert (at["w"] in unordered) is found
 
 
@@ -179,7 +183,7 @@ def test_an_arrival_that_orders_no_memory(between: str, found: bool) -> None:
 )  # fmt: skip
 def test_where_it_is_known_that_something_is_over(lines: str, over: str) -> None:
     _, order, at = ordered(lines)
-    found = order.over([at["here"]])
+    found = order.completion_points([at["here"]])
     assert {name for name in "wv" if at[name] in found} == set(over)
 
 
@@ -188,9 +192,9 @@ def test_what_is_told_of_some_waits() -> None:
     _, order, at = ordered(
         f"w: bar.sync 1;\n{arrive('full')}\n{wait('v', 'full')}\n{wait('u', 'empty')}\nbar.sync 2;\nt: bar.sync 3;"
     )
-    assert {name for name in "wvut" if at[name] in order.told([at["w"]])} == set("wvut")
-    assert {name for name in "wvut" if at[name] in order.told([at["v"]])} == set("vut")
-    assert {name for name in "wvut" if at[name] in order.told([at["t"]])} == set("ut")
+    assert {name for name in "wvut" if at[name] in order.transitive_observers([at["w"]])} == set("wvut")
+    assert {name for name in "wvut" if at[name] in order.transitive_observers([at["v"]])} == set("vut")
+    assert {name for name in "wvut" if at[name] in order.transitive_observers([at["t"]])} == set("ut")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +213,7 @@ def test_what_is_told_of_some_waits() -> None:
 )
 def test_a_verdict(lines: str, ordered_: bool | None, where: str) -> None:
     kernel = model(f"{START}\n{lines}\nret;", before=".extern .func stranger;")
-    order, at = kernel.made(Order), {name: i for i, name in kernel.function.labels.items()}
+    order, at = kernel.fact(HappensBefore), {name: i for i, name in kernel.function.labels.items()}
     copies = list(kernel.sites("issue", "mbarrier"))
     found = order.verdict(at["use"], order.completed(copies))
     assert found.ordered is ordered_

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.analyses.cluster_memory import remote
+from tclint.analyses.cluster_memory import remote_accesses
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, Place, home, may_leave, same
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
@@ -66,23 +66,23 @@ def place(made: KernelModel, variable: str, offset: int = 0) -> Place:
 @pytest.mark.parametrize("spelling", MAPPED.values(), ids=MAPPED)
 def test_mapped_address_names_the_mbarrier_and_may_leave_the_cta(spelling: str) -> None:
     made = kernel_of(spelling, ARRIVE)
-    assert made.made(MbarrierAddresses).places(arrival(made)) == {place(made, "full")}
+    assert made.fact(MbarrierAddresses).places(arrival(made)) == {place(made, "full")}
     assert may_leave(made.values, value(made, "%r6"))
-    assert any(a.remote for a in made.made(MbarrierAddresses).of(arrival(made)))
-    assert made.made(Mbarriers).unresolved == []
+    assert any(a.remote for a in made.fact(MbarrierAddresses).of(arrival(made)))
+    assert made.fact(Mbarriers).unresolved == []
 
 
 @pytest.mark.parametrize("spelling", OWN.values(), ids=OWN)
 def test_address_of_the_own_cta_does_not_leave_it(spelling: str) -> None:
     made = kernel_of(spelling, ARRIVE)
-    assert made.made(MbarrierAddresses).places(arrival(made)) == {place(made, "full")}
+    assert made.fact(MbarrierAddresses).places(arrival(made)) == {place(made, "full")}
     assert not may_leave(made.values, value(made, "%r6"))
 
 
 @pytest.mark.parametrize("spelling", UNRESOLVED.values(), ids=UNRESOLVED)
 def test_address_without_a_variable_is_unresolved(spelling: str) -> None:
     made = kernel_of(spelling, ARRIVE)
-    addresses = made.made(MbarrierAddresses)
+    addresses = made.fact(MbarrierAddresses)
     assert addresses.places(arrival(made)) is None
     assert addresses.same(arrival(made), made.sites("mbarrier-init")[0]) is None
 
@@ -143,7 +143,7 @@ COMPARED = {
 def test_comparison_of_two_instructions_is_three_valued(spelling: str, expected: bool | None) -> None:
     made = kernel_of(spelling, ARRIVE)
     init = made.sites("mbarrier-init")[0]
-    addresses = made.made(MbarrierAddresses)
+    addresses = made.fact(MbarrierAddresses)
     assert addresses.same(arrival(made), init) is expected
     assert addresses.same(init, arrival(made)) is expected
 
@@ -161,7 +161,7 @@ def test_comparison_of_two_places_is_three_valued() -> None:
 def test_unbounded_index_never_reaches_what_is_always_a_stage_apart() -> None:
     made = kernel_of("shl.b32 %r8, %r9, 3;", "add.u32 %r6, %r1, %r8;", ARRIVE, "add.u32 %r6, %r6, 8;", ARRIVE)
     one, two = made.sites("mbarrier-arrive")
-    assert made.made(MbarrierAddresses).same(one, two) is False
+    assert made.fact(MbarrierAddresses).same(one, two) is False
 
 
 LOOP = """
@@ -186,21 +186,21 @@ CHOSEN = "setp.ne.u32 %p2, %r9, 0;\nselp.b32 %r6, %r1, %r2, %p2;"
 def test_only_a_counter_names_each_stage_for_certain(stage: str, certain: bool) -> None:
     made = kernel_of(LOOP.format(stage=stage, count=4))
     every = {place(made, "full", 8 * k) for k in range(4)}
-    addresses = made.made(MbarrierAddresses)
+    addresses = made.fact(MbarrierAddresses)
     assert addresses.places(arrival(made)) == every
     assert addresses.each(arrival(made)) == (every if certain else frozenset())
 
 
 def test_alternatives_are_all_named_and_none_for_certain() -> None:
     made = kernel_of(CHOSEN, ARRIVE)
-    addresses = made.made(MbarrierAddresses)
+    addresses = made.fact(MbarrierAddresses)
     assert addresses.places(arrival(made)) == {place(made, "full"), place(made, "empty")}
     assert addresses.each(arrival(made)) == frozenset()
 
 
 def test_first_iteration_names_the_first_stage() -> None:
     made = kernel_of(LOOP.format(stage=COUNTED, count="%r9"))
-    addresses = made.made(MbarrierAddresses)
+    addresses = made.fact(MbarrierAddresses)
     assert addresses.places(arrival(made)) is None
     assert addresses.at_first(arrival(made)) == place(made, "full")
 
@@ -226,5 +226,5 @@ def test_commit_to_the_pair_signals_a_wait_for_the_own_mbarrier() -> None:
         "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [%r6];",
         "mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;",
     )
-    assert [r.kind for r in remote(made)] == ["arrival"]
+    assert [r.kind for r in remote_accesses(made)] == ["arrival"]
     assert waits_for_commits(made) == frozenset(made.sites("mbarrier-wait"))

@@ -10,12 +10,12 @@ import pytest
 
 from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import way
+from tclint.analyses.role_paths import path_avoiding
 from tclint.commands import _cli
 from tclint.dataflow import Answer, Found, GaveUp, Infeasible, Path, feasible_paths, find_paths, next_answer
 from tclint.dataflow.answers import Unanswered
-from tclint.dataflow.feasible_paths import ENTRY_PATH, FEASIBLE_PATH, find_lead
-from tclint.dataflow.views import View
+from tclint.dataflow.feasible_paths import ENTRY_PATH, FEASIBLE_PATH, concrete_entry_path
+from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import Edge
 from tclint.values import substitution
 from tclint.values import thread_masks as T
@@ -45,7 +45,7 @@ def search(of: KernelModel, start: str = "start", to: str = "use", **options: in
         find_paths(
             of.survey,
             first,
-            of.views.at(first),
+            of.views.context_of(first),
             True,
             relevant,
             lambda state, i, instruction: state,
@@ -85,7 +85,9 @@ def test_a_goal_before_the_start_is_infeasible() -> None:
 
 def test_no_thread_has_no_path() -> None:
     of = model("start: mov.u32 %r8, 1;\nuse: ret;")
-    found = find_paths(of.survey, -1, View(0), True, [()], lambda s, i, x: s, lambda s, i: True, (0,))
+    found = find_paths(
+        of.survey, -1, ThreadContext(0), True, [()], lambda s, i, x: s, lambda s, i: True, (0,)
+    )
     assert next_answer(found) == Infeasible("no thread executes the start")
 
 
@@ -108,7 +110,11 @@ def test_a_role_behind_a_dispatcher_is_not_called_infeasible() -> None:
         before=".shared .b8 roles[4];",
     )
     site = label(of.function, "two")
-    for answer in (of.lead(site), of.at_first(site), find_lead(of.survey, of.cfg.block_of[site])):
+    for answer in (
+        of.entry_path(site),
+        of.at_first(site),
+        concrete_entry_path(of.survey, of.cfg.block_of[site]),
+    ):
         assert isinstance(answer, GaveUp)
     assert {(open_.question, open_.site) for open_ in of.ledger.unanswered} == {(ENTRY_PATH, site)}
 
@@ -117,8 +123,8 @@ def test_a_path_that_avoids_what_is_on_every_path_is_infeasible() -> None:
     of = model(f"start: {NUMBER}stop: mov.u32 %r8, 1;\nuse: ret;")
     start, stop, use = (label(of.function, name) for name in ("start", "stop", "use"))
     everybody = T.full(128)
-    assert isinstance(way(of, start, everybody, (use,), (stop,)), Infeasible)
-    assert isinstance(way(of, start, everybody, (use,), ()), Found)
+    assert isinstance(path_avoiding(of, start, everybody, (use,), (stop,)), Infeasible)
+    assert isinstance(path_avoiding(of, start, everybody, (use,), ()), Found)
 
 
 # ---------------------------------------------------------------- paths from the entry
@@ -132,7 +138,7 @@ def counted(rounds: str) -> KernelModel:
 
 
 def lead(of: KernelModel) -> Answer[tuple[Edge, ...]]:
-    return find_lead(of.survey, of.cfg.block_of[label(of.function, "use")])
+    return concrete_entry_path(of.survey, of.cfg.block_of[label(of.function, "use")])
 
 
 def test_a_loop_with_a_constant_trip_count_is_iterated() -> None:
@@ -174,12 +180,12 @@ def test_a_question_about_a_path_has_a_budget_of_its_own(monkeypatch: pytest.Mon
     body = f"{NUMBER}setp.eq.s32 %p1, %r1, 7;\n" + "".join(f"mov.u32 %r{n}, {n};\n" for n in range(2, 30))
     body += "@%p1 bra join;\n" + "".join(f"mov.u32 %r{n}, {n + 100};\n" for n in range(2, 30))
     of = model(f"{body}join: mov.u32 %r60, 1;\nend: ret;")
-    path = of.lead(label(of.function, "join"))
+    path = of.entry_path(label(of.function, "join"))
     assert isinstance(path, Found)
 
     def numbers(names: Sequence[int]) -> dict[int, int | None]:
         along = of.values.along(path.witness.edges, frozenset())
-        return {n: of.values.known(along(value(of, f"%r{n}"))) for n in names}
+        return {n: of.values.constant_of(along(value(of, f"%r{n}"))) for n in names}
 
     every = range(2, 30)
     assert numbers(every) == numbers([*reversed(every)])
@@ -196,13 +202,13 @@ def test_a_question_about_a_path_that_takes_too_many_expressions_is_opaque_and_f
         "mov.u32 %r2, 5;\nmov.u32 %r3, 6;\nmov.u32 %r4, 7;\njoin: xor.b32 %r5, %r2, %r3;\nxor.b32 %r5, %r5, %r4;\n"
         "xor.b32 %r5, %r5, %r2;\nend: ret;"
     )
-    path = of.lead(label(of.function, "join"))
+    path = of.entry_path(label(of.function, "join"))
     assert isinstance(path, Found)
     along = of.values.along(path.witness.edges, frozenset())
     whole = value(of, "%r5")
     assert along(whole) == whole
     assert [open_.why for open_ in of.ledger.unanswered] == ["more than 3 expressions"]
-    assert of.values.known(along(value(of, "%r3"))) is not None
+    assert of.values.constant_of(along(value(of, "%r3"))) is not None
 
 
 # ---------------------------------------------------------------- what analyses drop
@@ -210,8 +216,8 @@ def test_a_question_about_a_path_that_takes_too_many_expressions_is_opaque_and_f
 
 def test_facts_dropped_at_a_branch_table_are_recorded_once() -> None:
     of = analysed(WGMMA.replace("BODY", TABLE))
-    of.solved(WgmmaGroups)
-    of.solved(WgmmaGroups)
+    of.solution(WgmmaGroups)
+    of.solution(WgmmaGroups)
     (open_,) = of.ledger.unanswered
     assert open_.question == "facts past a branch table"
     assert open_.why == "WgmmaGroups drops its facts there"

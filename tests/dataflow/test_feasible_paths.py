@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import EXIT, GaveUp, Path
-from tclint.dataflow.views import View
+from tclint.dataflow.views import ThreadContext
 from tclint.ir import Immediate, Instruction
 from tclint.ir.cfg import CFG
 from tclint.values import thread_masks as T
@@ -344,7 +344,7 @@ def test_nobody_comes_where_branches_contradict_each_other(second: str, comes: b
         @%p2 bra four;
     out:
     """)
-    assert bool(m.views.at(label(m.function, "four")).threads) is comes
+    assert bool(m.views.context_of(label(m.function, "four")).threads) is comes
 
 
 LANE_ZERO = "mov.u32 %r0, %tid.x;\nsetp.ne.u32 %p0, %r0, 0;"
@@ -388,7 +388,7 @@ def test_what_a_branch_in_a_loop_says_of_what_stays_contradicts_others(least: in
         @%p2 bra round;
     out:
     """)
-    assert bool(m.views.at(label(m.function, "last")).threads) is comes
+    assert bool(m.views.context_of(label(m.function, "last")).threads) is comes
 
 
 @pytest.mark.parametrize(("limit", "found"), [(4, False), (3, True)])
@@ -413,13 +413,13 @@ def test_views_know_what_dominates() -> None:
     m = model(
         "ld.param.u32 %r1, [number]; setp.eq.s32 %p1, %r1, 3;\n@!%p1 bra end;\nmine: mov.u32 %r2, 1;\nend: ret;"
     )
-    view = m.views.at(label(m.function, "mine"))
-    assert isinstance(view, View)
+    view = m.views.context_of(label(m.function, "mine"))
+    assert isinstance(view, ThreadContext)
     p = value(m, "%p1", "mine")
-    assert m.values.decide(p, view.facts) is True
+    assert m.values.entails(p, view.facts) is True
     assert view.threads == T.full(128)
-    everywhere = m.views.at(label(m.function, "end"))
-    assert m.values.decide(p, everywhere.facts) is None
+    everywhere = m.views.context_of(label(m.function, "end"))
+    assert m.values.entails(p, everywhere.facts) is None
 
 
 def test_the_budget_ends_a_search() -> None:
@@ -496,13 +496,13 @@ def test_what_holds_before_a_wait_loop_holds_behind_it() -> None:
     )
     use = label(m.function, "use")
     leader = m.values.before(register(m.function, "%p1"), use)
-    assert m.views.at(use).facts[leader] is True
+    assert m.views.context_of(use).facts[leader] is True
     (wait,) = m.sites("mbarrier-wait")
-    assert m.views.at(wait).facts[leader] is True
+    assert m.views.context_of(wait).facts[leader] is True
     skipped = [
         e for b in m.cfg.order for e in m.cfg.successors[b] if e.predicate == register(m.function, "%p1")
     ]
-    assert [m.views.barred(e, {wait}) for e in skipped if not e.value] == [{wait}, {wait}]
+    assert [m.views.unreachable_after(e, {wait}) for e in skipped if not e.value] == [{wait}, {wait}]
 
 
 def test_many_wait_loops_in_a_row_are_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -521,9 +521,9 @@ def test_many_wait_loops_in_a_row_are_walked_once(monkeypatch: pytest.MonkeyPatc
     )
     m = model("\n".join(loops) + "\nret;")
     sites = m.sites("mbarrier-wait")
-    m.views.reachability.reach  # noqa: B018
+    m.views.reachability.threads_at  # noqa: B018
     monkeypatch.setattr(CFG, "dominates", counted)
-    assert {m.views.at(site).threads for site in sites} == {m.views.reachability.reach[0]}
+    assert {m.views.context_of(site).threads for site in sites} == {m.views.reachability.threads_at[0]}
     assert len(sites) == 200
     assert asked < 5 * len(m.cfg.blocks)
 

@@ -67,7 +67,7 @@ def test_what_is_filled_is_not_behind_what_is_used(
     m = model(FILL.format(first=first, ahead=ahead, skips=skips, step=step), parameters=".param .u32 number")
     outer = label(m.function, "outer")
     used, filled = (m.values.before(register(m.function, r), outer) for r in ("%r2", "%r3"))
-    behind = m.values.find(m.values.compare("lt", filled, used, True, 32))
+    behind = m.values.representative(m.values.compare("lt", filled, used, True, 32))
     assert (behind in m.views.never_true(m.cfg.block_of[outer])) is kept
 
 
@@ -158,7 +158,7 @@ def test_what_holds_in_every_round_holds_in_all_that_are_run(program: list[Any],
     for r, i in shuffled.sample(asked, shuffled.randint(0, len(asked))):
         values.before(r, i)
     for block in shuffled.sample(sorted(cfg.rank), shuffled.randint(0, len(cfg.rank))):
-        m.views.now(cfg.blocks[block].start)
+        m.views.context_in_iteration(cfg.blocks[block].start)
     never = {head: m.views.never_true(head) for head in cfg.loops}
     if not any(never.values()):
         return

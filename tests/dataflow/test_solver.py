@@ -21,9 +21,9 @@ from tclint.analyses.cp_async import TRACKED, CopyGroups, WaitedCopies
 from tclint.analyses.cp_async import WAITED as DONE
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.model import KernelModel
-from tclint.analyses.proxies import LANDED, WAITED, WIDE, Arrivals, Landed, Unfenced, UnfencedReads
+from tclint.analyses.proxies import LANDED, WAITED, WIDE, Landed, Unfenced, UnfencedReads, UnfencedWaits
 from tclint.analyses.setmaxnreg import RegisterCounts
-from tclint.analyses.since_barrier import LOOSE, ReadsSince, SinceBarrier, WritesSince
+from tclint.analyses.since_barrier import THREADS_MAY_HAVE_DIVERGED, ReadsSince, SinceBarrier, WritesSince
 from tclint.analyses.tcgen05 import Outstanding, Tcgen05, TensorMemory
 from tclint.analyses.tcgen05_collector import ENTRY, Collector
 from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
@@ -154,7 +154,7 @@ def _unfenced(analysis: Unfenced) -> st.SearchStrategy[Any]:
 
 def _since(analysis: SinceBarrier) -> st.SearchStrategy[Any]:
     accesses = st.tuples(st.sampled_from(sorted(analysis.firsts)), st.booleans()) if analysis.firsts else None
-    loose = st.just((LOOSE, False))
+    loose = st.just((THREADS_MAY_HAVE_DIVERGED, False))
     return st.frozensets(loose if accesses is None else loose | accesses)
 
 
@@ -200,7 +200,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     ThreadSync: lambda analysis: st.integers(0, analysis.waits | analysis.operations),
     Unfenced: _unfenced,
     UnfencedReads: _unfenced,
-    Arrivals: _unfenced,
+    UnfencedWaits: _unfenced,
     Landed: _groups,
     MbarrierUse: lambda analysis: st.frozensets(
         st.sampled_from([(site, ring) for site, rings in analysis.rings.items() for ring in rings])
@@ -234,7 +234,7 @@ def test_lattice_laws_and_monotonicity(cls: type[Analysis[Any]], data: st.DataOb
     hash(above)
     changed = 0
     for at, instruction in enumerate(MODEL.function.instructions):
-        if analysis.relevant(instruction):
+        if analysis.affecting(instruction):
             changed += 1
             low, high = (analysis.transfer(s, at, instruction) for s in (a, above))
             assert join(low, high) == high, (at, instruction)
@@ -249,7 +249,7 @@ def test_lattice_laws_and_monotonicity(cls: type[Analysis[Any]], data: st.DataOb
 
 @pytest.mark.parametrize("cls", discovered(), ids=lambda c: c.__name__)
 def test_every_analysis_settles(cls: type[Analysis[Any]]) -> None:
-    analysis, results = MODEL.solved(cls)
+    analysis, results = MODEL.solution(cls)
     for b in MODEL.cfg.order:
         for edge in MODEL.cfg.successors[b]:
             arriving = analysis.edge(results.leave(b), edge)
@@ -369,7 +369,7 @@ def enumerated(analysis: Analysis[Any], cfg: CFG) -> dict[int, Any]:
         for i in reversed(span) if backward else span:
             for state in states:
                 before[i] = analysis.join(before[i], state) if i in before else state
-            if analysis.relevant(instructions[i]):
+            if analysis.affecting(instructions[i]):
                 states = {stepped(analysis, state, i, instructions[i]) for state in states}
         for edge in cfg.predecessors[block] if backward else cfg.successors[block]:
             target = edge.source if backward else edge.target
@@ -478,7 +478,7 @@ after:
     ret;
     """
     )
-    _, results = m.solved(WgmmaGroups)
+    _, results = m.solution(WgmmaGroups)
     (site,) = m.sites("issue", "wgmma")
     assert results.before(site)[0] == {(site, 0)}
     (wait,) = m.sites("wait", "wgmma")
@@ -602,5 +602,5 @@ def test_a_module_of_more_functions_takes_that_much_more_work() -> None:
 
 def test_states_are_kept_at_block_entries_only() -> None:
     m = KernelModel(built(repeated(3)).functions[0], built(repeated(3)))
-    _, results = m.solved(WgmmaGroups)
+    _, results = m.solution(WgmmaGroups)
     assert len(results.entry) == len(m.cfg.blocks)

@@ -16,7 +16,7 @@ import pytest
 from tclint.analyses.model import KernelModel
 from tclint.config.config import Config
 from tclint.driver import fixing, pool
-from tclint.driver.fixing import Fixing, Mended, mend, proven, shown, tried
+from tclint.driver.fixing import Fixed, Fixing, apply_fixes, shown, tried, verified_fixes
 from tclint.findings.finding import Edit, Fix, Span
 from tclint.findings.scales import Severity
 from tclint.linting import check
@@ -43,11 +43,11 @@ def wrong(tmp_path: Path) -> Path:
 
 
 def test_a_text_is_mended_and_then_stays_as_it_is() -> None:
-    done = mend(Source(WRONG.encode(), "k.ptx"), Config())
+    done = apply_fixes(Source(WRONG.encode(), "k.ptx"), Config())
     assert done.source.data.decode() == RIGHT
     assert [f.rule.id for f in done.fixed] == ["WG001"]
     assert not done.report.findings
-    again = mend(done.source, Config())
+    again = apply_fixes(done.source, Config())
     assert (again.source.data, again.fixed, again.refused) == (done.source.data, (), ())
 
 
@@ -63,7 +63,7 @@ def test_many_findings_are_mended_together() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fixing, "lint", counted)
-        done = mend(Source(module(*kernels, header=HOPPER).encode(), "k.ptx"), Config())
+        done = apply_fixes(Source(module(*kernels, header=HOPPER).encode(), "k.ptx"), Config())
     assert len(done.fixed) == 4
     assert calls == 2  # before and after
 
@@ -89,8 +89,8 @@ def test_an_unsafe_fix_is_made_only_when_it_is_asked_for() -> None:
     found = [f for f in shown(source, Config()).findings if f.rule.id == "AV001"]
     assert found
     assert all(not fix.safe for f in found for fix in f.fixes)
-    assert not [f for f in mend(source, Config()).fixed if f.rule.id == "AV001"]
-    done = mend(source, Config(), unsafe=True)
+    assert not [f for f in apply_fixes(source, Config()).fixed if f.rule.id == "AV001"]
+    done = apply_fixes(source, Config(), unsafe=True)
     assert b".target sm_90a" in done.source.data
     assert "AV001" in {f.rule.id for f in done.fixed}
 
@@ -133,7 +133,7 @@ def test_the_others_are_made_when_one_does_not_hold(monkeypatch: pytest.MonkeyPa
         return replace(report, findings=tuple(findings))
 
     monkeypatch.setattr(fixing, "lint", spoiled)
-    done = mend(Source(text.encode(), "k.ptx"), Config())
+    done = apply_fixes(Source(text.encode(), "k.ptx"), Config())
     assert [f.entry for f in done.fixed] == ["b"]
     ((finding, reason),) = done.refused
     assert (finding.entry, "problem" in reason) == ("a", True)
@@ -144,7 +144,7 @@ def test_overlapping_fixes_are_not_made_together(monkeypatch: pytest.MonkeyPatch
     tries: list[int] = []
     real = fixing.tried
 
-    def counted(report: object, chosen: list[object], config: Config, **kwargs: object) -> Mended | str:
+    def counted(report: object, chosen: list[object], config: Config, **kwargs: object) -> Fixed | str:
         tries.append(len(chosen))
         return real(report, chosen, config, **kwargs)  # type: ignore[arg-type]
 
@@ -377,11 +377,11 @@ def test_only_fixes_that_hold_are_told() -> None:
     first, second = (f for f in report.findings if f.fixes)
     idle = Fix("say nothing", (Edit(Span(0, 0), "// nothing\n"),), True)
     spoiled = replace(report, findings=(replace(first, fixes=(idle, *first.fixes)), second))
-    told = proven(spoiled, Config())
+    told = verified_fixes(spoiled, Config())
     assert [f.fixes for f in told.findings] == [first.fixes, second.fixes]
     alone = replace(report, findings=(replace(first, fixes=(idle,)), second))
-    assert [f.fixes for f in proven(alone, Config()).findings] == [(), second.fixes]
+    assert [f.fixes for f in verified_fixes(alone, Config()).findings] == [(), second.fixes]
     quiet = replace(first, fixes=(idle,), suppressed="so it shall be")
     note = replace(first, fixes=(idle,), severity=Severity.INFO)
     for untried in (quiet, note):
-        assert proven(replace(report, findings=(untried,)), Config()).findings == (untried,)
+        assert verified_fixes(replace(report, findings=(untried,)), Config()).findings == (untried,)

@@ -13,7 +13,7 @@ from benchmarks.faults import OPERATORS
 from benchmarks.fixes import DELETIONS, faults, mended
 from benchmarks.ptxas import Ptxas
 from tclint.config.config import Config
-from tclint.driver.fixing import Mended, shown, tried
+from tclint.driver.fixing import Fixed, shown, tried
 from tclint.findings.edits import Repair, after, before, inverted, joined, opcode, operand, resolve, without
 from tclint.findings.finding import FileReport, Finding, Fix
 from tclint.findings.rules import CodeBlock, Rule, all_rules
@@ -53,10 +53,10 @@ def _found(rule: str, line: int) -> tuple[FileReport, tuple[Finding, ...]]:
     return report, tuple(f for f in report.findings if f.rule.id == rule)
 
 
-def _holding(rule: Rule, report: FileReport, finding: Finding) -> list[tuple[Fix, Mended]]:
+def _holding(rule: Rule, report: FileReport, finding: Finding) -> list[tuple[Fix, Fixed]]:
     """The fixes of a finding that hold, with what they make of the text."""
     made = ((fix, tried(report, [(finding, fix)], _config(rule))) for fix in finding.fixes)
-    return [(fix, result) for fix, result in made if isinstance(result, Mended)]
+    return [(fix, result) for fix, result in made if isinstance(result, Fixed)]
 
 
 @pytest.mark.parametrize("id", RULES)
@@ -119,7 +119,7 @@ def test_a_safe_fix_of_a_fixture_holds(path: Path) -> None:
     for finding in report.findings:
         for fix in finding.fixes:
             made = tried(report, [(finding, fix)], Config())
-            assert isinstance(made, Mended), made
+            assert isinstance(made, Fixed), made
 
 
 # ---------------------------------------------------------------- where a fix may stand

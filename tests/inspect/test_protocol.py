@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.analyses.model import KernelModel
-from tclint.inspect.pretty import Expressions
+from tclint.inspect.pretty import ValuePrinter
 from tclint.inspect.protocol import MbarrierRing, Multicast, Protocol, protocol
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
@@ -526,7 +526,7 @@ def test_words_for_values(body: str, words: str | None) -> None:
         before=SHARED,
     )
     site = next(i for i, ins in enumerate(of.function.instructions) if ins.name == "st.global")
-    assert Expressions(of.values).text(of.values.operand(of.instruction(site).operands[1], site)) == words
+    assert ValuePrinter(of.values).text(of.values.operand(of.instruction(site).operands[1], site)) == words
 
 
 FLIPS = {
@@ -551,7 +551,7 @@ def test_when_a_phase_flips(flip: str) -> None:
     )
     site = next(i for i, ins in enumerate(of.function.instructions) if ins.name == "st.global")
     of.values.before(register(of.function, "%r8"), site)  # a counter is known once it has been asked for
-    words = Expressions(of.values)
+    words = ValuePrinter(of.values)
     assert words.text(of.values.operand(of.instruction(site).operands[1], site)) == "phase"
     meanings = {name.name: name.meaning for name in words.names.values()}
     assert meanings["phase"] == f"1, flips {flip.partition(',')[0]}"

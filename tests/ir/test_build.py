@@ -29,19 +29,19 @@ def names(f: Function, at: int) -> list[str]:
 def test_a_range_declares_its_numbers_and_no_more() -> None:
     f = body(".reg .b32 %r<18>;\nmov.u32 %r0, %r17;\nmov.u32 %r1, %r18;")
     assert names(f, 0) == ["%r0", "%r17"]
-    assert [(t.kind, "%r18" in t.message) for t in f.troubles] == [("undefined-register", True)]
+    assert [(t.kind, "%r18" in t.message) for t in f.errors] == [("undefined-register", True)]
 
 
 @pytest.mark.parametrize("name", ["%r01", "%r", "%s1", "%r1x", "%r" + "9" * 6000])
 def test_what_a_range_does_not_declare(name: str) -> None:
     f = body(f".reg .b32 %r<18>;\nmov.u32 %r0, {name};\nret;")
-    assert [t.kind for t in f.troubles] == ["undefined-register"]
+    assert [t.kind for t in f.errors] == ["undefined-register"]
 
 
 def test_a_range_whose_name_ends_in_a_digit() -> None:
     f = body(".reg .b32 r1<3>;\nmov.u32 r10, r12;")
     assert names(f, 0) == ["r10", "r12"]
-    assert not f.troubles
+    assert not f.errors
 
 
 def test_one_declaration_of_many_registers() -> None:
@@ -61,7 +61,7 @@ def test_inner_scopes_have_registers_of_their_own() -> None:
     mov.u32 x, %r1;
     """
     )
-    assert not f.troubles
+    assert not f.errors
     writes = [ins.writes[0] for ins in f.instructions]
     outer, first, r3, second, predicate, again, last = writes
     assert outer == last
@@ -83,7 +83,7 @@ def test_a_name_seen_from_outside_is_hidden_once_it_is_declared_inside() -> None
 
 def test_a_register_declared_twice() -> None:
     f = body(".reg .b32 x;\n.reg .b32 x;\nmov.u32 x, 1;")
-    assert [t.kind for t in f.troubles] == ["duplicate-register"]
+    assert [t.kind for t in f.errors] == ["duplicate-register"]
 
 
 # ---------------------------------------------------------------- labels
@@ -100,7 +100,7 @@ def test_equal_labels_of_different_scopes_are_different_places() -> None:
     bra again;
     """
     )
-    assert not f.troubles
+    assert not f.errors
     assert [(i, ins.targets) for i, ins in enumerate(f.instructions) if ins.targets] == [
         (2, (1,)),
         (4, (3,)),
@@ -113,26 +113,26 @@ def test_equal_labels_of_different_scopes_are_different_places() -> None:
 
 def test_a_branch_out_of_a_scope() -> None:
     f = body("{ { bra out; } }\n{ out: }\nout: ret;")
-    assert not f.troubles
+    assert not f.errors
     assert f.instructions[0].targets == (1,)
 
 
 def test_a_branch_into_a_scope_goes_nowhere() -> None:
     f = body("bra inside;\n{ inside: ret; }")
-    assert [t.kind for t in f.troubles] == ["undefined-label"]
+    assert [t.kind for t in f.errors] == ["undefined-label"]
     assert f.instructions[0].targets == (-1,)
 
 
 def test_a_label_at_the_very_end() -> None:
     f = body(".reg .pred %p;\n@%p bra end;\nret;\nend:")
-    assert not f.troubles
+    assert not f.errors
     assert f.instructions[0].targets == (2,)
     assert len(f.instructions) == 2
 
 
 def test_a_label_twice_in_one_scope() -> None:
     f = body("a: ret;\n{ a: ret; }\na: ret;")
-    assert [t.kind for t in f.troubles] == ["duplicate-label"]
+    assert [t.kind for t in f.errors] == ["duplicate-label"]
 
 
 TABLES = {
@@ -147,7 +147,7 @@ TABLES = {
 @pytest.mark.parametrize("where", TABLES)
 def test_a_branch_table(where: str) -> None:
     f = body(".reg .b32 %r<2>;\n" + TABLES[where])
-    assert not f.troubles
+    assert not f.errors
     (branch,) = [ins for ins in f.instructions if ins.opcode == "brx.idx"]
     returns = [i for i, ins in enumerate(f.instructions) if ins.opcode == "ret"]
     assert branch.targets == tuple(returns)
@@ -200,7 +200,7 @@ def test_operands(text: str, operands: tuple[object, ...]) -> None:
         ".shared .b8 s[64];\n.reg .pred %p1;\n.reg .b32 %r1;\n.reg .f32 %f1;\n.reg .f64 %d1;\n.reg .b64 %rd1;\n"
         f"{text}\nL: ret;"
     )
-    assert not f.troubles
+    assert not f.errors
     numbers = {register(f, name): at for at, name in enumerate(("%p1", "%r1", "%f1", "%d1", "%rd1"))}
     assert numbers == {i: i for i in range(5)}
     assert f.instructions[0].operands == operands
@@ -237,7 +237,7 @@ def test_comments_and_line_breaks_anywhere() -> None:
     """
     )
     assert not broken.damaged
-    assert not broken.troubles
+    assert not broken.errors
     assert [(i.opcode, i.operands, i.guard, i.negated) for i in broken.instructions] == [
         (i.opcode, i.operands, i.guard, i.negated) for i in plain.instructions
     ]
@@ -297,7 +297,7 @@ def test_a_module_of_several_functions() -> None:
     assert two.directives == {".maxntid": (256,), ".minnctapersm": (2,)}
     assert [(d.name, d.numbers) for d in two.stated] == list(two.directives.items())
     assert [(p.name, p.size, p.align) for p in one.parameters] == [("x", 8, 8), ("map", 128, 64)]
-    assert not any(f.troubles for f in m.functions)
+    assert not any(f.errors for f in m.functions)
 
 
 def test_a_definition_comes_before_its_declaration() -> None:
@@ -324,7 +324,7 @@ def test_calls() -> None:
             ),
         )
     )
-    assert not f.troubles
+    assert not f.errors
     direct, indirect = [ins for ins in f.instructions if ins.flow == "call"]
     assert Symbol("get") in direct.operands
     assert direct.writes == ()
@@ -462,7 +462,7 @@ def test_parameters_of_a_call_that_is_left_stay_memory() -> None:
 
 def test_undefined_names_are_told_once() -> None:
     f = body("mov.u32 %r1, %r1;\n@%p1 ret;\n@%p1 ret;\nld.global.u32 %r1, [nowhere];")
-    kinds = [(t.kind, t.message) for t in f.troubles]
+    kinds = [(t.kind, t.message) for t in f.errors]
     assert len(kinds) == len(set(kinds)) == 3
     assert sorted(kind for kind, _ in kinds) == [
         "undefined-guard",
@@ -515,7 +515,7 @@ def chain(location: Location | None) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("declaration", [".reg .b32 x1;", ".reg .b32 x<3>;"])
 def test_a_name_that_was_no_register_yet_may_become_one(declaration: str) -> None:
     f = body(f"bra x1;\n{declaration}\n{{ mov.u32 x1, 1; }}\nmov.u32 x1, 2;\nx1: ret;")
-    assert not f.troubles
+    assert not f.errors
     assert f.instructions[0].targets == (3,)
     assert f.instructions[1].writes == f.instructions[2].writes != ()
 

@@ -81,7 +81,7 @@ def test_what_aborts_is_no_way_past_a_block(opcode: str) -> None:
     cfg = graph(f"@%p1 bra OK;\n{opcode};\nOK: mov.u32 %r1, 0;\n@%p2 bra END;\nbra OK;\nEND: ret;")
     assert [cfg.aborts(b) for b in cfg.order].count(True) == 1
     assert cfg.ipdom[0] == cfg.index[2]
-    assert {e.source for e in cfg.controllers(cfg.index[2])} == {cfg.index[2]}
+    assert {e.source for e in cfg.control_dependences(cfg.index[2])} == {cfg.index[2]}
 
 
 def test_the_innermost_loop_around_blocks() -> None:
@@ -187,7 +187,7 @@ def test_what_controls_a_block_decides_whether_it_runs(body: str) -> None:
     ends = {b for b in cfg.order if b in cfg.exits or not (cfg.successors[b] or cfg.aborts(b))}
     for b in cfg.order:
         finish = ends if b in cfg.ipdom else ends | {a for a in cfg.order if cfg.aborts(a)}
-        controllers = {(e.source, e.target) for e in cfg.controllers(b)}
+        controllers = {(e.source, e.target) for e in cfg.control_dependences(b)}
         for edge in (e for s in cfg.order for e in cfg.successors[s]):
             others = [e.target for e in cfg.successors[edge.source] if e != edge]
             leaves = edge.source in cfg.exits
@@ -204,7 +204,9 @@ def test_what_controls_a_block_decides_whether_it_runs(body: str) -> None:
                 and _can_end_without(cfg, b, -2, finish)
                 and not _can_end_without(cfg, edge.target, -2, ends)
             ):
-                assert (edge.source, edge.target) in controllers or not cfg.following[edge.target] >> b & 1
+                assert (edge.source, edge.target) in controllers or not cfg.reachable_from[
+                    edge.target
+                ] >> b & 1
 
 
 def _can_end_without(cfg: CFG, start: int, avoid: int, ends: set[int]) -> bool:
@@ -254,7 +256,7 @@ end: ret;
     """
     )
     reach = {
-        name: m.views.reachability.reach[m.cfg.block_of[label(m.function, name)]]
+        name: m.views.reachability.threads_at[m.cfg.block_of[label(m.function, name)]]
         for name in ("first", "second", "rest", "end")
     }
     warp = (1 << 32) - 1
@@ -264,7 +266,7 @@ end: ret;
         "rest": warp << 32 | warp << 96,
         "end": (1 << 128) - 1,
     }
-    assert m.who(m.views.at(label(m.function, "second")).threads) == "warp 2"
+    assert m.describe_threads(m.views.context_of(label(m.function, "second")).threads) == "warp 2"
 
 
 def test_a_role_table_in_shared_memory_is_a_dispatcher() -> None:

@@ -168,4 +168,4 @@ def test_what_a_call_is_given_and_returns_is_known(body: str, known: int | None)
     result = next(i for i, r in enumerate(function.registers) if r.name == "%r1")
     last = max(i for i, x in enumerate(function.instructions) if x.writes == (result,))
     value = model.values.before(result, last + 1)
-    assert model.values.known(value) == known
+    assert model.values.constant_of(value) == known

@@ -16,7 +16,7 @@ from tclint.findings.finding import FileReport
 from tclint.ir import Function, Module, build
 from tclint.ir.rebuild import Builds, same_program
 from tclint.linting import check
-from tclint.linting.cache import Past
+from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
 from tclint.syntax import Change, parse, reparse
 from tclint.syntax.source import Source
@@ -59,7 +59,7 @@ def test_findings_after_random_edits_are_those_of_a_fresh_run(seed: int) -> None
     until, states = monotonic() + SECONDS / 4, 0
     while monotonic() < until:
         path = random.choice(texts)
-        past, text = Past(), path.read_bytes()
+        past, text = IncrementalCache(), path.read_bytes()
         check_source(Source(text, str(path)), past=past)
         for kind, state in islice(edits(text, random), 25):
             source = Source(state, str(path))
@@ -80,7 +80,7 @@ def test_a_fix_that_is_at_no_instruction_moves_with_the_text() -> None:
         ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k()\n.maxntid 256\n{\n"
         "setmaxnreg.dec.sync.aligned.u32 24;\nret;\n}\n"
     )
-    past = Past()
+    past = IncrementalCache()
     for state in (
         text,
         text.replace(".visible", "// one more line\n.visible"),
@@ -153,7 +153,7 @@ def test_checks_run_where_the_program_changed(
     monkeypatch.setattr(check, "_kernel_hits", count)
     text = module(before_the_wait("    add.f32 %f5, %f0, %f1; // early"), kernel("    ret;", "other"))
     text = text.replace("sm_100a", "sm_90a")
-    past = Past()
+    past = IncrementalCache()
     check_source(Source(text.encode(), "k.ptx"), past=past)
     assert len(asked) == 2
     after = Source(text.replace(*edit).encode(), "k.ptx")
@@ -194,7 +194,7 @@ def test_checks_run_where_a_function_that_is_called_changed(
         kernel("    call middle;\n    call outside;\n    ret;", "caller"),
         kernel("    call outside;\n    mov.u32 %r1, 5; // other\n    ret;", "other"),
     )
-    past = Past()
+    past = IncrementalCache()
     check_source(Source(text.encode(), "k.ptx"), past=past)
     assert sorted(asked) == ["caller", "leaf", "middle", "other"]
     asked.clear()
@@ -205,7 +205,7 @@ def test_checks_run_where_a_function_that_is_called_changed(
 
 
 def test_a_function_that_is_gone_is_forgotten() -> None:
-    past = Past()
+    past = IncrementalCache()
     for n in range(5):
         check_source(Source(module(kernel("    ret;", f"k{n}")).encode(), "k.ptx"), past=past)
     assert list(past._checked) == [("k4", 0)]
@@ -215,7 +215,7 @@ def test_a_function_that_is_gone_is_forgotten() -> None:
 
 def test_settings_are_part_of_what_is_known() -> None:
     source = Source(module(before_the_wait("    add.f32 %f5, %f0, %f1;")).encode(), "k.ptx")
-    past = Past()
+    past = IncrementalCache()
     assert any(f.rule.id == "WG001" for f in check_source(source, past=past).findings)
     off = Config(rules=frozenset(("PX001",)))
     assert not check_source(source, off, past=past).findings
@@ -224,7 +224,7 @@ def test_settings_are_part_of_what_is_known() -> None:
 
 def test_a_run_that_was_ended_can_be_followed_by_others() -> None:
     text = module(before_the_wait("    add.f32 %f5, %f0, %f1;")).encode()
-    past, stages = Past(), 0
+    past, stages = IncrementalCache(), 0
 
     def stop(stage: str, seconds: float) -> None:
         nonlocal stages

@@ -11,7 +11,7 @@ from tclint.config.config import Config
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.linting.check import check_source
-from tclint.linting.subsumption import without_consequences
+from tclint.linting.subsumption import without_subsumed
 from tclint.syntax.source import Source
 from tests.tools.support import found, kernel, lint, module
 
@@ -167,11 +167,11 @@ def test_a_cause_that_is_too_doubtful_to_be_shown_hides_nothing() -> None:
     doubtful = replace(CAUSE, confidence=Confidence.MEDIUM)
     sure = replace(FOLLOWS, confidence=Confidence.HIGH)
     hits = [sure, doubtful]
-    assert len(list(without_consequences(hits, Confidence.MEDIUM))) == 1
-    assert len(list(without_consequences(hits, Confidence.HIGH))) == 2
-    assert len(list(without_consequences(hits, Confidence.MEDIUM, {"WG001"}))) == 2
+    assert len(list(without_subsumed(hits, Confidence.MEDIUM))) == 1
+    assert len(list(without_subsumed(hits, Confidence.HIGH))) == 2
+    assert len(list(without_subsumed(hits, Confidence.MEDIUM, {"WG001"}))) == 2
     hits = [sure, replace(CAUSE, confidence=Confidence.LOW)]
-    assert len(list(without_consequences(hits, Confidence.LOW))) == 2
+    assert len(list(without_subsumed(hits, Confidence.LOW))) == 2
 
 
 CAUSE = RuleId("WG001").hit(site=9, message="", about=frozenset((1, 2)))
@@ -192,5 +192,5 @@ FOLLOWS = RuleId("WG005").hit(site=5, message="", about=frozenset((1,)))
     ],
 )
 def test_what_follows_is_silent_where_the_cause_is_as_loud(cause: Hit, follows: Hit, silent: bool) -> None:
-    told = [hit.rule for hit in without_consequences([follows, cause], Confidence.MEDIUM)]
+    told = [hit.rule for hit in without_subsumed([follows, cause], Confidence.MEDIUM)]
     assert told == (["WG001"] if silent else ["WG005", "WG001"])

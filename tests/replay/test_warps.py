@@ -76,7 +76,7 @@ def changed(*changes: tuple[str, str]) -> str:
 def raced(code: str) -> list[tuple[str, str]]:
     """Of each race that a replay has seen, both instructions."""
     model = analysed(code)
-    run = model.made(Replay).run
+    run = model.fact(Replay).run
     name = [".".join(i.opcode.split(".")[:2]) for i in model.function.instructions]
     return [] if run is None else [(name[race.first.site], name[race.second.site]) for race in run.races]
 

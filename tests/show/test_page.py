@@ -94,7 +94,7 @@ def test_the_changes_say_what_the_analyses_say_at_every_instruction(name: str) -
             want = set()
             if of.cfg.block_of[i] in of.cfg.rank:
                 for number, channel in enumerate(CHANNELS):
-                    analysis, results = of.solved(channel.analysis)
+                    analysis, results = of.solution(channel.analysis)
                     want |= {(number, *fact) for fact in channel.told(analysis, results.before(i), of)}
             assert {(f.channel, f.site, f.words, f.ring) for f in now} == want, i
 

@@ -82,7 +82,7 @@ def model(body: str, *, before: str = "", **options: str) -> KernelModel:
     made = built(module(before, kernel(body, **options)))
     (only,) = (f for f in made.functions if not f.declared_only)
     assert not only.damaged, body
-    assert not only.troubles, only.troubles
+    assert not only.errors, only.errors
     return KernelModel(only, made)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tclint.values import Level
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
-from tclint.values.divergence import spread
+from tclint.values.divergence import divergent_bits
 from tests.tools.support import model, value
 
 EVERY = (1 << 32) - 1
@@ -52,7 +52,7 @@ end:
     ret;
 """
     )
-    found = spread(kernel.values, value(kernel, "%r3"))
+    found = divergent_bits(kernel.values, value(kernel, "%r3"))
     level = found and found.level(T.full(128))
     for base in bases:
         values = []
@@ -63,7 +63,7 @@ end:
             values.append(v)
         if level is not None:
             assert len(set(values)) > 1
-        if level is Level.DIVERGENT:
+        if level is UniformityScope.DIVERGENT:
             assert any(len(set(values[w : w + 32])) > 1 for w in range(0, 128, 32))
 
 
@@ -80,7 +80,7 @@ end:
     ret;
 """
     )
-    found = spread(kernel.values, value(kernel, "%r3"))
+    found = divergent_bits(kernel.values, value(kernel, "%r3"))
     assert found is not None
-    assert found.level(T.full(128)) is Level.WARP
+    assert found.level(T.full(128)) is UniformityScope.WARP
     assert found.level(T.full(32)) is None

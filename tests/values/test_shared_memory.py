@@ -73,8 +73,8 @@ def test_a_small_ldmatrix_takes_the_rows_of_the_first_lanes() -> None:
 
 def test_a_lane_whose_address_does_not_count_reads_nothing_of_its_own() -> None:
     kernel, (access,) = only("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];")
-    assert kernel.shared.own(access, access, 1 << 7)
-    assert not kernel.shared.own(access, access, 1 << 8)
+    assert kernel.shared.overlap_in_one_thread(access, access, 1 << 7)
+    assert not kernel.shared.overlap_in_one_thread(access, access, 1 << 8)
 
 
 def test_a_swizzle_covers_what_its_threads_cover() -> None:
@@ -109,7 +109,7 @@ def test_an_address_that_differs_between_threads_has_no_common_base() -> None:
     kernel = model(f"{START}\n{body}\nret;")
     (access,) = kernel.shared.accesses(kernel.shared.writers[-1])
     assert kernel.shared.footprint(access, EVERY) is None
-    assert kernel.shared.own(access, access, EVERY)
+    assert kernel.shared.overlap_in_one_thread(access, access, EVERY)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_stage_is_a_number_on_a_path(rounds: int) -> None:
     assert along(value(kernel, "%r6", "probe")) == values.add(
         value(kernel, "%r1", "probe"), values.constant(rounds % 3 * 2048)
     )
-    assert values.known(along(value(kernel, "%r7", "probe"))) == rounds % 3
+    assert values.constant_of(along(value(kernel, "%r7", "probe"))) == rounds % 3
 
 
 def test_what_a_path_loads_anew_is_another_value() -> None:

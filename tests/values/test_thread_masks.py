@@ -27,11 +27,11 @@ NUMBERS = st.builds(_numbers, st.integers(0, 1 << 32))
 FEW = settings(max_examples=40, deadline=None)
 
 
-def planes(numbers: list[int]) -> T.Planes:
+def planes(numbers: list[int]) -> T.BitSlices:
     return tuple(sum((n >> bit & 1) << t for t, n in enumerate(numbers)) for bit in range(32))
 
 
-def numbers(of: T.Planes) -> list[int]:
+def numbers(of: T.BitSlices) -> list[int]:
     assert len(of) == 32
     return [sum((plane >> t & 1) << bit for bit, plane in enumerate(of)) for t in range(N)]
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tclint.analyses.model import KernelModel
-from tclint.values import Facts, Level
+from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.integers import as_signed
 from tests.tools.support import label, model, value
@@ -32,10 +32,10 @@ def same(body: str, a: str, b: str) -> bool:
 
 def decided(m: KernelModel, known: Mapping[str, bool], asked: str) -> bool | None:
     """What the predicates whose truth is known say of another."""
-    facts = Facts()
+    facts = PathCondition()
     for name, truth in known.items():
-        facts = m.values.assume(value(m, name), truth, facts)
-    return m.values.decide(value(m, asked), facts)
+        facts = m.values.refine(value(m, name), truth, facts)
+    return m.values.entails(value(m, asked), facts)
 
 
 def next_one(m: KernelModel, truths: Sequence[bool]) -> bool | None:
@@ -45,7 +45,7 @@ def next_one(m: KernelModel, truths: Sequence[bool]) -> bool | None:
 
 def known(body: str, name: str) -> int | None:
     m = of(body)
-    return m.values.known(value(m, name))
+    return m.values.constant_of(value(m, name))
 
 
 # ---------------------------------------------------------------- constants and sums
@@ -110,7 +110,10 @@ def test_a_constant_is_widened_like_the_other_factor(code: str, factor: int) -> 
 )
 def test_what_is_not_a_plain_sum_does_not_fold_into_one(code: str) -> None:
     m = of(f"mov.u32 %r2, 0x7fffffff;\n{code}")
-    assert m.values.known(value(m, "%r1")) in (None, {"add": 0x7FFFFFFF, "cvt": 255, "mul": 1}.get(code[:3]))
+    assert m.values.constant_of(value(m, "%r1")) in (
+        None,
+        {"add": 0x7FFFFFFF, "cvt": 255, "mul": 1}.get(code[:3]),
+    )
 
 
 def test_a_selected_constant_multiple_is_a_sum() -> None:
@@ -135,7 +138,7 @@ def test_a_sum_of_very_many_terms_is_made_of_all() -> None:
     )
     m = of(code)
     total = value(m, "%r1")
-    assert m.values.special("%tid.x") in m.values.made_of(total)
+    assert m.values.special("%tid.x") in m.values.subexpressions(total)
     assert m.values.along((), frozenset())(total) == total
 
 
@@ -642,7 +645,7 @@ def test_of_two_tests_of_one_number_one_may_say_it_all(logic: str, result: str) 
     if result.startswith("%"):
         assert found == value(m, result)
     elif result:
-        assert m.values.known(found) == int(result)
+        assert m.values.constant_of(found) == int(result)
     else:
         assert m.values.node(found)[0] == "logic"
 
@@ -733,7 +736,7 @@ mine:
     assert value(m, "%p2") == value(m, "%p1")
     assert m.values.negate(value(m, "%p4")) == value(m, "%p1")
     mine = m.cfg.block_of[label(m.function, "mine")]
-    assert m.views.reachability.reach[mine] == T.lane_zero(128)
+    assert m.views.reachability.threads_at[mine] == T.lane_zero(128)
 
 
 def test_an_elected_lane_is_one_of_the_mask() -> None:
@@ -749,26 +752,26 @@ def test_a_shuffle_takes_one_lane_for_the_whole_warp() -> None:
     m = of("mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; shfl.sync.idx.b32 %r3, %r2, 0, 31, -1;")
     assert value(m, "%r3") == value(m, "%r2"), "the warp index is uniform already"
     m = of("mov.u32 %r1, %tid.x; shfl.sync.idx.b32 %r3, %r1, 7, 31, -1;")
-    planes = m.values.planes(value(m, "%r3"))
+    planes = m.values.bit_slices(value(m, "%r3"))
     assert planes is not None
     assert read(planes, 128) == [t // 32 * 32 + 7 for t in range(128)]
-    assert m.values.level(value(m, "%r3")) is Level.WARP
+    assert m.values.uniformity(value(m, "%r3")) is UniformityScope.WARP
 
 
-@pytest.mark.parametrize(("lane", "level"), [("%r4", Level.WARP), ("%r1", Level.UNKNOWN)])
-def test_a_shuffle_from_a_lane_that_the_warp_agrees_on(lane: str, level: Level) -> None:
+@pytest.mark.parametrize(("lane", "level"), [("%r4", UniformityScope.WARP), ("%r1", UniformityScope.UNKNOWN)])
+def test_a_shuffle_from_a_lane_that_the_warp_agrees_on(lane: str, level: UniformityScope) -> None:
     m = of(
         "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 7; vote.sync.ballot.b32 %r4, %p1, -1; "
         f"shfl.sync.idx.b32 %r3, %r1, {lane}, 31, -1;"
     )
-    assert m.values.level(value(m, "%r3")) is level
+    assert m.values.uniformity(value(m, "%r3")) is level
 
 
 def test_a_shuffle_within_parts_of_a_warp_is_not_a_broadcast() -> None:
     m = of("mov.u32 %r1, %tid.x; shfl.sync.idx.b32 %r3, %r1, 0, 0x181f, -1;")
-    planes = m.values.planes(value(m, "%r3"))
+    planes = m.values.bit_slices(value(m, "%r3"))
     assert planes is None or read(planes, 128) == [t // 8 * 8 for t in range(128)]
-    assert m.values.level(value(m, "%r3")) > Level.WARP
+    assert m.values.uniformity(value(m, "%r3")) > UniformityScope.WARP
 
 
 @pytest.mark.parametrize(("source", "same"), [("%r1", True), ("%r4", False)])
@@ -794,8 +797,8 @@ def test_a_shuffled_symbol_is_that_symbol(source: str) -> None:
 def test_a_clock_is_read_anew_every_time() -> None:
     m = of("mov.u32 %r1, %clock; mov.u32 %r2, %clock; setp.eq.s32 %p1, %r1, %r2;")
     assert value(m, "%r1") != value(m, "%r2")
-    assert m.values.known(value(m, "%p1")) is None
-    assert m.values.volatile(value(m, "%p1"))
+    assert m.values.constant_of(value(m, "%p1")) is None
+    assert m.values.varying_at(value(m, "%p1"))
 
 
 def test_two_calls_return_two_values() -> None:
@@ -810,8 +813,8 @@ def test_two_calls_return_two_values() -> None:
     )
     assert value(m, "%r1") != value(m, "%r2")
     assert value(m, "%r3") == value(m, "%r4")
-    assert m.values.level(value(m, "%r3")) is Level.CTA
-    assert m.values.level(value(m, "%r1")) is Level.UNKNOWN
+    assert m.values.uniformity(value(m, "%r3")) is UniformityScope.CTA
+    assert m.values.uniformity(value(m, "%r1")) is UniformityScope.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -825,7 +828,7 @@ def test_an_instruction_with_too_few_operands_has_no_value(wrong: str) -> None:
 def test_two_loads_are_two_values() -> None:
     m = of("ld.param.u64 %rd1, [pointer]; ld.global.u32 %r1, [%rd1]; ld.global.u32 %r2, [%rd1];")
     assert value(m, "%r1") != value(m, "%r2")
-    assert m.values.volatile(value(m, "%r1")) == {("site", 1)}
+    assert m.values.varying_at(value(m, "%r1")) == {("site", 1)}
 
 
 def test_what_a_value_is_made_of() -> None:
@@ -833,11 +836,11 @@ def test_what_a_value_is_made_of() -> None:
         "ld.param.u64 %rd1, [pointer]; ld.global.u32 %r1, [%rd1]; add.s32 %r2, %r1, 4; mul.lo.s32 %r3, %r2, %r1;"
     )
     product, load = value(m, "%r3"), value(m, "%r1")
-    found = list(m.values.made_of(product))
+    found = list(m.values.subexpressions(product))
     assert found[0] == product
-    assert {load, m.values.find(m.values.node(load)[3])} <= set(found)
+    assert {load, m.values.representative(m.values.node(load)[3])} <= set(found)
     assert len(found) == len(set(found))
-    inside = list(m.values.made_of(product, until=lambda v: v == load))
+    inside = list(m.values.subexpressions(product, until=lambda v: v == load))
     assert load in inside
     assert m.values.node(load)[3] not in inside
 
@@ -856,14 +859,14 @@ load: ld.global.u32 %r1, [%rd1];
     m = of(body)
     values = m.values
     lasting, counted, loaded = (value(m, p) for p in ("%p1", "%p2", "%p3"))
-    facts = Facts()
+    facts = PathCondition()
     for p in (lasting, counted, loaded):
-        facts = values.assume(p, True, facts)
+        facts = values.refine(p, True, facts)
     head, load = (label(m.function, name) for name in ("head", "load"))
-    assert set(values.entering(facts, m.cfg.block_of[head])) == {lasting, loaded}
-    assert set(values.passing(facts, head, load + 1)) == {lasting, counted}
-    assert values.passing(facts, head, load) is values.entering(facts, 0) is facts
-    assert set(values.lasting(facts)) == {lasting}
+    assert set(values.surviving_entry(facts, m.cfg.block_of[head])) == {lasting, loaded}
+    assert set(values.surviving_sites(facts, head, load + 1)) == {lasting, counted}
+    assert values.surviving_sites(facts, head, load) is values.surviving_entry(facts, 0) is facts
+    assert set(values.invariant(facts)) == {lasting}
 
 
 # ---------------------------------------------------------------- joins and loops
@@ -887,7 +890,7 @@ def test_a_loop_counter(probe: str, counter: str) -> None:
     found = m.values.induction(phi)
     assert found is not None
     start, stride, modulus = found
-    assert (m.values.known(start), stride, modulus) == (4, 3, None)
+    assert (m.values.constant_of(start), stride, modulus) == (4, 3, None)
 
 
 @pytest.mark.parametrize("first", ["%r2", "%r1", "%p9"])
@@ -896,7 +899,7 @@ def test_a_counter_that_each_round_copies(first: str) -> None:
     value(m, first)
     counted = m.values.induction(value(m, "%r1", "loop"))
     assert counted is not None
-    assert (m.values.known(counted[0]), counted[1]) == (4, 3)
+    assert (m.values.constant_of(counted[0]), counted[1]) == (4, 3)
 
 
 RING = """
@@ -930,7 +933,7 @@ def test_a_cyclic_stage_has_a_modulus(test: str, probe: str) -> None:
     phi = value(m, "%r1", "loop")
     found = m.values.induction(phi)
     assert found is not None
-    assert (m.values.known(found[0]), found[1], found[2]) == (0, 1, 5)
+    assert (m.values.constant_of(found[0]), found[1], found[2]) == (0, 1, 5)
     assert m.values.interval(phi) == (0, 4)
 
 
@@ -997,7 +1000,7 @@ def test_rounds_that_a_constant_says(first: int, step: int, limit: int, setp: st
     m = of(f"mov.u32 %r1, {first};\nloop:\nadd.s32 %r2, %r1, {step};\n" +
            setp.format(limit).replace("\n", "\nmov.u32 %r3, %r1;\nmov.u32 %r1, %r2;\n") + " bra loop;")  # fmt: skip
     phi = value(m, "%r1", "loop")
-    rounds, numbers = m.values.rounds(m.values.node(phi)[1]), counted(first, step, test.format(limit))
+    rounds, numbers = m.values.trip_count(m.values.node(phi)[1]), counted(first, step, test.format(limit))
     if rounds is not None:
         assert rounds == len(numbers)
         assert m.values.interval(phi) == (numbers[0], numbers[-1])
@@ -1023,7 +1026,7 @@ def test_rounds_that_a_constant_says(first: int, step: int, limit: int, setp: st
 )
 def test_rounds_that_every_way_back_tests(body: str, rounds: int | None) -> None:
     m = of(f"mov.u32 %r1, 0;\nloop:\n{body}\n@%p1 bra loop;")
-    assert m.values.rounds(m.values.node(value(m, "%r1", "loop"))[1]) == rounds
+    assert m.values.trip_count(m.values.node(value(m, "%r1", "loop"))[1]) == rounds
 
 
 def test_a_stage_that_another_counter_resets_has_no_modulus() -> None:
@@ -1053,9 +1056,9 @@ join:
     mov.u32 %r4, %r3;
     """
     )
-    assert m.values.known(value(m, "%r2")) == 5
-    assert {m.values.known(a) for a in m.values.arguments(value(m, "%r3"))} == {1, 2}
-    assert m.values.volatile(value(m, "%r4")) == {("block", m.cfg.block_of[label(m.function, "join")])}
+    assert m.values.constant_of(value(m, "%r2")) == 5
+    assert {m.values.constant_of(a) for a in m.values.arguments(value(m, "%r3"))} == {1, 2}
+    assert m.values.varying_at(value(m, "%r4")) == {("block", m.cfg.block_of[label(m.function, "join")])}
 
 
 def test_a_value_through_a_loop_that_does_not_change_it_is_the_same() -> None:
@@ -1122,7 +1125,7 @@ def test_the_word_of_an_allocation_is_one_value(place: str) -> None:
     m = of(ALLOC.format(place=place))
     assert value(m, "%r1") == value(m, "%r2")
     assert m.values.node(value(m, "%r1"))[0] == "allocated"
-    assert m.values.level(value(m, "%r1")) is Level.CTA
+    assert m.values.uniformity(value(m, "%r1")) is UniformityScope.CTA
     assert value(m, "%r3") != value(m, "%r4")
 
 
@@ -1156,8 +1159,8 @@ def test_apart(a: str, size_a: int, b: str, size_b: int, expected: bool | None) 
     """
         + END
     )
-    assert m.values.apart(value(m, a), size_a, value(m, b), size_b) is expected
-    assert m.values.apart(value(m, b), size_b, value(m, a), size_a) is expected
+    assert m.values.disjoint(value(m, a), size_a, value(m, b), size_b) is expected
+    assert m.values.disjoint(value(m, b), size_b, value(m, a), size_a) is expected
 
 
 # ---------------------------------------------------------------- uniformity
@@ -1166,57 +1169,63 @@ def test_apart(a: str, size_a: int, b: str, size_b: int, expected: bool | None) 
 @pytest.mark.parametrize(
     ("code", "level"),
     [
-        ("ld.param.u32 %r1, [number];", Level.CTA),
-        ("mov.u32 %r1, %ctaid.x;", Level.CTA),
-        ("mov.u32 %r1, %tid.x;", Level.DIVERGENT),
-        ("mov.u32 %r1, %laneid;", Level.DIVERGENT),
-        ("mov.u32 %r2, %tid.x; shr.u32 %r1, %r2, 5;", Level.WARP),
-        ("mov.u32 %r2, %tid.x; shr.u32 %r1, %r2, 7;", Level.WARPGROUP),
-        ("mov.u32 %r2, %tid.x; shr.u32 %r1, %r2, 9;", Level.CTA),
-        ("mov.u32 %r2, %tid.x; and.b32 %r1, %r2, 0;", Level.CTA),
-        ("mov.u32 %r2, %tid.x; sub.s32 %r1, %r2, %r2;", Level.CTA),
-        ("ld.param.u64 %rd1, [pointer]; ld.global.u32 %r1, [%rd1];", Level.CTA),
+        ("ld.param.u32 %r1, [number];", UniformityScope.CTA),
+        ("mov.u32 %r1, %ctaid.x;", UniformityScope.CTA),
+        ("mov.u32 %r1, %tid.x;", UniformityScope.DIVERGENT),
+        ("mov.u32 %r1, %laneid;", UniformityScope.DIVERGENT),
+        ("mov.u32 %r2, %tid.x; shr.u32 %r1, %r2, 5;", UniformityScope.WARP),
+        ("mov.u32 %r2, %tid.x; shr.u32 %r1, %r2, 7;", UniformityScope.WARPGROUP),
+        ("mov.u32 %r2, %tid.x; shr.u32 %r1, %r2, 9;", UniformityScope.CTA),
+        ("mov.u32 %r2, %tid.x; and.b32 %r1, %r2, 0;", UniformityScope.CTA),
+        ("mov.u32 %r2, %tid.x; sub.s32 %r1, %r2, %r2;", UniformityScope.CTA),
+        ("ld.param.u64 %rd1, [pointer]; ld.global.u32 %r1, [%rd1];", UniformityScope.CTA),
         (
             "mov.u32 %r2, %tid.x; ld.param.u64 %rd1, [pointer]; mad.wide.u32 %rd2, %r2, 4, %rd1; ld.global.u32 %r1, [%rd2];",
-            Level.DIVERGENT,
+            UniformityScope.DIVERGENT,
         ),
         (
             (
                 "mov.u32 %r2, %tid.x; ld.param.u64 %rd1, [pointer]; mad.wide.u32 %rd2, %r2, 4, %rd1; ld.global.u32 %r3, [%rd2];"
                 "and.b32 %r1, %r3, 7;"
             ),
-            Level.UNKNOWN,
+            UniformityScope.UNKNOWN,
         ),
-        ("ld.param.u64 %rd1, [pointer]; atom.global.add.u32 %r1, [%rd1], 1;", Level.UNKNOWN),
-        ("mov.u32 %r2, %tid.x; setp.eq.s32 %p1, %r2, 0; vote.sync.ballot.b32 %r1, %p1, -1;", Level.WARP),
-        ("mov.u32 %r2, %tid.x; match.any.sync.b32 %r1, %r2, -1;", Level.UNKNOWN),
-        ("mov.u32 %r1, %clock;", Level.UNKNOWN),
+        ("ld.param.u64 %rd1, [pointer]; atom.global.add.u32 %r1, [%rd1], 1;", UniformityScope.UNKNOWN),
+        (
+            "mov.u32 %r2, %tid.x; setp.eq.s32 %p1, %r2, 0; vote.sync.ballot.b32 %r1, %p1, -1;",
+            UniformityScope.WARP,
+        ),
+        ("mov.u32 %r2, %tid.x; match.any.sync.b32 %r1, %r2, -1;", UniformityScope.UNKNOWN),
+        ("mov.u32 %r1, %clock;", UniformityScope.UNKNOWN),
         (
             "ld.param.u32 %r2, [number]; cvt.rn.f32.u32 %f1, %r2; setp.gt.f32 %p1, %f1, 0f3F800000; selp.u32 %r1, 1, 0, %p1;",
-            Level.CTA,
+            UniformityScope.CTA,
         ),
         (
             "mov.u32 %r2, %tid.x; cvt.rn.f32.u32 %f1, %r2; setp.gt.f32 %p1, %f1, 0f3F800000; selp.u32 %r1, 1, 0, %p1;",
-            Level.UNKNOWN,
+            UniformityScope.UNKNOWN,
         ),
-        ("ld.param.u32 %r2, [number]; add.cc.u32 %r3, %r2, 1; addc.u32 %r1, %r2, 0;", Level.UNKNOWN),
+        (
+            "ld.param.u32 %r2, [number]; add.cc.u32 %r3, %r2, 1; addc.u32 %r1, %r2, 0;",
+            UniformityScope.UNKNOWN,
+        ),
         (
             "ld.param.u32 %r2, [number]; setp.eq.s32 %p1, %r2, 0; mov.u32 %r1, 1; @%p1 bra end; mov.u32 %r1, 2;",
-            Level.CTA,
+            UniformityScope.CTA,
         ),
         (
             "mov.u32 %r2, %tid.x; setp.eq.s32 %p1, %r2, 0; mov.u32 %r1, 1; @%p1 bra end; mov.u32 %r1, 2;",
-            Level.UNKNOWN,
+            UniformityScope.UNKNOWN,
         ),
         (
             "mov.u32 %r1, 0;\nloop:\nadd.s32 %r1, %r1, 1; ld.param.u32 %r2, [number]; setp.lt.s32 %p1, %r1, %r2; @%p1 bra loop;",
-            Level.CTA,
+            UniformityScope.CTA,
         ),
     ],
 )
-def test_uniformity(code: str, level: Level) -> None:
+def test_uniformity(code: str, level: UniformityScope) -> None:
     m = of(code, directives=".reqntid 512")
-    assert m.values.level(value(m, "%r1")) is level
+    assert m.values.uniformity(value(m, "%r1")) is level
 
 
 @pytest.mark.parametrize(
@@ -1241,10 +1250,10 @@ def test_where_a_thread_stands_in_its_cta(directives: str, shape: tuple[int, int
         "%r4": [t // 32 for t in threads],
     }
     for register, places in expected.items():
-        planes = m.values.planes(value(m, register))
+        planes = m.values.bit_slices(value(m, register))
         assert planes is not None
         assert [sum((p >> t & 1) << bit for bit, p in enumerate(planes)) for t in threads] == places
-    assert [m.values.known(value(m, f"%r2{i}")) for i in range(3)] == list(shape)
+    assert [m.values.constant_of(value(m, f"%r2{i}")) for i in range(3)] == list(shape)
 
 
 @pytest.mark.parametrize("directives", [".reqntid 64", ".reqntid 4, 16", ".maxntid 64", ""])
@@ -1252,15 +1261,15 @@ def test_the_fourth_dimension_is_no_axis(directives: str) -> None:
     """ptxas takes %tid.w, and %tid as a whole (10.1): neither is a position along x, y or z."""
     code = "mov.u32 %r1, %tid.w; mov.u32 %r2, %ntid.w; mov.v4.u32 {%r3, %r4, %r5, %r6}, %tid;"
     m = of(code, directives=directives)
-    assert [m.values.planes(value(m, f"%r{i}")) for i in (1, 2, 3)] == [None] * 3
+    assert [m.values.bit_slices(value(m, f"%r{i}")) for i in (1, 2, 3)] == [None] * 3
 
 
 def test_nothing_says_where_a_thread_stands_in_a_cta_of_some_shape() -> None:
     code = "mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ntid.y; add.u32 %r4, %r1, %r2;"
     m = of(code, directives=".maxntid 64")
-    assert [m.values.planes(value(m, f"%r{i}")) for i in (1, 2, 3)] == [None] * 3
+    assert [m.values.bit_slices(value(m, f"%r{i}")) for i in (1, 2, 3)] == [None] * 3
     m = of("mov.u32 %r1, %ntid.x;", directives=".maxntid 64")
-    assert m.values.known(value(m, "%r1")) is None
+    assert m.values.constant_of(value(m, "%r1")) is None
 
 
 def test_a_divergent_loop_makes_its_counter_unknown_after_it() -> None:
@@ -1274,7 +1283,7 @@ loop:
     @%p1 bra loop;
     """
     )
-    assert m.values.level(value(m, "%r1")) is Level.UNKNOWN
+    assert m.values.uniformity(value(m, "%r1")) is UniformityScope.UNKNOWN
 
 
 # ---------------------------------------------------------------- against brute force over tid
@@ -1405,15 +1414,19 @@ def programs(draw: st.DrawFn) -> tuple[str, dict[str, list[int]]]:
     return "\n".join(lines), held | flags
 
 
-def read(planes: T.Planes, threads: int) -> list[int]:
+def read(planes: T.BitSlices, threads: int) -> list[int]:
     """The number in every thread."""
     return [sum((plane >> t & 1) << bit for bit, plane in enumerate(planes)) for t in range(threads)]
 
 
-def measured(numbers: list[int]) -> Level:
+def measured(numbers: list[int]) -> UniformityScope:
     if len(set(numbers)) == 1:
-        return Level.CTA
-    return Level.WARP if all(len(set(numbers[w : w + 32])) == 1 for w in (0, 32)) else Level.DIVERGENT
+        return UniformityScope.CTA
+    return (
+        UniformityScope.WARP
+        if all(len(set(numbers[w : w + 32])) == 1 for w in (0, 32))
+        else UniformityScope.DIVERGENT
+    )
 
 
 @settings(max_examples=120, deadline=None)
@@ -1430,16 +1443,18 @@ def test_values_of_the_thread_index_agree_with_running_every_thread(
             mask = values.mask(found)
             assert mask is not None, f"{name} depends on %tid.x alone"
             assert [mask >> t & 1 for t in range(64)] == numbers, name
-            assert values.may(found, True) == mask
-            assert values.may(found, False) == mask ^ T.full(64)
+            assert values.feasible_threads(found, True) == mask
+            assert values.feasible_threads(found, False) == mask ^ T.full(64)
         else:
-            planes = values.planes(found)
+            planes = values.bit_slices(found)
             assert planes is not None, f"{name} depends on %tid.x alone"
             assert read(planes, 64) == numbers, name
-        level, exact = values.level(found), measured(numbers)
-        assert level is exact or level is Level.UNKNOWN or (exact < level < Level.UNKNOWN), name
-        if level is Level.DIVERGENT:
-            assert exact is Level.DIVERGENT, name
+        level, exact = values.uniformity(found), measured(numbers)
+        assert (
+            level is exact or level is UniformityScope.UNKNOWN or (exact < level < UniformityScope.UNKNOWN)
+        ), name
+        if level is UniformityScope.DIVERGENT:
+            assert exact is UniformityScope.DIVERGENT, name
 
 
 @pytest.mark.parametrize(
@@ -1468,7 +1483,7 @@ joined:
     ret;
     """
     m = of(code, directives=".reqntid 64")
-    assert m.values.may(value(m, "%p2"), True) == threads
+    assert m.values.feasible_threads(value(m, "%p2"), True) == threads
 
 
 @pytest.mark.parametrize(
@@ -1497,8 +1512,8 @@ def test_a_number_of_32_bits_says_nothing_of_the_sign_of_64() -> None:
     m = of(
         "ld.param.u32 %r1, [number]; cvt.u64.u32 %rd1, %r1; setp.lt.s32 %p1, %r1, 0; setp.lt.s64 %p2, %rd1, 0;"
     )
-    facts = m.values.assume(value(m, "%p1"), True, Facts())
-    assert m.values.decide(value(m, "%p2"), facts) is not True
+    facts = m.values.refine(value(m, "%p1"), True, PathCondition())
+    assert m.values.entails(value(m, "%p2"), facts) is not True
 
 
 def test_what_was_narrowed_may_get_a_sign_when_it_is_widened() -> None:
@@ -1554,7 +1569,7 @@ def test_known_bits_are_those_of_every_run(data: st.DataObject) -> None:
     for names, width, count in (("%r", 32, r), ("%rd", 64, w)):
         for i in range(1, count):
             (zeros, ones), name = unknown.values.known_bits(value(unknown, f"{names}{i}")), f"{names}{i}"
-            exact = known.values.known(value(known, name))
+            exact = known.values.constant_of(value(known, name))
             assert exact is not None, (name, text)
             bits = exact & ((1 << width) - 1)
             assert not bits & zeros & ((1 << width) - 1), (name, text, hex(bits), hex(zeros))
@@ -1680,9 +1695,9 @@ def test_known_bits_tell_addresses_apart() -> None:
         parameters=".param .u32 n",
     )
     full, there, other = (value(m, name) for name in ("%r4", "%r8", "%r6"))
-    assert m.values.apart(full, 8, there, 8) is True
-    assert m.values.apart(full, 9, there, 8) is None
-    assert m.values.apart(full, 8, other, 8) is None
+    assert m.values.disjoint(full, 8, there, 8) is True
+    assert m.values.disjoint(full, 9, there, 8) is None
+    assert m.values.disjoint(full, 8, other, 8) is None
     every = (1 << 64) - 1
     for name, may, must in (("%r9", 7, 0), ("%r11", 0b11101, 1), ("%r4", every & ~15, 0)):
         zeros, ones = m.values.known_bits(value(m, name))
@@ -1707,7 +1722,7 @@ SWIZZLE = """
 def test_a_swizzle_of_an_aligned_address_is_a_distance_from_the_variable(align: int, known: bool) -> None:
     m = of(SWIZZLE.format(align=align))
     terms, constant = m.values.linear(value(m, "%r8"))
-    distances = [planes for term, _ in terms if (planes := m.values.planes(term)) is not None]
+    distances = [planes for term, _ in terms if (planes := m.values.bit_slices(term)) is not None]
     assert [m.space(term) for term, _ in terms].count(".shared") == 1
     assert len(distances) == known
     if known:
@@ -1735,7 +1750,7 @@ def test_a_swizzle_of_an_aligned_address_is_a_distance_from_the_variable(align: 
 )
 def test_a_field_of_the_thread_index(text: str, expected: Callable[[int], int]) -> None:
     m = of(f"mov.u32 %r1, %tid.x; {text}")
-    planes = m.values.planes(value(m, "%r3"))
+    planes = m.values.bit_slices(value(m, "%r3"))
     assert planes is not None
     assert read(planes, 128) == [expected(t) & 0xFFFFFFFF for t in range(128)]
 
@@ -1743,7 +1758,7 @@ def test_a_field_of_the_thread_index(text: str, expected: Callable[[int], int]) 
 @pytest.mark.parametrize("text", ["not.b32 %r2, %r1; div.s32 %r3, %r2, 64;", "rem.u32 %r3, %r1, 24;"])
 def test_a_quotient_that_is_no_field(text: str) -> None:
     m = of(f"mov.u32 %r1, %tid.x; {text}")
-    assert m.values.planes(value(m, "%r3")) is None
+    assert m.values.bit_slices(value(m, "%r3")) is None
 
 
 NUMBERED = """
@@ -1765,7 +1780,7 @@ mad.lo.s32 %r5, %r1, %r4, %r3; mul.lo.s32 %r6, %r5, %r0; or.b32 %r7, %r6, %r2;
 )
 def test_a_cta_whose_threads_are_only_numbered_may_have_one_dimension(code: str, flat: bool) -> None:
     m = of(code.replace("; ", ";\n"), directives=".maxntid 64")
-    planes = m.values.planes(value(m, "%r7"))
+    planes = m.values.bit_slices(value(m, "%r7"))
     assert m.values.one_dimensional == flat
     assert (planes is not None) == flat
     assert planes is None or read(planes, 64) == list(range(64))
@@ -1824,14 +1839,14 @@ def test_a_table_of_global_smem(first: str, offset: int, more: str, number: int,
     """Triton stores which warps take which part as constants, and each warp loads its byte (test of what it may be)."""
     m = of(TABLE.format(first=first, offset=offset, more=more, number=number), directives=".reqntid 256")
     every = T.full(256)
-    assert m.values.may(value(m, "%p1"), True) == may & every
+    assert m.values.feasible_threads(value(m, "%p1"), True) == may & every
 
 
 def test_a_table_of_nobody_knows_whom() -> None:
     """Only in Triton's variable are stores to where nobody knows taken to be to something else."""
     body = TABLE.format(first=0, offset=16, more="", number=0).replace("global_smem", "flags")
     m = of(body, directives=".reqntid 256")
-    assert m.values.may(value(m, "%p1"), True) == T.full(256)
+    assert m.values.feasible_threads(value(m, "%p1"), True) == T.full(256)
 
 
 def test_a_table_that_each_thread_reads_for_itself() -> None:
@@ -1839,7 +1854,7 @@ def test_a_table_that_each_thread_reads_for_itself() -> None:
         "shr.u32 %r1, %r0, 5;", "mov.u32 %r1, %r0;"
     )
     m = of(body, directives=".reqntid 256")
-    assert m.values.may(value(m, "%p1"), True) == T.full(256)
+    assert m.values.feasible_threads(value(m, "%p1"), True) == T.full(256)
 
 
 def test_cases_of_a_table_of_global_smem() -> None:
@@ -1851,11 +1866,13 @@ def test_cases_of_a_table_of_global_smem() -> None:
         directives=".reqntid 256",
     )
     found = [
-        m.views.at(i).threads for i, ins in enumerate(m.function.instructions) if ins.opcode == "mov.u32"
+        m.views.context_of(i).threads
+        for i, ins in enumerate(m.function.instructions)
+        if ins.opcode == "mov.u32"
     ][-3:]
     assert found == [warps(0, 3), warps(1, 4, 5, 6, 7), warps(2)]
     assert m.views.reachability.dispatchers
-    assert not m.views.reachability.unread
+    assert not m.views.reachability.unresolved_dispatchers
 
 
 @pytest.mark.parametrize(
@@ -1876,7 +1893,7 @@ def test_cases_that_the_thread_index_selects(selector: str, found: list[int]) ->
         parameters=".param .u32 n",
     )
     moves = [i for i, ins in enumerate(m.function.instructions) if ins.opcode == "mov.u32"]
-    assert [m.views.at(i).threads for i in moves[-3:]] == found
+    assert [m.views.context_of(i).threads for i in moves[-3:]] == found
 
 
 ROUND = """
@@ -1934,10 +1951,10 @@ def test_one_of_two_numbers_and_how_far_the_other_one_is_from_it(
         values.compare("eq", own, values.constant(0), True),
         values.compare("eq", own, values.add(count, values.constant(-1)), True),
     ]
-    facts = Facts()
+    facts = PathCondition()
     for k in order:
-        facts = values.assume(said[k], True, facts)
-    assert values.decide(values.compare("lt", count, values.constant(most), False), facts) is less
+        facts = values.refine(said[k], True, facts)
+    assert values.entails(values.compare("lt", count, values.constant(most), False), facts) is less
 
 
 @pytest.mark.parametrize(
@@ -1962,7 +1979,7 @@ def test_the_state_space_of_an_address_is_asked_once(address: str, space: str, a
         m.values.before(number_of(m.function, name), label(m.function, "end")) for name in ("%p0", "%p1")
     )
     assert first == second
-    assert m.values.known(first) == answer
+    assert m.values.constant_of(first) == answer
 
 
 _BITS = 16

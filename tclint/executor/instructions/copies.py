@@ -25,7 +25,7 @@ from tclint.executor.instructions.memory import (
 )
 from tclint.executor.memory import GLOBAL, RANK, UNSIGNED, WINDOW, Array, Fault, Memory
 from tclint.executor.signals import AGAIN
-from tclint.executor.state import LANES, Flight, Range, Shared, Warp, stretch
+from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, stretch
 from tclint.executor.sync import Mbarrier
 from tclint.ir.nodes import Instruction, Operand
 from tclint.ir.nodes import Memory as Address
@@ -51,12 +51,12 @@ def _name(i: Instruction) -> str:
     )
 
 
-def join_group(w: Warp, kind: str, flight: Flight) -> None:
+def join_group(w: Warp, kind: str, flight: AsyncOperation) -> None:
     """Add *flight* to the group that its threads commit next."""
     w.groups.setdefault((kind, w.mask.tobytes()), [[]])[-1].append(flight)
 
 
-def _overlapping(w: Warp, kind: str) -> Iterable[list[list[Flight]]]:
+def _overlapping(w: Warp, kind: str) -> Iterable[list[list[AsyncOperation]]]:
     """The groups of mechanism *kind* that belong to any active thread."""
     mine = w.mask.tobytes()
     for (name, mask), groups in w.groups.items():
@@ -108,7 +108,7 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
         def finish() -> None:
             memory.data[offsets[:, None] + every] = data
 
-        flight = Flight(
+        flight = AsyncOperation(
             site, w, "cp.async", writes=[stretch(memory, s, e) for s, e in merged(offsets, count)], capture=capture,
             finish=finish, written=w.stamp,
         )  # fmt: skip
@@ -140,13 +140,13 @@ def _wait(d: Decoder, i: Instruction, depth: Callable[[Warp], int] | None, sourc
 
     def op(w: Warp) -> int | None:
         machine = w.machine
-        pending: list[Flight] = []
+        pending: list[AsyncOperation] = []
         for groups in _overlapping(w, kind):
             last = len(groups) if depth is None else max(0, len(groups) - 1 - depth(w))
             for group in groups[:last]:
                 pending += group
         for flight in pending:
-            if not machine.able(flight):
+            if not machine.can_complete(flight):
                 machine.park(w.split, flight)
                 return AGAIN
         for flight in pending:
@@ -157,7 +157,7 @@ def _wait(d: Decoder, i: Instruction, depth: Callable[[Warp], int] | None, sourc
             if sources:
                 machine.capture(flight)
             else:
-                machine.land(flight)
+                machine.complete(flight)
                 machine.unlock(w, flight)
         if not sources:
             for groups in _overlapping(w, kind):
@@ -249,7 +249,7 @@ def _load(
             complete(w, mbarrier, 0 if unknown else size)
 
         w.machine.issue(
-            Flight(
+            AsyncOperation(
                 site, w, what, reads=list(reads), writes=[stretch(memory, offset, offset + size)], capture=capture,
                 finish=finish, mbarrier=mbarrier, adds=adds, stamp=w.stamp,
             )
@@ -328,7 +328,7 @@ def _store(
 ) -> None:
     """Issue a copy out of shared memory, which completes as part of a bulk group."""
     data: list[Array] = []
-    flight = Flight(
+    flight = AsyncOperation(
         site, w, what, reads=reads, capture=lambda: data.append(read()), finish=lambda: write(data[0])
     )
     join_group(w, "bulk", flight)

@@ -11,7 +11,7 @@ from tclint.executor.decode import Decoder, executes
 from tclint.executor.instructions.memory import shared_of
 from tclint.executor.memory import RANK, Array, Fault
 from tclint.executor.signals import AGAIN
-from tclint.executor.state import LANES, Flight, Warp
+from tclint.executor.state import LANES, AsyncOperation, Warp
 from tclint.executor.sync import Clocks, Mbarrier
 from tclint.ir.nodes import SINK, Immediate, Instruction
 
@@ -53,7 +53,7 @@ def arrive_on(w: Warp, mbarrier: Mbarrier, count: int, drop: bool = False) -> No
     mbarrier.pending -= count
     if drop:
         mbarrier.count -= count
-    w.machine.turn(mbarrier)
+    w.machine.advance_phase(mbarrier)
 
 
 def expect(w: Warp, mbarrier: Mbarrier, size: int) -> None:
@@ -68,7 +68,7 @@ def expect(w: Warp, mbarrier: Mbarrier, size: int) -> None:
 def complete(w: Warp, mbarrier: Mbarrier, size: int) -> None:
     """Perform complete_tx for *size* bytes, which may complete the phase."""
     mbarrier.tx -= size
-    w.machine.turn(mbarrier)
+    w.machine.advance_phase(mbarrier)
 
 
 def _address(d: Decoder, i: Instruction) -> Callable[[Warp], Array]:
@@ -253,7 +253,7 @@ def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
                 arrive_on(w, mbarrier, count)
 
             w.machine.issue(
-                Flight(
+                AsyncOperation(
                     site, w, "cp.async.mbarrier.arrive", finish=finish, mbarrier=mbarrier,
                     before=[f for f in flights if not f.done], stamp=stamped,
                 )

@@ -128,7 +128,7 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
     memory.check(offsets, size * count)
     words = _words(offsets, size, count)
     if memory.flights and memory.filling[words].any():
-        flight = memory.user(words, writes=True)
+        flight = memory.pending_operation(words, writes=True)
         if flight is not None:
             w.machine.observe(
                 "read-too-early",
@@ -140,7 +140,7 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
         w.machine.observe("exited-cta", w, "reads shared memory of a CTA that has exited")
     if not plain:
         return
-    if (unordered := memory.late(words, True, w.clocks.seen)) is not None:
+    if (unordered := memory.unordered_access(words, True, w.clocks.seen)) is not None:
         stamp, site = unordered
         writer = w.machine.who(w, stamp)
         w.machine.observe(
@@ -173,11 +173,11 @@ def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
                 "writes shared memory that the pending {} has yet to write",
             ),
         ):
-            if counts[words].any() and (flight := memory.user(words, writes)) is not None:
+            if counts[words].any() and (flight := memory.pending_operation(words, writes)) is not None:
                 w.machine.observe(kind, w, text.format(flight.what), flight.site)
     if memory.exited:
         w.machine.observe("exited-cta", w, "writes shared memory of a CTA that has exited")
-    if plain and (unordered := memory.late(words, False, w.clocks.seen)) is not None:
+    if plain and (unordered := memory.unordered_access(words, False, w.clocks.seen)) is not None:
         stamp, site = unordered
         other = w.machine.who(w, stamp)
         w.machine.observe(

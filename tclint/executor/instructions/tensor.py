@@ -16,7 +16,7 @@ from tclint.executor.instructions.memory import shared_of, writing
 from tclint.executor.instructions.wgmma import reader
 from tclint.executor.memory import RANK, Array, Fault
 from tclint.executor.signals import AGAIN
-from tclint.executor.state import Cta, Flight, Tensor, Warp, stretches
+from tclint.executor.state import AsyncOperation, Cta, Tensor, Warp, stretches
 from tclint.executor.sync import Mbarrier
 from tclint.ir.nodes import Immediate, Instruction, Operand
 from tclint.isa.table import Match
@@ -37,7 +37,7 @@ def _rectangle(tensor: Tensor, box: tcgen05.Rectangle, what: str) -> Cells:
     return tensor, slice(box.lane, box.lane_end), slice(box.column, box.column_end)
 
 
-def _begin(w: Warp, flight: Flight, reads: Sequence[Cells], writes: Sequence[Cells]) -> None:
+def _begin(w: Warp, flight: AsyncOperation, reads: Sequence[Cells], writes: Sequence[Cells]) -> None:
     """Report what conflicts with an operation on tensor memory, and count the operation on the cells that it uses."""
     machine = w.machine
     for cells, written in [(c, False) for c in reads] + [(c, True) for c in writes]:
@@ -61,7 +61,7 @@ def _begin(w: Warp, flight: Flight, reads: Sequence[Cells], writes: Sequence[Cel
         tensor.flights.append(flight)
 
 
-def _report_conflict(w: Warp, flight: Flight, cells: Cells, kind: str, written: bool) -> None:
+def _report_conflict(w: Warp, flight: AsyncOperation, cells: Cells, kind: str, written: bool) -> None:
     """Report an unordered pending operation that *kind* (reads, writes) some of *cells*, if there is one."""
     tensor, lanes, columns = cells
     mine = np.zeros(tensor.filling.shape, bool)
@@ -82,12 +82,12 @@ def _report_conflict(w: Warp, flight: Flight, cells: Cells, kind: str, written: 
                 return
 
 
-def _pipelined(one: Flight, other: Flight) -> bool:
+def _pipelined(one: AsyncOperation, other: AsyncOperation) -> bool:
     """Whether two operations are implicitly pipelined: they complete in the order of issue (9.7.16.6.2.1)."""
     return "engine" in one.note and one.note["engine"] is other.note.get("engine")
 
 
-def _end(flight: Flight) -> None:
+def _end(flight: AsyncOperation) -> None:
     """Release the cells that a completed operation used."""
     reads, writes = flight.note.get("cells", ((), ()))
     for tensor, lanes, columns in writes:
@@ -259,7 +259,7 @@ def _ld(d: Decoder, i: Instruction) -> Op:
                 w.regs[extra[0]] = reduce(found[0])
             _end(flight)
 
-        flight = Flight(
+        flight = AsyncOperation(
             site, w, i.name, capture=capture, finish=finish, filling={w: (*targets, *extra)}, dependent=True
         )
         _begin(w, flight, [cells], [])
@@ -292,7 +292,7 @@ def _st(d: Decoder, i: Instruction) -> Op:
             cells[0].data[cells[1], cells[2]] = found[0]
             _end(flight)
 
-        flight = Flight(
+        flight = AsyncOperation(
             site, w, i.name, capture=capture, finish=finish, draining={w: registers}, dependent=True
         )
         _begin(w, flight, [], [cells])
@@ -310,7 +310,7 @@ def _wait(d: Decoder, i: Instruction) -> Op:
         for (name, _), groups in w.groups.items():
             if name == kind:
                 for flight in groups[-1]:
-                    w.machine.land(flight)
+                    w.machine.complete(flight)
                 groups[:] = [[]]
 
     return op
@@ -336,7 +336,7 @@ class _Pair:
         return _tensor(self.ctas[rank]).data
 
 
-def _enqueue(w: Warp, flight: Flight) -> None:
+def _enqueue(w: Warp, flight: AsyncOperation) -> None:
     """Append *flight* to the operations of the CTA's tensor core, which completes them in order (9.7.16.6.2)."""
     engine = w.cta.engine
     engine[:] = [f for f in engine if not f.done]
@@ -380,7 +380,7 @@ def _mma(d: Decoder, i: Instruction) -> Op:
             run(context, operands)
             _end(flight)
 
-        flight = Flight(
+        flight = AsyncOperation(
             site, w, "tcgen05.mma", reads=[stretches(c.shared, ranges.shared) for c in ctas], finish=finish,
             stamp=w.stamp,
         )  # fmt: skip
@@ -420,7 +420,7 @@ def _cp(d: Decoder, i: Instruction) -> Op:
                 _tensor(cta).data[lanes, columns] = values
             _end(flight)
 
-        flight = Flight(
+        flight = AsyncOperation(
             site, w, "tcgen05.cp", reads=[stretches(c.shared, run.intervals(descriptor)) for c in ctas],
             capture=capture, finish=finish, stamp=w.stamp,
         )  # fmt: skip
@@ -457,7 +457,7 @@ def _shift(d: Decoder, i: Instruction) -> Op:
                 rows[:-1] = rows[1:].copy()
             _end(flight)
 
-        flight = Flight(site, w, "tcgen05.shift", finish=finish, stamp=w.stamp)
+        flight = AsyncOperation(site, w, "tcgen05.shift", finish=finish, stamp=w.stamp)
         _enqueue(w, flight)
         _begin(w, flight, reads, writes)
         w.machine.issue(flight)
@@ -486,7 +486,7 @@ def _commit(d: Decoder, i: Instruction) -> Op:
                 mbarrier.clocks.join(clocks)
                 arrive_on(w, mbarrier, 1)
 
-            flight = Flight(site, w, "tcgen05.commit", finish=finish, mbarrier=mbarrier)
+            flight = AsyncOperation(site, w, "tcgen05.commit", finish=finish, mbarrier=mbarrier)
             _enqueue(w, flight)  # commits, too, signal in the order of issue
             w.machine.issue(flight)
         w.tick()

@@ -18,7 +18,7 @@ from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.errors import Unsupported
 from tclint.executor.instructions.copies import join_group
 from tclint.executor.memory import Array
-from tclint.executor.state import LANES, Flight, Shared, Warp, stretches
+from tclint.executor.state import LANES, AsyncOperation, Shared, Warp, stretches
 from tclint.executor.warpgroup import WGMMA
 from tclint.ir.nodes import Immediate, Instruction, Operand
 
@@ -144,7 +144,7 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
     left, right = run.reads(part.a if isinstance(part.a, int) else np.zeros(0), part.b, rest[2], rest[3])
     reads = [stretches(memory, (*left, *right))]
     if number == len(flights):
-        flight = Flight(
+        flight = AsyncOperation(
             part.site, w, "wgmma", reads=reads, before=[f for f in flights[-1:] if not f.done],
             note={"parts": {}, "saved": {}},
         )  # fmt: skip
@@ -173,14 +173,14 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
     for register in sources:
         w.draining[register] = flight
     if len(flight.note["parts"]) == _WARPS:
-        if machine.schedule.at_once(flight.site) and machine.able(flight):
-            machine.land(flight)
+        if machine.schedule.at_once(flight.site) and machine.can_complete(flight):
+            machine.complete(flight)
             for other in flight.note["parts"]:
                 machine.unlock(other, flight)
         machine.wake(flight)
 
 
-def _capture(flight: Flight) -> None:
+def _capture(flight: AsyncOperation) -> None:
     """Read the operands that are in registers, with the values that they have now and not those at the issue."""
     parts = sorted(flight.note["parts"].items(), key=lambda item: item[0].index)
     saved = flight.note["saved"]
@@ -199,7 +199,7 @@ def _capture(flight: Flight) -> None:
     flight.note["parts"] = dict(parts)
 
 
-def _multiply(flight: Flight, run: Any, rest: tuple[int, ...]) -> None:
+def _multiply(flight: AsyncOperation, run: Any, rest: tuple[int, ...]) -> None:
     """Compute D and write the accumulators of all four warps."""
     parts = flight.note["parts"]
     first = next(iter(parts.values()))
