@@ -15,7 +15,7 @@ State. A search carries three facts from one launch to the next: the reductions 
 has failed, and how many replays may still take extra steps. They decide how soon a launch ends and whether it is given
 up, and a launch that is reduced beyond need may have too few iterations to show its fault; none of them adds a fault.
 A search belongs to one kernel and one cluster shape and asks its launches in a fixed order, so a kernel has the same
-answers in any process and after any other kernel (``tests/test_replay_state.py``).
+answers in any process and after any other kernel (``tests/replay/test_state.py``).
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def test_a_barrier_that_too_few_come_to(count: int, stands: bool) -> None:
     asked = replay(code)
     assert what(asked.run) == {"stuck"} if stands else asked.run is None
     message = "waits for ever: barrier 3 waits for 160 threads, of which 128 come, and all threads that are left wait as well"
-    assert [hit.message for _, hit in replayed(asked.model)] == [message] * stands
+    assert [hit.message for hit in replayed(asked.model)] == [message] * stands
 
 
 def test_a_barrier_of_the_cluster_that_some_do_not_come_to() -> None:
@@ -570,7 +570,7 @@ def test_rounds_that_different_numbers_say() -> None:
     fewer = "    shr.u32 %r20, %r20, 6;\n    shr.u32 %r12, %r12, 6;\n    add.u32 %r12, %r12, 2;\n"
     producer, consumer = PASSED.replace("[size];\n", f"[size];\n{fewer}").split("use:")
     code = f"{producer}use:{consumer.replace('%r21, %r20;', '%r21, %r12;')}"
-    ((_, hit),) = replayed(analysed(code))
+    (hit,) = replayed(analysed(code))
     assert hit.confidence is Confidence.LOW
     assert "different numbers" in hit.doubt
 
@@ -690,7 +690,7 @@ def test_clusters_that_the_kernel_does_not_say() -> None:
     assert what(asked.run) == what(known)
     assert isinstance(asked.verdict, Faulty)
     assert asked.verdict.assumed_cluster == (2,)
-    ((_, hit),) = replayed(asked.model)
+    (hit,) = replayed(asked.model)
     assert hit.message.endswith(" (in clusters of 2, if launched so; no other shape goes right)")
     unbounded = replay(MULTICAST.replace(".reqntid 160\n", ""))
     assert unbounded.run is None
@@ -1041,10 +1041,10 @@ def test_numbers_that_leave_nothing_to_do(before: str, rest: str, said: str) -> 
     """FlashAttention's backward pass has no tile where both lengths and the number of blocks are the same."""
     code = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 tiles)")
     code = changed("    mad.wide.u32 %out", f"rest:\n{rest}    mad.wide.u32 %out", code)
-    (hit,) = [hit for _, hit in replayed(replay(changed(before, LEAVES + before, code)).model)]
+    (hit,) = replayed(replay(changed(before, LEAVES + before, code)).model)
     assert said in hit.message
     assert hit.confidence is Confidence.LOW
-    (hit,) = [hit for _, hit in replayed(replay(changed(WAIT, "", code)).model)]
+    (hit,) = replayed(replay(changed(WAIT, "", code)).model)
     assert hit.confidence is None
 
 
@@ -1067,7 +1067,7 @@ def test_a_launch_that_comes_to_what_others_leave_out(fewer: int, wrong: bool, s
     assert (asked.run is not None) == wrong
     assert [run.wrong for run in asked.runs[:3]] == [True] * 3
     assert {run.wrong for run in asked.runs[3:]} == {wrong}
-    assert [hit.confidence for _, hit in replayed(asked.model)] == [None] * wrong
+    assert [hit.confidence for hit in replayed(asked.model)] == [None] * wrong
 
 
 def test_what_comes_behind_a_wait_for_ever_is_not_to_blame() -> None:
@@ -1080,7 +1080,7 @@ def test_what_comes_behind_a_wait_for_ever_is_not_to_blame() -> None:
         behind + "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra more;\n",
         changed(GIVE, ""),
     )
-    (hit,) = [hit for _, hit in replayed(analysed(code))]
+    (hit,) = replayed(analysed(code))
     assert "waits for ever" in hit.message
     assert hit.confidence is None
 
@@ -1089,8 +1089,8 @@ def test_a_kernel_that_waits_for_nothing() -> None:
     """Without any wait left, what is copied is read too early."""
     code = changed(FREE, "").replace(WAIT, "")
     assert "mbarrier.try_wait" not in code
-    ((rule, hit),) = replayed(analysed(code))
-    assert rule == "MB016"
+    (hit,) = replayed(analysed(code))
+    assert hit.rule == "MB016"
     assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
 
 
@@ -1262,8 +1262,8 @@ def test_a_wait_that_may_come_too_late() -> None:
     assert run is not None
     assert run.late
     assert not run.stuck
-    ((rule, hit),) = replayed(analysed(code))
-    assert rule == "MB016"
+    (hit,) = replayed(analysed(code))
+    assert hit.rule == "MB016"
     assert hit.message.startswith(
         "may wait for a later phase of the mbarrier: phase 0 can be complete before it asks"
     )
@@ -1506,7 +1506,7 @@ NEXT = "    xor.b32 %r23, %r23, 1;\n    add.u32 %r21, %r21, 1;\n    setp.lt.u32 
     ],
 )  # fmt: skip
 def test_what_a_fault_does_to_operands_in_tensor_memory(old: str, new: str, said: str) -> None:
-    hits = [hit for _, hit in replayed(replay(changed(old, new, HANDED)).model)]
+    hits = list(replayed(replay(changed(old, new, HANDED)).model))
     assert [said in hit.message for hit in hits] == ([True] if said else [])
 
 
@@ -1572,7 +1572,7 @@ def test_what_a_fault_does_to_what_threads_store(old: str, new: str, said: str) 
     code = changed(old, new, STORED)
     if "%r20, 16" in new:
         code = changed(READ, "", code)
-    hits = [hit for _, hit in replayed(analysed(code))]
+    hits = list(replayed(analysed(code)))
     assert [said in hit.message for hit in hits] == ([True] if said else [])
 
 
@@ -1587,7 +1587,7 @@ def test_what_a_copy_overwrites_that_threads_store() -> None:
     )
     code = changed("[empty+8], 1;\n", "[empty+8], 1;\n    mbarrier.init.shared::cta.b64 [spare], 1;\n", code)
     early = changed(WAIT, "", changed(OUT, copy, code))
-    (hit,) = [hit for _, hit in replayed(analysed(early))]
+    (hit,) = replayed(analysed(early))
     assert hit.message.startswith("overwrites shared memory that ")
     assert "may still write" in hit.message
 
@@ -2023,8 +2023,8 @@ def test_what_is_said_of_a_wait_that_does_not_end() -> None:
 
 
 def test_what_is_said_of_one_arrival_more() -> None:
-    ((rule, hit),) = replayed(replay(changed(GIVE, GIVE.replace("%r28", "%r29"))).model)
-    assert rule == "MB016"
+    (hit,) = replayed(replay(changed(GIVE, GIVE.replace("%r28", "%r29"))).model)
+    assert hit.rule == "MB016"
     assert hit.message == "arrives more often than the mbarrier counts: a phase of it takes 1 arrival"
     assert [step.message for step in hit.steps] == [
         "counts 1 arrival for each phase",
@@ -2033,7 +2033,7 @@ def test_what_is_said_of_one_arrival_more() -> None:
 
 
 def test_what_is_said_of_a_stage_that_is_read_too_early() -> None:
-    ((_, hit),) = replayed(replay(block("parity_not_flipped")).model)
+    (hit,) = replayed(replay(block("parity_not_flipped")).model)
     assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
     assert [(step.message, step.role) for step in hit.steps] == [
         ("starts to fill it", "lane 0 of warp 4"),
@@ -2044,7 +2044,7 @@ def test_what_is_said_of_a_stage_that_is_read_too_early() -> None:
 
 def test_what_is_said_of_a_stage_that_is_filled_too_early() -> None:
     relaxed = changed(GIVE, GIVE.replace(".arrive.", ".arrive.relaxed.cta."))
-    ((_, hit),) = replayed(analysed(relaxed))
+    (hit,) = replayed(analysed(relaxed))
     assert [(step.message, step.role) for step in hit.steps] == [
         ("reads what was copied there before", "warps 0-3"),
         ("waits, and is not told of the read", "lane 0 of warp 4"),
@@ -2074,7 +2074,7 @@ again:
     mbarrier.try_wait.parity.shared.b64 %p1, [ready], 0;
     @!%p1 bra again;
     ret;"""
-    assert {rule for rule, _ in replayed(model(body))} <= {"MB006", "MB016"}
+    assert {hit.rule for hit in replayed(model(body))} <= {"MB006", "MB016"}
 
 
 def test_results_are_computed_once() -> None:
