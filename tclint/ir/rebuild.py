@@ -198,7 +198,7 @@ def _edited(
     tail = instructions[behind:]
     shift = len(nodes) - (behind - first)
     new = replace(
-        function, end=function.end + delta, instructions=instructions[:first], troubles=[], damaged=False
+        function, end=function.end + delta, instructions=instructions[:first], errors=[], damaged=False
     )
     if shift and not _renumber(new, builder, tail, first, behind, shift):
         return None

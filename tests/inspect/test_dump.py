@@ -359,7 +359,7 @@ def test_an_analysis_that_does_not_settle_is_said(monkeypatch: pytest.MonkeyPatc
     def never(self: KernelModel, analysis: type[Analysis[object]]) -> None:
         raise LimitExceeded(analysis.__name__)
 
-    monkeypatch.setattr(KernelModel, "solved", never)
+    monkeypatch.setattr(KernelModel, "solution", never)
     assert "  Depth\n    did not settle" in show("states", WGMMA)
     check_dot(show("states", WGMMA, dot=True))
 
