@@ -27,7 +27,7 @@ class ClusterBarrier(FactSet[tuple[int]]):
     def boundary(self) -> State:
         return frozenset(((START,),) if self.model.function.entry else ())
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         return instruction.group == "cluster" or instruction.flow == "call"
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:

@@ -47,5 +47,5 @@ class FactSet(Analysis[frozenset[Fact]]):
         gone = views.unreachable_after(edge, {fact[0] for fact in state})
         return frozenset(fact for fact in state if fact[0] not in gone) if gone else state
 
-    def about(self, state: frozenset[Fact]) -> Iterable[int]:
+    def originating_sites(self, state: frozenset[Fact]) -> Iterable[int]:
         return {fact[0] for fact in state}

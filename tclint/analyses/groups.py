@@ -71,11 +71,11 @@ class Groups(Analysis[State]):
         self._added_instructions = frozenset(map(self.model.instruction, self.added_sites))
         self.by_opcode = self.by_opcode and not self.added_sites
 
-    def places(self) -> Iterable[int] | None:
+    def affecting_sites(self) -> Iterable[int] | None:
         if self.copied or not self.added_sites:
             return None
         function = self.model.function
-        affecting = (u for u in function.uses if u.sites and self.relevant(function.instructions[u.sites[0]]))
+        affecting = (u for u in function.uses if u.sites and self.affecting(function.instructions[u.sites[0]]))
         return self.added_sites.union(i for use in affecting for i in use.sites)
 
     def _collect(self, site: int) -> None:
@@ -129,7 +129,7 @@ class Groups(Analysis[State]):
             return a
         return a[0] | b[0], a[1] | b[1]
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         match = instruction.match
         if match is not None and match.form.group == self.group:
             return True
@@ -190,7 +190,7 @@ class Groups(Analysis[State]):
             c for c in copies if c[1] not in gone
         )
 
-    def about(self, state: State) -> Iterable[int]:
+    def originating_sites(self, state: State) -> Iterable[int]:
         return {f[0] for f in state[0]}
 
     def lasting(self, state: State, site: int) -> bool:
@@ -247,7 +247,7 @@ class _Outstanding(Analysis[int]):
     def join(self, a: int, b: int) -> int:
         return max(a, b)
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         return instruction.group == "wgmma" and instruction.event in ("commit", "wait")
 
 

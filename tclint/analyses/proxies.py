@@ -128,10 +128,10 @@ class Unfenced(FactSet[tuple[int, int]]):
             or is_wide(instruction)
         )
 
-    def places(self) -> Iterable[int]:
+    def affecting_sites(self) -> Iterable[int]:
         return self._changing.union(self.classes)
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         return id(instruction) in self._starting or self._changes(instruction)
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
@@ -176,8 +176,8 @@ class Landed(CopyGroups):
     They write through the generic proxy (9.7.9.25.2), and a fence orders only what has been written before it.
     """
 
-    def relevant(self, instruction: Instruction) -> bool:
-        return super().relevant(instruction) or instruction.flow == "call" or fences(instruction)
+    def affecting(self, instruction: Instruction) -> bool:
+        return super().affecting(instruction) or instruction.flow == "call" or fences(instruction)
 
     def transfer(self, state: GroupState, at: int, instruction: Instruction) -> GroupState:
         facts, copies = state

@@ -88,7 +88,7 @@ class RegisterCounts(FactSet[tuple[int, int]]):
         """A dispatcher does not end the facts: a warp keeps its registers whatever role it takes next."""
         return state if edge.source in self.model.reachability.dispatchers else super().edge(state, edge)
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         return instruction.event == "setmaxnreg"
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:

@@ -61,7 +61,7 @@ class SharedByWarps(SharedMemory):
         self._member_footprints: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
         self._extremes: dict[int, tuple[int, int]] = {}
 
-    def sure(self, threads: int, beside: int = 0) -> int:
+    def certain_threads(self, threads: int, beside: int = 0) -> int:
         """Those of *threads* that every launch has, or that are in the first two warps: one warp needs no barrier."""
         return (super().certain_threads(threads, beside) | threads & (1 << 64) - 1) & self.room
 
@@ -150,8 +150,8 @@ class SharedByWarps(SharedMemory):
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
         if not self.overlap(a, b, threads_a, threads_b):
             return False
-        first = self._warps(a, self.sure(threads_a, threads_b))
-        second = self._warps(b, self.sure(threads_b, threads_a))
+        first = self._warps(a, self.certain_threads(threads_a, threads_b))
+        second = self._warps(b, self.certain_threads(threads_b, threads_a))
         distance = self.split(b.address)[2] - self.split(a.address)[2]
         moved = [(j, two.moved(distance)) for j, two in second]
         return any(k != j and one.meets(two) for k, one in first for j, two in moved)
@@ -162,7 +162,7 @@ class SharedByWarps(SharedMemory):
         key = per_thread, access.size, access.lanes, threads
         if key not in self._member_footprints:
             warps = T.by_warp(threads)
-            found = ((first, self._spread_of(per_thread, access, self.sure(warp))) for first, warp in warps)
+            found = ((first, self._spread_of(per_thread, access, self.certain_threads(warp))) for first, warp in warps)
             self._member_footprints[key] = [
                 (first, touched) for first, touched in found if touched is not None
             ]
@@ -199,9 +199,9 @@ class SharedByWarps(SharedMemory):
 class SharedByBound(SharedByWarps):
     """:class:`SharedByWarps`, with a bound of the kernel on the CTA size taken for the size itself."""
 
-    def sure(self, threads: int, beside: int = 0) -> int:
+    def certain_threads(self, threads: int, beside: int = 0) -> int:
         bounded = self.function.most_threads is not None
-        return threads & self.room if bounded else super().sure(threads, beside)
+        return threads & self.room if bounded else super().certain_threads(threads, beside)
 
 
 def plain(model: KernelModel, site: int) -> bool:
@@ -277,10 +277,10 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
         self.firsts = frozenset(AccessClasses(model, self.ends).partition(self.operations))
         self._changing = frozenset(map(model.instruction, self.ends | self.firsts))
 
-    def places(self) -> frozenset[int]:
+    def affecting_sites(self) -> frozenset[int]:
         return self.ends | self.firsts
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         return instruction in self._changing
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:

@@ -190,7 +190,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     # ------------------------------------------------------------ dataflow
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         match = instruction.match
         if match is not None and match.form.event:
             event, group = match.form.event, match.form.group

@@ -31,12 +31,12 @@ class Collector(FactSet[tuple[int, str]]):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         mmas = [model.instruction(i) for i in model.sites("issue", "tcgen05")]
-        self.used = frozenset(b for b, what in map(usage, filter(self.relevant, mmas)) if what != "discard")
+        self.used = frozenset(b for b, what in map(usage, filter(self.affecting, mmas)) if what != "discard")
 
     def boundary(self) -> State:
         return frozenset((ENTRY, buffer) for buffer in self.used)
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         return instruction.opcode.startswith("tcgen05.mma")
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:

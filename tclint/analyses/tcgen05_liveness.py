@@ -46,7 +46,7 @@ class LoadLiveness(Analysis[int]):
     def join(self, a: int, b: int) -> int:
         return a | b
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         bits = self.bits.keys()
         return not bits.isdisjoint(instruction.reads) or not bits.isdisjoint(instruction.writes)
 

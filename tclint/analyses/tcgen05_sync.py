@@ -53,7 +53,7 @@ class ThreadSync(Analysis[State]):
     def join(self, a: State, b: State) -> State:
         return a | b
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         event, group = instruction.event, instruction.group
         return event in (
             "tcgen05-fence-after",
@@ -77,7 +77,7 @@ class ThreadSync(Analysis[State]):
         self.model.drop_facts(self, self.model.cfg.blocks[edge.source].end - 1)
         return 0
 
-    def about(self, state: State) -> Iterable[int]:
+    def originating_sites(self, state: State) -> Iterable[int]:
         return list(self.nearest(state, -1, len(self.sites)))
 
     def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:

@@ -82,7 +82,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
 
     @cached_property
     def _fences(self) -> list[int]:
-        return [i for i in self.model.sites("proxy-fence") if self.relevant(self.model.instruction(i))]
+        return [i for i in self.model.sites("proxy-fence") if self.affecting(self.model.instruction(i))]
 
     def passes_by(self, write: int, use: int, status: int) -> bool:
         """Whether the fence that a write of *status* needs is on some path of the CFG to *use*.
@@ -122,10 +122,10 @@ class TensorMaps(FactSet[tuple[int, int]]):
     def _writing(self) -> frozenset[int]:
         return frozenset(id(self.model.instruction(site)) for site in self.writes)
 
-    def places(self) -> Iterable[int] | None:
+    def affecting_sites(self) -> Iterable[int] | None:
         return None if self.writes else ()
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         match = instruction.match
         return (
             id(instruction) in self._writing

@@ -83,7 +83,7 @@ class TensorAllocation(FactSet[tuple[int, int]]):
 
     # ------------------------------------------------------------ dataflow
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         return instruction.event in _EVENTS
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:

@@ -38,7 +38,7 @@ class UnwrittenAccumulators(Analysis[int]):
     def join(self, a: int, b: int) -> int:
         return a | b
 
-    def places(self) -> Iterable[int]:
+    def affecting_sites(self) -> Iterable[int]:
         return self.written
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:

@@ -108,7 +108,7 @@ class WgmmaFences(Analysis[State]):
     def join(self, a: State, b: State) -> State:
         return a[0] or b[0], a[1] | b[1]
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         match = instruction.match
         if (
             match is not None

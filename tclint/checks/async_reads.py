@@ -122,7 +122,7 @@ class _Writes:
         )
         if comparable and memory.across(write, read, here & ~T.whole(taking, size), taking):
             return _Early(proven=True)
-        others = memory.sure(here) & here & ~T.whole(self._issuing(write), size)
+        others = memory.certain_threads(here) & here & ~T.whole(self._issuing(write), size)
         if others and self._alike(write, read, here, taking, others & self._fencing(write, route)):
             return _Early(proven=False)
         if warpgroups and comparable and memory.across(write, read, here, taking):

@@ -188,7 +188,7 @@ def _rewritten_next_round(model: KernelModel, site: int, source: int) -> int | N
     groups, results = model.solution(WgmmaGroups)
 
     for write in model.values.defs.get(source, ()):
-        if site not in groups.about(results.before(write)):
+        if site not in groups.originating_sites(results.before(write)):
             continue
 
         def arrives(state: State, at: int, write: int = write) -> bool:

@@ -471,7 +471,7 @@ def _(analysis: ThreadSync, state: Any, model: KernelModel) -> str:
     def word(site: int, wait: int) -> str:
         return "waited at" if wait else "accessed at"
 
-    facts = ((i, bool(analysis.bits[i] & analysis.waits)) for i in analysis.about(state))
+    facts = ((i, bool(analysis.bits[i] & analysis.waits)) for i in analysis.originating_sites(state))
     return _by_status(facts, word, "nothing without a fence")
 
 

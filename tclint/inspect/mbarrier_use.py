@@ -27,10 +27,10 @@ class MbarrierUse(FactSet[tuple[int, int]]):
                 for site in sites if event not in ("mbarrier-init", "mbarrier-inval") else ():
                     self.rings[site] = (*self.rings.get(site, ()), number)
 
-    def places(self) -> list[int]:
+    def affecting_sites(self) -> list[int]:
         return list(self.rings)
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         match = instruction.match
         return match is not None and "mbarrier" in match.form.roles
 

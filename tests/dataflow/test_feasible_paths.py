@@ -30,9 +30,9 @@ class Markers:
         self.kind = {
             i: marks[w] for i, ins in enumerate(of.function.instructions) for w in ins.writes if w in marks
         }
-        self.relevant = [[i for i in range(b.start, b.end) if i in self.kind] for b in of.cfg.blocks]
+        self.affecting = [[i for i in range(b.start, b.end) if i in self.kind] for b in of.cfg.blocks]
 
-    def carrying(self, site: int) -> None:
+    def blocks_reached_by(self, site: int) -> None:
         """Any fact may be anywhere."""
 
 

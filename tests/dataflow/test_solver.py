@@ -271,7 +271,7 @@ class Reaching(Analysis[frozenset[int]]):
     def join(self, a: frozenset[int], b: frozenset[int]) -> frozenset[int]:
         return a | b
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         return bool(instruction.writes)
 
     def __init__(self, of: KernelModel) -> None:

@@ -128,7 +128,7 @@ class Literal(Analysis[frozenset[int]]):
     def join(self, a: frozenset[int], b: frozenset[int]) -> frozenset[int]:
         return a | b
 
-    def relevant(self, instruction: Instruction) -> bool:
+    def affecting(self, instruction: Instruction) -> bool:
         return instruction.group == "tcgen05"
 
     def transfer(self, state: frozenset[int], at: int, instruction: Instruction) -> frozenset[int]:

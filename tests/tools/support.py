@@ -177,7 +177,7 @@ def recording() -> Iterator[dict[KernelCheck, set[type]]]:
         return replace(check, run=run)
 
     with pytest.MonkeyPatch.context() as patch:
-        for method in ("solved", "made"):
+        for method in ("solution", "fact"):
             patch.setattr(KernelModel, method, noted(method))
         patch.setattr(driver, "kernel_checks", lambda: map(recorded, kernel_checks()))
         yield asked
