@@ -38,7 +38,7 @@ _SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
 Test = Callable[[int], bool]
 
 _SCOPES = {"warp": (32, Level.WARP), "warpgroup": (128, Level.WARPGROUP), "cta": (1024, Level.CTA)}
-"""Scope -> the threads that must arrive together, and the widest scope in which a condition must be uniform for that."""
+"""Scope -> the threads that must arrive together, and the least uniform level that a condition may have for that."""
 
 _SPELLED = {
     "wgmma": ("warpgroup", "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"),

@@ -2,8 +2,8 @@
 
 A *condition* of an instruction is its guard or a branch on which it is control-dependent. It *splits* a group (a warp, a
 warpgroup or the CTA) if it holds for some threads of the group and not for others, so that only some reach the
-instruction. A branch does not split if the others can bypass the instruction only under facts that, being the same for
-all threads, keep every thread from reaching it.
+instruction. It does not if the others bypass the instruction only under uniform conditions that keep every thread from
+reaching it.
 
 Under-approximates: a condition counts only if it is exact in the thread index (``Values.mask``), if a conjunct restricts
 it to one lane of a warp, if its value is divergent, or if it compares the thread index with a bound before an exit. All
@@ -152,9 +152,7 @@ def _split(model: KernelModel, verdict: _Verdict, condition: Condition) -> str:
     branch = model.instruction(condition.at)
     most = "at most " if verdict.limit == "at most" else ""
     reaching, others = (most, verdict.reaching), ("", verdict.others)
-    if (
-        branch.flow != "branch"
-    ):  # a guarded exit or return, after which the instruction is reached by falling through
+    if branch.flow != "branch":  # a guarded exit or return
         return f"{_do(others, 'exits', 'exit')}, {_do(reaching, 'continues', 'continue')} ({name})"
     takes_it = condition.value is not branch.negated
     taking, falling = (reaching, others) if takes_it else (others, reaching)
@@ -162,6 +160,7 @@ def _split(model: KernelModel, verdict: _Verdict, condition: Condition) -> str:
 
 
 def _do(who: tuple[str, str], singular: str, plural: str) -> str:
+    """A limit, such as "at most ", and threads, followed by the form of the verb that agrees."""
     limit, threads = who
     return limit + agreeing(threads, singular, plural)
 
