@@ -1,10 +1,10 @@
 """The checks: functions registered under a rule id, one file for each question of a rule family.
 
-A check takes a :class:`~tclint.analyses.model.KernelModel` (or a module and the configuration) and yields
-:class:`Hit` objects, which the :class:`RuleId` of its rule builds; ``linting`` turns them into findings. A check declares
-the rules that it decides and the analyses that it uses where it is registered (:func:`check`). All files of this package
-are imported; those whose names begin with an underscore are shared by the others, and no check imports another one.
-Imports ``analyses``, ``replay`` and what they import.
+A check takes a :class:`~tclint.analyses.model.KernelModel` (or a module and the configuration) and yields :class:`Hit`
+objects, which the :class:`RuleId` of its rule builds; ``linting`` turns them into findings. A check declares the rules
+that it decides and the analyses that it uses where it is registered (:func:`check`). All files of this package are
+imported; those whose names begin with an underscore are shared by the others, and no check imports another one. Imports
+``analyses``, ``replay`` and what they import.
 
 Change this package to add a rule: a function here and its page in ``rules/`` (CONTRIBUTING.md, "Add a rule").
 """
@@ -96,7 +96,7 @@ P = ParamSpec("P")
 
 
 def _builder(make: Callable[Concatenate[RuleId, P], Hit]) -> Callable[Concatenate[RuleId, P], Hit]:
-    """*make* as a method of its first argument, with the same signature, so that the fields of :class:`Hit` are checked."""
+    """*make* as a method of its first argument; it keeps the signature, so the fields of :class:`Hit` are checked."""
 
     def hit(rule: RuleId, /, *args: P.args, **fields: P.kwargs) -> Hit:
         return make(rule, *args, **fields)
@@ -125,8 +125,8 @@ class RuleId(str):
 def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
     """The second elements of the pairs *found*, grouped by the first.
 
-    The key is usually a cause, which a check reports with one hit and a count. Keys and the members of each group keep the
-    order of *found*, so the first member is the one shown.
+    The key is usually a cause, which a check reports with one hit and a count. Keys and the members of each group keep
+    the order of *found*, so the first member is the one shown.
     """
     groups: dict[K, list[T]] = {}
     for key, one in found:

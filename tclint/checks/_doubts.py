@@ -1,8 +1,9 @@
 """Feasible paths that are implausible, so that a hit along them gets low confidence.
 
 No fact excludes these paths, but real launches may never take them: the path skips what waits on other paths between
-the same instructions, or depends on a trip count, a guard or an address that is unknown. The heuristics over-approximate: a
-doubtful path may well be the one on which the kernel fails, so they lower the confidence and never drop a hit.
+the same instructions, or depends on a trip count, a guard or an address that is unknown. The heuristics
+over-approximate: a doubtful path may well be the one on which the kernel fails, so they lower the confidence and never
+drop a hit.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ OUT_OF_ARRAY = (
     "the path repeats a loop whose trip count is unknown, and that many iterations may run past the array"
 )
 """The doubt where :func:`runs_on` holds."""
-PART_OF_A_WARP = "only lanes of one warp synchronise between the two (bar.warp.sync), and they may use their own part of the memory"
+PART_OF_A_WARP = (
+    "only lanes of one warp synchronise between the two (bar.warp.sync), "
+    "and they may use their own part of the memory"
+)
 """The doubt where :func:`in_warps` holds and nothing shows that the warps share the memory."""
 _DATA = frozenset(("parameter", "load", "unknown"))
 """The kinds of nodes whose value neither the text nor the thread index determines."""
@@ -73,10 +77,11 @@ def _forks(cfg: CFG, path: Path, sites: Iterable[int]) -> Iterator[_Fork]:
 
 
 def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | None:
-    """The edge by which *path* skips a loop, or all cases of a switch, that contain one of *sites*; None if there is none.
+    """The edge by which *path* skips a loop, or all cases of a switch, that contain one of *sites*; None if none.
 
-    A kernel that waits in each iteration of a loop, or in the cases of a switch, is synchronised by design. A trip count of
-    zero, or a value that matches no case, is not evidence of a defect. Nor is a CTA with no work, which waits for nothing.
+    A kernel that waits in each iteration of a loop, or in the cases of a switch, is synchronised by design. A trip
+    count of zero, or a value that matches no case, is not evidence of a defect. Nor is a CTA with no work, which waits
+    for nothing.
     """
     cfg = model.cfg
     for at, edge, own, passed, cases in _forks(cfg, path, sites):
@@ -96,7 +101,7 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
 
 
 def none_yet(model: KernelModel, path: Path) -> Edge | None:
-    """The edge on which *path* assumes that an unknown value equals the negative sentinel a loop starts with; None if none.
+    """The edge on which *path* assumes that an unknown value equals the negative sentinel a loop starts with, or None.
 
     A loop that remembers what it loaded last starts with -1 for "nothing yet", which no first value equals.
     """
@@ -117,9 +122,9 @@ def none_yet(model: KernelModel, path: Path) -> Edge | None:
 def spared(model: KernelModel, path: Path, sites: Iterable[int], start: int | None = None) -> Edge | None:
     """The edge by which *path* skips one of *sites* because of a CTA-uniform value that the text does not determine.
 
-    None if there is none. If a CTA has nothing to wait for, because it has no tiles, none of its threads waits. With *start*,
-    the first instruction of the path, the value may also be a loop counter, unless it is known on this path: the first
-    iteration has no predecessor to wait for and the last one no successor.
+    None if there is none. If a CTA has nothing to wait for, because it has no tiles, none of its threads waits. With
+    *start*, the first instruction of the path, the value may also be a loop counter, unless it is known on this path:
+    the first iteration has no predecessor to wait for and the last one no successor.
     """
     open_ = _DATA if start is None else _DATA | {"phi"}
     values = model.values
@@ -142,8 +147,8 @@ def _iterated(loop: frozenset[int], head: int, edges: Iterable[Edge]) -> bool:
 def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
     """Whether *path* leaves the loop that contains *start* in the same iteration, in which a branch admitted *start*.
 
-    A prefetch for the next iteration is executed only if there is one: the branch may test the exit condition of the loop
-    in another form, in which case the path is infeasible.
+    A prefetch for the next iteration is executed only if there is one: the branch may test the exit condition of the
+    loop in another form, in which case the path is infeasible.
     """
     cfg = model.cfg
     block = cfg.block_of[start]
@@ -159,7 +164,8 @@ def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
 def unused(model: KernelModel, path: Path, read: int, end: int) -> bool:
     """Whether the result of the instruction *read* is dead on *path* and after its *end*.
 
-    Uses that only compute other dead values do not count. False if *read* writes no register that any instruction reads.
+    Uses that only compute other dead values do not count. False if *read* writes no register that any instruction
+    reads.
     """
     passed, defs = path.passed(model.cfg, read), model.values.defs
     computing, before = [read], 0
@@ -244,7 +250,7 @@ def _idle(model: KernelModel, edge: Edge) -> bool:
 
 
 def _cases(cfg: CFG, blocks: set[int], ends: set[int]) -> int:
-    """A number of *blocks* none of which reaches another one before *ends*; chosen greedily, so it may not be the maximum."""
+    """How many of *blocks* are mutually unreachable before *ends*; chosen greedily, so it may not be the maximum."""
     after = {block: _between(cfg, [block], ends) for block in blocks}
     cases: list[int] = []
     for block in sorted(blocks):

@@ -1,4 +1,4 @@
-"""The reason why an operation of a completion group is still in flight at the end of a path, in words."""
+"""Why an operation of a completion group is still in flight at the end of a path, in words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Flight"]
 
 
 _SPELLED = {"bulk": ("cp.async.bulk", "wait_group.read")}
-"""Group -> the prefix of its opcodes, and the weakest sufficient wait, where they are not the group and ``wait_group``."""
+"""Group -> the prefix of its opcodes and the weakest sufficient wait, if not the group itself and ``wait_group``."""
 
 
 class Flight(NamedTuple):
@@ -28,7 +28,7 @@ class Flight(NamedTuple):
     steps: tuple[Mark, ...]
     """The commit and the wait on the path that do not complete the operation."""
     wait: int | None
-    """The wait that leaves the operation in flight because its N is too large; None if that is not the reason."""
+    """The last wait on the path, if its N or its position leaves the operation in flight; None otherwise."""
     fixes: tuple[Repair, ...] = ()
 
     @classmethod
@@ -75,11 +75,20 @@ class Flight(NamedTuple):
                 None,
                 fixes,
             )
+        if age < later:
+            return cls(
+                f"it was committed after {name}.wait_group, which covers earlier groups only",
+                f"commit it before the wait, or add {name}.{waits_for}{aligned} {age} before this instruction",
+                (Mark(waits[-1], "completes earlier groups only"), *steps),
+                waits[-1],
+                fixes,
+            )
         depth = groups.depth(model.instruction(waits[-1]))
         newest = "the newest group" if depth == 1 else f"the newest {depth} groups"
         steps.append(Mark(waits[-1], f"waits for all but {newest}"))
+        relation = "which is" if depth == 1 else "including"
         return cls(
-            f"{name}.wait_group {depth} leaves {newest} in flight, {'which is' if depth == 1 else 'including'} this one",
+            f"{name}.wait_group {depth} leaves {newest} in flight, {relation} this one",
             f"use {name}.{waits_for} {f'{age} or less' if age else '0'} before this instruction",
             tuple(steps),
             waits[-1],

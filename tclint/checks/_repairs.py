@@ -141,8 +141,8 @@ def group_repairs(
 ) -> tuple[Repair, ...]:
     """The repairs that complete the operation at *site*, whose age at the end of *path* is *age*, before that end.
 
-    *waits* are the waits on the path, and *later* is the number of commits after the last of them. *alike* are operations
-    that the same wait must complete.
+    *waits* are the waits on the path, and *later* is the number of commits after the last of them. *alike* are
+    operations that the same wait must complete.
     """
     if groups.group not in _SPELLED or path.end < 0:
         return ()
@@ -210,7 +210,7 @@ def waits_before(
 def _committed(
     model: KernelModel, groups: Groups, path: Path, site: int, waits: list[int], commit: str
 ) -> tuple[Repair, ...]:
-    """A commit before the first wait that should have covered the operation, or after the last operation of its block."""
+    """A commit before the first wait that should cover the operation, or after the last operation of its block."""
     wait = waits[0] if waits else -1
     covered = wait >= 0 and not model.reaches(site, path.end, (wait,))
     depth = _depth(model.instruction(wait)) if covered else None
@@ -250,19 +250,15 @@ def _shallower(model: KernelModel, groups: Groups, site: int, age: int, wait: in
 
 
 def with_depth(wait: int, name: str, pending: int) -> Repair:
-    """The wait *name* at *wait* with N = *pending*, which is less than it was."""
-    groups = (
-        "groups"
-        if pending == 0
-        else "but the newest group"
-        if pending == 1
-        else f"but the newest {pending} groups"
+    """The wait *name* at *wait* with N = *pending*, for a smaller number of pending groups than now."""
+    covered = {0: "all groups", 1: "all but the newest group"}.get(
+        pending, f"all but the newest {pending} groups"
     )
-    return Repair(f"wait for all {groups}: {name} {pending}", (operand(wait, "depth", str(pending)),), True)
+    return Repair(f"wait for {covered}: {name} {pending}", (operand(wait, "depth", str(pending)),), True)
 
 
 def waited_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tuple[Repair, ...]:
-    """``tcgen05.wait`` for each ``tcgen05.ld`` or ``tcgen05.st`` of *sites*, in its own block, where the same lanes arrive.
+    """``tcgen05.wait`` for each ``tcgen05.ld`` or ``st`` of *sites*, in its own block, where the same lanes arrive.
 
     It is inserted before the first use of the loaded registers, before other accesses to tensor memory, and before any
     signal. Empty if one of *sites* has a guard that may be divergent.
@@ -326,9 +322,9 @@ def fenced_between(
 ) -> tuple[Repair, ...]:
     """A fence after the access at *first*, or after the wait *begins*.
 
-    It is inserted before the first signal among the *passed* instructions, which releases the bytes, if all threads that
-    access them execute that signal; otherwise immediately after the access. A fence of an elected thread does not cover
-    the accesses of the others.
+    It is inserted before the first signal among the *passed* instructions, which releases the bytes, if all threads
+    that access them execute that signal; otherwise immediately after the access. A fence of an elected thread does not
+    cover the accesses of the others.
     """
     cfg = model.cfg
     deciding = cfg.controllers(cfg.block_of[first])

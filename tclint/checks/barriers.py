@@ -81,7 +81,10 @@ def too_few_arrive(model: KernelModel) -> Iterator[Hit]:
 
 
 def _named(model: KernelModel, barriers: list[int]) -> dict[tuple[int | None, int | None], list[int]]:
-    """The barriers with an index operand, by index and thread count; None stands for unknown, or for no thread count."""
+    """The barriers with an index operand, by index and thread count.
+
+    Each is None if unknown, and the count also if the barrier has none.
+    """
     return grouped(
         ((model.known(site, "id"), model.known(site, "count")), site)
         for site in barriers
@@ -112,7 +115,7 @@ def _never_complete(
     """
     reaching, conflicting = _max_threads(model, sites), others[:1]
     if reaching is None or reaching >= count:
-        # The threads that reach this barrier also wait at the others, which complete with fewer threads.
+        # The threads that reach this barrier also wait at the others, whose smaller count bounds how many they are.
         alike = [i for i in others if len(sites) == 1 and _waits(model, i) and _together(model, i, sites[0])]
         reaching = min((n for i in alike if (n := model.known(i, "count"))), default=count)
         conflicting = alike[:1]
@@ -137,7 +140,7 @@ def _never_complete(
 
 
 def _max_threads(model: KernelModel, sites: list[int]) -> int | None:
-    """An upper bound of the threads that reach one phase of the barrier at *sites*; None if one may arrive repeatedly."""
+    """An upper bound of the threads that reach one phase of the barrier at *sites*; None if one may arrive again."""
     cfg, waiting, arriving = model.cfg, 0, 0
     for site in sites:
         threads = T.whole(model.views.at(site).threads, 32)

@@ -1,14 +1,14 @@
 """Convergence: collective instructions that only some of the threads they require execute (PTX ISA 9.7, ``.aligned``).
 
-A *condition* of an instruction is its guard or a branch on which it is control-dependent. It *splits* a group (a warp, a
-warpgroup or the CTA) if it holds for some threads of the group and not for others, so that only some reach the
+A *condition* of an instruction is its guard or a branch on which it is control-dependent. It *splits* a group (a warp,
+a warpgroup or the CTA) if it holds for some threads of the group and not for others, so that only some reach the
 instruction. It does not if the others bypass the instruction only under uniform conditions that keep every thread from
 reaching it.
 
-Under-approximates: a condition counts only if it is exact in the thread index (``Values.mask``), if a conjunct restricts
-it to one lane of a warp, if its value is divergent, or if it compares the thread index with a bound before an exit. All
-others are unknown and never reported. Over-approximates where divergent data happens to be equal in a whole warp, or the
-bound is a multiple of 32, hence the lower confidence in these cases.
+Under-approximates: a condition counts only if it is exact in the thread index (``Values.mask``), if a conjunct
+restricts it to one lane of a warp, if its value is divergent, or if it compares the thread index with a bound before an
+exit. All others are unknown and never reported. Over-approximates where divergent data happens to be equal in a whole
+warp, or the bound is a multiple of 32, hence the lower confidence in these cases.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shared memory that a cp.async may still write, and the alignment of asynchronous copies (PTX ISA 9.7.9.25.3).
 
-A copy is in flight until its own thread has waited for it. CA001 to CA003 report an access along a feasible path of that
-thread on which the copy is in flight; CA005 one by another warp after that wait with no intervening barrier.
+A copy is in flight until its own thread has waited for it. CA001 to CA003 report an access along a feasible path of
+that thread on which the copy is in flight; CA005 one by another warp after that wait with no intervening barrier.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
 
 
 def _overlaps(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
-    """Whether the use provably accesses bytes that are being copied: by the copying thread or, if a read, by any thread."""
+    """Whether the use, by the copying thread or, if a read, by any thread, provably accesses bytes being copied."""
     shared, views, threads = model.shared, model.views, route.path.threads
     if use.writes:
         return shared.own(copy, use, threads) and not _same_source(model, copy.site, use.site, route)
@@ -107,7 +107,8 @@ def _hit(
     flight = Flight.of(model, groups, conflict.path, copy, age, alike)
     remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
     if rule == CA003:
-        message = f"writes other data to shared memory that an earlier, unordered cp.async may still write: {flight.why}"
+        what = "writes other data to shared memory that an earlier, unordered cp.async may still write"
+        message = f"{what}: {flight.why}"
         step = "starts to write the same bytes"
     else:
         verb = "overwrites" if conflict.use.writes else "reads"
@@ -130,7 +131,10 @@ def _doubt(model: KernelModel, rule: RuleId, conflict: Meeting) -> str:
     if left_out(model, conflict.path, model.sites("wait", "cp.async")) is not None:
         return "on other paths between the two, the thread waits"
     if none_yet(model, conflict.path) is not None:
-        return "the path assumes that an unknown value equals the negative start value of a loop; otherwise the thread waits"
+        return (
+            "the path assumes that an unknown value equals the negative start value of a loop; "
+            "otherwise the thread waits"
+        )
     if leaves_its_round(model, conflict.path, copy):
         return "the copy may be for the next iteration of a loop only, and the path leaves that loop"
     if rule == CA003 and copy != use and runs_on(model, conflict.path, copy, use):
@@ -145,7 +149,7 @@ def _doubt(model: KernelModel, rule: RuleId, conflict: Meeting) -> str:
 
 @check(CA005, needs="cp", analyses=(WaitedCopies, WritesSince))
 def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory accessed that a thread of another warp copied, with no barrier since that thread waited for the copy."""
+    """Shared memory that a thread of another warp copied, accessed with no barrier since that thread waited."""
     copies = model.sites("issue", "cp.async")
     if not copies or model.values.threads <= 32 or not model.function.entry:
         return
@@ -184,8 +188,8 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
         verb = "overwrites" if conflict.use.writes else "reads"
         yield CA005.hit(
             site=use,
-            message=f"{verb} shared memory that threads of other warps copy with cp.async: each waits for its own copies only,"
-            " and no barrier follows",
+            message=f"{verb} shared memory that threads of other warps copy with cp.async: "
+            "each waits for its own copies only, and no barrier follows",
             steps=(
                 Mark(
                     copy,

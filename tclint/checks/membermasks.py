@@ -23,7 +23,7 @@ _EVERY_LANE = 0xFFFFFFFF
 
 @check(CV005, CV006)
 def membermasks(model: KernelModel) -> Iterator[Hit]:
-    """Lanes in a membermask that cannot reach the instruction, and lanes that execute it and are not in its membermask."""
+    """Lanes in a membermask that cannot reach the instruction, and lanes outside of it that execute the instruction."""
     function = model.function
     sites = grouped(
         (use.match.form.event, (i, None if (mask := model.known(i, "mask")) is None else mask & _EVERY_LANE))
@@ -97,7 +97,7 @@ class _Lanes:
         return T.lane_zero(self.model.values.threads) * mask & self.model.cta
 
     def missing(self, site: int, mask: int, alike: list[tuple[int, int | None]]) -> int:
-        """Members of *mask*, in the warps at *site*, that reach neither *site* nor a matching instruction of those *alike*.
+        """Members of *mask*, in the warps at *site*, that reach neither *site* nor a matching one of those *alike*.
 
         0 if the others exit, since no warp waits for lanes that have exited.
         """

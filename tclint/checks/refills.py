@@ -1,7 +1,7 @@
 """Stages of a ring buffer that a bulk load refills while other roles may still read them (PTX ISA 9.7.9.25, 9.7.13.15).
 
-A producer must observe, once per iteration, that the readers of a stage have finished. A hit requires a loop in which
-it acquires nothing that may be ordered after the reads. Which phase a wait is for is not considered, so any such wait
+A producer must observe that the readers of a stage have finished before it refills the stage. A hit requires a loop in
+which no wait may be ordered after the reads. Which phase a wait is for is not considered, so any such wait
 in the loop silences the rule: the check under-approximates.
 """
 
@@ -106,7 +106,7 @@ def _unsynchronised(model: KernelModel, copies: list[int], group: str, reads: li
 
 
 def _repeats(model: KernelModel, copy: int, arming: int, waits: frozenset[int]) -> bool:
-    """Whether a loop contains both *copy* and *arming*, and no path around it observes the end of the reads.
+    """Whether a loop has *copy* and *arming*, none of *waits*, and an unsynchronised path between the two each way.
 
     A wait that only some iterations execute counts as sufficient.
     """

@@ -21,7 +21,10 @@ CV008 = RuleId("CV008")
 CV012 = RuleId("CV012")
 CV013 = RuleId("CV013")
 
-_MAY_BE_IGNORED = "no directive bounds the registers, so ptxas ignores setmaxnreg unless the kernel needs the full share of each thread"
+_MAY_BE_IGNORED = (
+    "no directive bounds the registers, so ptxas ignores setmaxnreg unless the kernel needs "
+    "the full share of each thread"
+)
 """The doubt about a count at launch that no directive specifies."""
 
 

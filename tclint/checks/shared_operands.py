@@ -1,4 +1,4 @@
-"""Shared memory overwritten while a tensor core may still read it through a descriptor (PTX ISA 9.7.15.5.2, 9.7.16.6.5).
+"""Shared memory overwritten while a tensor core may read it through a descriptor (PTX ISA 9.7.15.5.2, 9.7.16.6.5).
 
 Only writes by threads that follow the same path as the issuing thread: its warpgroup for wgmma, its CTA for tcgen05.
 ``refills.py`` decides the same rules between roles.

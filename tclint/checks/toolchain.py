@@ -165,7 +165,7 @@ def fragment_register_reused(model: KernelModel) -> Iterator[Hit]:
 
 
 def _copied_from(model: KernelModel, site: int) -> dict[int, int]:
-    """The registers from which the A fragment of the wgmma at *site* was moved in its block -> the register of the fragment."""
+    """The registers that were moved to the A fragment of the wgmma in its block -> the register of the fragment."""
     fragment = model.instruction(site).role("a")
     found: dict[int, int] = {}
     if not isinstance(fragment, Vector):
@@ -183,7 +183,7 @@ def _copied_from(model: KernelModel, site: int) -> dict[int, int]:
 
 
 def _rewritten_in_later_iteration(model: KernelModel, site: int, source: int) -> int | None:
-    """The write to *source* in a later iteration of a loop while the wgmma at *site* is in flight; None if there is none.
+    """The write to *source* in a later iteration while the wgmma at *site* is in flight; None if there is none.
 
     Within one iteration ptxas detects the conflict and serialises.
     """

@@ -18,7 +18,7 @@ _WARPGROUP = 128
 
 @check(also=(CV004,))
 def incomplete(model: KernelModel) -> Iterator[Hit]:
-    """Warpgroup instructions in a CTA whose size leaves a warpgroup incomplete, and setmaxnreg in only some of its warps."""
+    """Warpgroup instructions of a CTA with an incomplete warpgroup, and setmaxnreg in some warps of one."""
     if not model.function.entry:
         return
     sites = [i for u in model.function.uses if u.match and u.match.scope == "warpgroup" for i in u.sites]
@@ -40,8 +40,8 @@ def _partial_cta(model: KernelModel, sites: list[int], bound: int) -> Iterator[H
         known = executing(model, i)
         if known is None or not known[0] & last:
             continue
-        # The launch may use fewer threads than .maxntid, and an unknown condition may exclude the last warps, unless the
-        # CTA has no other warps.
+        # The launch may use fewer threads than .maxntid, and an unknown condition may exclude the last warps, unless
+        # the CTA has no other warps.
         if bound < _WARPGROUP or (known[1] and model.function.threads):
             found.append(i)
     if found:

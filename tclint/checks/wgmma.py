@@ -1,9 +1,9 @@
 """Registers that a wgmma may still read or write: accesses in flight, missing fences and waits (PTX ISA 9.7.15).
 
 A wgmma is *in flight* from its issue until a ``wgmma.wait_group`` completes the group that it was committed to
-(``analyses/groups.py``). A register access is reported if a feasible path leads from the wgmma to the access on which it
-is in flight. ``mov`` is a renaming, as in ptxas: a copy of an accumulator is followed to its use, and a move by itself
-reads nothing. The searches are bounded (``MAX_TRIES``), so some hazards in large kernels are missed.
+(``analyses/groups.py``). A register access is reported if a feasible path leads from the wgmma to the access on which
+it is in flight. ``mov`` is a renaming, as in ptxas: a copy of an accumulator is followed to its use, and a move by
+itself reads nothing. The searches are bounded (``MAX_TRIES``), so some hazards in large kernels are missed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _accesses(model: KernelModel, groups: WgmmaGroups, results: Results[State]) 
 
 
 def _held(groups: WgmmaGroups, state: State) -> dict[int, tuple[set[int], set[int]]]:
-    """Register -> the operations in flight that write it, or of whose results it is a copy, and those that only read it."""
+    """Register -> the operations in flight that write it or whose result it copies, and those that only read it."""
     held: dict[int, tuple[set[int], set[int]]] = {}
     for site in {s for s, _ in state[0]}:
         for register in groups.results[site]:
@@ -237,8 +237,8 @@ def _finding(
 def _copied(model: KernelModel) -> str:
     """The doubt about register accesses in a debug build; "" in other builds.
 
-    nvcc -G copies accumulators to and from memory around each asm statement, and ptxas injects the synchronisation for the
-    copies (C7517, C7519): the results of such kernels were right on an H200.
+    nvcc -G copies accumulators to and from memory around each asm statement, and ptxas injects the synchronisation for
+    the copies (C7517, C7519): the results of such kernels were right on an H200.
     """
     return "nvcc -G copies the registers, and ptxas injects the synchronisation" if model.module.debug else ""
 
@@ -331,7 +331,7 @@ def _waited_at_ends(
 
 
 def _unfinished(age: int) -> tuple[str, str]:
-    """Why an operation of that *age* is in flight, and what would complete it."""
+    """Why an operation of that *age* is in flight at an exit, and what would complete it."""
     if age >= 0:
         return "no wgmma.wait_group completes its group", "add wgmma.wait_group.sync.aligned 0"
     return "it was never committed", "add wgmma.commit_group.sync.aligned and wgmma.wait_group.sync.aligned 0"
@@ -481,8 +481,9 @@ def wait_depth(model: KernelModel) -> Iterator[Hit]:
             again = model.solved(Waited)[1].before(i) <= depth
             # No code relies on a wait that is followed immediately by a stronger one.
             redundant = again or (i + 1 in waits and WgmmaGroups.depth(model.instruction(i + 1)) < depth)
-            bound = f"{depth if again else most} {'group' if (depth if again else most) == 1 else 'groups'}"
-            why = f"an earlier wait leaves at most {bound}" if again else f"at most {bound} can be"
+            bound = depth if again else most
+            left = f"{bound} {'group' if bound == 1 else 'groups'}"
+            why = f"an earlier wait leaves at most {left}" if again else f"at most {left} can be"
             lower = f"{most - 1} or less" if most > 1 else "0"
             yield WG005.hit(
                 site=i,

@@ -119,7 +119,7 @@ def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
 
 
 def _differs(model: KernelModel, value: int, site: int) -> Level | None:
-    """WARP if *value* provably differs between warps of a warpgroup, DIVERGENT if between lanes of a warp; None otherwise."""
+    """WARP if *value* provably differs between warps of a warpgroup, DIVERGENT if between lanes; None otherwise."""
     values = model.values
     level = values.level(value)
     if level <= Level.WARPGROUP:

@@ -157,7 +157,7 @@ def _unordered(
     second: int,
     fence_suffices: bool,
 ) -> Path | None:
-    """A path from *first* to *second* on which the first stays in flight, with no fence if one suffices; None if none."""
+    """A path from *first* to *second* on which the first stays in flight, with no fence if one suffices; or None."""
 
     follow = groups.following(first)
 

@@ -327,6 +327,15 @@ def test_an_end_in_flight_says_what_is_missing() -> None:
     assert [s.message for s in finding.steps] == ["wgmma.mma_async starts here", "the kernel exits here"]
 
 
+def test_a_commit_after_the_wait_is_reported_as_such() -> None:
+    code = text(f"{FENCE}\n{ISSUE}\nwgmma.wait_group.sync.aligned 0;\n{COMMIT}\nst.global.f32 [%rd2], %f0;")
+    (finding,) = by_rule(lint(code), "WG001")
+    assert finding.message.endswith(
+        ": it was committed after wgmma.wait_group, which covers earlier groups only"
+    )
+    assert [s.message for s in finding.steps][1:3] == ["completes earlier groups only", "committed here"]
+
+
 def test_a_function_may_leave_the_wait_to_its_caller() -> None:
     whole = text(f"{FENCE}\n{ISSUE}\n{COMMIT}")
     part = whole.replace(
