@@ -75,7 +75,9 @@ class Groups(Analysis[State]):
         if self.copied or not self.added_sites:
             return None
         function = self.model.function
-        affecting = (u for u in function.uses if u.sites and self.affecting(function.instructions[u.sites[0]]))
+        affecting = (
+            u for u in function.uses if u.sites and self.affecting(function.instructions[u.sites[0]])
+        )
         return self.added_sites.union(i for use in affecting for i in use.sites)
 
     def _collect(self, site: int) -> None:

@@ -162,7 +162,10 @@ class SharedByWarps(SharedMemory):
         key = per_thread, access.size, access.lanes, threads
         if key not in self._member_footprints:
             warps = T.by_warp(threads)
-            found = ((first, self._spread_of(per_thread, access, self.certain_threads(warp))) for first, warp in warps)
+            found = (
+                (first, self._spread_of(per_thread, access, self.certain_threads(warp)))
+                for first, warp in warps
+            )
             self._member_footprints[key] = [
                 (first, touched) for first, touched in found if touched is not None
             ]

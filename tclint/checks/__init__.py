@@ -1,10 +1,10 @@
 """The checks: functions registered under a rule id, one file for each question of a rule family.
 
-A check takes a :class:`~tclint.analyses.model.KernelModel` (or a module and the configuration) and yields
-:class:`Hit` objects, which the :class:`RuleId` of its rule builds; ``linting`` turns them into findings. What a check
-decides, and which analyses it asks for, is declared where it is registered (:func:`check`). Files are found by discovery; those whose names begin with
-an underscore are shared by the others, and no check imports another one. Imports ``analyses``, ``replay`` and what
-they import.
+A check takes a :class:`~tclint.analyses.model.KernelModel` (or a module and the configuration) and yields :class:`Hit`
+objects, which the :class:`RuleId` of its rule builds; ``linting`` turns them into findings. A check declares the rules
+that it decides and the analyses that it uses where it is registered (:func:`check`). All files of this package are
+imported; those whose names begin with an underscore are shared by the others, and no check imports another one. Imports
+``analyses``, ``replay`` and what they import.
 
 Change this package to add a rule: a function here and its page in ``rules/`` (CONTRIBUTING.md, "Add a rule").
 """
@@ -48,17 +48,18 @@ class Mark:
     site: int
     message: str
     function: Function | None = None
-    """The function that the site is in, when it is another one than the hit's."""
+    """The function that contains the site, if it is not the one of the hit."""
     role: str | None = None
+    """The threads that execute it, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What a check found, in terms of instructions.
+    """A defect that a check found, in terms of instructions.
 
-    ``site`` is the instruction at fault; a hit about the module itself has
-    ``span`` (absolute byte offsets) instead. ``severity`` and ``confidence``
-    default to those of the rule.
+    ``site`` is the instruction at fault; a hit about the module itself has ``span`` (absolute byte offsets) instead.
+    ``severity`` and ``confidence`` default to those of the rule. ``count`` is the number of operations or uses with the
+    same cause, of which the hit shows the first.
     """
 
     rule: RuleId
@@ -71,21 +72,21 @@ class Hit:
     count: int = 1
     help: str = ""
     fixes: tuple[Repair, ...] = ()
-    """Changes of the text that remove it, the best one first; none where no edit is exact."""
+    """Edits that remove the defect, the best one first; empty if no edit is certain to do so."""
     severity: Severity | None = None
     confidence: Confidence | None = None
     about: frozenset[int] = frozenset()
-    """The instructions that lack something, or are wrong. A hit of another rule that is about them may follow from
-    this one (:mod:`tclint.linting.subsumption`)."""
+    """The instructions that are wrong, or after which something is missing. A hit of another rule about the same
+    instructions may be a consequence of this one (:mod:`tclint.linting.subsumption`)."""
     doubt: str = ""
-    """Why the confidence is low, where the rule alone does not say."""
+    """Why the confidence is low, if it is lower than that of the rule."""
     replayed: bool = False
-    """Seen in a replay (:mod:`tclint.replay`), where any other fault of the same kind may be the cause."""
+    """Observed in a replay (:mod:`tclint.replay`), so that another defect of the same kind may be the cause."""
     before_it: bool = False
-    """What is lacking is lacking before ``site``: what comes before that does not follow."""
+    """What is missing is missing before ``site``, so hits before ``site`` are not consequences of this one."""
 
     def doubted(self, why: str) -> Hit:
-        """The same with low confidence, because of *why*; itself if there is nothing to say against it."""
+        """The hit with low confidence and *why* as its doubt; the hit unchanged if *why* is empty."""
         return replace(self, confidence=Confidence.LOW, doubt=why) if why else self
 
 
@@ -95,7 +96,7 @@ P = ParamSpec("P")
 
 
 def _builder(make: Callable[Concatenate[RuleId, P], Hit]) -> Callable[Concatenate[RuleId, P], Hit]:
-    """*make* as a method of its first argument. Its signature keeps the fields of :class:`Hit`, so they are type-checked."""
+    """*make* as a method of its first argument; it keeps the signature, so the fields of :class:`Hit` are checked."""
 
     def hit(rule: RuleId, /, *args: P.args, **fields: P.kwargs) -> Hit:
         return make(rule, *args, **fields)
@@ -104,9 +105,9 @@ def _builder(make: Callable[Concatenate[RuleId, P], Hit]) -> Callable[Concatenat
 
 
 class RuleId(str):
-    """The id of a rule, which builds its hits. The meaning of the rule is on its page (:mod:`tclint.findings.rules`).
+    """The id of a rule, which builds the hits of that rule. Its page describes the rule (:mod:`tclint.findings.rules`).
 
-    Raises ValueError if it is not letters of a family and three digits.
+    Raises ValueError if the id is not the letters of a family followed by three digits.
     """
 
     __slots__ = ()
@@ -114,7 +115,7 @@ class RuleId(str):
     def __init__(self, id: str) -> None:
         if not ID.fullmatch(id):
             raise ValueError(
-                f"{id!r} is not the id of a rule: letters of its family and three digits, as in WG001"
+                f"{id!r} is not a rule id: expected the letters of a family and three digits, as in WG001"
             )
 
     hit = _builder(Hit)
@@ -122,9 +123,10 @@ class RuleId(str):
 
 
 def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
-    """Group pairs of a key and something *found*. The key is mostly a cause: a check reports each with one hit and a count.
+    """The second elements of the pairs *found*, grouped by the first.
 
-    Keys are in the order in which each was first found, and so are the members of a group: the first one is shown.
+    The key is usually a cause, which a check reports with one hit and a count. Keys and the members of each group keep
+    the order of *found*, so the first member is the one shown.
     """
     groups: dict[K, list[T]] = {}
     for key, one in found:
@@ -139,7 +141,7 @@ F = TypeVar("F", KernelCheck, ModuleCheck)
 
 @dataclass(frozen=True, slots=True)
 class Check(Generic[F]):
-    """A function that decides rules, with what :func:`check` declares about it."""
+    """A check function with what :func:`check` declares about it."""
 
     rules: tuple[RuleId, ...]
     run: F
@@ -157,15 +159,14 @@ def check(
 ) -> Callable[[KernelCheck], KernelCheck]:
     """Register a function that yields the hits of the *rules* that it decides.
 
-    *also* are rules that another check owns, and of which this one decides some cases.
+    *also* are rules that another check owns and of which this one decides some cases.
 
-    *needs* is the first word of an opcode without which the check has nothing
-    to look at: a kernel that has none does not pay for it.
+    *needs* is the first word of an opcode; the check does not run on a kernel without such an opcode.
 
     *analyses* are the classes that the check, or a helper in this package, passes to :meth:`KernelModel.solution` and
-    :meth:`KernelModel.fact`. Analyses that these ask for in turn are not declared.
+    :meth:`KernelModel.fact`. Analyses that these use in turn are not declared.
 
-    Raises ValueError if a rule has a check already, or if an analysis is not a class of ``analyses`` or ``replay``.
+    Raises ValueError if a rule already has a check, or if an analysis is not a class of ``analyses`` or ``replay``.
     """
     for analysis in analyses:
         if not analysis.__module__.startswith(("tclint.analyses.", "tclint.replay")):
@@ -182,7 +183,7 @@ def check(
 
 
 def module_check(*rules: RuleId) -> Callable[[ModuleCheck], ModuleCheck]:
-    """Register a function over whole modules, as :func:`check` does over kernels."""
+    """Register a function that yields the hits of the *rules* in a whole module, as :func:`check` does for kernels."""
 
     def register(function: ModuleCheck) -> ModuleCheck:
         _own(rules, function)
@@ -193,11 +194,11 @@ def module_check(*rules: RuleId) -> Callable[[ModuleCheck], ModuleCheck]:
 
 
 def _own(rules: tuple[RuleId, ...], function: Callable[..., object]) -> None:
-    """Make *function* the check of the *rules*."""
+    """Make *function* the owner of the *rules*. Raises ValueError if one of them has an owner."""
     for rule in rules:
         if rule in _owners:
             raise ValueError(
-                f"{rule} is a rule of {_name(_owners[rule])}; {_name(function)} may declare it in also="
+                f"{rule} is already decided by {_name(_owners[rule])}; {_name(function)} can declare it in also="
             )
         _owners[rule] = function
 
@@ -208,6 +209,7 @@ def _name(what: Callable[..., object]) -> str:
 
 @cache
 def _discover() -> None:
+    """Import every module of this package, once. Raises ValueError if ``also`` names a rule that no check owns."""
     for name in modules(__path__):
         import_module(f"{__name__}.{name}")
     for each in _kernel:
@@ -228,9 +230,9 @@ def module_checks() -> Iterator[Check[ModuleCheck]]:
 
 
 def registered() -> Mapping[RuleId, Callable[..., object]]:
-    """Every rule id that a check of this package decides, and that check.
+    """Every rule id that a check of this package owns -> that check.
 
-    The rules about comments that hide findings are not among them: :mod:`tclint.linting.suppress` decides those.
+    The rules about suppression comments are not included: :mod:`tclint.linting.suppress` decides those.
     """
     _discover()
     return _owners

@@ -1,4 +1,10 @@
-"""Paths on which threads do not do what they do on other ways to the same place."""
+"""Feasible paths that are implausible, so that a hit along them gets low confidence.
+
+No fact excludes these paths, but real launches may never take them: the path skips what waits on other paths between
+the same instructions, or depends on a trip count, a guard or an address that is unknown. The heuristics
+over-approximate: a doubtful path may well be the one on which the kernel fails, so they lower the confidence and never
+drop a hit.
+"""
 
 from __future__ import annotations
 
@@ -23,36 +29,39 @@ __all__ = [
     "unused",
 ]
 
-OUT_OF_ARRAY = "so many rounds of a loop may lead out of the array, and nothing shows that there are as many"
-"""What there is to say where :func:`runs_on` holds."""
-PART_OF_A_WARP = (
-    "lanes of a warp wait for each other between the two, and may each have their part of the memory"
+OUT_OF_ARRAY = (
+    "the path repeats a loop whose trip count is unknown, and that many iterations may run past the array"
 )
-"""What there is to say where :func:`in_warps` holds, and nothing shows that it is otherwise."""
+"""The doubt where :func:`runs_on` holds."""
+PART_OF_A_WARP = (
+    "only lanes of one warp synchronise between the two (bar.warp.sync), "
+    "and they may use their own part of the memory"
+)
+"""The doubt where :func:`in_warps` holds and nothing shows that the warps share the memory."""
 _DATA = frozenset(("parameter", "load", "unknown"))
-"""What neither the text nor the number of a thread says the value of."""
-_GIVEN = _DATA | {"special"}
-"""What the text does not say the value of."""
-_MANY = 4
-"""So many cases, the present one among them, make a switch."""
+"""The kinds of nodes whose value neither the text nor the thread index determines."""
+_RUNTIME = _DATA | {"special"}
+"""The kinds of nodes whose value the text does not determine."""
+_MIN_SWITCH_CASES = 4
+"""Mutually exclusive blocks that make a branch a switch, the one on the path included."""
 
 
 class _Fork(NamedTuple):
-    """Where a path takes one of several ways that meet again on it."""
+    """A branch on a path, of which the path also passes the join."""
 
     at: int
-    """The number of the edge that is taken."""
+    """The index in the path of the edge that is taken."""
     edge: Edge
     own: set[int]
-    """Blocks asked about that the path passes before the ways meet."""
+    """The blocks asked about that the path passes before the join."""
     passed: set[int]
-    """Those that it would have passed on other ways."""
+    """The blocks asked about on the other paths from the branch to the join."""
     cases: int
-    """How many of both are cases of which one goes on past the others."""
+    """How many of the blocks asked about are mutually exclusive between the branch and the join."""
 
 
 def _forks(cfg: CFG, path: Path, sites: Iterable[int]) -> Iterator[_Fork]:
-    """The forks of *path*, with the blocks of *sites* on the ways."""
+    """The forks of *path*, with the blocks of *sites* on either side."""
     holding = {cfg.block_of[i] for i in sites}.intersection(cfg.rank)
     entered = [edge.target for edge in path.edges]
     for at, edge in enumerate(path.edges):
@@ -68,10 +77,10 @@ def _forks(cfg: CFG, path: Path, sites: Iterable[int]) -> Iterator[_Fork]:
 
 
 def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | None:
-    """The edge by which *path* goes past a loop with one of *sites*, or past several cases that each have one; None: none.
+    """The edge by which *path* skips a loop, or all cases of a switch, that contain one of *sites*; None if none.
 
-    Whoever waits in each round of a loop, or in the cases of a switch, thought of waiting: that the loop has no rounds, or
-    that none of the cases is the present one, is not known. Nor is it that there are CTAs with nothing to do, which wait
+    A kernel that waits in each iteration of a loop, or in the cases of a switch, is synchronised by design. A trip
+    count of zero, or a value that matches no case, is not evidence of a defect. Nor is a CTA with no work, which waits
     for nothing.
     """
     cfg = model.cfg
@@ -79,20 +88,22 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
         if not own and any(
             not passed.isdisjoint(loop)
             for head, loop in cfg.loops.items()
-            # A loop may ask before its first round, or at its head.
+            # The trip count is tested before the loop, or at its header before the first iteration.
             if edge.source not in loop
-            or (edge.source == head and edge.target not in loop and not _again(loop, head, path.edges[:at]))
+            or (
+                edge.source == head and edge.target not in loop and not _iterated(loop, head, path.edges[:at])
+            )
         ):
             return edge
-        if (passed and not own and _idle(model, edge)) or cases >= (_MANY if own else 2):
+        if (passed and not own and _idle(model, edge)) or cases >= (_MIN_SWITCH_CASES if own else 2):
             return edge
     return None
 
 
 def none_yet(model: KernelModel, path: Path) -> Edge | None:
-    """The branch on which *path* takes a number for the one that a loop begins with, and which is negative; None: none.
+    """The edge on which *path* assumes that an unknown value equals the negative sentinel a loop starts with, or None.
 
-    A loop that knows what it has got last begins with -1 for nothing, which is not what it needs first.
+    A loop that remembers what it loaded last starts with -1 for "nothing yet", which no first value equals.
     """
     values = model.values
     along = values.along(path.edges, frozenset())
@@ -102,18 +113,18 @@ def none_yet(model: KernelModel, path: Path) -> Edge | None:
         if node[:1] == ("not",):
             node, truth = values.node(node[1]), not truth
         if truth and node[:2] == ("compare", "eq") and values.constant_of(node[3]) is None:
-            numbers = [values.constant_of(along.walk(side, k)) for side in node[2:4]]
-            if None in numbers and any(n is not None and n < 0 for n in numbers):
+            constants = [values.constant_of(along.walk(side, k)) for side in node[2:4]]
+            if None in constants and any(n is not None and n < 0 for n in constants):
                 return edge
     return None
 
 
 def spared(model: KernelModel, path: Path, sites: Iterable[int], start: int | None = None) -> Edge | None:
-    """The edge by which *path* goes past one of *sites* because of a number that the text does not say; None: none.
+    """The edge by which *path* skips one of *sites* because of a CTA-uniform value that the text does not determine.
 
-    It is the same in the whole CTA: where there is nothing to wait for, as there are no tiles, nobody waits. With *start*,
-    where the path begins, that may be the number of a round as well, unless it is known on this way: nothing comes before
-    the first, or behind the last one.
+    None if there is none. If a CTA has nothing to wait for, because it has no tiles, none of its threads waits. With
+    *start*, the first instruction of the path, the value may also be a loop counter, unless it is known on this path:
+    the first iteration has no predecessor to wait for and the last one no successor.
     """
     open_ = _DATA if start is None else _DATA | {"phi"}
     values = model.values
@@ -128,16 +139,16 @@ def spared(model: KernelModel, path: Path, sites: Iterable[int], start: int | No
     return None
 
 
-def _again(loop: frozenset[int], head: int, edges: Iterable[Edge]) -> bool:
-    """Whether *edges* come back to the *head* of a *loop*."""
+def _iterated(loop: frozenset[int], head: int, edges: Iterable[Edge]) -> bool:
+    """Whether *edges* contain a back edge to the *head* of a *loop*."""
     return any(edge.target == head and edge.source in loop for edge in edges)
 
 
 def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
-    """Whether *path* leaves the loop that *start* is in, in a round in which a branch let *start* be executed.
+    """Whether *path* leaves the loop that contains *start* in the same iteration, in which a branch admitted *start*.
 
-    What is fetched for the next round is fetched if there is one: the branch may ask what the end of the loop asks, in other
-    words.
+    A prefetch for the next iteration is executed only if there is one: the branch may test the exit condition of the
+    loop in another form, in which case the path is infeasible.
     """
     cfg = model.cfg
     block = cfg.block_of[start]
@@ -146,18 +157,24 @@ def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
     if not loop or leaving is None or any(edge.target in cfg.loops for edge in path.edges[:leaving]):
         return False
     source = path.edges[leaving].source
-    let = any(edge.source in loop and edge.source != source for edge in cfg.control_dependences(block))
-    return let and not cfg.dominates(block, source)
+    conditional = any(
+        edge.source in loop and edge.source != source for edge in cfg.control_dependences(block)
+    )
+    return conditional and not cfg.dominates(block, source)
 
 
 def unused(model: KernelModel, path: Path, read: int, end: int) -> bool:
-    """Whether nothing on *path*, nor behind its *end*, uses what the instruction *read* gives, but to compute what nothing uses."""
+    """Whether the result of the instruction *read* is dead on *path* and after its *end*.
+
+    Uses that only compute other dead values do not count. False if *read* writes no register that any instruction
+    reads.
+    """
     passed, defs = path.passed(model.cfg, read), model.values.defs
     computing, before = [read], 0
     while before < len(computing):
         before = len(computing)
         for register in {r for i in computing for r in model.instruction(i).writes}:
-            # What is computed of it anew, as a sum of all that is read, still holds it.
+            # A redefinition that uses the value, such as a running sum, still depends on it.
             ends = [i for i in defs[register] if i == read or i not in computing]
             for i in model.readers.get(register, ()):
                 if i in computing or not (i in passed or model.reaches(end, i, ends)):
@@ -171,21 +188,21 @@ def unused(model: KernelModel, path: Path, read: int, end: int) -> bool:
 
 
 def placed(model: KernelModel, first: int, second: int) -> bool:
-    """Whether a number that the text does not say is in the address of one of two accesses, and not of the other one."""
+    """Whether the address of exactly one of two accesses has a term that depends on a value unknown to the text."""
     values = model.values
-    apart = _terms(model, first) ^ _terms(model, second)
-    return any(values.node(v)[0] in _DATA for term in apart for v in values.subexpressions(term))
+    differing = _terms(model, first) ^ _terms(model, second)
+    return any(values.node(v)[0] in _DATA for term in differing for v in values.subexpressions(term))
 
 
 def in_warps(model: KernelModel, path: Path, start: int) -> bool:
-    """Whether the lanes of a warp wait for each other on *path*."""
+    """Whether *path*, from *start*, passes a ``bar.warp.sync``."""
     return any(model.instruction(i).opcode == "bar.warp.sync" for i in path.sites(model.cfg, start))
 
 
 def runs_on(model: KernelModel, path: Path, *sites: int) -> bool:
-    """Whether *path* goes round a loop, each round of which moves as far the address of one of *sites*.
+    """Whether *path* takes a back edge of a loop that moves the address of one of *sites* by a constant per iteration.
 
-    Such an address leaves its array at last; the number of rounds keeps it there, and is not known.
+    Only the trip count, which is unknown, keeps such an address in its array.
     """
     cfg, values = model.cfg, model.values
     heads = {e.target for e in path.edges if e.source in cfg.loops.get(e.target, ())}
@@ -195,27 +212,28 @@ def runs_on(model: KernelModel, path: Path, *sites: int) -> bool:
 
 
 def _terms(model: KernelModel, site: int) -> set[int]:
-    """What is added up to the addresses in shared memory that *site* accesses."""
+    """The terms of the linear forms of all shared memory addresses that *site* accesses."""
     linear = model.values.linear
     return {term for access in model.shared.accesses(site) for term, _ in linear(access.address)[0]}
 
 
 def _counted(model: KernelModel, head: int) -> bool:
-    """Whether the text says how often the loop with this head goes round."""
+    """Whether the text determines an exit condition of the loop with this head, and thus bounds its trip count."""
     cfg, values = model.cfg, model.values
     loop = cfg.loops[head]
     ends = (
         model.reachability.edge_predicate(e) for b in loop for e in cfg.successors[b] if e.target not in loop
     )
     return any(
-        p is not None and all(values.node(v)[0] not in _GIVEN for v in values.subexpressions(p)) for p in ends
+        p is not None and all(values.node(v)[0] not in _RUNTIME for v in values.subexpressions(p))
+        for p in ends
     )
 
 
 def _idle(model: KernelModel, edge: Edge) -> bool:
-    """Whether CTAs take *edge* whose index in the grid is too large for what the kernel is given.
+    """Whether only CTAs whose index in the grid is beyond a kernel parameter take *edge*.
 
-    A launch need not have any.
+    A launch need not have any such CTA.
     """
     values = model.values
     p = model.reachability.edge_predicate(edge)
@@ -237,17 +255,17 @@ def _idle(model: KernelModel, edge: Edge) -> bool:
 
 
 def _cases(cfg: CFG, blocks: set[int], ends: set[int]) -> int:
-    """How many of *blocks* are cases of which one goes on past the others."""
-    behind = {block: _between(cfg, [block], ends) for block in blocks}
+    """How many of *blocks* are mutually unreachable before *ends*; chosen greedily, so it may not be the maximum."""
+    after = {block: _between(cfg, [block], ends) for block in blocks}
     cases: list[int] = []
     for block in sorted(blocks):
-        if all(block not in behind[case] and case not in behind[block] for case in cases):
+        if all(block not in after[case] and case not in after[block] for case in cases):
             cases.append(block)
     return len(cases)
 
 
 def _between(cfg: CFG, starts: Iterable[int], ends: set[int]) -> set[int]:
-    """The blocks on ways from *starts* that pass none of *ends*."""
+    """The blocks reachable from *starts* without passing one of *ends*."""
     found = set[int]()
     work = [b for b in starts if b not in ends]
     while work:

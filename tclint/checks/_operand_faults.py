@@ -1,4 +1,4 @@
-"""One finding for all instructions that have the same fault in an operand."""
+"""One hit for all instructions with the same fault in an operand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Fault(NamedTuple):
 
 
 class OperandFaults:
-    """Faults in operands of one kernel; those of one cause are counted, and the first is shown."""
+    """Collects the operand faults of one kernel and merges those with the same cause into one counted hit."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -41,15 +41,16 @@ class OperandFaults:
         cause: Hashable = None,
         origins: Iterable[Mark] = (),
     ) -> None:
-        """The instruction at *site* has a fault in *operand*; without a *cause*, the message is that.
+        """Record a fault in *operand* of the instruction at *site*.
 
-        *origins* are the instructions that may be wrong instead.
+        Faults with the same *cause* make one hit; the cause defaults to the message. *origins* are the instructions
+        that may be wrong instead.
         """
         key = rule, cause or message, confidence, severity
         self._found.append((key, _Fault(site, operand, message, remedy, tuple(origins))))
 
     def hits(self) -> Iterator[Hit]:
-        """What was found."""
+        """One hit for each cause: at its first instruction, with the number of instructions affected."""
         for (rule, _, confidence, severity), faults in grouped(self._found).items():
             first = min(faults, key=lambda fault: fault.site)
             yield rule.hit(
@@ -57,8 +58,8 @@ class OperandFaults:
                 message=first.message,
                 steps=(
                     *first.origins,
-                    *self._made(first.operand),
-                    Mark(first.site, f"{self.model.name(first.site)} takes it"),
+                    *self._definition(first.operand),
+                    Mark(first.site, f"{self.model.name(first.site)} uses it"),
                 ),
                 count=len({fault.site for fault in faults}),
                 help=first.remedy,
@@ -67,8 +68,8 @@ class OperandFaults:
                 about=frozenset(mark.site for mark in first.origins),
             )
 
-    def _made(self, operand: Operand | None) -> tuple[Mark, ...]:
-        """Where the register of *operand* gets its value, if that is one place."""
+    def _definition(self, operand: Operand | None) -> tuple[Mark, ...]:
+        """A mark at the definition of the first register of *operand*; empty unless there is exactly one."""
         used = registers(operand) if operand is not None else ()
-        places = self.model.values.defs.get(used[0], []) if used else []
-        return (Mark(places[0], "the operand is made here"),) if len(places) == 1 else ()
+        definitions = self.model.values.defs.get(used[0], []) if used else []
+        return (Mark(definitions[0], "the operand is defined here"),) if len(definitions) == 1 else ()

@@ -16,30 +16,33 @@ __all__ = ["PendingReason"]
 
 
 _SPELLED = {"bulk": ("cp.async.bulk", "wait_group.read")}
-"""Group -> how its instructions begin, and the wait that is enough, where both are not as elsewhere."""
+"""Group -> the prefix of its opcodes and the weakest sufficient wait, if not the group itself and ``wait_group``."""
 
 
 class PendingReason(NamedTuple):
-    """What a path lacks that would complete the operation it begins with."""
+    """Why the operation at the start of a path is in flight at its end, and what would complete it."""
 
     why: str
     remedy: str
-    """It belongs before the instruction at the end of the path."""
+    """What to add or change before the instruction at the end of the path."""
     steps: tuple[Mark, ...]
-    """What looks as if it did."""
+    """The commit and the wait on the path that do not complete the operation."""
     wait: int | None
-    """The wait that leaves the operation in flight, if that is what is wrong."""
+    """The last wait on the path, if its N or its position leaves the operation in flight; None otherwise."""
     fixes: tuple[Repair, ...] = ()
 
     @classmethod
     def of(
         cls, model: KernelModel, groups: Groups, path: Path, site: int, age: int, alike: Collection[int] = ()
     ) -> PendingReason:
-        """The flight of the operation at *site*, which has *age* at the end of *path*, and of those *alike*."""
+        """The reason for the operation at *site*, whose age at the end of *path* is *age*.
+
+        *alike* are further operations that the fix must complete.
+        """
         name, waits_for = _SPELLED.get(groups.group, (groups.group, "wait_group"))
         aligned = ".sync.aligned" if name == "wgmma" else ""
         passed: dict[str, list[int]] = {"wait": [], "commit": []}
-        later = 0
+        later = 0  # commits after the last wait
         for i in path.sites(model.cfg, site):
             instruction = model.instruction(i)
             if instruction.group == groups.group and instruction.event in passed:
@@ -66,18 +69,27 @@ class PendingReason(NamedTuple):
         steps = [Mark(i, "committed here") for i in commits[:1]]
         if not waits:
             return cls(
-                f"no {name}.wait_group completes it before",
+                f"no intervening {name}.wait_group",
                 f"add {name}.{waits_for}{aligned} 0 before this instruction",
                 tuple(steps),
                 None,
                 fixes,
             )
+        if age < later:
+            return cls(
+                f"it was committed after {name}.wait_group, which covers earlier groups only",
+                f"commit it before the wait, or add {name}.{waits_for}{aligned} {age} before this instruction",
+                (Mark(waits[-1], "completes earlier groups only"), *steps),
+                waits[-1],
+                fixes,
+            )
         depth = groups.depth(model.instruction(waits[-1]))
         newest = "the newest group" if depth == 1 else f"the newest {depth} groups"
         steps.append(Mark(waits[-1], f"waits for all but {newest}"))
+        relation = "which is" if depth == 1 else "including"
         return cls(
-            f"{name}.wait_group {depth} leaves {newest} in flight, {'and it is this one' if depth == 1 else 'this one among them'}",
-            f"wait with {name}.{waits_for} {age} or less before this instruction",
+            f"{name}.wait_group {depth} leaves {newest} in flight, {relation} this one",
+            f"use {name}.{waits_for} {f'{age} or less' if age else '0'} before this instruction",
             tuple(steps),
             waits[-1],
             fixes,

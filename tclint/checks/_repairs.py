@@ -1,8 +1,8 @@
-"""Where a missing wait, fence or commit may stand, and what it has to be.
+"""Where a missing wait, fence or commit can be inserted, and which instruction it must be.
 
-A collective instruction is put only where it is shown that all its threads come: in a block under no more conditions
-than one that has such an instruction already, or under conditions that are the same for all of them. Nothing is moved,
-no scope gets wider, and no thread is sent elsewhere.
+A collective instruction is inserted only where all its threads provably arrive: in a block that is control-dependent on
+no other branch than a block that already contains such an instruction, or whose conditions are uniform for all of them.
+No repair moves an instruction, widens a scope or changes control flow.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = [
     "together",
     "waited_in_block",
     "waits_before",
+    "with_depth",
 ]
 
 _SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
@@ -41,21 +42,22 @@ _SCOPES = {
     "warpgroup": (128, UniformityScope.WARPGROUP),
     "cta": (1024, UniformityScope.CTA),
 }
-"""Scope -> the threads that have to come together, and the widest level of a condition that keeps them so."""
+"""Scope -> the threads that must arrive together, and the least uniform level that a condition may have for that."""
 
 _SPELLED = {
     "wgmma": ("warpgroup", "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"),
-    "cp.async": ("", "", "cp.async.wait_all;"),  # which commits, too
+    "cp.async": ("", "", "cp.async.wait_all;"),  # commits implicitly
     "bulk": ("", "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read 0;"),
 }
-"""Group -> the scope of its instructions, its commit, and the wait for all of it."""
+"""Group -> the scope of its instructions, its commit, and the wait for all its operations."""
 BULK_RESULTS = "cp.async.bulk.wait_group 0;"
+"""The wait for the results of bulk copies, where ``wait_group.read``, which waits for their sources, is not enough."""
 
 
 def together(model: KernelModel, site: int, scope: str, like: Collection[int] = ()) -> bool:
-    """Whether all threads of a group of that scope come to *site* if one does; its own guard does not count.
+    """Whether all threads of a group of that scope arrive at *site* if one does; the guard of *site* is ignored.
 
-    *like* are instructions of that scope: the kernel is wrong already if not all threads come there.
+    *like* are existing instructions of that scope: the kernel is already wrong if not all threads arrive at them.
     """
     if not scope:
         return True
@@ -90,9 +92,10 @@ def place(
     like: Collection[int] = (),
     prefer: Iterable[int] = (),
 ) -> int | None:
-    """The nearest instruction before which something can be put so that every way from *firsts* to *use* passes it.
+    """The nearest instruction to *use* before which an instruction of that scope can be inserted.
 
-    Those to *prefer* are tried before the others.
+    Every path from *firsts* to *use* passes it, *fits* accepts it, and all threads of the scope arrive there
+    (:func:`together`). Those to *prefer* are tried first. None if there is no such instruction.
     """
     for site in (*prefer, *_candidates(model, use)):
         if site != use and any(
@@ -106,7 +109,7 @@ def place(
 
 
 def _candidates(model: KernelModel, use: int) -> Iterator[int]:
-    """*use*, and the last and the first instruction of each block that lies on every way to it."""
+    """*use*, the start of its block, and the last and the first instruction of each block that dominates it."""
     yield use
     cfg = model.cfg
     b = cfg.block_of[use]
@@ -122,12 +125,12 @@ def _candidates(model: KernelModel, use: int) -> Iterator[int]:
 
 
 def drained(model: KernelModel, group: str) -> bool:
-    """Whether every wait for that group waits for all of it, so that one more group changes nothing for it."""
+    """Whether every wait of *group* has N = 0, so that one more committed group does not change what it waits for."""
     return all(_depth(model.instruction(i)) == 0 for i in model.sites("wait", group))
 
 
 def _depth(instruction: Instruction) -> int | None:
-    """The N of a wait; 0 for one without; None where it is no number."""
+    """The N of a wait; 0 if it has no such operand, None if the operand is not a constant."""
     n = instruction.role("depth")
     return 0 if n is None else n.value if isinstance(n, Immediate) and isinstance(n.value, int) else None
 
@@ -142,10 +145,10 @@ def group_repairs(
     later: int,
     alike: Collection[int],
 ) -> tuple[Repair, ...]:
-    """What completes the operation at *site* before the end of *path*, on which it has come to *age*.
+    """The repairs that complete the operation at *site*, whose age at the end of *path* is *age*, before that end.
 
-    *waits* are those on the path, and *later* is the number of commits behind the last of them. *alike* are operations
-    that the same wait has to complete.
+    *waits* are the waits on the path, and *later* is the number of commits after the last of them. *alike* are
+    operations that the same wait must complete.
     """
     if groups.group not in _SPELLED or path.end < 0:
         return ()
@@ -155,28 +158,28 @@ def group_repairs(
         return late or waits_before(model, groups, sites, path.end, True)
     if age < OVERDUE:
         return ()
-    if waits and 0 <= age < later:  # what has committed it came behind the wait
+    if waits and 0 <= age < later:  # it was committed after the wait
         late = _committed(model, groups, path, site, waits[-1:], _SPELLED[groups.group][1])
         return late or waits_before(model, groups, sites, path.end, False)
     shallower = _shallower(model, groups, site, age - later, waits[-1]) if age >= 0 and waits else ()
-    # Other threads may touch the bytes behind a barrier: what is waited for before it is complete for all of them. The
-    # proxy fence for these bytes, where one comes before the barrier, has to come behind the wait.
-    handing: list[int] = []
+    # Other threads may access the bytes after a barrier, so the wait goes before it. If a proxy fence for these bytes
+    # precedes the barrier, the wait goes before the fence.
+    releases: list[int] = []
     for i in path.sites(model.cfg, site):
         event = model.instruction(i).event
-        fenced = bool(handing) and model.instruction(handing[-1]).event == "proxy-fence"
+        fenced = bool(releases) and model.instruction(releases[-1]).event == "proxy-fence"
         if (event == "barrier-sync" and not fenced) or event == "proxy-fence":
-            handing.append(i)
+            releases.append(i)
     if shallower:
         return shallower
     if groups.group == "wgmma":
-        # What a wgmma reads may be given free by the first arrival behind it.
+        # The first arrival after a wgmma may release the shared memory that it reads.
         arrival = next(
             (i for i in path.sites(model.cfg, site) if model.instruction(i).event == "mbarrier-arrive"), -1
         )
         if arrival >= 0 and (early := waits_before(model, groups, sites, arrival, age == OPEN)):
             return early
-    return waits_before(model, groups, sites, path.end, age == OPEN, prefer=handing[::-1])
+    return waits_before(model, groups, sites, path.end, age == OPEN, prefer=releases[::-1])
 
 
 def waits_before(
@@ -188,9 +191,12 @@ def waits_before(
     wait: str = "",
     prefer: Iterable[int] = (),
 ) -> tuple[Repair, ...]:
-    """A wait (and a commit, where that is missing) on all ways from *sites* to *use*."""
-    scope, commit, usual = _SPELLED[groups.group]
-    wait = wait or usual
+    """A wait, and a commit if *uncommitted*, on all paths from *sites* to *use*; empty if no location is safe for it.
+
+    *wait* defaults to the wait for all operations of the group.
+    """
+    scope, commit, wait_for_all = _SPELLED[groups.group]
+    wait = wait or wait_for_all
     _, results = model.solution(type(groups))
 
     def committed(at: int) -> bool:
@@ -203,14 +209,14 @@ def waits_before(
     if at is None:
         return ()
     statements = (commit, wait) if needed else (wait,)
-    said = " and ".join(s.rstrip(";") for s in statements)
-    return (Repair(f"add {said}", (before(at, *statements),), not needed or drained(model, groups.group)),)
+    names = " and ".join(s.rstrip(";") for s in statements)
+    return (Repair(f"add {names}", (before(at, *statements),), not needed or drained(model, groups.group)),)
 
 
 def _committed(
     model: KernelModel, groups: Groups, path: Path, site: int, waits: list[int], commit: str
 ) -> tuple[Repair, ...]:
-    """A commit before the first wait that should have covered the operation, or behind the last operation of its block."""
+    """A commit before the first wait that should cover the operation, or after the last operation of its block."""
     wait = waits[0] if waits else -1
     covered = wait >= 0 and not model.reaches(site, path.end, (wait,))
     depth = _depth(model.instruction(wait)) if covered else None
@@ -230,33 +236,38 @@ def _committed(
     block = model.cfg.block_of[site]
     last = max(i for i in model.sites("issue", groups.group) if model.cfg.block_of[i] == block)
     if model.instruction(last).guard < 0:
-        found.append(Repair(f"{message} behind the operation", (after(last, commit),), safe))
+        found.append(Repair(f"{message} after the operation", (after(last, commit),), safe))
     return tuple(found)
 
 
 def _shallower(model: KernelModel, groups: Groups, site: int, age: int, wait: int) -> tuple[Repair, ...]:
-    """The last wait on the path, for as many groups as it takes to reach the operation, which has *age* there."""
+    """The last wait on the path with the largest N that still covers the operation, which has *age* there."""
     instruction = model.instruction(wait)
     depth = _depth(instruction)
     if not depth or instruction.role("depth") is None:
         return ()
     here = [a for s, a in model.solution(type(groups))[1].before(wait)[0] if s == site and a >= 0]
     fitting = [a for a in here if a < depth]
-    number = age if age in fitting else min(fitting, default=-1)
-    if number < 0:
+    pending = age if age in fitting else min(fitting, default=-1)
+    if pending < 0:
         return ()
     name = instruction.name if groups.group == "wgmma" else ".".join(instruction.opcode.split(".")[:4])
-    return (
-        Repair(
-            f"wait for all but {number} groups: {name} {number}", (operand(wait, "depth", str(number)),), True
-        ),
+    return (with_depth(wait, name, pending),)
+
+
+def with_depth(wait: int, name: str, pending: int) -> Repair:
+    """The wait *name* at *wait* with N = *pending*, for a smaller number of pending groups than now."""
+    covered = {0: "all groups", 1: "all but the newest group"}.get(
+        pending, f"all but the newest {pending} groups"
     )
+    return Repair(f"wait for {covered}: {name} {pending}", (operand(wait, "depth", str(pending)),), True)
 
 
 def waited_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tuple[Repair, ...]:
-    """``tcgen05.wait`` for each ``tcgen05.ld`` or ``st`` of *sites*: in its own block, where all lanes come that come to it.
+    """``tcgen05.wait`` for each ``tcgen05.ld`` or ``st`` of *sites*, in its own block, where the same lanes arrive.
 
-    It stands before the first use of what is loaded, before other accesses to tensor memory, and before any signal.
+    It is inserted before the first use of the loaded registers, before other accesses to tensor memory, and before any
+    signal. Empty if one of *sites* has a guard that may be divergent.
     """
     statement, changes = f"tcgen05.wait::{kind}.sync.aligned;", []
     for site in sorted(sites):
@@ -264,16 +275,16 @@ def waited_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tupl
         if instruction.guard >= 0 and not together(model, site, "warp"):
             return ()
         destination = instruction.role("destination") if kind == "ld" else None
-        mine = frozenset(registers(destination)) if destination is not None else frozenset()
+        loaded = frozenset(registers(destination)) if destination is not None else frozenset()
         later = range(site + 1, block.end)
-        at = next((i for i in later if _needs_it(model.instruction(i), kind, mine)), None)
+        at = next((i for i in later if _requires_completion(model.instruction(i), kind, loaded)), None)
         changes.append((at if at is not None else block.end - 1, at is None))
-    found = [after(i, statement) if behind else before(i, statement) for i, behind in dict.fromkeys(changes)]
+    found = [after(i, statement) if at_end else before(i, statement) for i, at_end in dict.fromkeys(changes)]
     return (Repair(f"add {statement.rstrip(';')}", tuple(found), True),) if found else ()
 
 
-def _needs_it(instruction: Instruction, kind: str, mine: frozenset[int]) -> bool:
-    """Whether an access to tensor memory, which fills *mine*, has to be complete before an instruction."""
+def _requires_completion(instruction: Instruction, kind: str, loaded: frozenset[int]) -> bool:
+    """Whether an access to tensor memory of that *kind*, which writes *loaded*, must complete before *instruction*."""
     other = (
         instruction.event in ("issue", "commit", "tmem-dealloc") and instruction.group != f"tcgen05.{kind}"
     )
@@ -281,7 +292,7 @@ def _needs_it(instruction: Instruction, kind: str, mine: frozenset[int]) -> bool
         bool(instruction.flow)
         or instruction.event in (*_SIGNALS, "tcgen05-fence-before", "barrier-wait")
         or (other and instruction.name.startswith("tcgen05."))
-        or not mine.isdisjoint((*instruction.reads, *instruction.writes, instruction.guard))
+        or not loaded.isdisjoint((*instruction.reads, *instruction.writes, instruction.guard))
     )
 
 
@@ -289,17 +300,17 @@ def _needs_it(instruction: Instruction, kind: str, mine: frozenset[int]) -> bool
 
 
 def barrier_between(model: KernelModel, first: int, use: int) -> tuple[Repair, ...]:
-    """A barrier of the CTA where all of its threads come between the two; unsafe, as it makes all of them wait."""
+    """A CTA barrier between the two where all threads of the CTA arrive; unsafe, since it makes all of them wait."""
     at = place(model, (first,), use, "cta")
     return (
         ()
         if at is None
-        else (Repair("add bar.sync 0, which all threads reach there", (before(at, "bar.sync 0;"),)),)
+        else (Repair("add bar.sync 0, which all threads reach", (before(at, "bar.sync 0;"),)),)
     )
 
 
 def fence_before(sites: Iterable[int], statement: str) -> tuple[Repair, ...]:
-    """A fence in front of each of *sites*: it concerns the thread that executes it, and only orders."""
+    """A fence before each of *sites*; safe, since it only orders accesses of the executing thread."""
     changes = tuple(before(site, statement) for site in sites)
     return (Repair(f"add {statement.rstrip(';')}", changes, True),) if changes else ()
 
@@ -315,10 +326,11 @@ def first_of_blocks(model: KernelModel, sites: Iterable[int]) -> list[int]:
 def fenced_between(
     model: KernelModel, first: int, passed: Collection[int], statement: str, begins: int | None = None
 ) -> tuple[Repair, ...]:
-    """A fence behind the access at *first*, or behind the wait *begins*.
+    """A fence after the access at *first*, or after the wait *begins*.
 
-    It stands before the signal that hands the bytes over, where one comes on the way and in all threads that access them;
-    otherwise right behind the access. The fence of an elected thread says nothing about what the others have done.
+    It is inserted before the first signal among the *passed* instructions, which releases the bytes, if all threads
+    that access them execute that signal; otherwise immediately after the access. A fence of an elected thread does not
+    cover the accesses of the others.
     """
     cfg = model.cfg
     deciding = cfg.control_dependences(cfg.block_of[first])
@@ -333,5 +345,5 @@ def fenced_between(
 
 
 def respelled(site: int, new: str, message: str, safe: bool = False) -> tuple[Repair, ...]:
-    """Another opcode."""
+    """The opcode *new* for the instruction at *site*."""
     return (Repair(message, (opcode(site, new),), safe),)

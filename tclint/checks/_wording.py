@@ -1,21 +1,21 @@
-"""Short names of instructions, and lists of values, in the messages of checks."""
+"""The words of messages: short names of instructions, sets of values and threads, and what agrees with them."""
 
 from __future__ import annotations
 
 from tclint.analyses.model import KernelModel
 
-__all__ = ["called", "copy_name", "in_words", "times"]
+__all__ = ["agreeing", "called", "copy_name", "in_words", "times"]
 
 
 def copy_name(model: KernelModel, site: int) -> str:
-    """The opcode of a bulk copy as far as it tells one from another: ``cp.reduce.async.bulk.tensor``."""
+    """The opcode of the bulk copy at *site* without its qualifiers: ``cp.reduce.async.bulk.tensor``."""
     words = model.instruction(site).opcode.split(".")
     end = words.index("bulk") + 1 if "bulk" in words else 2
     return ".".join(words[: end + (words[end : end + 1] == ["tensor"])])
 
 
 def called(model: KernelModel, site: int) -> str:
-    """The instruction at *site* in words: without the modifiers that say how it does it."""
+    """A short name for the instruction at *site*: its opcode without the modifiers that do not change what it does."""
     instruction = model.instruction(site)
     words = instruction.opcode.split(".")
     if instruction.group in ("bulk", "mbarrier"):
@@ -26,7 +26,7 @@ def called(model: KernelModel, site: int) -> str:
 
 
 def in_words(ranges: tuple[range, ...]) -> str:
-    """Ranges of allowed values, as a message says them."""
+    """Ranges of allowed values in words: ``16, 32 or 64 to 256 in steps of 64``."""
     words = []
     for r in ranges:
         last = r[-1]
@@ -38,5 +38,11 @@ def in_words(ranges: tuple[range, ...]) -> str:
 
 
 def times(number: int | None) -> str:
-    """A number of arrivals in words."""
+    """A number of arrivals in words: ``1 arrival``, ``4 arrivals``."""
     return "1 arrival" if number == 1 else f"{number} arrivals"
+
+
+def agreeing(threads: str, singular: str, plural: str) -> str:
+    """*threads*, as :meth:`KernelModel.who` describes them, followed by the form of the verb that agrees."""
+    one = threads.partition(" ")[0] in ("thread", "lane", "warp", "no")
+    return f"{threads} {singular if one else plural}"

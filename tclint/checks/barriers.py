@@ -1,4 +1,4 @@
-"""Barriers of a CTA: which one, how many threads it waits for, and how many come (PTX ISA 9.7.13.1)."""
+"""CTA barriers: their index, their thread count, and how many threads reach them (PTX ISA 9.7.13.1)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from tclint.values import thread_masks as T
 CV010 = RuleId("CV010")
 CV011 = RuleId("CV011")
 
+MAX_STEPS = 4
+"""Uses of a barrier that a finding shows, besides one with another thread count."""
+
 
 @check(CV010)
 def barrier_operands(model: KernelModel) -> Iterator[Hit]:
-    """Barriers that do not exist, and thread counts that the CTA can never reach."""
+    """Barrier indices that are out of range, and thread counts that exceed the size of the CTA."""
     wrong = (
         (fault, i)
         for use in model.function.uses
@@ -31,46 +34,46 @@ def barrier_operands(model: KernelModel) -> Iterator[Hit]:
 
 
 def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | None:
-    """What is wrong with the operands of the barrier at *site*, and the remedy."""
-    for role, name in (("id", "barrier"), ("count", "thread count")):
+    """The message and the remedy for a wrong operand of the barrier at *site*; None if both are right or unknown."""
+    for role, name in (("id", "barrier index"), ("count", "thread count")):
         known = model.constant_of(site, role)
         if known is None:
             continue
         allowed = match.form.operands[match.form.roles[role]].immediates or ()
         if not any(known in r for r in allowed):
-            # A literal out of range is told as any other literal (PX004).
+            # PX004 reports an immediate that is out of range.
             return (
                 None
                 if isinstance(model.instruction(site).role(role), Immediate)
-                else (f"its {name} is {known}, which is not {in_words(allowed)}", f"use another {name}")
+                else (f"its {name} is {known}, but must be {in_words(allowed)}", f"use another {name}")
             )
-        most = model.function.most_threads
-        if role == "count" and most is not None and known > -(-most // 32) * 32:
-            bound = "" if model.function.threads else "at most "
+        limit = model.function.most_threads
+        if role == "count" and limit is not None and known > -(-limit // 32) * 32:
+            bound = "only" if model.function.threads else "at most"
             return (
-                f"waits for {known} threads, but the CTA has {bound}{most}: the barrier never completes",
-                f"count {most} threads at most, or raise the bound of the kernel",
+                f"expects {known} threads, but the CTA has {bound} {limit}: the barrier never completes",
+                f"use a thread count of at most {limit}, or raise the thread bound of the kernel",
             )
     return None
 
 
 @check(CV011)
 def too_few_arrive(model: KernelModel) -> Iterator[Hit]:
-    """Named barriers that fewer threads can come to than are counted, or that nobody waits at."""
+    """Named barriers that fewer threads can reach than their thread count, or at which no thread waits."""
     barriers = [i for event in ("barrier-sync", "barrier-arrive") for i in model.sites(event)]
     if all(model.instruction(i).role("count") is None for i in barriers) or not whole_program(model):
-        return  # as in most kernels, whose barriers are for the whole CTA
+        return  # as in most kernels, whose barriers all wait for the whole CTA
     sites = _named(model, barriers)
     waited = {id for (id, _), found in sites.items() if any(_waits(model, i) for i in found)}
     if None in waited:
-        return  # one that is not known may be any of them
+        return  # a wait at an unknown barrier may be at any of them
     counts = grouped((id, count) for id, count in sites if id is not None and count is not None)
     for (id, count), found in sites.items():
         if id is None or count is None:
             continue
         others = [i for c in counts[id] if c != count for i in sites[id, c]]
         if id not in waited:
-            yield _nobody_waits(id, found)
+            yield _no_wait(id, found)
         elif (None, None) not in sites and (id, None) not in sites and (None, count) not in sites:
             hit = _never_complete(model, id, count, found, others)
             if hit is not None:
@@ -78,7 +81,10 @@ def too_few_arrive(model: KernelModel) -> Iterator[Hit]:
 
 
 def _named(model: KernelModel, barriers: list[int]) -> dict[tuple[int | None, int | None], list[int]]:
-    """The barriers with a number, by it and their thread count; None: not known, or no count."""
+    """The barriers with an index operand, by index and thread count.
+
+    Each is None if unknown, and the count also if the barrier has none.
+    """
     return grouped(
         ((model.constant_of(site, "id"), model.constant_of(site, "count")), site)
         for site in barriers
@@ -90,12 +96,12 @@ def _waits(model: KernelModel, site: int) -> bool:
     return model.instruction(site).event == "barrier-sync"
 
 
-def _nobody_waits(id: int, arrivals: list[int]) -> Hit:
+def _no_wait(id: int, arrivals: list[int]) -> Hit:
     return CV011.hit(
         site=min(arrivals),
-        message=f"arrives at barrier {id}, at which no thread of the kernel ever waits",
+        message=f"arrives at barrier {id}, at which no thread of the kernel waits",
         count=len(arrivals),
-        help="let the threads that depend on it execute bar.sync with the same barrier and thread count",
+        help="execute bar.sync with the same barrier and thread count in the threads that depend on the arrival",
         about=frozenset(arrivals),
     )
 
@@ -103,42 +109,45 @@ def _nobody_waits(id: int, arrivals: list[int]) -> Hit:
 def _never_complete(
     model: KernelModel, id: int, count: int, sites: list[int], others: list[int]
 ) -> Hit | None:
-    """A barrier that waits for more threads than ever come to it with that count."""
-    most, why = _most(model, sites), others[:1]
-    if most is None or most >= count:
-        # Whoever comes here comes to the others too, where fewer are enough.
+    """A hit for a barrier that waits for more threads than can reach it with that count; None if enough can.
+
+    *sites* use the barrier with this *count*, and *others* with another one.
+    """
+    reaching, conflicting = _max_threads(model, sites), others[:1]
+    if reaching is None or reaching >= count:
+        # The threads that reach this barrier also wait at the others, whose smaller count bounds how many they are.
         alike = [i for i in others if len(sites) == 1 and _waits(model, i) and _together(model, i, sites[0])]
-        most = min((n for i in alike if (n := model.constant_of(i, "count"))), default=count)
-        why = alike[:1]
+        reaching = min((n for i in alike if (n := model.constant_of(i, "count"))), default=count)
+        conflicting = alike[:1]
     waits = [i for i in sites if _waits(model, i)]
-    if most >= count or not waits:
+    if reaching >= count or not waits:
         return None
     return CV011.hit(
         site=min(waits),
-        message=f"waits for {count} threads at barrier {id}, but at most {most} ever come with that count"
-        + (f", and others with a count of {model.constant_of(why[0], 'count')}" if why else ""),
+        message=f"waits for {count} threads at barrier {id}, but at most {reaching} can reach it with that count"
+        + (f"; others use a count of {model.constant_of(conflicting[0], 'count')}" if conflicting else ""),
         steps=tuple(
             Mark(
                 i,
-                f"{'waits' if _waits(model, i) else 'arrives'} here, with a count of {model.constant_of(i, 'count')}",
+                f"{'waits' if _waits(model, i) else 'arrives'} with a count of {model.constant_of(i, 'count')}",
                 role=model.describe_threads(model.views.context_of(i).threads),
             )
-            for i in sorted({*sites[:4], *why})
+            for i in sorted({*sites[:MAX_STEPS], *conflicting})
         ),
-        help="use one thread count for all that meet at this barrier: the number of those that wait and those that arrive",
+        help="use one thread count at this barrier: the number of waiting threads plus that of arriving threads",
         about=frozenset(sites),
     )
 
 
-def _most(model: KernelModel, sites: list[int]) -> int | None:
-    """How many threads come to one of *sites* at most; None when some may come twice."""
+def _max_threads(model: KernelModel, sites: list[int]) -> int | None:
+    """An upper bound of the threads that reach one phase of the barrier at *sites*; None if one may arrive again."""
     cfg, waiting, arriving = model.cfg, 0, 0
     for site in sites:
         threads = T.whole(model.views.context_of(site).threads, 32)
         if _waits(model, site):
             waiting |= threads
         elif cfg.block_of[site] in cfg.in_cycle:
-            return None  # who does not wait may arrive again
+            return None  # a thread that does not wait may arrive again in the next iteration
         else:
             arriving += threads.bit_count()
     return waiting.bit_count() + arriving

@@ -1,4 +1,15 @@
-"""Checks of convergence: collective instructions that not all of their threads reach (PTX ISA 9.7, ``.aligned``)."""
+"""Convergence: collective instructions that only some of the threads they require execute (PTX ISA 9.7, ``.aligned``).
+
+A *condition* of an instruction is its guard or a branch on which it is control-dependent. It *splits* a group (a warp,
+a warpgroup or the CTA) if it holds for some threads of the group and not for others, so that only some reach the
+instruction. It does not if the others bypass the instruction only under uniform conditions that keep every thread from
+reaching it.
+
+Under-approximates: a condition counts only if it is exact in the thread index (``Values.mask``), if a conjunct
+restricts it to one lane of a warp, if its value is divergent, or if it compares the thread index with a bound before an
+exit. All others are unknown and never reported. Over-approximates where divergent data happens to be equal in a whole
+warp, or the bound is a multiple of 32, hence the lower confidence in these cases.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +20,7 @@ from dataclasses import dataclass
 from tclint.analyses.execution import Condition, branches, guards, others_exit
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks._wording import agreeing
 from tclint.dataflow import EXIT, Found, Path, Search, find_paths, next_answer
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
@@ -24,15 +36,15 @@ CV003 = RuleId("CV003")
 CV004 = RuleId("CV004")
 
 MAX_PATHS_PER_BRANCH = 8
-"""Ways past an instruction that are looked at."""
+"""Paths past an instruction that are tried for one branch, before the search gives up."""
 _SIZES = {"warp": 32, "warpgroup": 128, "cta": 32}
 
 
 def _group_size(match: Match | None) -> int | None:
-    """How many threads must execute the instruction together; None for one that needs no company."""
+    """How many threads must execute the instruction together; None if it is not collective."""
     if match is None:
         return None
-    # Triton runs one setmaxnreg of its own in every warp of a warpgroup; its warps need be whole, no more.
+    # Triton executes a separate setmaxnreg in every warp of a warpgroup, so only whole warps are required.
     if match.form.event == "setmaxnreg":
         return 32
     return _SIZES.get(match.scope)
@@ -40,22 +52,34 @@ def _group_size(match: Match | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
+    """How a condition splits a group; texts are in words, for the message."""
+
     rule: RuleId
-    why: str
     group: str
+    """The group that must execute the instruction together."""
     confidence: Confidence
+    reaching: str = ""
+    """The threads for which the condition holds: ``thread 0``. "" if unknown."""
+    others: str = ""
+    """The threads of the same groups for which it does not hold."""
+    limit: str = "only"
+    """``at most`` if fewer than the *reaching* threads may satisfy the condition."""
+    left: str = ""
+    """The threads that have exited, if the other edge leaves the kernel (CV003)."""
+    reason: str = ""
+    """Why it diverges, or why threads exit, if the threads are unknown."""
 
 
 @check(CV001, CV002, CV003, CV004)
 def divergent_aligned(model: KernelModel) -> Iterator[Hit]:
-    """Collective instructions under a condition that provably splits the threads they need."""
+    """Collective instructions under a condition that provably splits the threads they require."""
     for condition, found in grouped(_splitting(model)).items():
         verdict = found[0][0]
         yield _hit(model, condition, verdict, [i for _, i in found])
 
 
 def _splitting(model: KernelModel) -> Iterator[tuple[Condition, tuple[_Verdict, int]]]:
-    """The first condition of each collective instruction that splits its threads, and the instruction."""
+    """For each collective instruction, the first condition that splits its threads, with the verdict and the site."""
     by_block = grouped(
         (model.cfg.block_of[i], (i, size))
         for use in model.function.uses
@@ -69,7 +93,7 @@ def _splitting(model: KernelModel) -> Iterator[tuple[Condition, tuple[_Verdict, 
         before = branches(model, b)
         splitting = {size: [c for c in before if judge.splits(c, size)] for size in {m[1] for m in members}}
         for i, size in sorted(members):
-            # A barrier also minds conditions that let whole warps through.
+            # A CTA barrier is also split by conditions that admit whole warps.
             for condition in [*guards(model, i), *(before if judge.barrier(i) else splitting[size])]:
                 verdict = judge.verdict(condition, b, i, size)
                 if verdict is not None:
@@ -79,19 +103,17 @@ def _splitting(model: KernelModel) -> Iterator[tuple[Condition, tuple[_Verdict, 
 
 def _hit(model: KernelModel, condition: Condition, verdict: _Verdict, sites: list[int]) -> Hit:
     i, group = sites[0], verdict.group
-    name = model.function.registers[condition.register].name
     opcode = model.instruction(i).opcode.partition(".sync")[0]
+    opcode += ".sync" if "." not in opcode else ""  # bar.sync and mma.sync, but tcgen05.ld
     if verdict.rule == CV003:
-        cause, remedy = f"{verdict.why} before it", "let whole warps leave only, or move the exit behind it"
+        remedy = f"exit only in whole {group}s, or move the exit after it"
     else:
-        where = "its guard" if condition.edge is None else "a branch before it"
-        cause = f"{where} lets only some of them through: {verdict.why}"
-        remedy = f"move it out of the divergent region, or make the condition the same in the whole {group}"
+        remedy = f"move it out of the divergent region, or make the condition {group}-uniform"
     return verdict.rule.hit(
         site=i,
-        message=f"{opcode} needs all threads of its {group}, but {cause}",
+        message=f"{opcode} needs all threads of its {group}, but {_cause(verdict, condition)}",
         steps=(
-            *(() if condition.edge is None else (Mark(condition.at, f"{verdict.why} ({name})"),)),
+            *(() if condition.edge is None else (Mark(condition.at, _split(model, verdict, condition)),)),
             Mark(i, f"needs all threads of its {group}"),
         ),
         count=len(sites),
@@ -100,27 +122,70 @@ def _hit(model: KernelModel, condition: Condition, verdict: _Verdict, sites: lis
     )
 
 
+def _cause(verdict: _Verdict, condition: Condition) -> str:
+    """Why some threads do not execute the instruction, for the headline."""
+    if verdict.left:
+        detail = f", {verdict.reason}" if verdict.reason else ""
+        return f"{agreeing(verdict.left, 'has', 'have')} left the kernel before it{detail}"
+    if condition.edge is None:
+        if verdict.reason:
+            return f"its guard {verdict.reason}"
+        return f"its guard admits {verdict.limit} {verdict.reaching}"
+    branch = "it is control-dependent on a divergent branch"
+    if verdict.reason:
+        return f"{branch}, whose condition {verdict.reason}"
+    return f"{branch}, from which {verdict.limit} {agreeing(verdict.reaching, 'reaches', 'reach')} it"
+
+
+def _split(model: KernelModel, verdict: _Verdict, condition: Condition) -> str:
+    """What happens at the branch of *condition*: which threads take it, and which fall through.
+
+    The edge towards the instruction may be either successor, whatever the sense of the guard, so the threads that reach
+    the instruction are not always those that take the branch.
+    """
+    name = model.function.registers[condition.register].name
+    if verdict.left:
+        detail = f", {verdict.reason}" if verdict.reason else ""
+        return f"{agreeing(verdict.left, 'leaves', 'leave')} the kernel here{detail} ({name})"
+    if verdict.reason:
+        return f"diverges: the condition {verdict.reason} ({name})"
+    branch = model.instruction(condition.at)
+    most = "at most " if verdict.limit == "at most" else ""
+    reaching, others = (most, verdict.reaching), ("", verdict.others)
+    if branch.flow != "branch":  # a guarded exit or return
+        return f"{_do(others, 'exits', 'exit')}, {_do(reaching, 'continues', 'continue')} ({name})"
+    takes_it = condition.value is not branch.negated
+    taking, falling = (reaching, others) if takes_it else (others, reaching)
+    return f"{_do(taking, 'takes', 'take')} the branch, {_do(falling, 'falls', 'fall')} through ({name})"
+
+
+def _do(who: tuple[str, str], singular: str, plural: str) -> str:
+    """A limit, such as "at most ", and threads, followed by the form of the verb that agrees."""
+    limit, threads = who
+    return limit + agreeing(threads, singular, plural)
+
+
 class _Judge:
-    """Decides about conditions; equal questions are answered once."""
+    """Decides whether conditions split groups, and memoises the answers."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._known: dict[tuple[Condition, int, int], _Verdict | None] = {}
+        self._verdicts: dict[tuple[Condition, int, int], _Verdict | None] = {}
         self._may_split: dict[tuple[int, int], bool] = {}  # by where the predicate is read
-        self._parting: dict[tuple[Condition, int], bool] = {}
+        self._can_separate: dict[tuple[Condition, int], bool] = {}
 
     def verdict(self, condition: Condition, block: int, site: int, size: int) -> _Verdict | None:
-        """Why *condition* splits a group that the instruction at *site* needs, or None."""
+        """How *condition* splits a group that the instruction at *site* in *block* requires; None if it does not."""
         instruction = self.model.instruction(site)
         barrier = self.barrier(site)
         found: _Verdict | None = None
         if self.splits(condition, size):
-            # Only groups count of which some thread arrives at the instruction.
+            # Groups of which no thread reaches the instruction do not matter.
             arriving = T.whole(self.model.reachability.threads_at.get(block, 0), size)
             key = (condition, arriving, size)
-            if key not in self._known:
-                self._known[key] = self._judge(condition, arriving, size)
-            found = self._known[key]
+            if key not in self._verdicts:
+                self._verdicts[key] = self._judge(condition, arriving, size)
+            found = self._verdicts[key]
         if (
             found is not None
             and barrier
@@ -128,7 +193,7 @@ class _Judge:
             and others_exit(self.model.cfg, condition.edge)
         ):
             return None  # a barrier does not wait for threads that have exited
-        if found is not None and not self._can_part(condition, site):
+        if found is not None and not self._separates(condition, site):
             found = None
         if (
             found is None
@@ -139,57 +204,57 @@ class _Judge:
             return self._whole_cta(condition, site)
         return found
 
-    def _can_part(self, condition: Condition, site: int) -> bool:
-        """Whether some threads can come to *site* by *condition* while the others go past it, by what is the same for all.
+    def _separates(self, condition: Condition, site: int) -> bool:
+        """Whether some threads can reach *site* by *condition* while others bypass it, given the facts that all share.
 
-        A compiler lets a branch go at once where a later one would send it: that some threads have a way past *site*
-        says nothing when it is open only while nobody else comes there.
+        Jump threading makes a branch go directly where a later uniform branch would lead. A path past *site* is then no
+        evidence of divergence if it is feasible only when no thread reaches *site*.
         """
         edge, cfg = condition.edge, self.model.cfg
         if edge is None or len(cfg.successors[edge.source]) != 2:
             return True
         block = cfg.block_of[site]
         key = condition, block
-        if key not in self._parting:
-            self._parting[key] = self._parts(edge, site)
-        return self._parting[key]
+        if key not in self._can_separate:
+            self._can_separate[key] = self._bypassed_while_reached(edge, site)
+        return self._can_separate[key]
 
-    def _parts(self, edge: Edge, site: int) -> bool:
-        """Whether what all threads know on some path past *site* lets others reach it by *edge*."""
+    def _bypassed_while_reached(self, edge: Edge, site: int) -> bool:
+        """Whether the facts that all threads share on some path past *site* allow others to reach it by *edge*."""
         model, cfg = self.model, self.model.cfg
         join = cfg.ipdom.get(edge.source, -1)
         meet = EXIT if join < 0 else cfg.blocks[join].start
         others = frozenset(e for e in cfg.successors[edge.source] if e != edge)
         view = model.views.block_context(edge.source)
-        past = self._ways(edge, frozenset((edge,)), view, meet, (site, meet))
-        for number, path in enumerate(past):
-            if number == MAX_PATHS_PER_BRANCH:
+        past = self._paths(edge, frozenset((edge,)), view, meet, (site, meet))
+        for tried, path in enumerate(past):
+            if tried == MAX_PATHS_PER_BRANCH:
                 model.ledger.give_up(FEASIBLE_PATH, site, f"more than {MAX_PATHS_PER_BRANCH} paths")
                 break
-            facts = self._shared(path, edge, view)
-            here = self._ways(edge, others, ThreadContext(view.threads, facts), site, (meet,))
+            facts = self._shared_facts(path, edge, view)
+            here = self._paths(edge, others, ThreadContext(view.threads, facts), site, (meet,))
             if isinstance(next_answer(here), Found):
                 return True
         return False
 
-    def _shared(self, path: Path, branch: Edge, view: ThreadContext) -> PathCondition:
-        """What all threads know, whether they take a *path* from a branch that parts them or not."""
+    def _shared_facts(self, path: Path, branch: Edge, view: ThreadContext) -> PathCondition:
+        """The facts of *path* that hold for all threads, whether or not they take it from the divergent *branch*."""
         cfg, values, views = self.model.cfg, self.model.values, self.model.views
         facts = view.facts
         for edge in path.edges:
             p = views.reachability.edge_predicate(edge)
             if edge.target in cfg.loops and branch.source in cfg.loops[edge.target]:
-                break  # the next round decides anew
+                break  # the next iteration evaluates the conditions again
             if p is None or edge.source == branch.source or values.mask(p) is not None:
                 continue
             if values.uniformity(p) is not UniformityScope.DIVERGENT:
                 facts = values.refine(p, edge.value, facts)
         return facts
 
-    def _ways(
+    def _paths(
         self, branch: Edge, closed: AbstractSet[Edge], view: ThreadContext, goal: int, ends: Collection[int]
     ) -> Search[Path]:
-        """The ways from a branch to *goal* that pass none of *ends* before."""
+        """The paths from *branch* to *goal* that pass none of *ends* before and take no *closed* edge."""
         cfg = self.model.cfg
         relevant: list[Sequence[int]] = [()] * len(cfg.blocks)
         for i in {goal, *ends} - {EXIT}:
@@ -207,12 +272,12 @@ class _Judge:
         )
 
     def barrier(self, site: int) -> bool:
-        """Whether the instruction at *site* needs the whole CTA."""
+        """Whether the instruction at *site* is a CTA barrier."""
         match = self.model.instruction(site).match
         return match is not None and match.form.scope == "cta"
 
     def splits(self, condition: Condition, size: int) -> bool:
-        """Whether *condition* can split a group at all: cheap, and for most conditions the end of it."""
+        """Whether *condition* can split any group of *size* threads: a cheap test that most conditions fail."""
         key = (condition.at, size)
         if key not in self._may_split:
             values = self.model.values
@@ -230,6 +295,7 @@ class _Judge:
         return self._may_split[key]
 
     def _judge(self, condition: Condition, arriving: int, size: int) -> _Verdict | None:
+        """How *condition* splits a group of *size* threads, of those *arriving*; None if that is not proven."""
         values, views = self.model.values, self.model.views
         group = "warpgroup" if size == 128 else "warp"
         leaves = (
@@ -246,36 +312,36 @@ class _Judge:
                 return None
             whole_warps = not T.partial_groups(taken, active, 32)
             if leaves and not whole_warps:
-                gone = T.describe(active & ~taken, values.threads)
-                return _Verdict(CV003, f"{gone} have left the kernel", group, Confidence.HIGH)
-            if whole_warps:
-                rule, verb = CV004, "take"
-            else:
-                rule, verb = (CV002, "takes") if T.at_most_one_lane(taken) else (CV001, "take")
-            return _Verdict(
-                rule, f"only {T.describe(taken, values.threads)} {verb} it", group, Confidence.HIGH
-            )
+                left = T.describe(active & ~taken, values.threads)
+                return _Verdict(CV003, group, Confidence.HIGH, left=left)
+            rule = CV004 if whole_warps else CV002 if T.at_most_one_lane(taken) else CV001
+            return self._divided(rule, group, taken, active)
         part = self._single_lane_part(p) if condition.value else ""
         if part:
-            return _Verdict(CV002, part, group, Confidence.HIGH)
+            return _Verdict(
+                CV002, group, Confidence.HIGH, reaching=part, others="all other threads", limit="at most"
+            )
         if size > 32:
             return None
         if values.uniformity(p) is UniformityScope.DIVERGENT:
             if leaves:
-                return _Verdict(
-                    CV003, "threads have left the kernel by data of their own", group, Confidence.LOW
-                )
-            why = "it depends on data that differs from thread to thread"
-            return _Verdict(CV001, why, group, Confidence.MEDIUM)
+                why = "depending on data that differs from thread to thread"
+                return _Verdict(CV003, group, Confidence.LOW, left="some threads", reason=why)
+            why = "depends on data that differs from thread to thread"
+            return _Verdict(CV001, group, Confidence.MEDIUM, reason=why)
         if leaves and self._bounds_index(p):
-            # The bound may well be a multiple of 32: nobody can know that here.
-            return _Verdict(
-                CV003, "threads whose index is past a bound have left the kernel", group, Confidence.LOW
-            )
+            # Low confidence: the bound, which is unknown, may be a multiple of 32.
+            return _Verdict(CV003, group, Confidence.LOW, left="threads whose index is past a bound")
         return None
 
+    def _divided(self, rule: RuleId, group: str, reaching: int, active: int) -> _Verdict:
+        """The verdict where exactly the threads *reaching*, out of those *active*, satisfy the condition."""
+        threads = self.model.values.threads
+        names = (T.describe(each, threads) for each in (reaching, active & ~reaching))
+        return _Verdict(rule, group, Confidence.HIGH, *names)
+
     def _bounds_index(self, p: int) -> bool:
-        """Whether *p* compares an index, different in each lane, with something that all lanes share."""
+        """Whether *p* compares an index that differs in each lane with a warp-uniform value."""
         values = self.model.values
         node = values.node(p)
         if node[0] == "not":
@@ -286,7 +352,7 @@ class _Judge:
         return self._varies(index) and values.uniformity(limit) <= UniformityScope.WARP
 
     def _varies(self, value: int) -> bool:
-        """Whether *value* is the thread index plus, or times, what all lanes share."""
+        """Whether *value* is divergent: the thread index, also with warp-uniform values added or multiplied."""
         values = self.model.values
         if values.uniformity(value) is UniformityScope.DIVERGENT:
             return True
@@ -297,21 +363,27 @@ class _Judge:
         return term is UniformityScope.DIVERGENT and max(factors) <= UniformityScope.WARP
 
     def _single_lane_part(self, p: int) -> str:
-        """Why *p* can hold for one lane of a warp at most, although other parts of it are unknown."""
+        """The threads to which a conjunct of *p* restricts it, if that is at most one lane per warp; "" otherwise.
+
+        The other conjuncts are unknown, so *p* may hold for fewer threads.
+        """
         values = self.model.values
         node = values.node(p)
         if node[0] == "logic" and node[1] == "and":
             for part in node[2:4]:
                 mask = values.mask(part)
                 if mask is not None and T.at_most_one_lane(mask):
-                    return f"at most {T.describe(mask, values.threads)} takes it"
+                    return T.describe(mask, values.threads)
                 inner = self._single_lane_part(part)
                 if inner:
                     return inner
         return ""
 
     def _whole_cta(self, condition: Condition, site: int) -> _Verdict | None:
-        """A barrier without a thread count waits for the whole CTA (9.7.13.1): do the other threads come?"""
+        """How *condition* splits the CTA at a barrier without a thread count, which waits for all threads (9.7.13.1).
+
+        None if that is not proven, or if the other threads may arrive at another barrier before the paths join.
+        """
         model = self.model
         values, cfg, edge = model.values, model.cfg, condition.edge
         mask = values.mask(values.before(condition.register, condition.at))
@@ -333,6 +405,6 @@ class _Judge:
             seen.add(b)
             for i in range(cfg.blocks[b].start, cfg.blocks[b].end):
                 if model.instruction(i).event in ("barrier-sync", "barrier-arrive"):
-                    return None  # they meet a barrier of their own
+                    return None  # the others arrive at another barrier
             work.extend(e.target for e in cfg.successors[b])
-        return _Verdict(CV001, f"only {T.describe(taken, values.threads)} take it", "CTA", Confidence.HIGH)
+        return self._divided(CV001, "CTA", taken, active)

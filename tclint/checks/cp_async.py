@@ -1,4 +1,8 @@
-"""Checks of cp.async: shared memory used before a copy has arrived there (PTX ISA 9.7.9.25.3)."""
+"""Shared memory that a cp.async may still write, and the alignment of asynchronous copies (PTX ISA 9.7.9.25.3).
+
+A copy is in flight until its own thread has waited for it. CA001 to CA003 report an access along a feasible path of
+that thread on which the copy is in flight; CA005 one by another warp after that wait with no intervening barrier.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ CA004 = RuleId("CA004")
 CA005 = RuleId("CA005")
 
 _MBARRIER = 8
-"""An mbarrier object is aligned to this many bytes (9.7.13.15.1)."""
+"""The alignment of an mbarrier object in bytes (9.7.13.15.1)."""
 
 
 @check(CA001, CA002, CA003, needs="cp", analyses=(CopyGroups,))
@@ -34,7 +38,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     if not model.sites("issue", "cp.async"):
         return
     groups, results = model.solution(CopyGroups)
-    meetings = OverlapSearch(
+    conflicts = OverlapSearch(
         model,
         results,
         frozenset(model.sites("issue", "cp.async")),
@@ -43,21 +47,21 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
         lambda site: OPEN,
         groups.follow,
         lambda access: True,
-        partial(_meet, model),
+        partial(_overlaps, model),
         doubtful=lambda start, path: (
             left_out(model, path, model.sites("wait", "cp.async")) or none_yet(model, path)
         ),
         rounds=True,
     )
-    for (rule, _, _), alike in grouped((_cause(model, meeting), meeting) for meeting in meetings).items():
-        doubts = [_doubt(model, rule, meeting) for meeting in alike]
+    for (rule, _, _), alike in grouped((_cause(model, conflict), conflict) for conflict in conflicts).items():
+        doubts = [_doubt(model, rule, conflict) for conflict in alike]
         at = doubts.index("") if "" in doubts else 0
-        sites = {meeting.operation.site for meeting in alike}
+        sites = {conflict.operation.site for conflict in alike}
         yield _hit(model, groups, rule, alike[at], sites, doubts[at])
 
 
-def _meet(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
-    """Whether the use provably touches what is being copied: by this thread, or by another one that reads."""
+def _overlaps(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
+    """Whether the use, by the copying thread or, if a read, by any thread, provably accesses bytes being copied."""
     shared, views, threads = model.shared, model.views, route.path.threads
     if use.writes:
         return shared.overlap_in_one_thread(copy, use, threads) and not _same_source(
@@ -69,81 +73,85 @@ def _meet(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
 
 
 def _same_source(model: KernelModel, copy: int, other: int, route: Route) -> bool:
-    """Whether another copy brings the same bytes, which harms nothing."""
+    """Whether the *other* copy has the same source address, which makes the order of the two irrelevant."""
     first, second = model.value(copy, "source"), model.value(other, "source")
     if first is None or second is None or model.instruction(other).group != "cp.async":
         return False
     return route.after(second) == route.before(first)
 
 
-def _cause(model: KernelModel, meeting: Conflict) -> tuple[RuleId, int, int]:
-    """The rule, the last wait on the path, or -1, and the block of the use."""
-    waits = _waits(model, meeting)
-    return _rule(model, meeting), waits[-1] if waits else -1, model.cfg.block_of[meeting.use.site]
+def _cause(model: KernelModel, conflict: Conflict) -> tuple[RuleId, int, int]:
+    """The rule, the last wait on the path (-1 if none), and the block of the use."""
+    waits = _waits(model, conflict)
+    return _rule(model, conflict), waits[-1] if waits else -1, model.cfg.block_of[conflict.use.site]
 
 
-def _rule(model: KernelModel, meeting: Conflict) -> RuleId:
-    if meeting.use.writes and model.instruction(meeting.use.site).group == "cp.async":
+def _rule(model: KernelModel, conflict: Conflict) -> RuleId:
+    if conflict.use.writes and model.instruction(conflict.use.site).group == "cp.async":
         return CA003
-    return CA002 if meeting.path.state == OVERDUE else CA001
+    return CA002 if conflict.path.state == OVERDUE else CA001
 
 
-def _waits(model: KernelModel, meeting: Conflict) -> list[int]:
-    """The waits for copies on the path."""
-    path = meeting.path
+def _waits(model: KernelModel, conflict: Conflict) -> list[int]:
+    """The waits for cp.async groups on the path."""
+    path = conflict.path
     return [
         i
-        for i in path.sites(model.cfg, meeting.operation.site)
+        for i in path.sites(model.cfg, conflict.operation.site)
         if model.instruction(i).event == "wait" and model.instruction(i).group == "cp.async"
     ]
 
 
 def _hit(
-    model: KernelModel, groups: CopyGroups, rule: RuleId, meeting: Conflict, alike: set[int], doubt: str
+    model: KernelModel, groups: CopyGroups, rule: RuleId, conflict: Conflict, alike: set[int], doubt: str
 ) -> Hit:
-    copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
-    flight = PendingReason.of(model, groups, meeting.path, copy, age, alike)
+    copy, use, age = conflict.operation.site, conflict.use.site, conflict.path.state
+    flight = PendingReason.of(model, groups, conflict.path, copy, age, alike)
     remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
     if rule == CA003:
-        message = f"copies other bytes to where an earlier cp.async may still write, and nothing orders the two: {flight.why}"
+        what = "writes other data to shared memory that an earlier, unordered cp.async may still write"
+        message = f"{what}: {flight.why}"
         step = "starts to write the same bytes"
     else:
-        verb = "overwrites" if meeting.use.writes else "reads"
+        verb = "overwrites" if conflict.use.writes else "reads"
         message = f"{verb} shared memory that a cp.async may still write: {flight.why}"
         step = f"{verb} the same bytes"
     return rule.hit(
         site=use,
         message=message,
-        steps=(Mark(copy, "cp.async starts to write here"), *flight.steps, Mark(use, step)),
+        steps=(Mark(copy, "starts to write these bytes"), *flight.steps, Mark(use, step)),
         count=len(alike),
         help=remedy,
         fixes=flight.fixes,
-        confidence=model.confidence(meeting.path, copy),
+        confidence=model.confidence(conflict.path, copy),
     ).doubted(doubt)
 
 
-def _doubt(model: KernelModel, rule: RuleId, meeting: Conflict) -> str:
-    """What speaks against a finding."""
-    copy, use, values = meeting.operation.site, meeting.use.site, model.values
-    if left_out(model, meeting.path, model.sites("wait", "cp.async")) is not None:
-        return "on other ways between the two, the thread waits"
-    if none_yet(model, meeting.path) is not None:
-        return "it may be the first of its kind that the thread copies, and then the thread waits"
-    if leaves_its_round(model, meeting.path, copy):
-        return "it may copy for the next round of a loop alone, and there is none"
-    if rule == CA003 and copy != use and runs_on(model, meeting.path, copy, use):
+def _doubt(model: KernelModel, rule: RuleId, conflict: Conflict) -> str:
+    """Why the path of a conflict may never be taken; "" if nothing suggests that."""
+    copy, use, values = conflict.operation.site, conflict.use.site, model.values
+    if left_out(model, conflict.path, model.sites("wait", "cp.async")) is not None:
+        return "on other paths between the two, the thread waits"
+    if none_yet(model, conflict.path) is not None:
+        return (
+            "the path assumes that an unknown value equals the negative start value of a loop; "
+            "otherwise the thread waits"
+        )
+    if leaves_its_round(model, conflict.path, copy):
+        return "the copy may be for the next iteration of a loop only, and the path leaves that loop"
+    if rule == CA003 and copy != use and runs_on(model, conflict.path, copy, use):
         return OUT_OF_ARRAY
     guard, other = (model.instruction(i).guard for i in (copy, use))
     if rule == CA003 and guard >= 0:
         executed = values.before(guard, copy)
         if (other < 0 or values.before(other, use) != executed) and values.mask(executed) is None:
-            return "nothing shows that the copy before is executed"
+            return "nothing shows that the guard of the earlier copy is true"
     return ""
 
 
 @check(CA005, needs="cp", analyses=(WaitedCopies, WritesSince))
-def copies_untold(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory used that a thread of another warp has copied, and nobody but that thread has waited."""
+def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
+    """Shared memory that a thread of another warp copied, accessed with no barrier since that thread waited."""
     copies = model.sites("issue", "cp.async")
     if not copies or model.values.threads <= 32 or not model.function.entry:
         return
@@ -151,16 +159,16 @@ def copies_untold(model: KernelModel) -> Iterator[Hit]:
     since, together = model.solution(WritesSince)
     memory = since.memory
 
-    def meet(copy: Access, use: Access, route: Route) -> bool:
+    def overlaps(copy: Access, use: Access, route: Route) -> bool:
         here, there = (model.views.context_of(access.site).threads for access in (copy, use))
-        ways = {(here & route.path.threads, there), (here, there & route.path.threads)}
+        pairs = {(here & route.path.threads, there), (here, there & route.path.threads)}
         return (
-            any(memory.across(copy, use, *way) for way in ways)
+            any(memory.across(copy, use, *pair) for pair in pairs)
             and all(since.executed.certainly(access.site) for access in (copy, use))
             and not since.loose(together.before(use.site))
         )
 
-    meetings = OverlapSearch(
+    conflicts = OverlapSearch(
         model,
         results,
         frozenset(copies),
@@ -171,38 +179,38 @@ def copies_untold(model: KernelModel) -> Iterator[Hit]:
         lambda access: (
             not access.later and memory.placed(access, model.views.context_of(access.site).threads)
         ),
-        meet,
+        overlaps,
         memory=memory,
         ready=lambda age: age == WAITED,
         rounds=True,
     )
     block_of = model.cfg.block_of
-    found = (((_waits(model, meeting)[-1], block_of[meeting.use.site]), meeting) for meeting in meetings)
+    found = (((_waits(model, each)[-1], block_of[each.use.site]), each) for each in conflicts)
     for (wait, _), alike in grouped(found).items():
-        meeting = alike[0]
-        copy, use = meeting.operation.site, meeting.use.site
-        verb = "overwrites" if meeting.use.writes else "reads"
+        conflict = alike[0]
+        copy, use = conflict.operation.site, conflict.use.site
+        verb = "overwrites" if conflict.use.writes else "reads"
         yield CA005.hit(
             site=use,
-            message=f"{verb} shared memory that threads of other warps copy: each has waited for its own copies only,"
-            " and no barrier tells the others",
+            message=f"{verb} shared memory that threads of other warps copy with cp.async: "
+            "each waits for its own copies only, and no barrier follows",
             steps=(
                 Mark(
                     copy,
-                    "cp.async of a thread starts to write here",
+                    "a thread starts to write these bytes",
                     role=model.describe_threads(model.views.context_of(copy).threads),
                 ),
-                Mark(wait, "that thread waits for its own copies"),
+                Mark(wait, "that thread waits for its own copies only"),
                 Mark(
                     use,
-                    "another warp reads the same bytes",
+                    f"a thread of another warp {verb} the same bytes",
                     role=model.describe_threads(model.views.context_of(use).threads),
                 ),
             ),
             count=len({each.operation.site for each in alike}),
-            help="put a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
+            help="add a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
             fixes=barrier_between(model, wait, use),
-            confidence=model.confidence(meeting.path, copy)
+            confidence=model.confidence(conflict.path, copy)
             or (None if model.function.threads else Confidence.MEDIUM),
             about=frozenset((wait,)),
         )
@@ -210,7 +218,7 @@ def copies_untold(model: KernelModel) -> Iterator[Hit]:
 
 @check(CA004)
 def misaligned(model: KernelModel) -> Iterator[Hit]:
-    """Addresses and sizes of asynchronous operations that are no multiple of what they must be of."""
+    """Addresses and sizes of asynchronous operations that are not a multiple of their required alignment."""
     for use in model.function.uses:
         match = use.match
         if match is None or match.problem or not (match.form.align or "mbarrier" in match.form.roles):
@@ -224,6 +232,7 @@ def misaligned(model: KernelModel) -> Iterator[Hit]:
 
 
 def _misaligned(model: KernelModel, site: int, wanted: Mapping[str, int | str]) -> Iterator[Hit]:
+    """The misaligned operands of *site*; *wanted* maps a name to an alignment, or to the operand that specifies it."""
     instruction = model.instruction(site)
     for name, multiple in wanted.items():
         operand = instruction.named(name)
@@ -242,6 +251,6 @@ def _misaligned(model: KernelModel, site: int, wanted: Mapping[str, int | str]) 
         yield CA004.hit(
             site=site,
             message=f"{what}, but it is {high} modulo {modulus}{'' if low else ' in some threads'}",
-            help=f"{'place what it points to at' if address else 'make it'} a multiple of {multiple}",
+            help=f"align the address to {multiple} bytes" if address else f"make it a multiple of {multiple}",
             confidence=None if low else Confidence.MEDIUM,
         )

@@ -1,4 +1,4 @@
-"""Instructions of the lanes of a mask: elect, shfl, vote, match, redux, bar.warp.sync (PTX ISA 9.7.9.6, 9.7.13)."""
+"""Membermasks of elect, shfl, vote, match, redux and bar.warp.sync (PTX ISA 9.7.9.6, 9.7.13)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EVERY_LANE = 0xFFFFFFFF
 
 @check(CV005, CV006)
 def membermasks(model: KernelModel) -> Iterator[Hit]:
-    """Lanes that a mask names and that cannot come, and lanes that come and that the mask leaves out."""
+    """Lanes in a membermask that cannot reach the instruction, and lanes outside of it that execute the instruction."""
     function = model.function
     sites = grouped(
         (
@@ -43,23 +43,26 @@ def membermasks(model: KernelModel) -> Iterator[Hit]:
         for i, mask in alike:
             if mask is None:
                 continue
-            left_out = lanes.left_out(i, mask) if function.entry and mask != _EVERY_LANE else 0
-            if left_out:
-                excluded.setdefault((left_out, mask), []).append(i)
+            outside = lanes.outside(i, mask) if function.entry and mask != _EVERY_LANE else 0
+            if outside:
+                excluded.setdefault((outside, mask), []).append(i)
             elif lanes.split(i) and lanes.missing(i, mask, alike):
                 awaited.setdefault((lanes.arriving(i), mask), []).append(i)
     named = reduce(or_, (mask for alike in sites.values() for _, mask in alike if mask is not None), 0)
-    few = function.most_threads is None and not named & (named + 1)
-    for (left_out, mask), where in excluded.items():
-        absent = few and not _lanes_of(left_out) & named
-        doubt = "no mask names these lanes, and a CTA may not have them" if absent else ""
-        yield _excluded(model, where, mask, left_out).doubted(doubt)
+    # If all masks together name the first lanes of a warp, the kernel may be launched with only these lanes.
+    partial_warp = function.most_threads is None and not named & (named + 1)
+    for (outside, mask), where in excluded.items():
+        absent = partial_warp and not _lanes_of(outside) & named
+        doubt = (
+            "no membermask includes these lanes, and the CTA may be launched without them" if absent else ""
+        )
+        yield _excluded(model, where, mask, outside).doubted(doubt)
     for (arriving, mask), where in awaited.items():
         yield _awaited(model, lanes, where, mask, arriving)
 
 
 class _Lanes:
-    """Which threads execute an instruction: at most, and at least."""
+    """Upper and lower bounds of the threads that execute an instruction."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -67,14 +70,14 @@ class _Lanes:
         self._split: dict[int, bool] = {}
 
     def split(self, site: int) -> bool:
-        """Whether a condition of *site* is shown to leave a part of a warp: cheap, and mostly the end of it."""
+        """Whether a condition of *site* provably admits a part of a warp: a cheap test that most sites fail."""
         block = self.model.cfg.block_of[site]
         if block not in self._split:
             self._split[block] = any(map(self.splits, branches(self.model, block)))
         return self._split[block] or any(map(self.splits, guards(self.model, site)))
 
     def splits(self, condition: Condition) -> bool:
-        """Whether *condition* is shown to leave a part of a warp."""
+        """Whether *condition* provably admits only a part of a warp."""
         if condition not in self._known:
             values = self.model.values
             p = values.before(condition.register, condition.at)
@@ -83,7 +86,7 @@ class _Lanes:
         return self._known[condition]
 
     def arriving(self, site: int) -> int:
-        """The threads that can execute *site*."""
+        """The threads that may execute *site*: an over-approximation."""
         model = self.model
         threads = model.reachability.threads_at.get(model.cfg.block_of[site], 0) & self.model.cta
         instruction = model.instruction(site)
@@ -97,7 +100,10 @@ class _Lanes:
         return T.lane_zero(self.model.values.threads) * mask & self.model.cta
 
     def missing(self, site: int, mask: int, alike: list[tuple[int, int | None]]) -> int:
-        """Members of *mask* in the warps at *site* that reach neither it nor anything they could meet there."""
+        """Members of *mask*, in the warps at *site*, that reach neither *site* nor a matching one of those *alike*.
+
+        0 if the others exit, since no warp waits for lanes that have exited.
+        """
         here = self.arriving(site)
         missing = self.members(mask) & T.whole(here, 32) & ~here
         for other, same in alike:
@@ -105,35 +111,35 @@ class _Lanes:
                 return 0
             if same is None or same == mask:
                 there = self.arriving(other)
-                # Those that wait here must not come there as well: it would be one barrier more for them.
+                # An instruction that threads waiting here also reach is a second collective, not a match.
                 if not there & here:
                     missing &= ~there
-        # Nobody waits for threads that have exited.
-        cfg, deciding = self.model.cfg, filter(self.splits, conditions(self.model, site))
-        return 0 if any(c.edge is not None and others_exit(cfg, c.edge) for c in deciding) else missing
+        cfg, splitting = self.model.cfg, filter(self.splits, conditions(self.model, site))
+        return 0 if any(c.edge is not None and others_exit(cfg, c.edge) for c in splitting) else missing
 
-    def left_out(self, site: int, mask: int) -> int:
-        """The threads that execute *site* and are no members of *mask*; 0 when that is not certain of any."""
+    def outside(self, site: int, mask: int) -> int:
+        """The threads that execute *site* and are not members of *mask*; 0 if that is not certain for any thread."""
         known = executing(self.model, site)
         if known is None:
             return 0
         threads, sure = known
         outside = threads & ~self.members(mask)
-        # Where something else decides which warps come, every one of them must have such a lane.
+        # If an unknown condition also selects among the warps, every warp must have such a lane.
         return outside if sure or T.whole(outside, 32) & threads == threads else 0
 
 
 def _confidence(model: KernelModel) -> Confidence | None:
-    """Lowered where the CTA may be launched with a part of a warp only."""
+    """Medium if the CTA may be launched with a partial warp; None, the rule's own, otherwise."""
     return None if model.function.threads else Confidence.MEDIUM
 
 
 def _whole(model: KernelModel, site: int) -> bool:
+    """Whether all lanes of a warp execute *site* if one does."""
     return model.instruction(site).guard < 0 and together(model, site, "warp")
 
 
 def _lanes_of(threads: int) -> int:
-    """The lanes of *threads*, when they are the same in every warp that has any; 0: they are not."""
+    """The lanes of *threads* if they are the same in every warp that has any; 0 otherwise."""
     found = set()
     while threads:
         found.add(threads & _EVERY_LANE)
@@ -143,21 +149,22 @@ def _lanes_of(threads: int) -> int:
 
 
 def _masked(model: KernelModel, sites: list[int], mask: int) -> tuple[Repair, ...]:
-    """Another mask, where the one that is there is a constant of the instruction."""
+    """*mask* as the membermask of *sites*; empty unless it is an immediate operand in each of them."""
     if not mask or not all(isinstance(model.instruction(site).role("mask"), Immediate) for site in sites):
         return ()
     changes = tuple(operand(site, "mask", f"0x{mask:x}") for site in sites)
     return (Repair(f"use the membermask 0x{mask:x}", changes),)
 
 
-def _excluded(model: KernelModel, sites: list[int], mask: int, left_out: int) -> Hit:
+def _excluded(model: KernelModel, sites: list[int], mask: int, outside: int) -> Hit:
     opcode = model.instruction(min(sites)).opcode
-    who = model.describe_threads(left_out)
+    threads = model.describe_threads(outside)
     return CV006.hit(
         site=min(sites),
-        message=f"{opcode} is executed by {who}, which its membermask 0x{mask:x} leaves out",
+        message=f"{opcode} is executed by {threads}, which its membermask 0x{mask:x} excludes",
         fixes=_masked(model, sites, _EVERY_LANE) if all(_whole(model, site) for site in sites) else (),
-        help="name all lanes that execute it in the mask, 0xffffffff for a whole warp, or keep the others away",
+        help="include every lane that executes it in the membermask, 0xffffffff for a whole warp, "
+        "or exclude the other lanes by a branch",
         count=len(sites),
         confidence=_confidence(model),
     )
@@ -170,10 +177,13 @@ def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int, arr
     branch = [c for c in conditions(model, i) if c.edge is not None and lanes.splits(c)][:1]
     return CV005.hit(
         site=i,
-        message=f"{opcode} waits for all lanes of its membermask 0x{mask:x}, but only {here} can come",
-        steps=(*(Mark(c.at, "the other lanes go another way") for c in branch), Mark(i, "waits here")),
+        message=f"{opcode} waits for all lanes of its membermask 0x{mask:x}, but only {here} can reach it",
+        steps=(
+            *(Mark(c.at, "the other lanes of the mask take the other path here") for c in branch),
+            Mark(i, "waits for lanes that cannot reach it"),
+        ),
         fixes=_masked(model, sites, _lanes_of(arriving)),
-        help="execute it where all these lanes are, or name in the mask only those that come",
+        help="execute it where all lanes of the mask converge, or include only the lanes that reach it in the mask",
         count=len(sites),
         confidence=_confidence(model),
     )

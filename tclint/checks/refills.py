@@ -1,4 +1,9 @@
-"""Checks of stages that a bulk load fills again while other roles may still read them (PTX ISA 9.7.9.25, 9.7.13.15)."""
+"""Stages of a ring buffer that a bulk load refills while other roles may still read them (PTX ISA 9.7.9.25, 9.7.13.15).
+
+A producer must observe that the readers of a stage have finished before it refills the stage. A hit requires a loop in
+which no wait may be ordered after the reads. Which phase a wait is for is not considered, so any such wait
+in the loop silences the rule: the check under-approximates.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +22,17 @@ TC012 = RuleId("TC012")
 WG011 = RuleId("WG011")
 
 _RULES = {"wgmma": WG011, "tcgen05": TC012, "": BK011}
-_WHO = {"wgmma": "wgmma.mma_async", "tcgen05": "tcgen05.mma", "": "another thread"}
+"""The group of the reading operations, "" for ordinary reads -> the rule."""
+_READERS = {"wgmma": "wgmma.mma_async", "tcgen05": "tcgen05.mma", "": "another thread"}
 
 
 @check(BK011, also=(WG011, TC012), needs="cp", analyses=(BulkRings, Mbarriers, HappensBefore))
 def refilled(model: KernelModel) -> Iterator[Hit]:
-    """A loop that fills the stages of a ring again, and hears nothing of those who read them."""
+    """A loop that refills the stages of a ring buffer without waiting for the readers."""
     if not model.sites("issue", "mbarrier") or not whole_program(model):
         return
     for filled in model.fact(BulkRings).filled:
-        copies = [i for i in filled.copies if _comes_again(model, filled, i)]
+        copies = [i for i in filled.copies if _refills(model, filled, i)]
         if not copies:
             continue
         by_group = grouped(
@@ -35,13 +41,13 @@ def refilled(model: KernelModel) -> Iterator[Hit]:
         if not _RULES.keys() >= by_group.keys():
             continue
         for group, reads in by_group.items():
-            hit = _unheard(model, copies, group, reads)
+            hit = _unsynchronised(model, copies, group, reads)
             if hit is not None:
                 yield hit
 
 
-def _comes_again(model: KernelModel, filled: Filled, copy: int) -> bool:
-    """Whether a loop brings the copy to each stage again and again: its address wraps, or there is one stage."""
+def _refills(model: KernelModel, filled: Filled, copy: int) -> bool:
+    """Whether a loop makes the copy fill each stage repeatedly: its address wraps, or the ring has one stage."""
     cfg, mbarriers = model.cfg, model.fact(Mbarriers)
     loop = cfg.innermost(cfg.block_of[copy])
     addresses = mbarriers.addresses.of(copy)
@@ -49,14 +55,14 @@ def _comes_again(model: KernelModel, filled: Filled, copy: int) -> bool:
         return False
     alone = all(cfg.block_of[i] in loop for i in filled.copies)
     waits = any(cfg.block_of[i] in loop for i in mbarriers.sites.get("mbarrier-wait", ()))
-    return (alone or waits) and not _few_rounds(model, loop, len(filled.ring.stages))
+    return (alone or waits) and not _fills_once(model, loop, len(filled.ring.stages))
 
 
-def _few_rounds(model: KernelModel, loop: frozenset[int], stages: int) -> bool:
-    """Whether a constant says that the loop has no more rounds than there are stages."""
+def _fills_once(model: KernelModel, loop: frozenset[int], stages: int) -> bool:
+    """Whether the trip count of *loop* is a constant not larger than the number of *stages*."""
     cfg, values = model.cfg, model.values
-    leaving = [e for b in loop for e in cfg.successors[b] if e.target not in loop and e.predicate >= 0]
-    for edge in leaving:
+    exits = [e for b in loop for e in cfg.successors[b] if e.target not in loop and e.predicate >= 0]
+    for edge in exits:
         node = values.node(values.before(edge.predicate, cfg.blocks[edge.source].end - 1))
         while node[0] == "not":
             node = values.node(node[1])
@@ -69,45 +75,55 @@ def _few_rounds(model: KernelModel, loop: frozenset[int], stages: int) -> bool:
     return False
 
 
-def _unheard(model: KernelModel, copies: list[int], group: str, reads: list[Access]) -> Hit | None:
+def _unsynchronised(model: KernelModel, copies: list[int], group: str, reads: list[Access]) -> Hit | None:
+    """The hit for the first of *copies* that refills a stage with no wait for *reads* in its loop; None if all wait."""
     order = model.fact(HappensBefore)
     if not order.completion_signals([a.site for a in reads], group):
-        return None  # how the operation ends is not seen, or another rule's business
-    stops = order.completion_points(a.site for a in reads)
+        return None  # the completion of the reads is not visible, or another rule reports it
+    waits = order.completion_points(a.site for a in reads)
     for copy in copies:
         readers = [a for a in reads if a.site != copy]
-        if not readers or not any(_goes_round(model, copy, arming, stops) for arming in _arming(model, copy)):
+        if not readers or not any(_repeats(model, copy, arming, waits) for arming in _arming(model, copy)):
             continue
         read = readers[0].site
-        who = model.describe_threads(model.views.context_of(copy).threads)
+        producer = model.describe_threads(model.views.context_of(copy).threads)
         return _RULES[group].hit(
             site=copy,
-            message=f"fills shared memory again that {_WHO[group]} may still read: nothing in the loop waits for that",
+            message=f"refills shared memory that {_READERS[group]} may still read: no wait in the loop covers the read",
             steps=(
-                Mark(copy, "fills a stage", role=who),
-                Mark(read, "reads it", role=model.describe_threads(model.views.context_of(read).threads)),
-                Mark(copy, "fills it again in a later round, and has heard of nothing", role=who),
+                Mark(copy, "starts to fill a stage", role=producer),
+                Mark(
+                    read, "reads the stage", role=model.describe_threads(model.views.context_of(read).threads)
+                ),
+                Mark(
+                    copy,
+                    "refills the stage in a later iteration without waiting for the readers",
+                    role=producer,
+                ),
             ),
-            help="let the readers arrive at an mbarrier when they are done, and wait for that before the copy",
+            help="make the readers arrive at an mbarrier when they have finished, and wait for it before the copy",
             about=frozenset((copy,)),
         )
     return None
 
 
-def _goes_round(model: KernelModel, copy: int, arming: int, stops: frozenset[int]) -> bool:
-    """Whether a loop over both hears of nothing at all: a wait that only some rounds come to is believed."""
+def _repeats(model: KernelModel, copy: int, arming: int, waits: frozenset[int]) -> bool:
+    """Whether a loop has *copy* and *arming*, none of *waits*, and an unsynchronised path between the two each way.
+
+    A wait that only some iterations execute counts as sufficient.
+    """
     cfg, order = model.cfg, model.fact(HappensBefore)
     loop = cfg.innermost(cfg.block_of[copy], cfg.block_of[arming])
-    if not loop or any(cfg.block_of[i] in loop for i in stops):
+    if not loop or any(cfg.block_of[i] in loop for i in waits):
         return False
     return (
-        order.unsynchronised_path(arming, stops, copy) is not None
-        and order.unsynchronised_path(copy, stops, arming) is not None
+        order.unsynchronised_path(arming, waits, copy) is not None
+        and order.unsynchronised_path(copy, waits, arming) is not None
     )
 
 
 def _arming(model: KernelModel, copy: int) -> list[int]:
-    """Where the threads that copy begin another phase of the mbarrier: they expect the bytes of it."""
+    """The instructions at which the threads that copy expect the bytes of another phase of the mbarrier."""
     mbarriers, threads = model.fact(Mbarriers), model.views.context_of(copy).threads
     return [
         i

@@ -1,4 +1,4 @@
-"""Registers that a warp asks for and gives back (PTX ISA 9.7.19.5)."""
+"""Registers that warps request and release with setmaxnreg (PTX ISA 9.7.19.5)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ CV008 = RuleId("CV008")
 CV012 = RuleId("CV012")
 CV013 = RuleId("CV013")
 
-_UNHEARD = (
-    "ptxas ignores setmaxnreg here unless the kernel needs all registers that its threads leave to each"
+_MAY_BE_IGNORED = (
+    "no directive bounds the registers, so ptxas ignores setmaxnreg unless the kernel needs "
+    "the full share of each thread"
 )
-"""What there is to say where no directive bounds the registers at launch."""
+"""The doubt about a count at launch that no directive specifies."""
 
 
 @check(CV007, needs="setmaxnreg")
 def no_entry_count(model: KernelModel) -> Iterator[Hit]:
-    """setmaxnreg in a kernel whose registers at launch are not known to the assembler."""
+    """setmaxnreg in a kernel whose directives do not specify how many registers a thread has at launch."""
     sites = model.sites("setmaxnreg")
     if not sites or not model.function.entry or bound(model.function) is not None:
         return
@@ -37,22 +38,22 @@ def no_entry_count(model: KernelModel) -> Iterator[Hit]:
     threads = next((name for name in (".reqntid", ".maxntid") if name in stated), None)
     yield CV007.hit(
         site=sites[0],
-        message="ptxas ignores setmaxnreg: nothing says how many registers a thread has at launch"
+        message="ptxas ignores setmaxnreg: no directive specifies how many registers a thread has at launch"
         if threads is None
-        else f"ptxas ignores setmaxnreg unless the kernel uses all registers that {threads} leaves it: "
-        "nothing says how many a thread has at launch",
+        else f"ptxas ignores setmaxnreg unless the kernel needs all registers that {threads} allows each thread: "
+        "no directive specifies how many a thread has at launch",
         count=len(sites),
-        help="add .maxnreg, or .minnctapersm beside .reqntid or .maxntid, or compile with -maxrregcount"
+        help="add .maxnreg, or .minnctapersm with .reqntid or .maxntid, or compile with -maxrregcount"
         if threads is None
-        else f"add .minnctapersm 1 beside {threads}, or .maxnreg",
+        else f"add .minnctapersm 1 next to {threads}, or add .maxnreg",
         fixes=_bounded(model, threads),
-        # With the threads alone it depends on how many registers the rest of the kernel needs.
+        # With the number of threads alone, ptxas decides by how many registers the rest of the kernel needs.
         severity=None if threads is None else Severity.INFO,
     )
 
 
 def _bounded(model: KernelModel, threads: str | None) -> tuple[Repair, ...]:
-    """``.minnctapersm 1`` beside the directive that gives the number of threads."""
+    """``.minnctapersm 1`` after the directive *threads*; empty if the kernel does not state that directive itself."""
     function = model.function
     stated = next((d for d in function.stated if d.name == threads), None)
     if stated is None:
@@ -63,19 +64,19 @@ def _bounded(model: KernelModel, threads: str | None) -> tuple[Repair, ...]:
 
 @check(CV008, needs="setmaxnreg", analyses=(RegisterCounts,))
 def direction(model: KernelModel) -> Iterator[Hit]:
-    """A .dec to more registers than the warp owns, or an .inc to fewer."""
+    """A .dec that requests more registers than the warp owns, or an .inc that requests fewer."""
     sites = model.sites("setmaxnreg")
     if not sites:
         return
     analysis = RegisterCounts(model)
     counts = {requested(model.instruction(i)) for i in sites}
     counts.update(() if analysis.launch is None else (analysis.launch,))
-    if not any(_against(model.instruction(i), owned) for i in sites for owned in counts):
-        return  # as in most kernels, which go down and up between two numbers
+    if not any(_contradicts(model.instruction(i), owned) for i in sites for owned in counts):
+        return  # as in most kernels, which alternate between two counts
     _, results = model.solution(RegisterCounts)
 
     def step(state: State, i: int, instruction: Instruction) -> State | None:
-        return None  # the next setmaxnreg sets another count
+        return None  # the next setmaxnreg replaces the count
 
     for site in sites:
 
@@ -83,54 +84,54 @@ def direction(model: KernelModel) -> Iterator[Hit]:
             return i == site
 
         before = sorted(results.before(site))
-        against = [fact for fact in before if _against(model.instruction(site), fact[1])]
-        for origin, owned in against:
-            # Where it is wrong whatever came before, the way does not matter.
+        contradicting = [fact for fact in before if _contradicts(model.instruction(site), fact[1])]
+        for origin, owned in contradicting:
+            # If every possible count contradicts it, no path needs to be found.
             fact = frozenset(((origin, owned),))
             if (
-                against == before
+                contradicting == before
                 or model.path(origin, fact, results, step, goal, (site,)).witness is not None
             ):
-                yield _wrong_way(model, site, origin, owned)
+                yield _wrong_direction(model, site, origin, owned)
                 break
 
 
-def _against(instruction: Instruction, owned: int) -> bool:
-    """Whether a setmaxnreg goes the other way than its qualifier says, when the warp owns *owned* registers."""
+def _contradicts(instruction: Instruction, owned: int) -> bool:
+    """Whether a setmaxnreg changes the count against its qualifier if the warp owns *owned* registers."""
     wanted = requested(instruction)
     return owned != UNKNOWN and (wanted < owned if raises(instruction) else wanted > owned)
 
 
-def _wrong_way(model: KernelModel, site: int, origin: int, owned: int) -> Hit:
+def _wrong_direction(model: KernelModel, site: int, origin: int, owned: int) -> Hit:
     instruction, start = model.instruction(site), origin == START
     wanted = requested(instruction)
     action, other, relation = (
-        (".inc", ".dec", "lowers") if raises(instruction) else (".dec", ".inc", "raises")
+        (".inc", ".dec", "fewer than") if raises(instruction) else (".dec", ".inc", "more than")
     )
-    source = "at launch" if start else "from the setmaxnreg before it"
+    source = "at launch" if start else "after the previous setmaxnreg"
     return CV008.hit(
         site=site,
-        message=f"setmaxnreg{action} to {wanted} {relation} the count: the warp owns {owned} registers {source}",
+        message=f"setmaxnreg{action} requests {wanted} registers, {relation} the {owned} that the warp owns {source}",
         steps=(
-            *(() if start else (Mark(origin, f"sets {owned} registers"),)),
-            Mark(site, f"{action} to {wanted}"),
+            *(() if start else (Mark(origin, f"sets the count to {owned}"),)),
+            Mark(site, f"requests {wanted} with {action}"),
         ),
         help=f"use setmaxnreg{other}, or another count",
         fixes=(Repair(f"use setmaxnreg{other}", (without_word(site, instruction, action, other),)),),
-        # The count at launch is ptxas's choice; another assembler may choose otherwise.
+        # ptxas chooses the count at launch; another assembler may choose a different one.
         confidence=Confidence.MEDIUM if start else None,
-    ).doubted(_UNHEARD if start and bound(model.function) is None else "")
+    ).doubted(_MAY_BE_IGNORED if start and bound(model.function) is None else "")
 
 
 @check(CV012, needs="setmaxnreg")
 def pool_overflow(model: KernelModel) -> Iterator[Hit]:
-    """Warps that ask for more registers together than the CTA was launched with."""
+    """Warps that together request more registers than the CTA has at launch."""
     sites, available = model.sites("setmaxnreg"), pool(model.function)
     if not any(raises(model.instruction(i)) for i in sites) or available is None:
         return
     executed: dict[int, int] = {}
     held: dict[int, int] = {}
-    """Warp -> the fewest registers of a thread that it may end up with."""
+    """The first thread of each warp -> the smallest count per thread that the warp requests."""
     for site in sites:
         found = executing(model, site)
         if found is None or not found[1]:
@@ -149,24 +150,24 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
     )
     yield CV012.hit(
         site=site,
-        message=f"blocks for good: the warps of the CTA ask for {total} registers together, "
-        f"and it was launched with {available} at most",
+        message=f"blocks indefinitely: the warps of the CTA together request {total} registers, "
+        f"but it has at most {available} at launch",
         steps=tuple(
             Mark(
                 i,
-                f"{requested(model.instruction(i))} for each thread",
+                f"requests {requested(model.instruction(i))} registers per thread",
                 role=model.describe_threads(executed[i]),
             )
             for i in sites
         ),
-        help="ask for less here, or give back more in the other warps",
+        help="request fewer registers here, or release more in the other warps",
         confidence=None if model.function.threads else Confidence.MEDIUM,
     )
 
 
 @check(CV013, needs="setmaxnreg", analyses=(HappensBefore,))
 def repeated_unsynchronised(model: KernelModel) -> Iterator[Hit]:
-    """A setmaxnreg behind another one, with nothing between at which the warps of the warpgroup meet."""
+    """A setmaxnreg after another one with no intervening barrier at which the warps of the warpgroup synchronise."""
     sites = model.sites("setmaxnreg")
     ends = {*model.fact(HappensBefore).barrier_sites(Scope.WARPS), *calls(model)}
     every = T.full(model.values.threads)
@@ -178,8 +179,8 @@ def repeated_unsynchronised(model: KernelModel) -> Iterator[Hit]:
     for site, before in grouped(again).items():
         yield CV013.hit(
             site=site,
-            message="changes the registers of the warp again, and the warps of the warpgroup have not synchronised since",
-            steps=(Mark(before[0], "changes them first"), Mark(site, "and again")),
-            help="put bar.sync with the 128 threads of the warpgroup between the two",
+            message="changes the register count of the warp again, with no intervening barrier of the warpgroup",
+            steps=(Mark(before[0], "changes the count"), Mark(site, "changes it again")),
+            help="add bar.sync with the 128 threads of the warpgroup between the two",
             about=frozenset((site,)),
         )

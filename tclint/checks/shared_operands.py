@@ -1,4 +1,8 @@
-"""Checks of shared memory that a tensor core still reads through a descriptor (PTX ISA 9.7.15.5.2, 9.7.16.6.5)."""
+"""Shared memory overwritten while a tensor core may read it through a descriptor (PTX ISA 9.7.15.5.2, 9.7.16.6.5).
+
+Only writes by threads that follow the same path as the issuing thread: its warpgroup for wgmma, its CTA for tcgen05.
+``refills.py`` decides the same rules between roles.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ WG011 = RuleId("WG011")
 
 
 def _operations(model: KernelModel, group: str) -> frozenset[int]:
-    """The operations whose threads may also write shared memory: a role that only multiplies overwrites nothing."""
+    """The operations of *group* whose threads may also write shared memory."""
     operations = model.sites("issue", group)
     if not operations:
         return frozenset()
@@ -35,8 +39,8 @@ def _writes(access: Access) -> bool:
     return access.writes
 
 
-def _meet(model: KernelModel, size: int, operand: Access, use: Access, route: Route) -> bool:
-    """Whether threads that go with the issuing one, *size* of them, write bytes that the operation reads."""
+def _overlaps(model: KernelModel, size: int, operand: Access, use: Access, route: Route) -> bool:
+    """Whether threads in the group of *size* threads that issues the operation provably write bytes that it reads."""
     together = T.whole(route.path.threads, size)
     issuers, writers = (together & model.views.context_of(a.site).threads for a in (operand, use))
     return model.shared.overlap(operand, use, issuers, writers)
@@ -49,7 +53,7 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     if not operations:
         return
     groups, results = model.solution(WgmmaGroups)
-    meetings = OverlapSearch(
+    conflicts = OverlapSearch(
         model,
         results,
         operations,
@@ -58,13 +62,13 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         lambda site: OPEN,
         groups.follow,
         _writes,
-        partial(_meet, model, 128),
+        partial(_overlaps, model, 128),
     )
-    for meeting, uses, _ in _folded(model, meetings):
-        operation, age = meeting.operation.site, meeting.path.state
-        flight = PendingReason.of(model, groups, meeting.path, operation, age)
+    for conflict, uses, _ in _folded(model, conflicts):
+        operation, age = conflict.operation.site, conflict.path.state
+        flight = PendingReason.of(model, groups, conflict.path, operation, age)
         yield replace(
-            _hit(WG011, model, meeting, uses, "wgmma.mma_async", flight),
+            _hit(WG011, model, conflict, uses, "wgmma.mma_async", flight),
             about=frozenset((operation if flight.wait is None else flight.wait,)),
             before_it=age >= 0 and flight.wait is None,
         )
@@ -77,49 +81,58 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     if not operations:
         return
     tmem, results = model.solution(Outstanding)
-    meetings = OverlapSearch(
+    conflicts = OverlapSearch(
         model,
         results,
         operations,
         lambda state: (s for s, _ in state if s in operations),
-        lambda state, site: False,  # another thread may have waited, and passed the news on
+        lambda state, site: False,  # another thread may wait for it and notify this one
         lambda site: frozenset(((site, ISSUED),)),
         lambda site, state, i, instruction: state if i == site else tmem.follow(site, state, i, instruction),
         _writes,
-        partial(_meet, model, 1024),
+        partial(_overlaps, model, 1024),
     )
-    for meeting, uses, told in _folded(model, meetings):
-        name = model.name(meeting.operation.site)
-        committed = any(status != ISSUED for _, status in meeting.path.state)
-        why = "it was committed, and nothing waits for the mbarrier" if committed else "it was not committed"
-        remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
-        hit = _hit(TC012, model, meeting, uses, name, PendingReason(why, remedy, (), None))
-        yield replace(hit, about=tmem.untold((m.operation.site, m.path) for m in told))
+    for conflict, uses, alike in _folded(model, conflicts):
+        name = model.name(conflict.operation.site)
+        committed = any(status != ISSUED for _, status in conflict.path.state)
+        why = (
+            "it was committed, but with no intervening wait for the mbarrier"
+            if committed
+            else "it was not committed"
+        )
+        remedy = (
+            "commit it to an mbarrier and wait for that mbarrier (mbarrier.try_wait) before this instruction"
+        )
+        hit = _hit(TC012, model, conflict, uses, name, PendingReason(why, remedy, (), None))
+        yield replace(hit, about=tmem.untold((m.operation.site, m.path) for m in alike))
 
 
-def _folded(model: KernelModel, meetings: OverlapSearch) -> Iterator[tuple[Conflict, int, list[Conflict]]]:
-    """One meeting for each block that writes, the number of instructions there, and all: a missing wait shows at all."""
+def _folded(model: KernelModel, conflicts: OverlapSearch) -> Iterator[tuple[Conflict, int, list[Conflict]]]:
+    """The first conflict of each block that writes, the number of its writing instructions, and all its conflicts.
+
+    A missing wait causes a conflict at every write of a block, so these are reported together.
+    """
     block_of = model.cfg.block_of
-    for alike in grouped((block_of[meeting.use.site], meeting) for meeting in meetings).values():
-        yield alike[0], len({meeting.use.site for meeting in alike}), alike
+    for alike in grouped((block_of[conflict.use.site], conflict) for conflict in conflicts).values():
+        yield alike[0], len({conflict.use.site for conflict in alike}), alike
 
 
 def _hit(
-    rule: RuleId, model: KernelModel, meeting: Conflict, count: int, name: str, flight: PendingReason
+    rule: RuleId, model: KernelModel, conflict: Conflict, count: int, name: str, flight: PendingReason
 ) -> Hit:
-    site, use = meeting.operation.site, meeting.use.site
-    verb = "starts to overwrite" if meeting.use.later else "overwrites"
-    role = model.describe_threads(meeting.path.threads)
+    site, use = conflict.operation.site, conflict.use.site
+    verb = "starts to overwrite" if conflict.use.later else "overwrites"
+    role = model.describe_threads(conflict.path.threads)
     return rule.hit(
         site=use,
         message=f"{verb} shared memory that {name} may still read as a matrix: {flight.why}",
         steps=(
-            Mark(site, f"{name} starts to read it through a descriptor", role=role),
+            Mark(site, "starts to read these bytes through a descriptor", role=role),
             *flight.steps,
-            Mark(use, f"{verb} it", role=role),
+            Mark(use, f"{verb} the same bytes", role=role),
         ),
         count=count,
         help=flight.remedy,
         fixes=flight.fixes,
-        confidence=model.confidence(meeting.path, site),
+        confidence=model.confidence(conflict.path, site),
     )

@@ -1,4 +1,4 @@
-"""Checks of what the ptxas of a certain CUDA toolkit does to a module: versions it lacks, code it gets wrong."""
+"""What the ptxas of a certain CUDA toolkit does to a module: versions it does not support, code it miscompiles."""
 
 from __future__ import annotations
 
@@ -20,26 +20,29 @@ TL002 = RuleId("TL002")
 TL003 = RuleId("TL003")
 
 MERGES: tuple[Version, Version] = (12, 0), (13, 5)
-"""The toolkits, first and last, whose ptxas merges repeated wgmma: all that were ever tested."""
+"""The first and the last toolkit whose ptxas merges repeated wgmma: all that were tested."""
 
-_REACH = 135
-"""How far into a basic block ptxas was seen to merge for certain: instructions, and registers that a wgmma writes."""
+MAX_MERGE_DISTANCE = 135
+"""How far into a basic block ptxas was observed to merge reliably.
+
+The sum of the instructions and of the registers that each wgmma writes, from the start of the block.
+"""
 
 REUSES: tuple[Version, Version] = (12, 0), (13, 2)
-"""The toolkits whose ptxas may reuse the registers of an A fragment too early; 13.3 does not."""
+"""The first and the last toolkit whose ptxas may reuse the registers of an A fragment too early; 13.3 does not."""
 
 
 @module_check(TL001)
 def version_too_high(module: Module, config: Config) -> Iterator[Hit]:
-    """A ``.version`` that the ptxas of the named toolkit does not know."""
+    """A ``.version`` that the ptxas of the configured toolkit does not support."""
     newest = TOOLKITS.get(config.toolkit) if config.toolkit is not None else None
     if config.toolkit is None or newest is None or module.version is None or module.version <= newest:
         return
     first = toolkit_for(module.version)
     yield TL001.hit(
         span=module.version_span,
-        message=f"the ptxas of CUDA {dotted(config.toolkit)} knows PTX {dotted(newest)} at most, "
-        f"this module is {dotted(module.version)}",
+        message=f"the ptxas of CUDA {dotted(config.toolkit)} supports PTX {dotted(newest)} at most, "
+        f"but this module declares {dotted(module.version)}",
         help=f"write .version {dotted(newest)}"
         + (f", or use CUDA {dotted(first)} or newer" if first is not None else ""),
         fixes=_lowered(module, newest),
@@ -47,7 +50,7 @@ def version_too_high(module: Module, config: Config) -> Iterator[Hit]:
 
 
 def _lowered(module: Module, newest: Version) -> tuple[Repair, ...]:
-    """The older version, where it has all that the module uses."""
+    """*newest* as the ``.version``; empty if the module uses a form that it does not have."""
     target = next((t for t in map(Target.parse, module.targets) if t), None)
     uses = [use for function in module.functions for use in function.uses]
     if target is None or any(use.match is None or use.match.missing(target, newest) for use in uses):
@@ -57,7 +60,7 @@ def _lowered(module: Module, newest: Version) -> tuple[Repair, ...]:
 
 @check(TL002, needs="wgmma")
 def identical_repeat(model: KernelModel) -> Iterator[Hit]:
-    """A wgmma that repeats an earlier one of its group word for word, which ptxas takes for superfluous."""
+    """A wgmma that repeats an earlier one of its group with equal operands, which ptxas treats as redundant."""
     toolkit = model.config.toolkit
     tested = toolkit is None or MERGES[0] <= toolkit <= MERGES[1]
     repeats = ((frozenset(model.instruction(pair[1]).writes), pair) for pair in _repeats(model))
@@ -65,30 +68,29 @@ def identical_repeat(model: KernelModel) -> Iterator[Hit]:
         earlier, site = min(pairs)
         yield TL002.hit(
             site=site,
-            message="repeats an earlier wgmma with the same registers, descriptors and scale-d: "
-            "ptxas executes only one of them",
-            steps=(Mark(earlier, "the first of them"), Mark(site, "the same again")),
+            message="repeats an earlier wgmma.mma_async with the same registers, descriptors and scale-d: "
+            "ptxas merges the two and executes only one",
+            steps=(Mark(earlier, "the first multiplication"), Mark(site, "the same multiplication again")),
             count=len(pairs),
-            help="commit the group between the two (wgmma.commit_group), or give the second one descriptors "
-            "of its own",
-            fixes=_kept_apart(model, [site for _, site in pairs]),
+            help="commit the group between the two (wgmma.commit_group), or give the second one its own descriptors",
+            fixes=_separated(model, [site for _, site in pairs]),
             confidence=None if tested else Confidence.LOW,
         )
 
 
-def _kept_apart(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
-    """A commit in front of each repetition."""
+def _separated(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
+    """A commit before each repetition; empty if a warpgroup may be divergent at one of them."""
     commit = "wgmma.commit_group.sync.aligned;"
     if not all(together(model, site, "warpgroup", (site,)) for site in sites):
         return ()
     changes = tuple(before(site, commit) for site in sites)
-    return (Repair("put them into groups of their own", changes, drained(model, "wgmma")),)
+    return (Repair("commit the group between the two", changes, drained(model, "wgmma")),)
 
 
 def _repeats(model: KernelModel) -> Iterator[tuple[int, int]]:
-    """Pairs of equal wgmma that ptxas was seen to merge.
+    """Pairs of equal wgmma that ptxas was observed to merge.
 
-    They stand near the start of a block outside of loops, with nothing between them that keeps them apart.
+    Both are near the start of the same block, outside of loops, with no intervening instruction that prevents it.
     """
     latest: dict[Hashable, int] = {}
     for i in model.sites("issue", "wgmma"):
@@ -106,7 +108,7 @@ def _repeats(model: KernelModel) -> Iterator[tuple[int, int]]:
 
 
 def _only_writes(model: KernelModel, site: int) -> bool:
-    """Whether a wgmma is compiled to one that only writes D: scale-d is false, or D is zero."""
+    """Whether ptxas compiles the wgmma at *site* to one that overwrites D: scale-d is false, or D is zero."""
     if ignores_accumulator(model, site):
         return True
     accumulators = (model.values.before(r, site) for r in model.instruction(site).writes)
@@ -118,15 +120,15 @@ def _merged(model: KernelModel, start: int, earlier: int, site: int) -> bool:
     if any(_separates(model, i, site) for i in range(earlier + 1, site)):
         return False
     wgmmas = (model.instruction(i) for i in range(start, site + 1) if model.instruction(i).group == "wgmma")
-    return site - start + sum(len(instruction.writes) for instruction in wgmmas) <= _REACH
+    return site - start + sum(len(instruction.writes) for instruction in wgmmas) <= MAX_MERGE_DISTANCE
 
 
-def _separates(model: KernelModel, between: int, site: int) -> bool:
-    """Whether an instruction keeps ptxas from merging the wgmma at *site* with one before it."""
-    instruction = model.instruction(between)
+def _separates(model: KernelModel, intervening: int, site: int) -> bool:
+    """Whether the *intervening* instruction keeps ptxas from merging the wgmma at *site* with one before it."""
+    instruction = model.instruction(intervening)
     match = instruction.match
     if match is not None and match.form.event == "issue" and match.form.group == "wgmma":
-        return False  # and whatever it adds to D is lost
+        return False  # what it adds to D is lost, too
     if match is None or match.form.memory or match.form.flow or match.form.event:
         return True
     return not set(instruction.writes).isdisjoint(model.instruction(site).writes)
@@ -134,14 +136,14 @@ def _separates(model: KernelModel, between: int, site: int) -> bool:
 
 @check(TL003, needs="wgmma", analyses=(WgmmaGroups,))
 def fragment_register_reused(model: KernelModel) -> Iterator[Hit]:
-    """An A fragment copied from registers that the next round of a loop rewrites while the wgmma is in flight."""
+    """An A fragment copied from registers that the next iteration of a loop rewrites while the wgmma is in flight."""
     toolkit = model.config.toolkit
     if toolkit is None or not REUSES[0] <= toolkit <= REUSES[1]:
         return
     found: list[tuple[int, int, int, int]] = []
     for site in model.sites("issue", "wgmma"):
         for source, copy in _copied_from(model, site).items():
-            write = _rewritten_next_round(model, site, source)
+            write = _rewritten_in_later_iteration(model, site, source)
             if write is not None:
                 found.append((site, copy, source, write))
                 break
@@ -151,11 +153,11 @@ def fragment_register_reused(model: KernelModel) -> Iterator[Hit]:
     copy_name, source_name = (model.function.registers[r].name for r in (copy, source))
     yield TL003.hit(
         site=site,
-        message=f"{source_name} is written in the next round of the loop while the wgmma may still read its copy "
+        message=f"{source_name} is written in the next iteration while wgmma.mma_async may still read its copy "
         f"{copy_name}: the ptxas of CUDA {dotted(toolkit)} keeps both in one register",
         steps=(
-            Mark(site, f"the wgmma starts to read {copy_name}"),
-            Mark(write, f"the next round writes {source_name}"),
+            Mark(site, f"starts to read {copy_name}"),
+            Mark(write, f"the next iteration writes {source_name}"),
         ),
         count=len(found),
         help="use CUDA 13.3 or newer, or wait for the wgmma (wgmma.wait_group 0) before the end of the loop",
@@ -163,7 +165,7 @@ def fragment_register_reused(model: KernelModel) -> Iterator[Hit]:
 
 
 def _copied_from(model: KernelModel, site: int) -> dict[int, int]:
-    """Registers that the A fragment of a wgmma was copied from, each with the copy."""
+    """The registers that were moved to the A fragment of the wgmma in its block -> the register of the fragment."""
     fragment = model.instruction(site).role("a")
     found: dict[int, int] = {}
     if not isinstance(fragment, Vector):
@@ -172,18 +174,18 @@ def _copied_from(model: KernelModel, site: int) -> dict[int, int]:
     for copy in registers(fragment):
         register, before = copy, site
         while True:
-            made = max((i for i in model.values.defs.get(register, ()) if start <= i < before), default=None)
-            if made is None or not is_move(model.instruction(made)) or model.instruction(made).guard >= 0:
+            move = max((i for i in model.values.defs.get(register, ()) if start <= i < before), default=None)
+            if move is None or not is_move(model.instruction(move)) or model.instruction(move).guard >= 0:
                 break
-            register, before = model.instruction(made).reads[0], made
+            register, before = model.instruction(move).reads[0], move
             found[register] = copy
     return found
 
 
-def _rewritten_next_round(model: KernelModel, site: int, source: int) -> int | None:
-    """The write to *source* in a later round of a loop while the wgmma at *site* is in flight, if there is one.
+def _rewritten_in_later_iteration(model: KernelModel, site: int, source: int) -> int | None:
+    """The write to *source* in a later iteration while the wgmma at *site* is in flight; None if there is none.
 
-    In one and the same round ptxas sees the conflict and serialises.
+    Within one iteration ptxas detects the conflict and serialises.
     """
     groups, results = model.solution(WgmmaGroups)
 

@@ -1,4 +1,10 @@
-"""Checks of wgmma: registers of the tensor core touched too early (PTX ISA 9.7.15)."""
+"""Registers that a wgmma may still read or write: accesses in flight, missing fences and waits (PTX ISA 9.7.15).
+
+A wgmma is *in flight* from its issue until a ``wgmma.wait_group`` completes the group that it was committed to
+(``analyses/groups.py``). A register access is reported if a feasible path leads from the wgmma to the access on which
+it is in flight. ``mov`` is a renaming, as in ptxas: a copy of an accumulator is followed to its use, and a move by
+itself reads nothing. The searches are bounded (``MAX_TRIES``), so some hazards in large kernels are missed.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +18,9 @@ from tclint.analyses.wgmma_fences import State as FenceState
 from tclint.analyses.wgmma_fences import WgmmaFences
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
-from tclint.checks._repairs import fence_before, together
+from tclint.checks._repairs import fence_before, together, with_depth
 from tclint.dataflow import Path, Results
-from tclint.findings.edits import Repair, before, operand, without
+from tclint.findings.edits import Repair, before, without
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate, Instruction
 
@@ -26,38 +32,42 @@ WG005 = RuleId("WG005")
 WG007 = RuleId("WG007")
 WG009 = RuleId("WG009")
 
-_TRIES = 6
+_MMA = "wgmma.mma_async"
+MAX_TRIES = 6
+"""Accesses, or operations, for which a feasible path is searched before a question is given up."""
 
 
 Uses = dict[int, list[tuple[int, int]]]
-"""Operation in flight -> the instructions that touch its registers, each with the register."""
+"""Operation in flight -> the instructions that access its registers, each with the register."""
 
 
 @dataclass
-class _Touches:
-    """What ordinary instructions do to the registers of operations in flight."""
+class _Accesses:
+    """The accesses of ordinary instructions to registers of operations in flight."""
 
     reads: Uses = field(default_factory=dict)
-    """Accumulators, and copies of them, that are read."""
+    """Reads of accumulators and of copies of them."""
     overwrites: Uses = field(default_factory=dict)
+    """Writes of accumulators and A fragments."""
     fragments: Uses = field(default_factory=dict)
-    """A fragments that are read."""
+    """Reads of A fragments."""
 
 
 @check(WG001, WG003, WG004, WG007, WG009, needs="wgmma", analyses=(WgmmaGroups,))
 def registers_in_flight(model: KernelModel) -> Iterator[Hit]:
-    """Registers touched, or the kernel left, while a wgmma may still use them."""
+    """Registers accessed, or the kernel exited, while a wgmma may still use them."""
     groups, results = model.solution(WgmmaGroups)
-    touches = _touches(model, groups, results)
+    accesses = _accesses(model, groups, results)
     reported: set[int] = set()
-    yield from _report(model, groups, results, touches, reported)
-    yield from _fragment_reads(model, groups, results, touches.fragments, reported)
+    yield from _report(model, groups, results, accesses, reported)
+    yield from _fragment_reads(model, groups, results, accesses.fragments, reported)
     yield from _pending_at_exit(model, groups, results, reported)
 
 
-def _touches(model: KernelModel, groups: WgmmaGroups, results: Results[State]) -> _Touches:
+def _accesses(model: KernelModel, groups: WgmmaGroups, results: Results[State]) -> _Accesses:
+    """All accesses to registers of operations that may be in flight; whether a path is feasible is decided later."""
     instructions = model.function.instructions
-    touches = _Touches()
+    accesses = _Accesses()
     for b in model.cfg.order:
         block = model.cfg.blocks[b]
         state = results.entry[b]
@@ -71,17 +81,17 @@ def _touches(model: KernelModel, groups: WgmmaGroups, results: Results[State]) -
             instruction = instructions[i]
             if state[0] and instruction.group != "wgmma":
                 held = _held(groups, state) if held is None else held
-                _touch(groups, held, state, i, instruction, touches)
+                _record(groups, held, state, i, instruction, accesses)
             if i == change:
                 after = groups.transfer(state, i, instruction)
                 state = groups.join(state, after) if instruction.guard >= 0 else after
                 held = None
                 change = next(pending, -1)
-    return touches
+    return accesses
 
 
 def _held(groups: WgmmaGroups, state: State) -> dict[int, tuple[set[int], set[int]]]:
-    """Register -> the operations in flight that write it, and those that only read it."""
+    """Register -> the operations in flight that write it or whose result it copies, and those that only read it."""
     held: dict[int, tuple[set[int], set[int]]] = {}
     for site in {s for s, _ in state[0]}:
         for register in groups.results[site]:
@@ -93,71 +103,72 @@ def _held(groups: WgmmaGroups, state: State) -> dict[int, tuple[set[int], set[in
     return held
 
 
-def _touch(
+def _record(
     groups: WgmmaGroups,
     held: dict[int, tuple[set[int], set[int]]],
     state: State,
     i: int,
     instruction: Instruction,
-    touches: _Touches,
+    accesses: _Accesses,
 ) -> None:
+    """Add the accesses of *instruction* to the registers *held* by operations in flight."""
     move = is_move(instruction)
     if not move:
         for register in (*instruction.reads, instruction.guard):
             entry = held.get(register)
             if entry:
                 for site in entry[0]:
-                    touches.reads.setdefault(site, []).append((i, register))
+                    accesses.reads.setdefault(site, []).append((i, register))
                 for site in entry[1]:
-                    touches.fragments.setdefault(site, []).append((i, register))
+                    accesses.fragments.setdefault(site, []).append((i, register))
     for register in instruction.writes:
         entry = held.get(register)
         if not entry:
             continue
         for site in entry[0] | entry[1]:
             if register not in groups.results[site] and register not in groups.sources[site]:
-                continue  # a copy: overwriting it harms nothing
+                continue  # overwriting a copy is harmless
             if move:
-                # Moving a copy back where it came from changes nothing.
+                # Moving a copy back to the original register does not change it.
                 source = instruction.reads[0]
                 if any(c[0] == source and c[1] == site and c[2] == register for c in state[1]):
                     continue
-            touches.overwrites.setdefault(site, []).append((i, register))
+            accesses.overwrites.setdefault(site, []).append((i, register))
 
 
 def _report(
     model: KernelModel,
     groups: WgmmaGroups,
     results: Results[State],
-    touches: _Touches,
+    accesses: _Accesses,
     reported: set[int],
 ) -> Iterator[Hit]:
-    """One finding for each register tuple: chained wgmmas accumulate into one and are waited for together.
+    """At most one hit for the reads and one for the writes of each accumulator tuple.
 
-    The operations that a finding is about are added to *reported*.
+    A chain of wgmma accumulates into one tuple and is waited for as a whole. The operations of every hit are added to
+    *reported*.
     """
-    told: dict[
-        frozenset[int], int
-    ] = {}  # accumulators -> first read reported: later writes have the same cause
-    for writing, touched in ((False, touches.reads), (True, touches.overwrites)):
-        for accumulators, sites in grouped((groups.results[i], i) for i in sorted(touched)).items():
+    # Accumulators -> the read that was reported first: later writes have the same cause.
+    first_read: dict[frozenset[int], int] = {}
+    for writing, uses_of in ((False, accesses.reads), (True, accesses.overwrites)):
+        for accumulators, sites in grouped((groups.results[i], i) for i in sorted(uses_of)).items():
             uses = sorted(
                 {
                     (use, register)
                     for site in sites
-                    for use, register in touched[site]
-                    if register not in accumulators or use < told.get(accumulators, use + 1)
+                    for use, register in uses_of[site]
+                    if register not in accumulators or use < first_read.get(accumulators, use + 1)
                 }
             )
-            for use, register in uses[:_TRIES]:
+            for use, register in uses[:MAX_TRIES]:
                 nearest = sorted(
-                    (s for s in sites if (use, register) in touched[s]), key=lambda s: (s > use, -s)
+                    (s for s in sites if (use, register) in uses_of[s]), key=lambda s: (s > use, -s)
                 )
                 found = next(
                     filter(None, (_witness(model, groups, results, s, use, register) for s in nearest)), None
                 )
                 if found is not None:
-                    told.setdefault(accumulators, use)
+                    first_read.setdefault(accumulators, use)
                     alike = [s for s, d in groups.results.items() if d == accumulators]
                     reported.update(alike)
                     count = len({u for u, _ in uses})
@@ -176,39 +187,39 @@ def _finding(
     count: int,
     alike: list[int],
 ) -> Hit:
-    """The hit; its rule is decided by which synchronisation is missing.
+    """The hit for the access to *register* at *use*; the missing synchronisation decides its rule.
 
-    *alike* are the operations on the same accumulators.
+    *found* is the operation in flight and the path from it, and *alike* are the operations on the same accumulators.
     """
     site, path = found
     age = max(a for _, a in path.state[0])
     name = model.function.registers[register].name
     flight = PendingReason.of(model, groups, path, site, age)
-    uncommitted = [
-        site,
-        *(s for s, a in results.before(use)[0] if a < 0),
-    ]  # one commit behind them does for all
+    # One commit after all of them would cover them all.
+    uncommitted = [site, *(s for s, a in results.before(use)[0] if a < 0)]
     why, remedy = flight.why, flight.remedy
     unwaited = age >= 0 and flight.wait is None
     if unwaited and _waited_elsewhere(model, groups, site, use):
         why, remedy = (
-            "it is waited for on some paths only",
-            "move wgmma.wait_group before this instruction on every path",
+            "wgmma.wait_group completes it on some paths only",
+            "execute wgmma.wait_group on every path to this instruction",
         )
     rule = WG004 if writing else WG003 if age == OVERDUE else WG001
     doubt = _copied(model)
     verb = "overwrites" if writing else "reads"
     if register in groups.results[site]:
-        what = f"accumulator {name}"
+        what = f"accumulator {name} while {_MMA} may still {'use' if writing else 'write'} it"
+        starts = "use" if writing else "write"
+    elif writing:
+        what, starts = f"A fragment {name} while {_MMA} may still read it", "read"
     else:
-        what = f"{name}, an A fragment," if writing else f"{name}, a copy of an accumulator,"
+        what, starts = f"{name}, a copy of an accumulator that {_MMA} may still write", "write"
+    operands = "A fragment" if starts == "read" else "accumulator"
     return rule.hit(
         site=use,
-        message=f"{verb} {what} while the wgmma may still {'use' if writing else 'write'} it: {why}",
+        message=f"{model.name(use)} {verb} {what}: {why}",
         steps=(
-            Mark(
-                site, "the wgmma starts here" if writing else "the wgmma starts to write its accumulator here"
-            ),
+            Mark(site, f"starts to {starts} its {operands}"),
             *flight.steps,
             Mark(use, f"{verb} {name}"),
         ),
@@ -224,30 +235,28 @@ def _finding(
 
 
 def _copied(model: KernelModel) -> str:
-    """Why nobody is at fault where registers are touched too early in a debug build; "" elsewhere.
+    """The doubt about register accesses in a debug build; "" in other builds.
 
-    nvcc -G copies accumulators from and to memory around each asm statement, and ptxas orders the copies (C7517, C7519):
-    such kernels came out right on an H200.
+    nvcc -G copies accumulators to and from memory around each asm statement, and ptxas injects the synchronisation for
+    the copies (C7517, C7519): the results of such kernels were right on an H200.
     """
-    return (
-        "nvcc -G copies the registers, and ptxas puts in what orders the copies" if model.module.debug else ""
-    )
+    return "nvcc -G copies the registers, and ptxas injects the synchronisation" if model.module.debug else ""
 
 
 def _fragment_reads(
     model: KernelModel, groups: WgmmaGroups, results: Results[State], reads: Uses, reported: set[int]
 ) -> Iterator[Hit]:
-    """One finding for a kernel: reading what is only read harms nothing that was ever seen."""
-    uses = sorted((use, r, s) for s, touched in reads.items() if s not in reported for use, r in touched)
-    for use, register, site in uses[:_TRIES]:
+    """One hit for all reads of A fragments in a kernel: no harm from such a read has been observed."""
+    uses = sorted((use, r, s) for s, of in reads.items() if s not in reported for use, r in of)
+    for use, register, site in uses[:MAX_TRIES]:
         found = _witness(model, groups, results, site, use, register)
         if found is None:
             continue
         name = model.function.registers[register].name
         yield WG009.hit(
             site=use,
-            message=f"reads {name}, an A fragment of a wgmma that was not waited for",
-            steps=(Mark(site, "the wgmma starts here"), Mark(use, f"reads {name}")),
+            message=f"{model.name(use)} reads A fragment {name} while {_MMA} may still read it: it was not waited for",
+            steps=(Mark(site, "starts to read its A fragment"), Mark(use, f"reads {name}")),
             count=len({u for u, _, _ in uses}),
             help="read it before the wgmma, or after wgmma.wait_group",
             fixes=PendingReason.of(model, groups, found[1], site, max(a for _, a in found[1].state[0])).fixes,
@@ -258,16 +267,16 @@ def _fragment_reads(
 def _pending_at_exit(
     model: KernelModel, groups: WgmmaGroups, results: Results[State], reported: set[int]
 ) -> Iterator[Hit]:
-    """One finding for a kernel that may end before its multiplications do."""
+    """One hit for a kernel that may exit while a multiplication is in flight."""
     cfg = model.cfg
     ends = [cfg.blocks[b].end - 1 for b in cfg.order if b in cfg.exits]
     ends = [i for i in ends if model.instruction(i).flow in ("return", "exit")]
     if not model.function.entry:
         return  # the caller may wait
-    completing = set(model.sites("wait", "wgmma"))
+    all_waits = set(model.sites("wait", "wgmma"))
     pending = {s for end in ends for s, _ in results.before(end)[0]} - reported
     doubtful: Hit | None = None
-    for site in sorted(pending, reverse=True)[:_TRIES]:
+    for site in sorted(pending, reverse=True)[:MAX_TRIES]:
         found = model.most_plausible_path(
             site,
             groups.start(site),
@@ -281,13 +290,13 @@ def _pending_at_exit(
         path, doubt = found
         age = max(age for _, age in path.state[0])
         why, remedy = _unfinished(age)
-        waits = [i for i in path.sites(model.cfg, site) if i in completing] if age >= 0 else []
+        waits = [i for i in path.sites(model.cfg, site) if i in all_waits] if age >= 0 else []
         hit = WG007.hit(
             site=site,
-            message=f"the kernel may end while this wgmma is in flight: {why}",
-            steps=(Mark(site, "the wgmma starts here"), Mark(path.end, "the kernel ends here")),
+            message=f"the kernel may exit while this {_MMA} is in flight: {why}",
+            steps=(Mark(site, f"{_MMA} starts here"), Mark(path.end, "the kernel exits here")),
             count=len(pending),
-            help=f"{remedy} before the kernel ends",
+            help=f"{remedy} before the kernel exits",
             fixes=_waited_at_ends(model, groups, results, ends, pending, age),
             confidence=model.confidence(path, site),
             about=frozenset(waits[-1:] or (site,)),
@@ -308,26 +317,28 @@ def _waited_at_ends(
     pending: set[int],
     age: int,
 ) -> tuple[Repair, ...]:
-    """A wait for all of it before each end of the kernel that something is in flight at."""
-    there = [end for end in ends if any(s in pending for s, _ in results.before(end)[0])]
-    if not all(together(model, end, "warpgroup", sorted(pending)) for end in there):
+    """A wait for all groups, with a commit if *age* is that of an uncommitted one, before each exit with one in flight.
+
+    Empty if a warpgroup may be divergent at one of these exits.
+    """
+    unfinished = [end for end in ends if any(s in pending for s, _ in results.before(end)[0])]
+    if not all(together(model, end, "warpgroup", sorted(pending)) for end in unfinished):
         return ()
     statements = ("wgmma.commit_group.sync.aligned;",) * (age < 0) + ("wgmma.wait_group.sync.aligned 0;",)
-    said = " and ".join(s.rstrip(";") for s in statements)
-    return (
-        Repair(f"add {said} before the kernel ends", tuple(before(end, *statements) for end in there), True),
-    )
+    names = " and ".join(s.rstrip(";") for s in statements)
+    changes = tuple(before(end, *statements) for end in unfinished)
+    return (Repair(f"add {names} before the kernel exits", changes, True),)
 
 
 def _unfinished(age: int) -> tuple[str, str]:
-    """Why an operation of that age is in flight, and what would complete it."""
+    """Why an operation of that *age* is in flight at an exit, and what would complete it."""
     if age >= 0:
         return "no wgmma.wait_group completes its group", "add wgmma.wait_group.sync.aligned 0"
     return "it was never committed", "add wgmma.commit_group.sync.aligned and wgmma.wait_group.sync.aligned 0"
 
 
 def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: int) -> bool:
-    """Whether a wait on another way to *use* completes the operation."""
+    """Whether a wait on another path to *use* completes the operation at *site*."""
     _, results = model.solution(WgmmaGroups)
     return any(
         s == site and age >= groups.depth(model.instruction(wait)) and model.reaches(wait, use, (site,))
@@ -339,6 +350,10 @@ def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: i
 def _witness(
     model: KernelModel, groups: WgmmaGroups, results: Results[State], site: int, use: int, register: int
 ) -> tuple[int, Path] | None:
+    """The operation *site* and a feasible path to *use* on which it is in flight; None if none is found.
+
+    If *register* is not one of its own registers, it holds a copy of its result at the end of the path.
+    """
     direct = register in groups.results[site] or register in groups.sources[site]
 
     def goal(state: State, i: int) -> bool:
@@ -350,13 +365,13 @@ def _witness(
 
 @check(WG002, needs="wgmma", analyses=(WgmmaFences,))
 def missing_fence(model: KernelModel) -> Iterator[Hit]:
-    """Registers handed to a wgmma without a wgmma.fence after their last ordinary access (9.7.15.7.1)."""
+    """Registers that a wgmma uses with no wgmma.fence since their last ordinary access (9.7.15.7.1)."""
     fences, results = model.solution(WgmmaFences)
     names, doubt = model.function.registers, _copied(model)
     seen: set[tuple[int, int]] = set()
     entered = False
     for b in model.cfg.order:
-        told = -1  # the last wgmma of this block that lacks a fence: one there serves those behind it
+        reported = -1  # the last wgmma of this block reported: a fence before it also covers the later ones
         for i, (unfenced, dirty) in results.walk(b):
             instruction = model.instruction(i)
             if i not in fences.uses:
@@ -371,7 +386,7 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
                     entered = True
                     yield WG002.hit(
                         site=i,
-                        message="the first wgmma on a path from the kernel's entry has no wgmma.fence before it",
+                        message=f"no wgmma.fence precedes the first {_MMA} on a path from the kernel's entry",
                         help="add wgmma.fence.sync.aligned before the first wgmma.mma_async",
                         fixes=_fenced(model, i),
                     )
@@ -384,19 +399,21 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
                 continue
             access, register = origin
             key = (access, instruction.writes[0] if instruction.writes else i)
-            if key in seen or (told >= 0 and not told < access < i):
+            if key in seen or (reported >= 0 and not reported < access < i):
                 continue
             seen.add(key)
-            told = i
+            reported = i
             ignored = ignores_accumulator(model, i) and not (fences.bit(register) & fences.sources[i])
             name = names[register].name
             direct = fences.touches(model.instruction(access)) & fences.bit(register)
             yield WG002.hit(
                 site=i,
-                message=f"{name} is handed to the wgmma without a wgmma.fence after its last ordinary access",
+                message=f"{_MMA} uses {name} with no wgmma.fence since its last ordinary access",
                 steps=(
-                    Mark(access, f"accesses {name}" if direct else f"writes what is moved to {name}"),
-                    Mark(i, f"uses {name} with no wgmma.fence in between"),
+                    Mark(
+                        access, f"accesses {name}" if direct else f"writes the value that is moved to {name}"
+                    ),
+                    Mark(i, f"uses {name} with no intervening wgmma.fence"),
                 ),
                 help="add wgmma.fence.sync.aligned between the two",
                 fixes=_fenced(model, i),
@@ -406,7 +423,7 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
 
 
 def _fenced(model: KernelModel, site: int) -> tuple[Repair, ...]:
-    """A fence right before a wgmma, where all its threads come by what it requires itself."""
+    """A fence immediately before the wgmma at *site*; empty if its warpgroup may be divergent there."""
     if not together(model, site, "warpgroup", (site,)):
         return ()
     return fence_before((site,), "wgmma.fence.sync.aligned;")
@@ -415,14 +432,17 @@ def _fenced(model: KernelModel, site: int) -> tuple[Repair, ...]:
 def _dirtied(
     model: KernelModel, fences: WgmmaFences, results: Results[State], site: int, bad: int
 ) -> tuple[int, int] | None:
-    """The nearest access from which one of the *bad* registers arrives unfenced, on a feasible path."""
+    """The nearest access, and the register of *bad* that it leaves unfenced at *site* on a feasible path; None if none.
+
+    *bad* is a bit set. At most ``MAX_TRIES`` accesses are tried.
+    """
     tries = 0
     feeding = fences.feeding(bad)
     for access in fences.accesses_before(site):
-        touched = fences.touches(model.instruction(access)) & feeding
-        if not touched:
+        accessed = fences.touches(model.instruction(access)) & feeding
+        if not accessed:
             continue
-        bit = touched & bad or touched
+        bit = accessed & bad or accessed
         bit &= -bit
         path = model.path(
             access,
@@ -436,14 +456,14 @@ def _dirtied(
             arrived = path.state[1] & bad
             return access, fences.register(arrived & -arrived)
         tries += 1
-        if tries >= _TRIES:
+        if tries >= MAX_TRIES:
             break
     return None
 
 
 @check(WG005, needs="wgmma", analyses=(Depth, Waited, WgmmaGroups))
 def wait_depth(model: KernelModel) -> Iterator[Hit]:
-    """``wait_group N`` where never more than N groups are outstanding (9.7.15.7.3)."""
+    """``wait_group N`` where at most N groups can be pending (9.7.15.7.3)."""
     waits = [
         i for i in model.sites("wait", "wgmma") if isinstance(model.instruction(i).role("depth"), Immediate)
     ]
@@ -455,31 +475,29 @@ def wait_depth(model: KernelModel) -> Iterator[Hit]:
         depth = WgmmaGroups.depth(model.instruction(i))
         most = depths.before(i)
         state: State = groups.before(i)
-        # What was never committed is told where it is used; then this wait may well be as deep as it should be.
+        # WG003 reports an operation that was never committed; with that commit, this N may be right.
         if depth and most <= depth and state[0] and all(age >= 0 for _, age in state[0]):
             first = min(s for s, age in state[0] if age >= 0)
             again = model.solution(Waited)[1].before(i) <= depth
-            # Nothing relies on it where the next instruction waits for more.
-            idle = again or (i + 1 in waits and WgmmaGroups.depth(model.instruction(i + 1)) < depth)
-            why = "an earlier wait has left no more" if again else f"never more than {most} are"
+            # No code relies on a wait that is followed immediately by a stronger one.
+            redundant = again or (i + 1 in waits and WgmmaGroups.depth(model.instruction(i + 1)) < depth)
+            bound = depth if again else most
+            left = f"{bound} {'group' if bound == 1 else 'groups'}"
+            why = f"an earlier wait leaves at most {left}" if again else f"at most {left} can be"
+            lower = f"{most - 1} or less" if most > 1 else "0"
             yield WG005.hit(
                 site=i,
-                message=f"waits until at most {depth} groups are outstanding, but {why}: it completes nothing",
-                severity=Severity.INFO if idle else None,
+                message=f"wgmma.wait_group {depth} is a no-op: {why} pending, and it allows {depth}",
+                severity=Severity.INFO if redundant else None,
                 steps=(
-                    Mark(first, "committed to a group that this wait does not complete"),
-                    Mark(i, "completes nothing"),
+                    Mark(first, "is in a group that this wait leaves pending"),
+                    Mark(i, "completes no group"),
                 ),
-                help=f"use wgmma.wait_group {most - 1} or less" if most else "remove the wait",
-                fixes=(_as_deep_as(i, most - 1) if most else Repair("remove the wait", (without(i),)),),
+                help=f"use wgmma.wait_group {lower}" if most else "remove the wait",
+                fixes=(
+                    with_depth(i, "wgmma.wait_group", most - 1)
+                    if most
+                    else Repair("remove the wait", (without(i),)),
+                ),
                 about=frozenset((i,)),
             )
-
-
-def _as_deep_as(site: int, depth: int) -> Repair:
-    """A wait that leaves fewer groups in flight."""
-    return Repair(
-        f"wait for all but {depth} groups: wgmma.wait_group {depth}",
-        (operand(site, "depth", str(depth)),),
-        True,
-    )

@@ -1,4 +1,4 @@
-"""Checks of what a wgmma instruction is given: registers, descriptors, qualifiers (PTX ISA 9.7.15.5)."""
+"""The operands and qualifiers of wgmma: registers, descriptors, .aligned, scale-d (PTX ISA 9.7.15.5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WG013 = RuleId("WG013")
 
 @check(WG006, needs="wgmma")
 def register_tuple_alias(model: KernelModel) -> Iterator[Hit]:
-    """One register in two places of an accumulator, or in the accumulator and the A fragment."""
+    """A register that appears twice in an accumulator, or in both the accumulator and the A fragment."""
     for site in model.sites("issue", "wgmma"):
         instruction = model.instruction(site)
         accumulator, fragment = instruction.role("d"), instruction.role("a")
@@ -34,27 +34,30 @@ def register_tuple_alias(model: KernelModel) -> Iterator[Hit]:
         if not twice and not shared:
             continue
         name = model.function.registers[(twice or shared)[0]].name
-        where = "stands twice in the accumulator" if twice else "is in the accumulator and in the A fragment"
+        where = (
+            "appears twice in the accumulator" if twice else "is in both the accumulator and the A fragment"
+        )
         why = (
-            "two elements of the result go to one register"
+            "two elements of the result are written to one register"
             if twice
-            else "the result is written to it while A is still read"
+            else "the result is written to it while A is still being read"
         )
         yield WG006.hit(
             site=site,
             message=f"{name} {where}: {why}",
             count=len({*twice, *shared}),
-            help="give every element of D, and of A, a register of its own",
+            help="use a distinct register for every element of D and of A",
         )
 
 
 def _aligned(model: KernelModel, site: int) -> Change:
+    """The opcode at *site* with ``.aligned``."""
     return opcode(site, model.instruction(site).opcode.replace(".sync", ".sync.aligned", 1))
 
 
 @check(WG010, needs="wgmma")
 def optional_aligned(model: KernelModel) -> Iterator[Hit]:
-    """``.aligned`` left out, which the manual's syntax does not allow."""
+    """Instructions without ``.aligned``, which is mandatory in the manual's syntax."""
     bare = sorted(
         site
         for use in model.function.uses
@@ -64,7 +67,7 @@ def optional_aligned(model: KernelModel) -> Iterator[Hit]:
     if bare:
         yield WG010.hit(
             site=bare[0],
-            message=f"{model.instruction(bare[0]).opcode} has no .aligned, which the ISA makes mandatory",
+            message=f"{model.instruction(bare[0]).opcode} has no .aligned, which the ISA requires",
             count=len(bare),
             help="write .sync.aligned: it changes nothing, since all threads of the warpgroup must execute it",
             fixes=(Repair("write .sync.aligned", tuple(_aligned(model, site) for site in bare), True),),
@@ -72,14 +75,14 @@ def optional_aligned(model: KernelModel) -> Iterator[Hit]:
 
 
 def _descriptors(instruction: Instruction) -> list[str]:
-    """The names of the operands that describe a matrix in shared memory."""
+    """The names of the operands that are descriptors of matrices in shared memory."""
     assert instruction.match is not None
     return [name[1:] for name in instruction.match.form.async_reads if name.startswith("*")]
 
 
 @check(WG012, needs="wgmma")
 def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
-    """A matrix descriptor that was shown to differ between threads of the warpgroup."""
+    """A matrix descriptor that provably differs between threads of a warpgroup."""
     values = model.values
     uses = grouped(
         ((name, values.before(operand, site)), site)
@@ -93,26 +96,30 @@ def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
         if (level := _differs(model, value, sites[0])) is not None
         for site in sites
     )
-    for name, found in grouped(different).items():  # the descriptors of a kernel are made from one
+    for name, found in grouped(
+        different
+    ).items():  # all descriptors of one operand are usually computed from one base
         site, value, level = min(found)
         operand = model.instruction(site).named(name)
         assert isinstance(operand, int)
         register = model.function.registers[operand].name
-        who = "the lanes of a warp" if level is UniformityScope.DIVERGENT else "the warps of a warpgroup"
-        made = [i for i in values.defs[operand] if i < site][-1:]
+        threads = "the lanes of a warp" if level is UniformityScope.DIVERGENT else "the warps of a warpgroup"
+        definition = [i for i in values.defs[operand] if i < site][-1:]
         yield WG012.hit(
             site=site,
-            message=f"the descriptor {register} differs between {who}; it must be the same in the whole warpgroup",
-            steps=(*(Mark(i, f"{register} is computed") for i in made), Mark(site, f"used as {name}")),
+            message=f"descriptor {register} differs between {threads}, but must be warpgroup-uniform",
+            steps=(
+                *(Mark(i, f"{register} is computed here") for i in definition),
+                Mark(site, f"used as {name}"),
+            ),
             count=len(found),
-            help="compute it from values that are the same in all 128 threads, such as %tid.x / 128 "
-            "that shfl.sync has taken from lane 0",
+            help="compute it from warpgroup-uniform values, such as %tid.x / 128 broadcast from lane 0 with shfl.sync",
             confidence=Confidence.LOW if _loaded(values, value) else None,
         )
 
 
 def _differs(model: KernelModel, value: int, site: int) -> UniformityScope | None:
-    """Between what *value* was shown to differ inside a warpgroup: WARP for warps, DIVERGENT for lanes."""
+    """WARP if *value* provably differs between warps of a warpgroup, DIVERGENT if between lanes; None otherwise."""
     values = model.values
     level = values.uniformity(value)
     if level <= UniformityScope.WARPGROUP:
@@ -124,7 +131,7 @@ def _differs(model: KernelModel, value: int, site: int) -> UniformityScope | Non
 
 
 def _loaded(values: Values, value: int) -> bool:
-    """Whether what differs in *value* are loaded words, which may be equal although their addresses differ."""
+    """Whether the divergence of *value* comes from loaded words, which may be equal although their addresses differ."""
     node = values.node(value)
     if node[0] == "load":
         return True
@@ -135,38 +142,38 @@ def _loaded(values: Values, value: int) -> bool:
 
 @check(WG013, needs="wgmma", analyses=(UnwrittenAccumulators,))
 def undefined_accumulate(model: KernelModel) -> Iterator[Hit]:
-    """D is added to, but nothing has written it on some path."""
+    """A wgmma that adds to an accumulator which is uninitialised on some path from the entry."""
     adding = [i for i in model.sites("issue", "wgmma") if _adds(model, i)]
     if not adding:
         return
     unwritten, results = model.solution(UnwrittenAccumulators)
-    told: set[frozenset[int]] = set()
+    reported: set[frozenset[int]] = set()
     for site in adding:
-        wanted = unwritten.written[site]
+        accumulators = unwritten.written[site]
         key = frozenset(model.instruction(site).writes)
-        if key in told or not results.before(site) & wanted:
+        if key in reported or not results.before(site) & accumulators:
             continue
 
         def arrives(state: int, at: int, site: int = site) -> bool:
             return at == site
 
         path = model.path(
-            -1, unwritten.boundary() & wanted, results, unwritten.left, arrives, (site,)
+            -1, unwritten.boundary() & accumulators, results, unwritten.left, arrives, (site,)
         ).witness
         if path is None:
             continue
-        told.add(key)
+        reported.add(key)
         name = model.function.registers[unwritten.register(path.state)].name
         yield WG013.hit(
             site=site,
-            message=f"adds to accumulator {name}, which no instruction has written before: scale-d is true",
+            message=f"adds to accumulator {name}, which is uninitialised on a path from the entry: scale-d is true",
             count=path.state.bit_count(),
-            help="set the accumulators to 0, or pass a scale-d that is false for the first wgmma",
+            help="zero the accumulators, or pass a false scale-d to the first wgmma.mma_async",
             confidence=model.confidence(path, 0),
         )
 
 
 def _adds(model: KernelModel, site: int) -> bool:
-    """Whether scale-d is known to be true."""
+    """Whether scale-d at *site* is known to be true."""
     value = model.value(site, "scale")
     return value is not None and bool(model.values.constant_of(value))

@@ -1,4 +1,8 @@
-"""Checks of the order between two wgmma that share registers (PTX ISA 9.7.15.7)."""
+"""The order of two wgmma that share registers (PTX ISA 9.7.15.7).
+
+Two wgmma of the same shape and type that accumulate into the same registers in the same order are implicitly ordered.
+Every other use of registers of an earlier wgmma needs a fence, and some need a wait as well.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +23,10 @@ WG008 = RuleId("WG008")
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a wgmma lays out its registers."""
+    """The registers of a wgmma, and how it maps the matrices to them."""
 
     shape: str
-    """With the type of the accumulator: ``.m64n8k16.f32``."""
+    """The shape and the type of the accumulator: ``.m64n8k16.f32``."""
     accumulator: tuple[int, ...]
     fragment: frozenset[int]
 
@@ -31,8 +35,8 @@ class _Layout:
         return frozenset(self.accumulator)
 
     @property
-    def sound(self) -> bool:
-        """Whether every register stands in one place; otherwise that is the fault (WG006)."""
+    def distinct(self) -> bool:
+        """Whether every register appears once; WG006 reports the others."""
         return len(self.written) == len(self.accumulator) and self.written.isdisjoint(self.fragment)
 
     @classmethod
@@ -49,41 +53,45 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Conflict:
-    """What a second wgmma does to the registers of a first one in flight."""
+    """What a second wgmma does to registers of a first one in flight."""
 
     registers: frozenset[int]
-    what: str
+    message: str
+    """With a pair of braces for the name of a register."""
     remedy: str
-    fenced: bool
-    """A wgmma.fence is enough."""
+    fence_suffices: bool
+    """Whether a wgmma.fence is enough; otherwise the first one must also complete."""
 
 
-_WAIT = (
-    "commit and wait for the first one (wgmma.wait_group) and put wgmma.fence.sync.aligned between the two"
-)
+_WAIT = "commit the earlier one, wait for it with wgmma.wait_group, and add wgmma.fence.sync.aligned between the two"
 
 
 def _conflict(first: _Layout, second: _Layout) -> _Conflict | None:
+    """How the registers of *second* conflict with those of *first* in flight; None if they are disjoint or ordered."""
     if forwarded := first.written & second.fragment:
-        return _Conflict(forwarded, "takes {}, which an earlier wgmma still writes, as A", _WAIT, False)
+        return _Conflict(
+            forwarded, "reads {} as A while an earlier wgmma.mma_async may still write it", _WAIT, False
+        )
     if refilled := first.fragment & second.written:
-        return _Conflict(refilled, "writes {}, which an earlier wgmma still reads as A", _WAIT, False)
+        return _Conflict(
+            refilled, "writes {} while an earlier wgmma.mma_async may still read it as A", _WAIT, False
+        )
     shared = first.written & second.written
     if not shared or (first.shape, first.accumulator) == (second.shape, second.accumulator):
         return None
     difference = (
-        f"{second.shape} after {first.shape}"
+        f"another shape or type ({second.shape} after {first.shape})"
         if first.shape != second.shape
-        else "in another order of registers"
+        else "another register order"
     )
-    what = f"accumulates into {{}} of an earlier wgmma in another way ({difference}) without a wgmma.fence"
-    return _Conflict(shared, what, "add wgmma.fence.sync.aligned between the two", True)
+    message = f"accumulates into {{}} of an earlier wgmma.mma_async with {difference} and no intervening wgmma.fence"
+    return _Conflict(shared, message, "add wgmma.fence.sync.aligned between the two", True)
 
 
 def _copied(model: KernelModel, site: int, first: _Layout, second: _Layout) -> bool:
-    """Whether the second one takes the accumulators of the first as they are, some of them as copies.
+    """Whether both accumulate into the same values at *site* in the same order, some of them copied by ``mov``.
 
-    ptxas takes a ``mov`` there for another name of the register.
+    ptxas treats a ``mov`` as a renaming of the register, so the two are implicitly ordered.
     """
     held = [[model.values.before(r, site) for r in layout.accumulator] for layout in (first, second)]
     return first.shape == second.shape and held[0] == held[1]
@@ -91,50 +99,50 @@ def _copied(model: KernelModel, site: int, first: _Layout, second: _Layout) -> b
 
 @check(WG008, needs="wgmma", analyses=(WgmmaGroups,))
 def shape_change_without_fence(model: KernelModel) -> Iterator[Hit]:
-    """Registers that pass from one wgmma to another outside the one case that is ordered by itself."""
+    """Registers shared by two wgmma that are not implicitly ordered."""
     layouts = {site: _Layout.of(model.instruction(site)) for site in model.sites("issue", "wgmma")}
-    layouts = {site: layout for site, layout in layouts.items() if layout.sound}
+    layouts = {site: layout for site, layout in layouts.items() if layout.distinct}
     kinds = {layout: n for n, layout in enumerate(dict.fromkeys(layouts.values()))}
     if len(kinds) < 2:
         return
     kind = {site: kinds[layout] for site, layout in layouts.items()}
     groups, results = model.solution(WgmmaGroups)
-    known: dict[tuple[int, int], _Conflict | None] = {}
+    conflicts: dict[tuple[int, int], _Conflict | None] = {}
     for site, layout in layouts.items():
         for earlier in sorted({s for s, _ in results.before(site)[0] if s in layouts}, reverse=True):
             pair = kind[earlier], kind[site]
-            if pair not in known:
-                known[pair] = _conflict(layouts[earlier], layout)
-            conflict = known[pair]
-            if not conflict or (conflict.fenced and _copied(model, site, layouts[earlier], layout)):
+            if pair not in conflicts:
+                conflicts[pair] = _conflict(layouts[earlier], layout)
+            conflict = conflicts[pair]
+            if not conflict or (conflict.fence_suffices and _copied(model, site, layouts[earlier], layout)):
                 continue
-            path = _unordered(model, groups, results, earlier, site, conflict.fenced)
+            path = _unordered(model, groups, results, earlier, site, conflict.fence_suffices)
             if not path:
                 continue
-            known[pair] = None  # once is enough
+            conflicts[pair] = None  # each pair of layouts is reported once
             name = model.function.registers[min(conflict.registers)].name
             yield WG008.hit(
                 site=site,
-                message=conflict.what.format(name),
-                steps=(Mark(earlier, "the earlier wgmma starts here"), Mark(site, f"uses {name}")),
+                message=conflict.message.format(name),
+                steps=(Mark(earlier, "the earlier wgmma.mma_async starts here"), Mark(site, f"uses {name}")),
                 count=len(conflict.registers),
                 help=conflict.remedy,
-                fixes=_ordered(model, groups, site, conflict.fenced),
+                fixes=_ordered(model, groups, site, conflict.fence_suffices),
                 confidence=model.confidence(path, earlier),
             )
 
 
-def _ordered(model: KernelModel, groups: WgmmaGroups, site: int, fenced: bool) -> tuple[Repair, ...]:
-    """What orders the wgmma at *site* behind all earlier ones, where all its threads come."""
+def _ordered(model: KernelModel, groups: WgmmaGroups, site: int, fence_suffices: bool) -> tuple[Repair, ...]:
+    """What orders the wgmma at *site* after all earlier ones; empty if its warpgroup may be divergent there."""
     if not together(model, site, "warpgroup", (site,)):
         return ()
     fence = "wgmma.fence.sync.aligned;"
-    if fenced:
+    if fence_suffices:
         return fence_before((site,), fence)
     statements = ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;", fence)
     return (
         Repair(
-            "complete the first one before this one",
+            "complete the earlier wgmma.mma_async before this one",
             (before(site, *statements),),
             drained(model, groups.group),
         ),
@@ -142,15 +150,20 @@ def _ordered(model: KernelModel, groups: WgmmaGroups, site: int, fenced: bool) -
 
 
 def _unordered(
-    model: KernelModel, groups: WgmmaGroups, results: Results[State], first: int, second: int, fenced: bool
+    model: KernelModel,
+    groups: WgmmaGroups,
+    results: Results[State],
+    first: int,
+    second: int,
+    fence_suffices: bool,
 ) -> Path | None:
-    """A path between the two on which the first stays in flight and nothing orders its registers."""
+    """A path from *first* to *second* on which the first stays in flight, with no fence if one suffices; or None."""
 
     follow = groups.following(first)
 
     def step(state: State, at: int, instruction: Instruction) -> State | None:
-        fence = fenced and instruction.event == "register-fence"
-        return None if fence else follow(state, at, instruction)
+        ordered = fence_suffices and instruction.event == "register-fence"
+        return None if ordered else follow(state, at, instruction)
 
     return model.path(
         first, groups.start(first), results, step, lambda state, at: at == second, (second,)

@@ -138,7 +138,7 @@ def test_one_finding_for_one_wait() -> None:
     report = lint(text(STORE, second, COMMIT, BARRIER, WRITE, "st.shared.b32 [%r3+2048], %r0;"))
     (finding,) = by_rule(report, "BK002")
     assert finding.count == 2
-    assert "no cp.async.bulk.wait_group completes it before" in finding.message
+    assert "no intervening cp.async.bulk.wait_group" in finding.message
     assert finding.help == "add cp.async.bulk.wait_group.read 0 before this instruction"
     assert [s.message for s in finding.steps] == [
         "cp.async.bulk starts to read it here",

@@ -128,12 +128,119 @@ def test_threads_that_left(body: str, says: str) -> None:
         assert found[0].steps[0].message.endswith("(%p1)")
 
 
+LOW, HIGH = "setp.lt.u32 %p1, %r1, 16;", "setp.ge.u32 %p1, %r1, 16;"  # %p1 of lanes 0-15, and of the others
+FALLS, GOES = "{} bra L;\n{}\nL: mov.u32 %r9, 0;", "{} bra L;\nmov.u32 %r9, 0;\nbra end;\nL: {}\nend:"
+BELOW, ABOVE = "lanes 0-15 of warp 0", "lanes 16-31 of warp 0"
+
+
+@pytest.mark.parametrize(
+    ("predicate", "branch", "where", "reaching", "taking"),
+    [
+        # the instruction is where the branch falls through, or where it leads; both senses of the guard
+        (LOW, "@!%p1", FALLS, BELOW, ABOVE),
+        (LOW, "@%p1", FALLS, ABOVE, BELOW),
+        (HIGH, "@!%p1", FALLS, ABOVE, BELOW),
+        (HIGH, "@%p1", FALLS, BELOW, ABOVE),
+        (LOW, "@!%p1", GOES, ABOVE, ABOVE),
+        (LOW, "@%p1", GOES, BELOW, BELOW),
+        (HIGH, "@!%p1", GOES, BELOW, BELOW),
+        (HIGH, "@%p1", GOES, ABOVE, ABOVE),
+    ],
+)
+def test_the_branch_names_the_lanes_that_take_it(
+    predicate: str, branch: str, where: str, reaching: str, taking: str
+) -> None:
+    code = text(f"{predicate}\n{where.format(branch, WAIT)}", 32)
+    (finding,) = by_rule(lint(code), "CV001")
+    assert finding.message == (
+        "tcgen05.wait::ld needs all threads of its warp, but it is control-dependent on a divergent branch, "
+        f"from which only {reaching} reach it"
+    )
+    falling = ABOVE if taking == BELOW else BELOW
+    assert [step.message for step in finding.steps] == [
+        f"{taking} take the branch, {falling} fall through (%p1)",
+        "needs all threads of its warp",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "guard", "admitted"),
+    [
+        (LOW, "@%p1", BELOW),
+        (LOW, "@!%p1", ABOVE),
+        (HIGH, "@%p1", ABOVE),
+        (HIGH, "@!%p1", BELOW),
+    ],
+)
+def test_the_guard_names_the_lanes_that_it_admits(predicate: str, guard: str, admitted: str) -> None:
+    (finding,) = by_rule(lint(text(f"{predicate}\n{guard} {WAIT}", 32)), "CV001")
+    assert finding.message.endswith(f"but its guard admits only {admitted}")
+
+
+@pytest.mark.parametrize(
+    ("rule", "body", "reaches", "at_the_branch"),
+    [
+        (
+            "CV001",
+            "setp.eq.u32 %p1, %r2, 1; @%p1 bra L; bar.sync 0; L: mov.u32 %r9, 0;",
+            "only warps 0, 2-3 reach it",
+            "warp 1 takes the branch, warps 0, 2-3 fall through (%p1)",
+        ),
+        (
+            "CV001",
+            "setp.eq.u32 %p1, %r2, 1; @%p1 bra L; bra M; L: bar.sync 0; M: mov.u32 %r9, 0;",
+            "only warp 1 reaches it",
+            "warp 1 takes the branch, warps 0, 2-3 fall through (%p1)",
+        ),
+        (
+            "CV002",
+            f"elect.sync _|%p1, -1; @!%p1 bra L; {WAIT} L: mov.u32 %r9, 0;",
+            "only lane 0 of warps 0-3 reaches it",
+            "lanes 1-31 of warps 0-3 take the branch, lane 0 of warps 0-3 falls through (%p1)",
+        ),
+        (
+            "CV002",
+            (
+                "ld.param.u32 %r4, [number]; elect.sync _|%p1, -1; setp.eq.and.s32 %p2, %r4, 0, %p1;\n"
+                f"@!%p2 bra L; {WAIT} L: mov.u32 %r9, 0;"
+            ),
+            "at most lane 0 of warps 0-3 reaches it",
+            "all other threads take the branch, at most lane 0 of warps 0-3 falls through (%p2)",
+        ),
+        (
+            "CV004",
+            f"setp.ge.u32 %p1, %r1, 96; @!%p1 bra L; bra M; L: {FENCE} M: mov.u32 %r9, 0;",
+            "only warps 0-2 reach it",
+            "warps 0-2 take the branch, warp 3 falls through (%p1)",
+        ),
+        (
+            "CV004",
+            f"setp.ge.u32 %p1, %r1, 96; @%p1 bra L; {FENCE} L: mov.u32 %r9, 0;",
+            "only warps 0-2 reach it",
+            "warp 3 takes the branch, warps 0-2 fall through (%p1)",
+        ),
+        (
+            "CV004",
+            f"setp.ge.u32 %p1, %r1, 96; @%p1 exit; {FENCE}",
+            "only warps 0-2 reach it",
+            "warp 3 exits, warps 0-2 continue (%p1)",
+        ),
+    ],
+)
+def test_who_takes_the_branch_and_who_reaches_the_instruction(
+    rule: str, body: str, reaches: str, at_the_branch: str
+) -> None:
+    (finding,) = by_rule(lint(text(body, 128)), rule)
+    assert finding.message.endswith(f"control-dependent on a divergent branch, from which {reaches}")
+    assert finding.steps[0].message == at_the_branch
+
+
 @pytest.mark.parametrize(
     ("directives", "body", "says"),
     [
         (".reqntid 96", FENCE, "the CTA has 96 threads"),
         (".maxntid 96", FENCE, "the CTA has 96 threads"),
-        (".reqntid 160", FENCE, "the last one of a CTA of 160 threads has 32 threads"),
+        (".reqntid 160", FENCE, "the last warpgroup of a CTA of 160 threads has only 32 threads"),
         (".maxntid 160", FENCE, ""),
         (".reqntid 160", f"setp.lt.u32 %p1, %r1, 128; @%p1 {FENCE}", ""),
         (".reqntid 160", f"ld.param.u32 %r4, [number]; setp.eq.u32 %p1, %r4, %r2; @%p1 {FENCE}", ""),
@@ -157,7 +264,7 @@ DEC = "setmaxnreg.dec.sync.aligned.u32 40;"
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (f"setp.eq.u32 %p1, %r2, 0; @%p1 {DEC}", "none is executed by warps 1-3"),
+        (f"setp.eq.u32 %p1, %r2, 0; @%p1 {DEC}", "warps 1-3 execute none"),
         (f"setp.eq.u32 %p1, %r2, 0; @%p1 {DEC} @!%p1 {DEC}", ""),
         (f"setp.eq.u32 %p1, %r3, 0; @%p1 {DEC}", ""),
         (f"ld.param.u32 %r4, [number]; setp.eq.u32 %p1, %r2, %r4; @%p1 {DEC}", ""),

@@ -454,7 +454,7 @@ def test_cp_async(case: str) -> None:
 def test_reads_of_one_cause_are_one_finding() -> None:
     (finding,) = by_rule(lint(text(f"{COPY}\n{NEXT}\n{COMMIT}\n{READ}\n{READ}\n{OTHERS}")), "CA001")
     assert [s.message for s in finding.steps] == [
-        "cp.async starts to write here",
+        "starts to write these bytes",
         "committed here",
         "reads the same bytes",
     ]

@@ -17,8 +17,11 @@ def text(body: str, directives: str = ".reqntid 128") -> str:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (f"setp.ne.u32 %p1, %r1, 0; @%p1 bra L; elect.sync _|%p2, -1; {END}", "only thread 0 can come"),
-        (f"elect.sync _|%p1, -1; @!%p1 bra L; bar.warp.sync -1; {END}", "only lane 0 of warps 0-3 can come"),
+        (f"setp.ne.u32 %p1, %r1, 0; @%p1 bra L; elect.sync _|%p2, -1; {END}", "only thread 0 can reach it"),
+        (
+            f"elect.sync _|%p1, -1; @!%p1 bra L; bar.warp.sync -1; {END}",
+            "only lane 0 of warps 0-3 can reach it",
+        ),
         (
             "setp.lt.u32 %p1, %r2, 16; @%p1 shfl.sync.idx.b32 %r5, %r1, 0, 31, -1;",
             "only lanes 0-15 of warps 0-3 can",

@@ -23,14 +23,14 @@ def told(code: str) -> list[Finding]:
         ("TC012", "refilled_by_another_role", "tcgen05.mma"),
     ],
 )
-def test_what_is_said_of_a_refilled_stage(page: str, entry: str, who: str) -> None:
+def test_a_refilled_stage_is_reported_with_its_reader(page: str, entry: str, who: str) -> None:
     (finding,) = told(block(page, entry))
     assert finding.rule.id == page
-    assert finding.message.startswith(f"fills shared memory again that {who} may still read")
-    assert [step.message.split(",")[0] for step in finding.steps] == [
-        "fills a stage",
-        "reads it",
-        "fills it again in a later round",
+    assert finding.message.startswith(f"refills shared memory that {who} may still read: ")
+    assert [step.message for step in finding.steps] == [
+        "starts to fill a stage",
+        "reads the stage",
+        "refills the stage in a later iteration without waiting for the readers",
     ]
     assert finding.steps[0].role != finding.steps[1].role
 

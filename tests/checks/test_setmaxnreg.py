@@ -62,49 +62,61 @@ ROLES = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128; @%p1 bra L;"
 @pytest.mark.parametrize(
     ("body", "directives", "says"),
     [
-        ("dec 40; bar.sync 0; dec 96;", "", "setmaxnreg.dec to 96 raises the count: the warp owns 40"),
-        ("inc 232; bar.sync 0; inc 96;", "", "setmaxnreg.inc to 96 lowers the count: the warp owns 232"),
+        (
+            "dec 40; bar.sync 0; dec 96;",
+            "",
+            "setmaxnreg.dec requests 96 registers, more than the 40 that the warp owns after the previous",
+        ),
+        (
+            "inc 232; bar.sync 0; inc 96;",
+            "",
+            "setmaxnreg.inc requests 96 registers, fewer than the 232 that the warp owns after the previous",
+        ),
         ("inc 232; bar.sync 0; dec 96; bar.sync 0; dec 96; bar.sync 0; inc 96;", "", ""),
         ("inc 40;", ".maxnreg 168", ""),
         (
             f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;",
             ".maxnreg 168",
-            "the warp owns 168 registers at launch",
+            "fewer than the 168 that the warp owns at launch",
         ),
         (
             f"{ROLES} inc 232; bra J; L: dec 200; J: bar.sync 0;",
             ".maxnreg 168",
-            "setmaxnreg.dec to 200 raises",
+            "setmaxnreg.dec requests 200 registers, more than the 168",
         ),
         (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0;", ".maxnreg 168", ""),
         (f"{ROLES} inc 160; bra J; L: dec 40; J: bar.sync 0;", ".reqntid 384 .minnctapersm 1", ""),
         (
             f"{ROLES} inc 240; bra J; L: dec 96; J: bar.sync 0;",
             ".reqntid 384 .minnctapersm 2",
-            "the warp owns 80",
+            "the 80 that the warp owns at launch",
         ),
         (
             f"{ROLES} dec 232; bra J; L: dec 40; J: bar.sync 0;",
             ".maxntid 384",
-            "owns 168 registers at launch",
+            "the 168 that the warp owns at launch",
         ),
         (
             f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;",
             ".maxntid 384",
-            "owns 168 registers at launch",
+            "the 168 that the warp owns at launch",
         ),
         (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0;", ".maxntid 384", ""),
         (f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;", ".maxntid 256", ""),
         (f"{ROLES} inc 232; bra J; L: inc 40; J: bar.sync 0;", "", ""),
         (DISPATCHED.format("dec 24", "inc 240"), ".maxnreg 168", ""),
-        (DISPATCHED.format("inc 24", "inc 240"), ".maxnreg 168", "to 24 lowers the count: the warp owns 168"),
+        (DISPATCHED.format("inc 24", "inc 240"), ".maxnreg 168", "requests 24 registers, fewer than the 168"),
         (
             DISPATCHED.format("dec 24", "dec 240"),
             ".maxnreg 168",
-            "to 240 raises the count: the warp owns 168",
+            "requests 240 registers, more than the 168",
         ),
         (DISPATCHED.format("dec 24", "inc 120").replace("68;\n    bra", "20;\n    bra"), ".maxnreg 168", ""),
-        (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0; @%p1 dec 232; ", "", "the warp owns 40"),
+        (
+            f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0; @%p1 dec 232; ",
+            "",
+            "more than the 40 that the warp owns",
+        ),
         (f"{ROLES} inc 232; bra J; L: dec 40; J: bar.sync 0; @!%p1 dec 200; ", "", ""),
     ],
 )
@@ -126,7 +138,7 @@ def test_the_count_at_launch_is_less_certain_without_a_bound() -> None:
 def test_a_path_shows_both() -> None:
     code = text("dec 40;\nbar.sync 0;\ndec 96;", ".maxnreg 168")
     (finding,) = by_rule(lint(code), "CV008")
-    assert [s.message for s in finding.steps] == ["sets 40 registers", ".dec to 96"]
+    assert [s.message for s in finding.steps] == ["sets the count to 40", "requests 96 with .dec"]
     assert finding.help == "use setmaxnreg.inc, or another count"
 
 

@@ -168,7 +168,7 @@ def test_a_wrong_descriptor_is_told_with_its_fields_once_for_all_places() -> Non
         "M (bits 24-28) is 192, not 64 or 128; type of D (bits 4-5) is 2, not 0 or 1"
     )
     assert finding.count == 2
-    assert [step.message for step in finding.steps] == ["the operand is made here", "tcgen05.mma takes it"]
+    assert [step.message for step in finding.steps] == ["the operand is defined here", "tcgen05.mma uses it"]
 
 
 @pytest.mark.parametrize(

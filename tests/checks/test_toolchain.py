@@ -130,6 +130,6 @@ def test_fragments_that_ptxas_overwrites(body: str, toolkit: tuple[int, int] | N
     findings = by_rule(lint(loop(body), toolkit), "TL003")
     assert bool(findings) is found
     for finding in findings:
-        assert finding.message.startswith("%r14 is written in the next round")
+        assert finding.message.startswith("%r14 is written in the next iteration")
         assert "its copy %r4:" in finding.message
         assert [s.message.split()[-1] for s in finding.steps] == ["%r4", "%r14"]

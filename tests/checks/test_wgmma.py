@@ -324,7 +324,16 @@ def test_an_end_in_flight_says_what_is_missing() -> None:
     assert "commit_group" in finding.help
     (finding,) = by_rule(lint(text(f"{FENCE}\n{ISSUE}\n{COMMIT}")), "WG007")
     assert "no wgmma.wait_group" in finding.message
-    assert [s.message for s in finding.steps] == ["the wgmma starts here", "the kernel ends here"]
+    assert [s.message for s in finding.steps] == ["wgmma.mma_async starts here", "the kernel exits here"]
+
+
+def test_a_commit_after_the_wait_is_reported_as_such() -> None:
+    code = text(f"{FENCE}\n{ISSUE}\nwgmma.wait_group.sync.aligned 0;\n{COMMIT}\nst.global.f32 [%rd2], %f0;")
+    (finding,) = by_rule(lint(code), "WG001")
+    assert finding.message.endswith(
+        ": it was committed after wgmma.wait_group, which covers earlier groups only"
+    )
+    assert [s.message for s in finding.steps][1:3] == ["completes earlier groups only", "committed here"]
 
 
 def test_a_function_may_leave_the_wait_to_its_caller() -> None:
@@ -364,7 +373,7 @@ def test_a_missing_wait_says_where_the_wait_is_too_shallow() -> None:
         lint(text(f"{FENCE}\n{OTHER}\n{COMMIT}\n{ISSUE}\n{COMMIT}\n{wait(1)}\n{USE}\n{wait()}")), "WG001"
     )
     assert "wait_group 1" in finding.message
-    assert "wait_group 0" in finding.help or "0 or less" in finding.help
+    assert finding.help == "use wgmma.wait_group 0 before this instruction"
 
 
 def test_each_defect_of_a_kernel_is_found() -> None:

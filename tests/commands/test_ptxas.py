@@ -182,7 +182,7 @@ def test_the_settings_are_those_of_the_project(run_tclint: Run, ptxas: Path, tmp
 
 def test_the_toolkit_is_that_of_the_ptxas(run_tclint: Run, ptxas: Path, tmp_path: Path) -> None:
     (tmp_path / "new.ptx").write_text(RIGHT.read_text().replace(".version 8.0", ".version 9.1"))
-    assert "the ptxas of CUDA 12.4 knows PTX 8.4 at most" in run_tclint("ptxas", "new.ptx").stderr
+    assert "the ptxas of CUDA 12.4 supports PTX 8.4 at most" in run_tclint("ptxas", "new.ptx").stderr
     assert "TL001" not in run_tclint("ptxas", "--toolkit", "13.1", "--", "new.ptx").stderr
 
 
