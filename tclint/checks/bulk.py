@@ -226,7 +226,7 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
             why = "cp.async.bulk.wait_group.read waits until its source has been read, not until its result is written"
         steps = [Mark(copy, f"{copy_name(model, copy)} starts to write it")]
         if half:
-            steps.append(Mark(waits[-1], "waits until the sources have been read only"))
+            steps.append(Mark(waits[-1], "waits only until the sources have been read"))
         yield BK004.hit(
             site=use,
             message=f"reads global memory that {copy_name(model, copy)} may still be writing: {why}",

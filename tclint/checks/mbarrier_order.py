@@ -88,7 +88,7 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
     data = "the thread's preceding writes there" if store is not None else "the thread's preceding accesses"
     return MB012.hit(
         site=site,
-        message=f"arrives on an mbarrier of another CTA with a release of CTA scope: {data} "
+        message=f"arrives at an mbarrier of another CTA with a release of CTA scope: {data} "
         + ("need not be visible to that CTA" if store is not None else "are not ordered for that CTA"),
         steps=(
             *((Mark(store, "writes shared memory of another CTA"),) if store is not None else ()),

@@ -399,7 +399,8 @@ def _with_bytes(model: KernelModel, site: int, role: str, verb: str) -> str:
     """What *site* does to the tx-count, with the number of bytes if it is constant."""
     amount = _amount(model, site, role)
     constant = None if amount is None else model.values.known(amount)
-    return f"{verb} bytes" if constant is None else f"{verb} {constant} bytes"
+    each = " per thread" if model.views.at(site).threads.bit_count() > 1 else ""
+    return f"{verb} bytes{each}" if constant is None else f"{verb} {constant} bytes{each}"
 
 
 def _expecting(model: KernelModel, expects: list[int], copied: int | None) -> tuple[Repair, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import copy_name, times
@@ -32,7 +33,7 @@ MAX_BLOCKED_WAITS = 4
 """Blocked waits that are shown as steps. In a deadlocked pipeline, each role has one."""
 
 
-@check(MB016, needs="mbarrier", analyses=(Replay,))
+@check(MB016, needs="mbarrier", analyses=(Mbarriers, Replay))
 def replayed(model: KernelModel) -> Iterator[Hit]:
     """Report an access, a wait or an arrival that is wrong in every assumed launch that reaches it."""
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
@@ -235,7 +236,8 @@ def _deadlocked(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
             *(
                 Mark(
                     s.site,
-                    f"blocked: phase {s.what.phase} of {_which(mbarrier, s.what)} {_incomplete(s.what)}",
+                    f"blocked: phase {s.what.phase} of {_which(mbarrier, s.what)} {_incomplete(s.what)}"
+                    + _missing_arrival(model, s, mbarrier),
                     role=_who(model, s.threads),
                 )
                 for s in list(others.values())[:MAX_BLOCKED_WAITS]
@@ -243,10 +245,27 @@ def _deadlocked(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
             ),
             Mark(first.site, f"blocked: waits for phase {mbarrier.phase}", role=_who(model, first.threads)),
         ),
-        help="follow the phases of the mbarriers through each iteration (tclint barriers): each wait needs all arrivals "
-        "and bytes of its phase, and a parity that flips when the stage is reused",
+        help="use tclint barriers to follow the phases of the mbarriers through each iteration: each wait needs all "
+        "arrivals and bytes of its phase, and a parity that flips when the stage is reused",
         replayed=True,
     )
+
+
+def _missing_arrival(model: KernelModel, blocked: Stuck, awaited: Mbarrier) -> str:
+    """That threads *blocked* at another wait have yet to arrive at *awaited*; "" if that is not certain."""
+    mbarriers = model.made(Mbarriers)
+    threads = sum(1 << thread for thread in blocked.threads)
+    for ring in mbarriers.rings if awaited.pending and blocked.what is not awaited else ():
+        if awaited.site in ring.inits and any(
+            mbarriers.rings_at(i) == {ring}
+            and model.views.at(i).threads & threads
+            and model.reaches(blocked.site, i)
+            for i in mbarriers.arriving
+        ):
+            if len(ring.stages) == 1:
+                return "; its arrival at the first mbarrier follows this wait"
+            return "; its arrivals at the ring of the first mbarrier follow this wait"
+    return ""
 
 
 def _which(awaited: Mbarrier, other: Mbarrier) -> str:
