@@ -122,7 +122,7 @@ def _warps(threads: int) -> Iterator[int]:
 
 
 def _unordered_threads(model: KernelModel, copy: Access, use: Access, path: Path, writers: int) -> int:
-    """The threads that overwrite the source of another thread's copy unordered after its wait.
+    """The threads that overwrite the source of another thread's copy without being ordered after that thread's wait.
 
     Those of other warps, if there are any, and otherwise the other lanes of the issuing warp.
     """
@@ -171,7 +171,7 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: s
     waiting = model.views.at(wait).threads
     one_warp = not any(others & ~warp for warp in _warps(issuers))
     confidence = None
-    if one_warp:  # if the warp waits convergently, all of its lanes wait
+    if one_warp:  # a warp that waits convergently also continues convergently
         confidence = Confidence.LOW if others & ~waiting == 0 else Confidence.MEDIUM
     return BK003.hit(
         site=use,

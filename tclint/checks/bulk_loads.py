@@ -22,7 +22,7 @@ from tclint.values.shared_memory import Access
 BK001 = RuleId("BK001")
 
 _SAME_CONDITION = (
-    "a launch parameter decides whether the thread waits, and may also decide whether the copy is issued"
+    "the launch determines whether the thread waits, and may also determine whether the copy is issued"
 )
 """The doubt where :func:`spared` holds."""
 

@@ -68,7 +68,7 @@ def _earlier(model: KernelModel, wait: int) -> tuple[list[int], int]:
 
 
 def _before(model: KernelModel, first: int, second: int) -> bool:
-    """True if every thread that executes *second* has executed *first*, and does not execute it again."""
+    """True if every thread that executes *second* has executed *first*, and does not execute *first* again."""
     return behind(model, first, second) and not model.reaches(second, first)
 
 

@@ -111,14 +111,14 @@ def _reinitialised(model: KernelModel, ring: Ring) -> bool:
 
 
 def _uneven(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
-    """The finding about stages with different counts in a ring at whose stages an instruction arrives in turn; or None."""
+    """The finding about a ring whose stages differ in count, although an instruction arrives at each in turn; or None."""
     counts = [(stage.count, stage.inits[0]) for stage in ring.stages]
     numbers = Counter(count for count, _ in counts)
     if len(numbers) < 2 or None in numbers or 0 in numbers:
         return None  # MB003 reports a count of 0
     every = set(ring.stages)
     if all(set(mbarriers.named(i)) != every for i in mbarriers.arriving):
-        return None  # the index may be less precise than the program's
+        return None  # the index may be known less precisely than it is
     usual = max(numbers, key=lambda n: numbers[n])
     odd, site = next((n, i) for n, i in counts if n != usual)
     other = next(i for n, i in counts if n == usual)

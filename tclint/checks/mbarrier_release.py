@@ -184,7 +184,7 @@ class _Release:
         return None
 
     def _existing(self, arrivals: list[int]) -> int:
-        """The threads that a CTA certainly has: those up to its bound, or else up to the last warp that arrives or waits."""
+        """The threads that a CTA is assumed to have: up to its bound, or else up to the last warp that arrives or waits."""
         every, views = T.full(self.model.values.threads), self.model.views
         if self.model.function.most_threads is not None:
             return every

@@ -21,12 +21,10 @@ from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
 
 MB016 = RuleId("MB016")
 
-_LOOP_NOT_ENTERED = (
-    "no launch that was tried enters some loop that waits, so none may have a consistent set of sizes"
-)
+_LOOP_NOT_ENTERED = "no launch that was tried enters one of the loops that wait, so the sizes of each launch may be inconsistent"
 """The doubt where :meth:`Replay.misses_loop` holds."""
 _UNRELATED = (
-    "the trip counts of the two sides come from different launch parameters, whose relation is unknown"
+    "the trip counts of the two sides come from different values of the launch, whose relation is unknown"
 )
 """The doubt where :meth:`Replay.mixes_trip_counts` holds."""
 MAX_BLOCKED_WAITS = 4
@@ -294,7 +292,7 @@ def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
 
 
 def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
-    """The finding about a *wait* that the current phase may precede, which changes the phase that its parity denotes."""
+    """The finding about a *wait* during a phase that may complete before it tests: its parity then denotes the next one."""
     who = _who(model, wait.threads)
     return MB016.hit(
         site=wait.site,

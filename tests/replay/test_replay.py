@@ -572,7 +572,7 @@ def test_rounds_that_different_numbers_say() -> None:
     code = f"{producer}use:{consumer.replace('%r21, %r20;', '%r21, %r12;')}"
     ((_, hit),) = replayed(analysed(code))
     assert hit.confidence is Confidence.LOW
-    assert "different numbers" in hit.doubt
+    assert "different values of the launch" in hit.doubt
 
 
 PRODUCERS = """.version 8.6
