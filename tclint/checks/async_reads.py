@@ -73,8 +73,8 @@ class _Early(NamedTuple):
     lanes: bool = False
     """The other threads are lanes of the issuing warp."""
     in_step: bool = False
-    """The other threads are warps of the issuing warpgroup, which in practice wait for each other at a ``wgmma``, although
-    nothing guarantees it."""
+    """The other threads are warps of the issuing warpgroup, which in practice wait for each other at a ``wgmma``,
+    although nothing guarantees it."""
 
 
 class _Writes:
@@ -115,8 +115,8 @@ class _Writes:
     def _by_warps(self, write: Access, read: Access, route: Route) -> _Early | None:
         """A conflict with the writes of another warp; None if there is none.
 
-        Either the read provably covers bytes of the other warp, and the warps have not diverged. Or the size of the read
-        is unknown, the other warp executes the same write, and only the warp of this thread issues an operation.
+        Either the read provably covers bytes of the other warp, and the warps have not diverged. Or the size of the
+        read is unknown, the other warp executes the same write, and only the warp of this thread issues an operation.
         """
         since, memory = self.since, self.since.memory
         here, taking = self._threads(write, read, route)
@@ -279,8 +279,8 @@ def _hit(model: KernelModel, meeting: Meeting, early: _Early, count: int) -> Hit
         doubt = PART_OF_A_WARP
     return PR005.hit(
         site=read,
-        message=f"{operation} reads shared memory that other {who} may not have written yet: the issuing thread does not"
-        " wait for them",
+        message=f"{operation} reads shared memory that other {who} may not have written yet: the issuing thread "
+        "does not wait for them",
         steps=(
             Mark(write, f"{writer} writes it", role=model.who(model.views.at(write).threads)),
             *(Mark(i, "this fence covers only the writes of the executing thread") for i in fence[-1:]),

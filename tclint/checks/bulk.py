@@ -36,7 +36,7 @@ _ONCE = "as far as known, ptxas makes the warp issue this copy once, and another
 
 @check(BK002, BK003, needs="cp", analyses=(BulkReads,))
 def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
-    """Report writes to the source of a bulk copy that is still pending, or whose wait does not order the writing thread."""
+    """Report writes to the source of a bulk copy that is pending, or whose wait does not order the writing thread."""
     operations = model.sites("issue", "bulk")
     if not operations:
         return
@@ -63,7 +63,7 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
 
 
 def _cause(model: KernelModel, groups: Groups, meeting: Meeting) -> tuple[int, int]:
-    """The loop or block that issues the copy, and how many groups the last wait on the path leaves pending; -1 without one.
+    """The loop or block that issues the copy, and how many groups the last wait on the path leaves pending, or -1.
 
     Conflicts that agree in both have the same missing wait, whatever overwrites the source.
     """
@@ -175,8 +175,8 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Meeting, alike: s
         confidence = Confidence.LOW if others & ~waiting == 0 else Confidence.MEDIUM
     return BK003.hit(
         site=use,
-        message=f"{model.who(others)} may overwrite shared memory that {copy_name(model, copy)} is still reading: only the "
-        "issuing thread can wait for the copy, and no barrier follows its wait",
+        message=f"{model.who(others)} may overwrite shared memory that {copy_name(model, copy)} is still reading: "
+        "only the issuing thread can wait for the copy, and no barrier follows its wait",
         steps=(
             Mark(copy, f"{copy_name(model, copy)} starts to read it", role=model.who(issuers)),
             Mark(wait, "waits for the groups of the executing thread only", role=model.who(waiting)),
@@ -240,7 +240,7 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
 
 
 def _commute(model: KernelModel, copy: int, use: int) -> bool:
-    """True if both perform the same reduction, which is atomic per element: their order does not matter (9.7.9.25.4.2)."""
+    """True if both perform the same reduction, which is atomic per element, so in any order (9.7.9.25.4.2)."""
     first, second = model.instruction(copy).match, model.instruction(use).match
     assert first
     assert second
@@ -297,8 +297,8 @@ def not_committed(model: KernelModel) -> Iterator[Hit]:
         waiting = [w for _, found in lost for w in found]
         yield BK005.hit(
             site=site,
-            message=f"{copy_name(model, site)} is never committed to a group, as no cp.async.bulk.commit_group follows: "
-            + ("wait_group does not wait for it" if waiting else "no wait can cover it"),
+            message=f"{copy_name(model, site)} is never committed to a group, as no cp.async.bulk.commit_group "
+            "follows: " + ("wait_group does not wait for it" if waiting else "no wait can cover it"),
             steps=(
                 Mark(site, "issued, not yet in a group"),
                 *(Mark(w, "waits for committed groups only") for w in waits[:1]),

@@ -73,7 +73,7 @@ def _unwaited(
 
 
 def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
-    """True if *wait* may be the first one of a thread for the ring and has parity 1 then, so that it returns at once."""
+    """True if *wait* may be the first one of a thread for the ring and then has parity 1, so it returns at once."""
     before = [i for i in filled.waits if i != wait and model.reaches(i, wait)]
     return (
         all(model.reaches(wait, i) for i in before)
@@ -88,7 +88,10 @@ def _hit(model: KernelModel, filled: Filled, read: Access, idle: int | None) -> 
     role = model.who(model.views.at(read.site).threads)
     if idle is None:
         why = "no wait for its mbarrier on this path"
-        remedy = "wait for the phase that the copy completes on its mbarrier (mbarrier.try_wait) before this instruction"
+        remedy = (
+            "wait for the phase that the copy completes on its mbarrier (mbarrier.try_wait) before this "
+            "instruction"
+        )
     else:
         why = (
             "the first wait for its mbarrier is for parity 1, the phase before the first, and returns at once"

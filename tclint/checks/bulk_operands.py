@@ -100,13 +100,13 @@ def copies_to_itself(model: KernelModel) -> Iterator[Hit]:
         for role in ("remote", "mbarrier"):
             value = model.value(site, role)
             symbol = None if value is None else _own(model, value)
-            # The manual does not restrict the mbarrier of a copy; that of red.async must be in the CTA of its destination.
+            # The manual does not restrict the mbarrier of a copy; that of red.async must be beside its destination.
             if symbol is None or (role == "mbarrier" and copies_in_bulk(model.instruction(site).match.form)):  # type: ignore[union-attr]
                 continue
             yield BK008.hit(
                 site=site,
-                message=f"{name} requires {'an mbarrier' if role == 'mbarrier' else 'a destination'} in another CTA of the "
-                f"cluster, but {symbol} is in the executing CTA",
+                message=f"{name} requires {'an mbarrier' if role == 'mbarrier' else 'a destination'} in another "
+                f"CTA of the cluster, but {symbol} is in the executing CTA",
                 help=f"compute the address with mapa.shared::cluster, from {symbol} and the rank of the other CTA",
             )
             break

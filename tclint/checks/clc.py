@@ -45,7 +45,7 @@ def _queries(model: KernelModel) -> tuple[list[int], list[int]]:
 
 
 def _decoded_unchecked(model: KernelModel, asks: list[int], decodes: list[int]) -> Hit | None:
-    """The finding about a CTA id that is decoded with no ``is_canceled`` query of *asks* before or after it; or None."""
+    """The finding about a CTA id that is decoded with none of the queries *asks* before or after it; or None."""
     every = T.full(model.values.threads)
     ends = {*asks, *calls(model)}
     for site in decodes:
@@ -111,7 +111,8 @@ def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hi
             role = model.who(path.threads)
             return CL004.hit(
                 site=path.end,
-                message="requests another cluster although an earlier request has failed, which is undefined behaviour: "
+                message="requests another cluster although an earlier request has failed, which is undefined "
+                "behaviour: "
                 "no cluster is left to cancel",
                 steps=(
                     Mark(ask, "is_canceled returns false", role=role),

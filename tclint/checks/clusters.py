@@ -145,7 +145,7 @@ def remote_without_sync(model: KernelModel) -> Iterator[Hit]:
 
 
 def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
-    """The finding about a use of a peer CTA that a path reaches before any synchronisation with it; None without one."""
+    """The finding about a use of a peer CTA that a path reaches before any synchronisation with it; or None."""
     order = model.made(Order)
     observers = order.told(order.meets(Scope.CTAS))
     sites = {r.site for r in found}
@@ -158,7 +158,8 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
         message=f"{_operation(model, site)} another CTA of the cluster, which may not have started: "
         "no cluster barrier precedes it",
         steps=(Mark(site, "no wait for the other CTAs before this", role=_role(model, site)),),
-        help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before the first access to another CTA",
+        help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before the first access to "
+        "another CTA",
         about=frozenset(a for a in model.sites("barrier-arrive", "cluster") if model.reaches(a, site))
         or frozenset((site,)),
     )
@@ -199,8 +200,8 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
 def _awaited(model: KernelModel, site: int, path: Path) -> bool:
     """True if the thread arrives at the cluster barrier after *site* on *path*, and other threads or CTAs wait there.
 
-    One waiting thread keeps its CTA alive. The position of the thread or CTA decides which of them wait; the accessed CTA
-    is assumed to be among these.
+    One waiting thread keeps its CTA alive. The position of the thread or CTA decides which of them wait; the accessed
+    CTA is assumed to be among these.
     """
     waits = model.made(Order).meets(Scope.CTAS)
     passed = path.passed(model.cfg, site)
@@ -215,7 +216,7 @@ def _awaited(model: KernelModel, site: int, path: Path) -> bool:
 
 
 def _taken(model: KernelModel, site: int, path: Path) -> list[tuple[int, int | None, bool]]:
-    """The blocks of a path from *site*, each with the predicate under which the path leaves it and the value of that."""
+    """The blocks of a path from *site*, each with the predicate under which the path leaves it, and its value."""
     taken = [(e.source, model.reachability.edge_value(e), e.value) for e in path.edges]
     end = path.last(model.cfg, site)
     leaves = model.instruction(end) if path.end == EXIT else None
@@ -230,7 +231,7 @@ def _differs(model: KernelModel, p: int | None) -> bool:
 
 
 def _alone_on(model: KernelModel, site: int, path: Path) -> bool:
-    """True if no thread can reach the cluster barrier in a launch that takes *path*, which implies clusters of one CTA."""
+    """True if no thread passes the cluster barrier in a launch that takes *path*: its clusters have one CTA then."""
     values, facts = model.values, Facts()
     for _, p, value in _taken(model, site, path):
         if p is not None and not _differs(model, p):
@@ -295,13 +296,14 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
         role = model.who(path.threads)
         yield BK010.hit(
             site=site,
-            message="overwrites shared memory of several CTAs in the next iteration: nothing guarantees that the peer CTAs "
-            "have read the previous iteration's data",
+            message="overwrites shared memory of several CTAs in the next iteration: nothing guarantees that the "
+            "peer CTAs have read the previous iteration's data",
             steps=(
                 Mark(site, "copies to all CTAs of the mask", role=role),
                 Mark(site, "copies there again without synchronising with the peer CTAs", role=role),
             ),
-            help="before the copy, wait for an mbarrier on which the readers in all CTAs arrive, or at the cluster barrier",
+            help="before the copy, wait for an mbarrier on which the readers in all CTAs arrive, or at the "
+            "cluster barrier",
             about=frozenset((site,)),
         )
         return
@@ -327,7 +329,7 @@ def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
 
 
 def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads: list[int]) -> Hit | None:
-    """The finding about the store at *write*, unordered before *arrive*, and one of *reads* of its bytes after *wait*; or None."""
+    """The finding about a *write* that *arrive* does not release and one of *reads* reads after *wait*; or None."""
     values, shared = model.values, model.shared
     arrivals = model.sites("barrier-arrive", "cluster")
     for access in shared.accesses(write):
@@ -364,7 +366,8 @@ def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads:
                             True,
                         ),
                     ),
-                    help="use .release, which is the default, or add fence.acq_rel.cluster between the write and the arrival",
+                    help="use .release, which is the default, or add fence.acq_rel.cluster between the write and "
+                    "the arrival",
                     about=frozenset((arrive,)),
                 )
     return None

@@ -25,7 +25,7 @@ MAX_PHI_DEPTH = 4
 _POINTER = 8
 """The size in bytes of a parameter that may be a pointer."""
 Given = tuple[int, int]
-"""A buffer passed to the kernel: the value of a parameter and 0, or the address of a parameter and an offset into it."""
+"""A buffer passed to the kernel: the value of a parameter and 0, or the address of a parameter and an offset."""
 
 
 @check(GD001, needs="griddepcontrol", analyses=(Order,))
@@ -78,7 +78,7 @@ def _role_without_wait(model: KernelModel, waits: list[int]) -> Hit | None:
 
 
 def _before_the_wait(model: KernelModel, waits: list[int]) -> Hit | None:
-    """The finding about a read before the wait from a buffer that the kernel also writes, so not of weights; or None."""
+    """The finding about a read before the wait from a buffer that the kernel also writes, so not weights; or None."""
     early = _accesses(model, "read", lambda site: any(model.reaches(site, w) for w in waits))
     if not early:
         return None
@@ -207,7 +207,8 @@ def launch_without_wait(module: Module, config: Config) -> Iterator[Hit]:
                         True,
                     ),
                 ),
-                help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in its dependents",
+                help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in "
+                "its dependents",
             )
 
 

@@ -58,7 +58,7 @@ class _Waits:
 
     @cached_property
     def protected(self) -> frozenset[int]:
-        """Instructions that a wait may protect: the first one of each block, and the first one after each wait in it."""
+        """Instructions that a wait may protect: the first one of each block, and the first one after each wait."""
         model, block_of = self.model, self.model.cfg.block_of
         found: dict[tuple[int, int], int] = {}
         waits = sorted(self.waits)
@@ -327,7 +327,8 @@ class _Waits:
         name = self.model.name(site)
         return MB001.hit(
             site=site,
-            message=f"the wait loop is inverted: it exits while {name} returns false, and repeats once the phase is complete",
+            message=f"the wait loop is inverted: it exits while {name} returns false, and repeats once the phase "
+            "is complete",
             steps=(Mark(site, "repeated when the result is true"),),
             help="invert the condition of the branch: back to the wait when the result is false",
             fixes=self._inverted_branch(site),
@@ -384,7 +385,7 @@ def counts(model: KernelModel) -> Iterator[Hit]:
 
 
 def _number(model: KernelModel, site: int, role: str) -> int | None:
-    """The constant, unsigned, that a register operand of this role holds; None if it is not a register or is unknown."""
+    """The unsigned constant in the register operand of this role; None if it is not a register or is unknown."""
     if (
         not isinstance(model.instruction(site).role(role), int)
         or model.cfg.block_of[site] not in model.cfg.rank
@@ -397,7 +398,8 @@ def _number(model: KernelModel, site: int, role: str) -> int | None:
 def _out_of_range(model: KernelModel, site: int, number: int, what: str, least: int) -> Hit:
     return MB003.hit(
         site=site,
-        message=f"{model.name(site)} with a count of {number} {what} is out of range: an mbarrier counts {least} to {MAX_COUNT}",
+        message=f"{model.name(site)} with a count of {number} {what} is out of range: an mbarrier counts {least} "
+        f"to {MAX_COUNT}",
         help=f"use a count from {least} to {MAX_COUNT}",
         about=frozenset((site,)),
     )
@@ -418,7 +420,8 @@ def _too_many(model: KernelModel) -> Iterator[Hit]:
         if 0 < most < count:
             yield MB003.hit(
                 site=site,
-                message=f"arrives {count} times at an mbarrier that expects {times(most)}: its pending count cannot become negative",
+                message=f"arrives {count} times at an mbarrier that expects {times(most)}: its pending count "
+                "cannot become negative",
                 steps=(
                     Mark(made[0][1], f"initialised for {times(most)}"),
                     Mark(site, f"arrives {count} times"),
@@ -510,7 +513,7 @@ def states(model: KernelModel) -> Iterator[Hit]:
 
 
 def _from(model: KernelModel, site: int, made: int) -> Hit | None:
-    """The finding about a state that the instruction *made* wrote; None if it is valid at *site* or of unknown origin."""
+    """The finding about a state that the instruction *made* wrote; None if it is valid or of unknown origin."""
     arrival = model.instruction(made)
     if arrival.event != "mbarrier-arrive":
         return None

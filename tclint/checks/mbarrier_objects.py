@@ -136,7 +136,7 @@ def _uninitialised(known: _Objects) -> Iterator[Hit]:
 
 
 def _lacking(known: _Objects, every: frozenset[Place]) -> Iterator[tuple[Place | None, int]]:
-    """Each used mbarrier that differs from *every* initialised one, with its use; None for it if none is initialised."""
+    """Each used mbarrier that differs from *every* initialised one, with its use; None if none is initialised."""
     model = known.model
     for site in sorted((*known.uses, *known.invals)):
         if not every:
@@ -227,7 +227,7 @@ def _too_early(known: _Objects) -> Iterator[Hit]:
 
 
 def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> Place | None:
-    """The mbarrier that a replay found uninitialised, as a symbolic address; None if its address depends on the launch."""
+    """The mbarrier that a replay found uninitialised, as a symbolic address; None if that depends on the launch."""
     model, values = known.model, known.model.values
     value = model.value(unmade.site, "mbarrier")
     if value is None or any(values.node(v)[0] in _LAUNCH_DEPENDENT for v in values.made_of(value)):
@@ -303,7 +303,7 @@ def _twice(known: _Objects) -> Iterator[Hit]:
 
 
 def _remade(known: _Objects) -> Iterator[tuple[Place, int, int]]:
-    """Mbarriers with a path from one init to another one, or to itself, without an mbarrier.inval, and the two inits."""
+    """Mbarriers, each with two inits, or one init twice, that a path without an mbarrier.inval connects."""
     model = known.model
     for place, sites in known.unambiguous(known.inits).items():
         if len(sites) == 1 and model.cfg.block_of[sites[0]] not in model.cfg.in_cycle:
@@ -377,7 +377,7 @@ def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Fo
 
 
 def _accessed_while_live(known: _Objects, made: int, access: Access) -> Hit | None:
-    """The finding about an *access* that follows the init *made* with no intervening mbarrier.inval; None if none can."""
+    """The finding about an *access* that follows the init *made* with no intervening mbarrier.inval; or None."""
     model, site = known.model, access.site
     named = known.inits[made]
     if named is None or len(named) > 1:
@@ -524,7 +524,7 @@ def _elsewhere(model: KernelModel, use: int) -> bool:
 
 
 def _others(model: KernelModel, maker: View) -> Iterator[tuple[View, bool, str]]:
-    """The threads other than *maker*, whether they are in its warp, and the doubt about them. Those without doubt come first.
+    """The threads other than *maker*, whether they are in its warp, and the doubt about them; no doubt first.
 
     If several threads initialise an mbarrier each, all of them are excluded, and the mbarriers of a warp are assumed to
     be used by that warp.

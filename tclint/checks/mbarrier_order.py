@@ -156,7 +156,7 @@ def _own(model: KernelModel, store: Access, load: Access) -> bool:
 
 
 def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) -> Hit | None:
-    """The finding about bytes written before the *arrival* and read after the *wait*, one of which is relaxed; or None."""
+    """The finding about bytes written before *arrival* and read after *wait*, one of which is relaxed; or None."""
     ends, order = _orders(model), model.made(Order)
     loads = list(_accesses(model, False))
     for store in _accesses(model, True):
@@ -222,6 +222,7 @@ def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, w
                 True,
             ),
         ),
-        help=f"remove .relaxed, or add fence.{side}.cluster {'after the wait' if site == wait else 'before the arrival'}",
+        help=f"remove .relaxed, or add fence.{side}.cluster "
+        f"{'after the wait' if site == wait else 'before the arrival'}",
         about=frozenset((site,)),
     )

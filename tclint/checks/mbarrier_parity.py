@@ -32,7 +32,7 @@ def invariant_parity(model: KernelModel) -> Iterator[Hit]:
 
 
 def _repeats(model: KernelModel, ring: Ring, site: int, each: bool = False) -> bool:
-    """True if a loop that is not a mere spin loop repeats *site* for the same mbarrier; with *each*, in every iteration."""
+    """True if a loop other than a spin loop repeats *site* for one mbarrier; with *each*, in every iteration."""
     cfg = model.cfg
     if model.value(site, "mbarrier") is None or len(ring.stages) > 1:
         return False

@@ -3,8 +3,8 @@
 
 A phase completes when no arrival is pending and the tx-count is zero. ``expect_tx`` raises the tx-count, and a copy
 that completes on the mbarrier (``complete_tx``) lowers it. A *ring* is an array of mbarriers that the same instructions
-use in turn, and each of its mbarriers is a *stage*. A *delivery* is what one set of threads expects and copies between two
-of its waits, so in one phase.
+use in turn, and each of its mbarriers is a *stage*. A *delivery* is what one set of threads expects and copies between
+two of its waits, so in one phase.
 
 Byte counts are compared only if the sizes of all copies of a phase are known. The size of a tensor copy is not in the
 text: expectations for copies of the same tensor maps are compared with each other, and with the space and the row width
@@ -111,7 +111,7 @@ def _reinitialised(model: KernelModel, ring: Ring) -> bool:
 
 
 def _uneven(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
-    """The finding about a ring whose stages differ in count, although an instruction arrives at each in turn; or None."""
+    """The finding about a ring whose stages differ in count, although threads arrive at each in turn; or None."""
     counts = [(stage.count, stage.inits[0]) for stage in ring.stages]
     numbers = Counter(count for count, _ in counts)
     if len(numbers) < 2 or None in numbers or 0 in numbers:
@@ -164,7 +164,7 @@ def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
 
 
 def _fits_smaller_cta(count: int, arrive: list[int]) -> str:
-    """The doubt that a smaller CTA, which the thread bound allows, performs exactly *count* arrivals; "" if none does."""
+    """The doubt that a smaller CTA, which the thread bound allows, performs *count* arrivals; "" if none does."""
     for threads in range(32, max(arrive, default=0).bit_length(), 32):
         if sum((mask & T.full(threads)).bit_count() for mask in arrive) == count:
             return f"in a CTA of {threads} threads, which the bound allows, the arrivals of a phase match the count"
@@ -237,7 +237,8 @@ def _too_many(
             f"the mbarrier expects {times(count)}, but a phase receives {bounds.least}: "
             "it completes too early, and the excess counts towards the next phase"
             if rest
-            else f"these arrivals complete {phases} phases of the mbarrier with no intervening wait, so a wait may miss its phase"
+            else f"these arrivals complete {phases} phases of the mbarrier with no intervening wait, so a wait "
+            "may miss its phase"
         ),
         steps=steps,
         help="set the count of mbarrier.init to the number of arrivals in a phase, or let one thread arrive",
@@ -423,7 +424,10 @@ def _amounts(expected: int | None, copied: int | None, difference: int) -> str:
         else "the phase may complete before all of them have arrived, or never"
     )
     if expected is None or copied is None:
-        return f"expects {abs(difference)} bytes {'more' if more else 'fewer'} than the copies of the phase transfer: {effect}"
+        return (
+            f"expects {abs(difference)} bytes {'more' if more else 'fewer'} than the copies of the phase "
+            f"transfer: {effect}"
+        )
     return f"expects {expected} bytes, but the copies of the phase transfer {copied}: {effect}"
 
 
@@ -447,7 +451,7 @@ def _amount(model: KernelModel, site: int, role: str) -> int | None:
 
 
 Rest = Mapping[Ring, list[Delivery] | None]
-"""What is expected and copied together at each ring, for stages where every part has both; None if no stage is known."""
+"""What is expected and copied together at each ring, for stages whose parts have both; None if none is known."""
 
 
 def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
@@ -465,8 +469,8 @@ def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
             if expected > fits:
                 yield MB004.hit(
                     site=part.expects[0],
-                    message=f"expects {expected} bytes, but only {fits} fit between the destinations of the copies and the "
-                    "data that follows: the phase never completes, or the copies overwrite other data",
+                    message=f"expects {expected} bytes, but only {fits} fit between the destinations of the "
+                    "copies and the data that follows: the phase never completes, or the copies overwrite other data",
                     steps=(
                         *(_mark(model, i, _with_bytes(model, i, "tx", "expects")) for i in part.expects),
                         *(

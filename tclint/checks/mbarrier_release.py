@@ -93,15 +93,15 @@ class _Release:
         """The arrivals that are awaited by the same waits."""
 
     def writes(self, arrival: int) -> Hit | None:
-        """The finding that a waiting thread reads what other lanes of the arriving warp have written; None without one."""
+        """The finding that a waiting thread reads what other lanes of the arriving warp have written; or None."""
         found = self._unordered_before([arrival], True)
         if found is None:
             return None
         write, wait, use = found
         return MB014.hit(
             site=arrival,
-            message="one lane arrives for its warp, but nothing orders the writes of the other lanes before the arrival:"
-            " its release covers its own accesses only",
+            message="one lane arrives for its warp, but nothing orders the writes of the other lanes before the "
+            "arrival: its release covers its own accesses only",
             steps=(
                 Mark(write, "several lanes write shared memory", role=self._who(write)),
                 Mark(arrival, "one of them arrives", role=self._who(arrival)),
@@ -114,7 +114,7 @@ class _Release:
         )
 
     def reads(self, arrival: int) -> Hit | None:
-        """The finding that a waiting thread overwrites what warps other than the arriving ones may still read; or None."""
+        """The finding that a waiting thread overwrites what other warps than the arriving one may read; or None."""
         alone = self._count(arrival) == 1
         together = [arrival] if alone else self._together(arrival)
         arriving = self.model.views.at(arrival).threads
@@ -164,7 +164,7 @@ class _Release:
     def _unordered_before(self, arrivals: list[int], writes: bool) -> tuple[int, int, int] | None:
         """An access that nothing orders before the *arrivals*, a wait for these, and a conflicting use after the wait.
 
-        The access is a write by other lanes of the arriving warps, or a read by other warps. None without such an access.
+        The access is a write by other lanes of the arriving warps, or a read by other warps. None without one.
         """
         arrival, views = arrivals[0], self.model.views
         arriving = reduce(or_, (views.at(i).threads for i in arrivals))
@@ -184,7 +184,7 @@ class _Release:
         return None
 
     def _existing(self, arrivals: list[int]) -> int:
-        """The threads that a CTA is assumed to have: up to its bound, or else up to the last warp that arrives or waits."""
+        """The threads that a CTA is assumed to have: up to its bound, or to the last warp that arrives or waits."""
         every, views = T.full(self.model.values.threads), self.model.views
         if self.model.function.most_threads is not None:
             return every
@@ -249,7 +249,7 @@ class _Release:
     def _conflict(
         self, arrival: int, access: Access, others: int, uses: list[tuple[int, Access]]
     ) -> tuple[int, Access] | None:
-        """The first of *uses*, with its wait, that overlaps the *access* of *others* and that nothing orders after it."""
+        """The first of *uses*, with its wait, that overlaps the *access* of *others* and is not ordered after it."""
         observers: frozenset[int] | None = None
         for wait, use in uses:
             waiting = self._waiting(arrival, wait)
@@ -285,7 +285,7 @@ class _Release:
         return any(map(between, self.barriers))
 
     def _avoids(self, wait: int, waiting: int, use: int, observers: frozenset[int]) -> bool:
-        """True if *waiting* threads can get from the previous *use*, or the entry, to this one and avoid *observers*."""
+        """True if *waiting* threads can reach *use* from its previous execution, or the entry, without *observers*."""
         start = use if self.model.reaches(use, wait) else -1
         reached = way(self.model, start, waiting, (wait,), observers).witness is not None
         return reached and self._follows(wait, waiting, use, observers)

@@ -2,8 +2,8 @@
 
 Accesses through the generic and the async proxy to the same bytes are ordered only by a proxy fence in the thread that
 makes the generic access, followed by synchronisation with the thread that issues the asynchronous operation. A conflict
-is a feasible path from one to the other without such a fence, on which the bytes provably overlap. If two roles make the
-accesses, there is no such path: then one path leads from the access to an arrival, and another one from the matching
+is a feasible path from one to the other without such a fence, on which the bytes provably overlap. If two roles make
+the accesses, no path connects them: one path leads from the access to an arrival, and another one from the matching
 wait to the operation. Arrivals and waits are matched by mbarrier and not by phase; the addresses are compared for the
 first execution of both sides.
 """
@@ -355,8 +355,8 @@ def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
     operation, writer = called(model, use), called(model, write)
     return PR001.hit(
         site=use,
-        message=f"{operation} reads shared memory through the async proxy that {writer} wrote through the generic proxy,"
-        " and no proxy fence orders the two",
+        message=f"{operation} reads shared memory through the async proxy that {writer} wrote through the generic "
+        "proxy, and no proxy fence orders the two",
         steps=_steps(model, clash, f"{writer} writes it", f"{operation} reads it"),
         count=count,
         help=f"execute {_FENCE} in every thread that writes, after its writes and before the synchronisation with"
@@ -493,7 +493,10 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
     ]
     if path.state == RELEASED:
         missing = "with no fence.proxy.tensormap::generic.acquire of the map before the use"
-        remedy = "execute fence.proxy.tensormap::generic.acquire.gpu [map], 128 in the thread that uses the map, before it does"
+        remedy = (
+            "execute fence.proxy.tensormap::generic.acquire.gpu [map], 128 in the thread that uses the map, "
+            "before it does"
+        )
     else:
         missing = "with no intervening fence.proxy.tensormap::generic.release"
         remedy = (

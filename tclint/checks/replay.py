@@ -21,7 +21,10 @@ from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
 
 MB016 = RuleId("MB016")
 
-_LOOP_NOT_ENTERED = "no launch that was tried enters one of the loops that wait, so the sizes of each launch may be inconsistent"
+_LOOP_NOT_ENTERED = (
+    "no launch that was tried enters one of the loops that wait, so the sizes of each launch may "
+    "be inconsistent"
+)
 """The doubt where :meth:`Replay.misses_loop` holds."""
 _UNRELATED = (
     "the trip counts of the two sides come from different values of the launch, whose relation is unknown"
@@ -292,11 +295,12 @@ def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
 
 
 def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
-    """The finding about a *wait* during a phase that may complete before it tests: its parity then denotes the next one."""
+    """The finding about a *wait* before which the current phase may complete: its parity then denotes the next one."""
     who = _who(model, wait.threads)
     return MB016.hit(
         site=wait.site,
-        message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can complete before this wait tests it, "
+        message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can complete before this wait "
+        "tests it, "
         "and the same parity then denotes the following phase",
         steps=(
             *_initialised(mbarrier),

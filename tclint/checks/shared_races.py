@@ -1,8 +1,8 @@
 """The check of shared memory that several warps access with no intervening barrier (PTX ISA 8.5, 9.7.13.1).
 
 Two accesses race if one of them writes, a path leads from one to the other without a barrier, and two warps provably
-access the same bytes. What the threads of a warp do to each other is not considered. If the kernel does not fix the shape
-of its CTAs, a race is reported only if it exists in every shape for which the shared arrays have room (SM001's page).
+access the same bytes. What the threads of a warp do to each other is not considered. If the kernel does not fix the
+shape of its CTAs, a race is reported only if it exists in every shape for which the shared arrays have room.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ MAX_MODELLED_INSTRUCTIONS = 50_000
 def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Meeting]]:
     """The conflicts that exist in CTAs of every shape for which shared memory has room, for a kernel of unknown shape.
 
-    For a correct kernel, the search ends at the first shape, or soon. If shared memory has room for one-dimensional CTAs
-    only, the intended shape was not understood, and there are no conflicts.
+    For a correct kernel, the search ends at the first shape, or soon. If shared memory has room for one-dimensional
+    CTAs only, the intended shape was not understood, and there are no conflicts.
     """
     shapes = _shapes(model)
     if len(shapes) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
@@ -211,7 +211,7 @@ def _written_back(model: KernelModel, read: Access, write: Access, route: Route)
 
 
 def _same_value(model: KernelModel, first: Access, second: Access, route: Route) -> int:
-    """All threads if both stores write the same CTA-uniform values, so that their order does not matter; otherwise 0."""
+    """All threads if both stores write the same CTA-uniform values, so their order does not matter; otherwise 0."""
     values = model.values
     one, two = ([values.operand(item, a.site) for item in _stored(model, a.site)] for a in (first, second))
     before, after = map(route.before, one), map(route.after, two)
