@@ -1,4 +1,11 @@
-"""The check of what the async proxy reads before other threads may have written it (PTX ISA 8.6, 8.9.4, 9.7.13.4)."""
+"""The check of asynchronous reads that are not ordered after writes of other threads (PTX ISA 8.6, 8.9.4, 9.7.13.4).
+
+Several threads write shared memory, and one of them issues an operation that reads it through the async proxy. A
+conflict is a path from the write to the operation on which the issuing thread synchronises with none of the others. The
+writes of another warp, or of another lane of the issuing warp, must provably be among the bytes that are read. If the
+size of the read is not in the text (a tensor map, the shape of a matrix), only its start is compared; such a finding is
+not *proven* and has a lower confidence.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +36,7 @@ PR005 = RuleId("PR005")
 
 @check(PR005, analyses=(HappensBefore, WaitedCopies, WritesSince))
 def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory that other threads write, read through the async proxy by one that nothing makes wait for them."""
+    """Report asynchronous reads by a thread that is not ordered after the writes of other threads to the same bytes."""
     if model.values.threads == 1 or not model.function.entry or not _reads(model):
         return
     block_of = model.cfg.block_of
@@ -44,6 +51,7 @@ def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
 
 
 def _wanted(model: KernelModel, access: Access) -> bool:
+    """True if *access* is a read through the async proxy."""
     return not access.writes and through_async(model, access)
 
 
@@ -58,18 +66,19 @@ def _reads(model: KernelModel) -> list[int]:
 
 
 class _Early(NamedTuple):
-    """A read through the async proxy that nothing orders behind what other threads write."""
+    """How an asynchronous read may precede the writes of other threads."""
 
     proven: bool
-    """Bytes of theirs are surely among those that it reads."""
+    """The read provably covers bytes that the other threads write."""
     lanes: bool = False
-    """They are of the warp of the thread that starts it."""
+    """The other threads are lanes of the issuing warp."""
     in_step: bool = False
-    """They are of its warpgroup, of which the warps wait for each other where ``wgmma`` begins, though nothing promises it."""
+    """The other threads are warps of the issuing warpgroup, which in practice wait for each other at a ``wgmma``,
+    although nothing guarantees it."""
 
 
 class _Writes:
-    """What threads write, and have told nobody of."""
+    """The writes after which the writing threads have not synchronised."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -80,10 +89,11 @@ class _Writes:
     results: Results[Any]
 
     def pending(self, state: Any) -> Iterator[int]:
-        """The writes that a state tells of."""
+        """The writes in *state*."""
         raise NotImplementedError
 
     def meetings(self) -> OverlapSearch:
+        """The search for conflicts of these writes with asynchronous reads."""
         raise NotImplementedError
 
     def wanted(self, access: Access) -> bool:
@@ -96,7 +106,7 @@ class _Writes:
         return left_out(self.model, path, self.since.ends)
 
     def meet(self, write: Access, read: Access, route: Route) -> bool:
-        """Whether other threads write what is read than one that takes the path."""
+        """True if threads other than the one that takes the path write bytes that are read. Fills :attr:`early`."""
         if not self.since.executed.certainly(write.site):
             return False
         found = self._by_warps(write, read, route) or self._by_lanes(write, read, route)
@@ -105,10 +115,10 @@ class _Writes:
         return found is not None
 
     def _by_warps(self, write: Access, read: Access, route: Route) -> _Early | None:
-        """Another warp does.
+        """A conflict with the writes of another warp; None if there is none.
 
-        Its bytes are among those that are read at least, and the warps come together; or it writes them by the same
-        instruction, no warp but that of the thread starts an operation, and how much it reads is not said.
+        Either the read provably covers bytes of the other warp, and the warps have not diverged. Or the size of the
+        read is unknown, the other warp executes the same write, and only the warp of this thread issues an operation.
         """
         since, memory = self.since, self.since.memory
         here, taking = self._threads(write, read, route)
@@ -130,7 +140,7 @@ class _Writes:
         return None
 
     def _by_lanes(self, write: Access, read: Access, route: Route) -> _Early | None:
-        """Another lane of its warp does, and the lanes do not meet on the path."""
+        """A conflict with another lane of the issuing warp, if the lanes do not synchronise on the path; or None."""
         here, taking = self._threads(write, read, route)
         others = here & T.whole(taking, 32) & ~self._issuing(write)
         if not others or self._passed(self._meets, write, route):
@@ -144,14 +154,14 @@ class _Writes:
         return _Early(proven, lanes=True)
 
     def _threads(self, write: Access, read: Access, route: Route) -> tuple[int, int]:
-        """Those that write, and those that read where the path leads."""
+        """The threads that write, and those that take the path to the read."""
         views = self.model.views
         return views.context_of(write.site).threads, views.context_of(read.site).threads & route.path.threads
 
     def _alike(self, write: Access, read: Access, here: int, taking: int, others: int) -> bool:
-        """Whether *others* of the threads *here* write elsewhere than the rest, and the operation may read that as well.
+        """True if *others* of the threads *here* write bytes of their own that the operation may read as well.
 
-        How much it reads, a tensor map says, or the shape of a matrix: no more is compared than where it begins.
+        A tensor map or the shape of a matrix determines the size of the read, so only its start is compared.
         """
         return (
             not self._bounded(read)
@@ -160,12 +170,12 @@ class _Writes:
         )
 
     def _bounded(self, read: Access) -> bool:
-        """Whether the text bounds how much is read: then that is compared, or nothing is."""
+        """True if the size of the read has known bounds, so that only a proven overlap counts."""
         size = self.model.value(read.site, "bytes")
         return size is not None and self.model.values.interval(size) is not None
 
     def _more(self, write: Access, own: int, others: int) -> bool:
-        """Whether *others* write other bytes as well than *own*: threads that store a number for all need no order."""
+        """True if *others* write bytes that *own* do not: threads that all store to the same bytes need no order."""
         mine, theirs = (self.since.memory.footprint(write, threads) for threads in (own, others))
         return mine is not None and theirs is not None and theirs.union(mine) != mine
 
@@ -178,21 +188,22 @@ class _Writes:
         return [i for i in self.model.sites("proxy-fence") if fences(self.model.instruction(i))]
 
     def _passed(self, sites: list[int], write: Access, route: Route) -> list[int]:
-        """Those of *sites* that lie between the two."""
+        """Those of *sites* that are on the path between the two."""
         passed = route.path.passed(self.model.cfg, write.site)
         return [i for i in sites if i in passed]
 
     def _fencing(self, write: Access, route: Route) -> int:
-        """The threads that make what they write visible to the async proxy: all, where there is no fence on the path."""
+        """The threads that execute every proxy fence on the path; all if there is none."""
         passed = self._passed(self._fences, write, route)
         return reduce(and_, (self.model.views.context_of(i).threads for i in passed), -1)
 
     def _issuing(self, write: Access) -> int:
-        """The threads that start an operation on shared memory behind what is written in the block of *write*."""
+        """The threads that issue an operation after a write in the block of *write*."""
         return self._issuers.get(self.model.cfg.block_of[write.site], 0)
 
     @cached_property
     def _issuers(self) -> dict[int, int]:
+        """The issuing threads, by the block of a preceding write."""
         model, found = self.model, dict[int, int]()
         for read in _reads(model):
             for site in self.pending(self.results.before(read)):
@@ -202,7 +213,7 @@ class _Writes:
 
 
 class _Stores(_Writes):
-    """What they have stored."""
+    """Ordinary stores."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
@@ -230,7 +241,7 @@ class _Stores(_Writes):
 
 
 class _Copies(_Writes):
-    """What they have copied by ``cp.async``, and waited for."""
+    """Copies by ``cp.async`` that the copying threads have waited for."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
@@ -265,29 +276,29 @@ def _hit(model: KernelModel, meeting: Conflict, early: _Early, count: int) -> Hi
     begin = fence[-1] if fence else write
     doubt = ""
     if left_out(model, path, model.solution(WritesSince)[0].ends) is not None:
-        doubt = "on other ways between the two, the thread waits"
+        doubt = "on other paths between the two, the thread waits"
     elif not early.proven and in_warps(model, path, write):
         doubt = PART_OF_A_WARP
     return PR005.hit(
         site=read,
-        message=f"{operation} reads shared memory that other {who} may not have written yet: nothing makes the thread that"
-        " starts it wait for them",
+        message=f"{operation} reads shared memory that other {who} may not have written yet: the issuing thread "
+        "does not wait for them",
         steps=(
             Mark(
                 write,
                 f"{writer} writes it",
                 role=model.describe_threads(model.views.context_of(write).threads),
             ),
-            *(Mark(i, "the fence orders what a thread has written itself") for i in fence[-1:]),
+            *(Mark(i, "this fence covers only the writes of the executing thread") for i in fence[-1:]),
             Mark(read, f"{operation} reads it", role=model.describe_threads(path.threads)),
         ),
         count=count,
-        help=f"put {barrier} between what these threads write, with the proxy fence behind it, and the operation",
+        help=f"after the writes and the proxy fence of these threads, add {barrier} before the operation",
         fixes=() if early.lanes else barrier_between(model, begin, read),
         severity=Severity.WARNING if early.lanes or early.in_step else None,
         confidence=None if early.proven and model.function.threads else Confidence.MEDIUM,
     ).doubted(doubt)
 
 
-_CTA = "a barrier of all these threads and the one that starts the operation (bar.sync, __syncthreads())"
+_CTA = "a barrier of all these threads and the issuing one (bar.sync, __syncthreads())"
 _WARP = "bar.warp.sync (__syncwarp())"

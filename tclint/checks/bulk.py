@@ -1,4 +1,8 @@
-"""Checks of bulk copies from shared to global memory: what a bulk group still reads or writes (PTX ISA 9.7.9.27.2)."""
+"""Checks of pending bulk copies from shared to global memory, and their groups (PTX ISA 9.7.9.27.2).
+
+Only the thread that issued a copy can wait for its group, with ``cp.async.bulk.wait_group``. With ``.read``, the wait
+ends when the sources have been read. Other threads may overwrite the source only if they are ordered after that wait.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +31,12 @@ BK003 = RuleId("BK003")
 BK004 = RuleId("BK004")
 BK005 = RuleId("BK005")
 
-_ONCE = "its warp starts it once, as far as ptxas is known, and another lane waits for that"
+_ONCE = "as far as known, ptxas makes the warp issue this copy once, and another lane waits for it"
 
 
 @check(BK002, BK003, needs="cp", analyses=(BulkReads,))
 def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory written while a bulk copy may still read it, or by who does not know that it was read."""
+    """Report writes to the source of a bulk copy that is pending, or whose wait does not order the writing thread."""
     operations = model.sites("issue", "bulk")
     if not operations:
         return
@@ -55,13 +59,13 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
     )
     for (rule, *_), alike in grouped(found).items():
         sites = {meeting.operation.site for meeting in alike}
-        yield (_unknown if rule == BK003 else _in_flight)(model, groups, alike[0], sites)
+        yield (_unordered if rule == BK003 else _in_flight)(model, groups, alike[0], sites)
 
 
 def _cause(model: KernelModel, groups: Groups, meeting: Conflict) -> tuple[int, int]:
-    """The loop, or the block, in which the copies begin, and how many groups the last wait on the path leaves alone.
+    """The loop or block that issues the copy, and how many groups the last wait on the path leaves pending, or -1.
 
-    What lacks is lacking for all of them, whoever overwrites what. -1: there is no wait.
+    Conflicts that agree in both have the same missing wait, whatever overwrites the source.
     """
     waits = _waits(model, meeting.path, meeting.operation.site)
     depth = groups.depth(model.instruction(waits[-1])) if waits else -1
@@ -69,41 +73,44 @@ def _cause(model: KernelModel, groups: Groups, meeting: Conflict) -> tuple[int, 
 
 
 def _waits(model: KernelModel, path: Path, site: int) -> list[int]:
-    """The waits for bulk groups on a path from *site*, as they come."""
+    """The waits for bulk groups on a path from *site*, in order."""
     waits = frozenset(model.sites("wait", "bulk"))
     return [i for i in path.sites(model.cfg, site) if i in waits]
 
 
 def _overwritten(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
-    """Whether the use provably overwrites what is being copied, in the issuing thread or one that has come with it."""
+    """True if *use* provably overwrites the source of *copy*, in the issuing thread or one synchronised with it.
+
+    If the issuing thread has waited for the copy, true if it does so in a thread that is not ordered after that wait.
+    """
     shared, views = model.shared, model.views
     issuers, writers = (
         route.path.threads & views.context_of(copy.site).threads,
         views.context_of(use.site).threads,
     )
     if route.path.state in KNOWN:
-        return bool(_strangers(model, copy, use, route.path, writers))
+        return bool(_unordered_threads(model, copy, use, route.path, writers))
     if shared.overlap_in_one_thread(copy, use, issuers):
         return True
     return any(
         shared.overlap(copy, use, some, writers & company)
-        for some, company in _company(model, copy, use, route.path, issuers)
+        for some, company in _synchronised(model, copy, use, route.path, issuers)
     )
 
 
-def _company(
+def _synchronised(
     model: KernelModel, copy: Access, use: Access, path: Path, issuers: int
 ) -> Iterator[tuple[int, int]]:
-    """Issuing threads, and those that barriers on the path, or the use itself, make wait for them."""
+    """Issuing threads, each with those that barriers on the path, or a warp-wide use, synchronise with them."""
     order = model.fact(HappensBefore)
     passed = path.passed(model.cfg, copy.site)
     met = [i for i in order.barrier_sites(Scope.LANES) if i in passed]
     joined = 0
     for i in filter(order.releases_together, met):
         joined |= model.views.context_of(i).threads
-    match = model.instruction(use.site).match
-    assert match is not None  # it is an access to memory
-    warps = not all(map(order.releases_together, met)) or match.form.scope == "warp"
+    warps = (
+        not all(map(order.releases_together, met)) or model.instruction(use.site).match.form.scope == "warp"
+    )  # type: ignore[union-attr]
     if joined & issuers:
         yield issuers, joined
     elif warps:
@@ -119,8 +126,11 @@ def _warps(threads: int) -> Iterator[int]:
         threads &= ~warp
 
 
-def _strangers(model: KernelModel, copy: Access, use: Access, path: Path, writers: int) -> int:
-    """The threads that overwrite a copy of another thread and were told nothing: those of other warps, if there are any."""
+def _unordered_threads(model: KernelModel, copy: Access, use: Access, path: Path, writers: int) -> int:
+    """The threads that overwrite the source of another thread's copy without being ordered after that thread's wait.
+
+    Those of other warps, if there are any, and otherwise the other lanes of the issuing warp.
+    """
     shared, lanes, others = model.shared, 0, 0
     for warp in _warps(path.threads & model.views.context_of(copy.site).threads):
         mine = path.threads & warp
@@ -134,6 +144,7 @@ def _strangers(model: KernelModel, copy: Access, use: Access, path: Path, writer
 
 
 def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: set[int]) -> Hit:
+    """The BK002 finding, about the copies *alike*."""
     copy, use, threads = meeting.operation.site, meeting.use.site, meeting.path.threads
     others = model.views.context_of(copy).threads & ~threads
     shared = all(others & warp for warp in _warps(threads)) and once_for_a_warp(model, copy)
@@ -142,9 +153,9 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     name = copy_name(model, copy)
     return BK002.hit(
         site=use,
-        message=f"{verb} shared memory that {name} may still read: {flight.why}",
+        message=f"{verb} shared memory that {name} may still be reading: {flight.why}",
         steps=(
-            Mark(copy, f"{name} starts to read it here", role=model.describe_threads(threads)),
+            Mark(copy, f"{name} starts to read it", role=model.describe_threads(threads)),
             *flight.steps,
             Mark(use, f"{verb} the same bytes"),
         ),
@@ -156,32 +167,35 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     ).doubted(_ONCE if shared else "")
 
 
-def _unknown(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: set[int]) -> Hit:
+def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: set[int]) -> Hit:
+    """The BK003 finding, about the copies *alike*."""
     copy, use = meeting.operation.site, meeting.use.site
     issuers, writers = (
         meeting.path.threads & model.views.context_of(copy).threads,
         model.views.context_of(use).threads,
     )
-    others = _strangers(model, meeting.operation, meeting.use, meeting.path, writers)
+    others = _unordered_threads(model, meeting.operation, meeting.use, meeting.path, writers)
     wait = _waits(model, meeting.path, copy)[-1]
     waiting = model.views.context_of(wait).threads
     one_warp = not any(others & ~warp for warp in _warps(issuers))
     confidence = None
-    if one_warp:  # a warp that waits as one is held back as one
+    if one_warp:  # a warp that waits convergently also continues convergently
         confidence = Confidence.LOW if others & ~waiting == 0 else Confidence.MEDIUM
     return BK003.hit(
         site=use,
-        message=f"{model.describe_threads(others)} may overwrite shared memory that {copy_name(model, copy)} still reads: only the thread "
-        "that issued it can wait for it, and no barrier follows its wait",
+        message=f"{model.describe_threads(others)} may overwrite shared memory that {copy_name(model, copy)} is still reading: "
+        "only the issuing thread can wait for the copy, and no barrier follows its wait",
         steps=(
+            Mark(copy, f"{copy_name(model, copy)} starts to read it", role=model.describe_threads(issuers)),
             Mark(
-                copy, f"{copy_name(model, copy)} starts to read it here", role=model.describe_threads(issuers)
+                wait,
+                "waits for the groups of the executing thread only",
+                role=model.describe_threads(waiting),
             ),
-            Mark(wait, "waits for the groups of its own thread", role=model.describe_threads(waiting)),
             Mark(use, "overwrites the same bytes", role=model.describe_threads(others)),
         ),
         count=len(alike),
-        help=f"put a barrier of {'the warp (bar.warp.sync)' if one_warp else 'these threads (bar.sync)'} between the "
+        help=f"add a barrier of {'the warp (bar.warp.sync)' if one_warp else 'these threads (bar.sync)'} between the "
         "wait of the issuing thread and this instruction",
         fixes=() if one_warp else barrier_between(model, wait, use),
         confidence=confidence or model.confidence(meeting.path, copy),
@@ -191,7 +205,7 @@ def _unknown(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: se
 
 @check(BK004, needs="cp", analyses=(BulkWrites,))
 def results_in_flight(model: KernelModel) -> Iterator[Hit]:
-    """Global memory read where a bulk copy of the thread may not have written it yet."""
+    """Report reads of global memory that a bulk copy of the same thread may not have written yet."""
     operations = frozenset(
         i for i in model.sites("issue", "bulk") if model.instruction(i).role("destination")
     )
@@ -220,18 +234,18 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
         copy, use = meeting.operation.site, meeting.use.site
         waits = _waits(model, meeting.path, copy)
         half = bool(waits) and model.instruction(waits[-1]).match.form.completion == "read"  # type: ignore[union-attr]
-        why = "no cp.async.bulk.wait_group completes it before"
+        why = "no intervening cp.async.bulk.wait_group"
         if half:
-            why = "cp.async.bulk.wait_group.read waits until its source is read, not until its result is written"
-        steps = [Mark(copy, f"{copy_name(model, copy)} starts to write it here")]
+            why = "cp.async.bulk.wait_group.read waits until its source has been read, not until its result is written"
+        steps = [Mark(copy, f"{copy_name(model, copy)} starts to write it")]
         if half:
-            steps.append(Mark(waits[-1], "waits for the reading of sources only"))
+            steps.append(Mark(waits[-1], "waits only until the sources have been read"))
         yield BK004.hit(
             site=use,
-            message=f"reads global memory that {copy_name(model, copy)} may still write: {why}",
+            message=f"reads global memory that {copy_name(model, copy)} may still be writing: {why}",
             steps=(*steps, Mark(use, "reads the same bytes")),
             count=len({each.use.site for each in alike}),
-            help="wait with cp.async.bulk.wait_group (without .read) before this instruction",
+            help="execute cp.async.bulk.wait_group (without .read) before this instruction",
             fixes=_written_before(model, groups, meeting, waits[-1] if half else -1),
             confidence=model.confidence(meeting.path, copy),
             about=frozenset((copy,)),
@@ -239,7 +253,7 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
 
 
 def _commute(model: KernelModel, copy: int, use: int) -> bool:
-    """Whether both are one reduction, of which each element is atomic: either may come first (9.7.9.25.4.2)."""
+    """True if both perform the same reduction, which is atomic per element, so in any order (9.7.9.25.4.2)."""
     first, second = model.instruction(copy).match, model.instruction(use).match
     assert first
     assert second
@@ -250,7 +264,7 @@ def _commute(model: KernelModel, copy: int, use: int) -> bool:
 def _written_before(
     model: KernelModel, groups: BulkWrites, meeting: Conflict, half: int
 ) -> tuple[Repair, ...]:
-    """The wait for the sources made one for the results, or such a wait before the use."""
+    """The fix that makes the wait for sources one for results, or adds such a wait before the use."""
     copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
     if age == OVERDUE:
         return ()
@@ -261,18 +275,21 @@ def _written_before(
 
 
 def _committed(model: KernelModel, lost: list[tuple[int, list[int]]]) -> tuple[Repair, ...]:
-    """A commit behind each of the copies: before the first wait on its way, or with a wait of its own."""
+    """The fix that adds a commit after each copy, and a wait too if some path has none.
+
+    *lost* has the copies, each with the waits on the path from it to the exit.
+    """
     statements: tuple[str, ...] = ("cp.async.bulk.commit_group;",)
     if not all(waits for _, waits in lost):
         statements += ("cp.async.bulk.wait_group 0;",)
     changes = tuple(after(site, *statements) for site, _ in lost)
-    said = " and ".join(s.rstrip(";") for s in statements)
-    return (Repair(f"add {said}", changes, drained(model, "bulk")),)
+    listed = " and ".join(s.rstrip(";") for s in statements)
+    return (Repair(f"add {listed}", changes, drained(model, "bulk")),)
 
 
 @check(BK005, needs="cp", analyses=(BulkReads,))
 def not_committed(model: KernelModel) -> Iterator[Hit]:
-    """Bulk copies that no thread puts into a group: nothing can wait for them."""
+    """Report bulk copies that are never committed to a group, so that no wait covers them."""
     operations = model.sites("issue", "bulk")
     if not operations or not model.function.entry:
         return
@@ -294,10 +311,10 @@ def not_committed(model: KernelModel) -> Iterator[Hit]:
         waiting = [w for _, found in lost for w in found]
         yield BK005.hit(
             site=site,
-            message=f"{copy_name(model, site)} is in no group, as no cp.async.bulk.commit_group follows: "
-            + ("wait_group does not wait for it" if waiting else "nothing can wait for it"),
+            message=f"{copy_name(model, site)} is never committed to a group, as no cp.async.bulk.commit_group "
+            "follows: " + ("wait_group does not wait for it" if waiting else "no wait can cover it"),
             steps=(
-                Mark(site, "belongs to no group yet"),
+                Mark(site, "issued, not yet in a group"),
                 *(Mark(w, "waits for committed groups only") for w in waits[:1]),
             ),
             count=len(lost),

@@ -1,4 +1,9 @@
-"""Checks of bulk loads into shared memory: read before they are complete (PTX ISA 9.7.9.25)."""
+"""The check of shared memory that is read before a bulk load into it has completed (PTX ISA 9.7.9.25).
+
+A path is wrong if its thread reaches the read without passing an acquire point that may order it after the completion
+of the load. Waits that return at once on a fresh mbarrier (parity 1) are not such points when the thread reaches them
+first.
+"""
 
 from __future__ import annotations
 
@@ -16,55 +21,61 @@ from tclint.values.shared_memory import Access
 
 BK001 = RuleId("BK001")
 
-_NOTHING = "a number of the launch decides over the wait, and may decide over the copy"
-"""What there is to say where :func:`spared` holds."""
+_SAME_CONDITION = (
+    "the launch determines whether the thread waits, and may also determine whether the copy is issued"
+)
+"""The doubt where :func:`spared` holds."""
 
 
 @check(BK001, needs="cp", analyses=(BulkRings, HappensBefore))
 def read_before_complete(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory that bulk loads fill, read on a way that passes no wait for their mbarrier."""
+    """Report reads of what bulk loads write on paths without a wait for their mbarrier."""
     if not model.sites("issue", "mbarrier") or not whole_program(model):
         return
     order = model.fact(HappensBefore)
     for filled in model.fact(BulkRings).filled:
         idle = frozenset(i for i in filled.waits if _passes_at_once(model, filled, i))
         written = filled.writers | order.observers_of(filled.writers)
-        told = [order.completed(filled.copies) | written]
+        observers = [order.completed(filled.copies) | written]
         if idle:
-            told.append((order.completed(filled.copies, idle) | written) - idle)
+            observers.append((order.completed(filled.copies, idle) | written) - idle)
         for read in filled.reads:
-            found = _unwaited(model, filled, read, told)
+            found = _unwaited(model, filled, read, observers)
             if found is not None:
                 start, path = found
                 passed = next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
                 unsure = start < 0 and spared(model, path, filled.waits) is not None
-                doubt = _NOTHING if unsure else ""
+                doubt = _SAME_CONDITION if unsure else ""
                 yield _hit(model, filled, read, passed if passed in idle else None).doubted(doubt)
                 break
 
 
 def _unwaited(
-    model: KernelModel, filled: Filled, read: Access, told: list[frozenset[int]]
+    model: KernelModel, filled: Filled, read: Access, observers: list[frozenset[int]]
 ) -> tuple[int, Path] | None:
-    """A way to the read that hears of nothing, and where it starts: at a copy, or at the entry (-1).
+    """A path to the read that avoids one of the sets *observers*, and its start: a copy, or -1 for the entry.
 
-    None when all ways are right.
+    None if there is no such path.
     """
     order, into = model.fact(HappensBefore), model.fact(BulkRings).feeding(filled, read)
     given = order.common_facts(into)
-    # What follows a copy on its own way must wait for it, unless that fills another place meanwhile.
-    places = {i: model.value(i, "destination") for i in into if len(filled.ring.stages) == 1}
-    own = [i for i, place in places.items() if place is not None and not model.values.varying_at(place)]
+    # A read that follows the copy in its own thread must wait for it, unless the destination changes meanwhile.
+    destinations = {i: model.value(i, "destination") for i in into if len(filled.ring.stages) == 1}
+    own = [
+        i
+        for i, address in destinations.items()
+        if address is not None and not model.values.varying_at(address)
+    ]
     for start in (-1, *own):
-        for heard in told:
-            path = order.unsynchronised_path(read.site, heard, start, given=given)
+        for avoided in observers:
+            path = order.unsynchronised_path(read.site, avoided, start, given=given)
             if path is not None:
                 return start, path
     return None
 
 
 def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
-    """Whether a wait is the first of a thread for the ring, and is for the phase before the first: it does not wait."""
+    """True if *wait* may be the first one of a thread for the ring and then has parity 1, so it returns at once."""
     before = [i for i in filled.waits if i != wait and model.reaches(i, wait)]
     return (
         all(model.reaches(wait, i) for i in before)
@@ -74,17 +85,20 @@ def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
 
 
 def _hit(model: KernelModel, filled: Filled, read: Access, idle: int | None) -> Hit:
-    """*idle*: the wait on the way that does not wait."""
+    """The finding about *read*. *idle* is the wait on the path that returns at once; None without one."""
     copy = min(filled.places)
     role = model.describe_threads(model.views.context_of(read.site).threads)
     if idle is None:
-        why = "nothing on this way waits for its mbarrier"
-        remedy = "wait for the phase of the mbarrier that the copy completes (mbarrier.try_wait) before this instruction"
+        why = "no wait for its mbarrier on this path"
+        remedy = (
+            "wait for the phase that the copy completes on its mbarrier (mbarrier.try_wait) before this "
+            "instruction"
+        )
     else:
         why = (
             "the first wait for its mbarrier is for parity 1, the phase before the first, and returns at once"
         )
-        remedy = "wait for parity 0 first; the parity flips each time the stage is used again"
+        remedy = "wait for parity 0 first, and flip the parity each time the stage is reused"
     return BK001.hit(
         site=read.site,
         message=f"reads shared memory that a bulk copy may still be writing: {why}",

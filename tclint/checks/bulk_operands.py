@@ -1,4 +1,4 @@
-"""Checks of what bulk copies are told: by how many threads, for which CTAs, on which target (PTX ISA 9.7.9.25.4)."""
+"""Checks of the issuing threads, CTA masks, destinations and targets of bulk copies (PTX ISA 9.7.9.25.4)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ BK007 = RuleId("BK007")
 BK008 = RuleId("BK008")
 BK009 = RuleId("BK009")
 
-_MOST_CTAS = 16
-"""Bits of a mask of CTAs (9.7.9.25.4.1)."""
+MAX_CTAS = 16
+"""Bits of a CTA mask (9.7.9.25.4.1)."""
 _WINDOW = 1 << 24
-"""What the shared memory of one CTA takes of the window of the cluster: no offset within it leads out."""
+"""The size of the part of the ``.shared::cluster`` window that belongs to one CTA: smaller offsets stay within it."""
 
 
 @check(BK006, needs="cp")
 def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
-    """The same copy, that several threads of a warp are proven to start."""
+    """Report copies that several threads of a warp provably issue with the same addresses."""
     for threads, every in by_several_threads(model, reachable(model, issued_by_each_lane)).items():
         sites = [i for i in every if same_in_all_lanes(model, i)]
         if not sites:
@@ -42,16 +42,16 @@ def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
         yield BK006.hit(
             site=site,
             message=f"{copy_name(model, site)} is executed by {who} with the same addresses: each of these threads "
-            "starts the whole copy",
-            steps=(Mark(site, "executed once for each thread", role=who),),
+            "issues the whole copy",
+            steps=(Mark(site, "executed once by each thread", role=who),),
             count=len(sites),
-            help="let one thread do it, with the predicate of elect.sync in one warp",
+            help="issue it from one thread, under the predicate of elect.sync in one warp",
             confidence=None if model.function.most_threads is not None else Confidence.LOW,
         )
 
 
 def _cluster(model: KernelModel) -> tuple[int, str] | None:
-    """The most CTAs that a cluster of the kernel has, and the directive that says so."""
+    """The largest number of CTAs in a cluster of the kernel, and the directive that specifies it; None without one."""
     for directive in (".reqnctapercluster", ".maxclusterrank"):
         numbers = model.function.directives.get(directive)
         if numbers:
@@ -65,20 +65,20 @@ def _multicasts(match: Match) -> bool:
 
 @check(BK007)
 def multicast_mask(model: KernelModel) -> Iterator[Hit]:
-    """A mask of CTAs that names none, or one that the cluster does not have."""
+    """Report CTA masks that select no CTA, or one that the cluster does not have."""
     for what, sites in grouped(_wrong_masks(model)).items():
         site = sites[0]
         yield BK007.hit(
             site=site,
             message=f"the mask of {copy_name(model, site)} {what}",
             count=len(sites),
-            help="set one bit for each CTA of the cluster that is to receive it",
+            help="set one bit for each CTA of the cluster that is to receive the data and the signal",
         )
 
 
 def _wrong_masks(model: KernelModel) -> Iterator[tuple[str, int]]:
-    """What is wrong with a mask of CTAs, and the instruction that takes it."""
-    size, why = _cluster(model) or (_MOST_CTAS, "")
+    """What is wrong with a CTA mask, in words, and the instruction that takes it."""
+    size, why = _cluster(model) or (MAX_CTAS, "")
     for site in reachable(model, _multicasts):
         value = model.value(site, "mask")
         if value is None:
@@ -86,34 +86,34 @@ def _wrong_masks(model: KernelModel) -> Iterator[tuple[str, int]]:
         zeros, ones = (bits & 0xFFFF for bits in model.values.known_bits(value))
         beyond = ones >> size << size
         if zeros == 0xFFFF:
-            yield "names no CTA: nothing is copied, and no mbarrier hears of it", site
+            yield "selects no CTA: nothing is sent to any CTA, and no mbarrier is signalled", site
         elif beyond:
             cta = beyond.bit_length() - 1
-            yield f"names CTA {cta}, but a cluster of this kernel has {size} ({why})", site
+            yield f"selects CTA {cta}, but a cluster of this kernel has {size} ({why})", site
 
 
 @check(BK008)
 def copies_to_itself(model: KernelModel) -> Iterator[Hit]:
-    """What must go to another CTA of the cluster, and goes to the own one."""
+    """Report destinations and mbarriers in the executing CTA of instructions that must write to another CTA."""
     for site in reachable(model, lambda match: "remote" in match.form.roles):
         name = copy_name(model, site)
         for role in ("remote", "mbarrier"):
             value = model.value(site, role)
             symbol = None if value is None else _own(model, value)
-            # Whose mbarrier a copy completes is not said to matter; that of red.async must be beside its destination.
+            # The manual does not restrict the mbarrier of a copy; that of red.async must be beside its destination.
             if symbol is None or (role == "mbarrier" and copies_in_bulk(model.instruction(site).match.form)):  # type: ignore[union-attr]
                 continue
             yield BK008.hit(
                 site=site,
-                message=f"{name} needs {'an mbarrier' if role == 'mbarrier' else 'a destination'} in another CTA of the "
-                f"cluster, but {symbol} is that of the executing CTA",
-                help=f"make the address with mapa.shared::cluster, from {symbol} and the rank of the other CTA",
+                message=f"{name} requires {'an mbarrier' if role == 'mbarrier' else 'a destination'} in another "
+                f"CTA of the cluster, but {symbol} is in the executing CTA",
+                help=f"compute the address with mapa.shared::cluster, from {symbol} and the rank of the other CTA",
             )
             break
 
 
 def _own(model: KernelModel, address: int) -> str | None:
-    """The variable in shared memory of the executing CTA that *address* provably points into."""
+    """The shared variable of the executing CTA that *address* provably points into; None if there is none."""
     values, found, low, high = model.values, None, 0, 0
     terms, constant = values.linear(address)
     for term, factor in terms:
@@ -130,7 +130,7 @@ def _own(model: KernelModel, address: int) -> str | None:
 
 @check(BK009)
 def slow_multicast(model: KernelModel) -> Iterator[Hit]:
-    """One note per kernel: instructions that the target has, and executes slowly."""
+    """Report instructions that the target supports but executes slowly, with one note per kernel."""
     target = model.function.target
     uses = [use for use in model.function.uses if use.match is not None and use.match.form.optimized]
     if target is None or not uses:

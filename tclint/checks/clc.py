@@ -1,4 +1,5 @@
-"""Checks of cluster launch control: responses read too early, or taken for what they are not (PTX ISA 9.7.13.17, .18)."""
+"""Checks of cluster launch control: responses that are read too early or decoded unchecked, and requests after a failed
+one (PTX ISA 9.7.13.17, 9.7.13.18)."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ CL004 = RuleId("CL004")
 
 @check(CL004, needs="clusterlaunchcontrol", analyses=(HappensBefore,))
 def response_misuse(model: KernelModel) -> Iterator[Hit]:
-    """The response of a try_cancel decoded unasked, read unwaited, or asked for after the last one."""
+    """Report responses of try_cancel that are decoded unchecked or read unawaited, and requests after a failed one."""
     requests = model.sites("clc-request")
     asks, decodes = _queries(model)
     if not model.function.entry:
         return
     for hit in (
-        _decoded_unasked(
+        _decoded_unchecked(
             model, [ask for ask in asks if any(True for _ in model.transitive_users(ask))], decodes
         ),
         _read_unwaited(model, requests, _loads(model, [*asks, *decodes])),
@@ -35,7 +36,7 @@ def response_misuse(model: KernelModel) -> Iterator[Hit]:
 
 
 def _queries(model: KernelModel) -> tuple[list[int], list[int]]:
-    """The queries whether a cluster was cancelled, and those for the id of its first CTA."""
+    """The ``is_canceled`` queries, and those for the id of the first CTA."""
     asks: list[int] = []
     decodes: list[int] = []
     for site in model.sites("clc-query"):
@@ -45,8 +46,8 @@ def _queries(model: KernelModel) -> tuple[list[int], list[int]]:
     return asks, decodes
 
 
-def _decoded_unasked(model: KernelModel, asks: list[int], decodes: list[int]) -> Hit | None:
-    """An id taken from a response although nothing asks, before or behind, whether there is one, and looks at the answer."""
+def _decoded_unchecked(model: KernelModel, asks: list[int], decodes: list[int]) -> Hit | None:
+    """The finding about a CTA id that is decoded with none of the queries *asks* before or after it; or None."""
     every = T.full(model.values.threads)
     ends = {*asks, *calls(model)}
     for site in decodes:
@@ -57,43 +58,43 @@ def _decoded_unasked(model: KernelModel, asks: list[int], decodes: list[int]) ->
             continue
         return CL004.hit(
             site=site,
-            message="takes the id of a cancelled cluster from a response without asking whether the request succeeded: "
-            "undefined when it failed",
+            message="decodes the CTA id from a response without checking that the request succeeded: "
+            "the result is undefined if it failed",
             count=len(decodes),
-            help="execute clusterlaunchcontrol.query_cancel.is_canceled first, and this only where it gives true",
+            help="execute clusterlaunchcontrol.query_cancel.is_canceled first, and this only if it returns true",
             about=frozenset(decodes),
         )
     return None
 
 
 def _read_unwaited(model: KernelModel, requests: list[int], loads: dict[int, int]) -> Hit | None:
-    """A load of the response on a way from the request that no wait for its mbarrier interrupts."""
+    """The finding about a load of the response on a path from the request without a wait for its mbarrier; or None."""
     values = model.values
     for site in requests:
-        place = model.value(site, "destination")
-        if place is None:
+        destination = model.value(site, "destination")
+        if destination is None:
             continue
-        reads = [i for i, address in loads.items() if values.linear(address) == values.linear(place)]
-        told = model.fact(HappensBefore).completed((site,))
-        path = path_avoiding(model, site, T.full(values.threads), reads, told).witness if reads else None
+        reads = [i for i, address in loads.items() if values.linear(address) == values.linear(destination)]
+        observers = model.fact(HappensBefore).completed((site,))
+        path = path_avoiding(model, site, T.full(values.threads), reads, observers).witness if reads else None
         if path is not None:
             role = model.describe_threads(path.threads)
             return CL004.hit(
                 site=path.end,
                 message="reads the response of clusterlaunchcontrol.try_cancel before it has arrived: "
-                "nothing waits for the mbarrier of the request",
+                "no intervening wait for the mbarrier of the request",
                 steps=(
-                    Mark(site, "the request starts here, and is answered at some later time", role=role),
+                    Mark(site, "issues the request, which completes asynchronously", role=role),
                     Mark(path.end, "reads the response", role=role),
                 ),
-                help="wait for the phase of the mbarrier that the request completes before this load",
+                help="wait for the phase that the request completes on its mbarrier before this load",
                 about=frozenset((site,)),
             )
     return None
 
 
 def _loads(model: KernelModel, queries: list[int]) -> dict[int, int]:
-    """The loads that the responses decoded come from, each with its address."""
+    """The loads of the responses that *queries* decode, each with its address."""
     values = model.values
     decoded = (value for q in queries if (value := model.value(q, "source")) is not None)
     whole = values.subexpressions(*decoded, until=lambda v: values.node(v)[0] not in ("pack", "part"))
@@ -101,52 +102,54 @@ def _loads(model: KernelModel, queries: list[int]) -> dict[int, int]:
 
 
 def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hit | None:
-    """A request on a way on which the last one is known to have failed."""
+    """The finding about a request on a path on which an earlier one is known to have failed; None without one."""
     values = model.values
     ends = {*asks, *calls(model)}
     for ask in asks:
         answer = registers(model.instruction(ask).operands[0])
         if not answer:
-            continue  # no register takes it
-        said = values.before(answer[0], ask + 1)
-        facts = values.refine(said, False, model.views.context_of(ask).facts)
+            continue  # the result is not written to a register
+        result = values.before(answer[0], ask + 1)
+        facts = values.refine(result, False, model.views.context_of(ask).facts)
         path = path_avoiding(model, ask, T.full(values.threads), requests, ends, facts).witness
-        if path is not None and _taken_when_failed(model, path, said, facts):
+        if path is not None and _taken_when_failed(model, path, result, facts):
             role = model.describe_threads(path.threads)
             return CL004.hit(
                 site=path.end,
-                message="requests another cluster although an earlier request has failed: undefined, as there is none left",
+                message="requests another cluster although an earlier request has failed, which is undefined "
+                "behaviour: "
+                "no cluster is left to cancel",
                 steps=(
-                    Mark(ask, "is_canceled gives false", role=role),
+                    Mark(ask, "is_canceled returns false", role=role),
                     Mark(path.end, "requests again", role=role),
                 ),
-                help="leave the loop where is_canceled gives false",
+                help="exit the loop when is_canceled returns false",
                 about=frozenset((path.end,)),
             )
     return None
 
 
-def _taken_when_failed(model: KernelModel, path: Path, said: int, facts: PathCondition) -> bool:
-    """Whether the answer decides a branch of the path, and no other may depend on it.
+def _taken_when_failed(model: KernelModel, path: Path, result: int, facts: PathCondition) -> bool:
+    """True if *result*, that of the query, decides a branch of the path, and no other branch may depend on it.
 
-    Roles hand the answer on in shared memory, so whatever is loaded may be the answer.
+    Roles pass the result on in shared memory, so any loaded value may be the result.
     """
     values = model.values
-    along, told = values.along(path.edges, frozenset()), False
+    along, tested = values.along(path.edges, frozenset()), False
     for k, edge in enumerate(path.edges):
         decided = model.reachability.edge_predicate(edge)
         if decided is None:
             continue
         p = along.walk(decided, k)
-        told = told or said in (p, values.negate(p))
+        tested = tested or result in (p, values.negate(p))
         truth = values.entails(p, facts)
         if truth is (not edge.value) or (truth is None and not _unrelated(model, p)):
             return False
-    return told
+    return tested
 
 
 def _unrelated(model: KernelModel, p: int) -> bool:
-    """Whether a predicate tells of the thread index, an election or a phase, and so of no response."""
+    """True if *p* depends on the thread index, an election or a phase, and therefore on no response."""
     values = model.values
     node = values.node(p)
     if node[0] == "not":

@@ -1,4 +1,4 @@
-"""Checks of the barrier of a cluster, and of what CTAs do to the shared memory of each other (PTX ISA 9.7.13.3)."""
+"""Checks of the cluster barrier, and of accesses to shared memory of peer CTAs (PTX ISA 9.7.13.3)."""
 
 from __future__ import annotations
 
@@ -24,32 +24,35 @@ CL001 = RuleId("CL001")
 CL002 = RuleId("CL002")
 CL003 = RuleId("CL003")
 
-_PLACES = ("%cluster", "%ctaid", "%tid", "%laneid", "%warpid")
-"""Where a thread stands in its CTA, and the CTA among others."""
-_MADE_UP_FOR = "as many waits follow: an H200 takes each arrival for one of the next phase"
-"""What there is to say where arrivals come before their turn, and waits behind all of them."""
+_POSITIONS = ("%cluster", "%ctaid", "%tid", "%laneid", "%warpid")
+"""Special registers that hold the position of a thread in its CTA, or of the CTA in its cluster or grid."""
+_COMPENSATED = "as many waits follow: an H200 counts each further arrival towards the next phase"
+"""The doubt about arrivals in a row that are followed by as many waits."""
 
 
 @check(CL001, needs="barrier", analyses=(ClusterBarrier,))
 def barrier_pairing(model: KernelModel) -> Iterator[Hit]:
-    """A thread that arrives twice in one phase of the cluster barrier, or waits without having arrived."""
+    """Report threads that arrive twice in one phase of the cluster barrier, or wait without having arrived."""
     arrivals = model.sites("barrier-arrive", "cluster")
     waits = model.sites("barrier-wait", "cluster")
-    unheard = [a for a in arrivals if all(_before(model, w, a) for w in waits)]
-    if unheard and whole_program(model):
-        yield _waited_by_nobody(unheard)
+    unawaited = [a for a in arrivals if all(_before(model, w, a) for w in waits)]
+    if unawaited and whole_program(model):
+        yield _never_awaited(unawaited)
     early = {site: _earlier(model, site) for site in waits}
-    made_up_for = {a for own, others in early.values() if others and len(own) == others + 1 for a in own}
+    compensated = {a for own, others in early.values() if others and len(own) == others + 1 for a in own}
     for sites, wrong in ((arrivals, frozenset(arrivals)), (waits, frozenset((START, *waits)))):
         for site in sites:
             own, others = early.get(site, ((), 0))
             hit = None if len(own) > others > 0 else _out_of_turn(model, site, wrong)
             if hit is not None:
-                yield hit.doubted(_MADE_UP_FOR if site in made_up_for else "")
+                yield hit.doubted(_COMPENSATED if site in compensated else "")
 
 
 def _earlier(model: KernelModel, wait: int) -> tuple[list[int], int]:
-    """The arrivals in a row before a *wait*, and how many waits stand between, on the one way to it."""
+    """The consecutive arrivals before a *wait*, and the number of waits between them and it.
+
+    The search backwards ends where more than one arrival or wait may be the preceding one.
+    """
     _, results = model.solution(ClusterBarrier)
     arrivals: list[int] = []
     waits, at = 0, wait
@@ -65,24 +68,24 @@ def _earlier(model: KernelModel, wait: int) -> tuple[list[int], int]:
 
 
 def _before(model: KernelModel, first: int, second: int) -> bool:
-    """Whether every thread that executes *second* has executed *first*, and never does so again."""
+    """True if every thread that executes *second* has executed *first*, and does not execute *first* again."""
     return dominated_by(model, first, second) and not model.reaches(second, first)
 
 
-def _waited_by_nobody(arrivals: list[int]) -> Hit:
+def _never_awaited(arrivals: list[int]) -> Hit:
     return CL001.hit(
         site=arrivals[0],
-        message="arrives at the barrier of the cluster, but no thread of the kernel waits there any more: "
+        message="arrives at the cluster barrier, but no later wait in the kernel matches this arrival: "
         "nothing is synchronised",
         count=len(arrivals),
-        help="add barrier.cluster.wait where the other CTAs must have come so far",
+        help="add barrier.cluster.wait where the other CTAs must have arrived",
         severity=Severity.WARNING,
         about=frozenset(arrivals),
     )
 
 
 def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | None:
-    """The arrival or wait at *site*, where a path brings one of *wrong* as the last one before it."""
+    """The finding about the arrival or wait at *site* if one of *wrong* can immediately precede it; None otherwise."""
     _, results = model.solution(ClusterBarrier)
 
     def step(state: object, i: int, instruction: Instruction) -> object:
@@ -105,31 +108,31 @@ def _hit(model: KernelModel, site: int, origin: int, role: str) -> Hit:
         again = site == origin
         return CL001.hit(
             site=site,
-            message="arrives at the barrier of the cluster again "
-            + ("in the next round of a loop, " if again else "")
+            message="arrives at the cluster barrier again "
+            + ("in the next iteration " if again else "")
             + "before the phase of its first arrival is complete",
             steps=(
                 Mark(origin, "arrives here", role=role),
-                Mark(site, "arrives again, and has not waited in between", role=role),
+                Mark(site, "arrives again with no intervening wait", role=role),
             ),
-            help="put barrier.cluster.wait between the two arrivals",
+            help="add barrier.cluster.wait between the two arrivals",
             about=frozenset((origin,)),
         )
-    before = () if origin == START else (Mark(origin, "waits here, which ends the phase", role=role),)
+    before = () if origin == START else (Mark(origin, "waits for the previous phase", role=role),)
     return CL001.hit(
         site=site,
-        message="waits at the barrier of the cluster without having arrived there"
+        message="waits at the cluster barrier without having arrived there"
         + ("" if origin == START else " since the last wait")
         + ": the barrier never completes",
-        steps=(*before, Mark(site, "waits for all threads of the cluster, this one among them", role=role)),
-        help="put barrier.cluster.arrive before it, once for each wait",
+        steps=(*before, Mark(site, "waits for all threads of the cluster, including this one", role=role)),
+        help="add barrier.cluster.arrive before it, once for each wait",
         about=frozenset((site,)),
     )
 
 
 @check(CL002, analyses=(HappensBefore,))
 def remote_without_sync(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory of another CTA that may not run yet, or may have gone."""
+    """Report accesses to shared memory of a CTA that may not have started yet, or may have exited."""
     if not model.function.entry or single_cta_cluster(model):
         return
     found = remote_accesses(model)
@@ -144,49 +147,52 @@ def remote_without_sync(model: KernelModel) -> Iterator[Hit]:
 
 
 def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
-    """The first use of a peer on a way from the entry on which nothing says that the peer has started."""
+    """The finding about a use of a peer CTA that a path reaches before any synchronisation with it; or None."""
     order = model.fact(HappensBefore)
-    told = order.transitive_observers(order.barrier_sites(Scope.CTAS))
+    observers = order.transitive_observers(order.barrier_sites(Scope.CTAS))
     sites = {r.site for r in found}
-    path = path_avoiding(model, -1, T.full(model.values.threads), sites, told, _with_peers(model, -1)).witness
+    path = path_avoiding(
+        model, -1, T.full(model.values.threads), sites, observers, _with_peers(model, -1)
+    ).witness
     if path is None or _alone_on(model, -1, path):
         return None
     site = path.end
     return CL002.hit(
         site=site,
-        message=f"{_deed(model, site)} another CTA of the cluster, which may not have started: "
-        "no barrier of the cluster comes before it",
-        steps=(Mark(site, "nothing waits for the other CTAs before this", role=_role(model, site)),),
-        help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before the first use of another CTA",
+        message=f"{_operation(model, site)} another CTA of the cluster, which may not have started: "
+        "no cluster barrier precedes it",
+        steps=(Mark(site, "no wait for the other CTAs before this", role=_role(model, site)),),
+        help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before the first access to "
+        "another CTA",
         about=frozenset(a for a in model.sites("barrier-arrive", "cluster") if model.reaches(a, site))
         or frozenset((site,)),
     )
 
 
 def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
-    """The last use of a peer, after which nothing keeps a CTA from leaving while it is still used."""
+    """The finding about a last use of a peer CTA that nothing keeps from exiting before; None without one."""
     order = model.fact(HappensBefore)
-    waits, told = order.barrier_sites(Scope.CTAS), order.acquire_points(Scope.CTAS)
+    waits, observers = order.barrier_sites(Scope.CTAS), order.acquire_points(Scope.CTAS)
     kinds = dict(found)
-    for site in reversed(last(model, kinds, told)):
+    for site in reversed(last(model, kinds, observers)):
         if kinds[site] == "multicast" or any(_other(model, site, w) for w in waits):
-            continue  # who receives it waits for it; other warps wait for the cluster at the end
+            continue  # the receiver waits for a multicast; or other warps wait for the cluster at the end
         if kinds[site] == "arrival" and (any(model.reaches(site, w) for w in waits) or _tail(model)):
             continue
         path = path_avoiding(
-            model, site, T.full(model.values.threads), (), told, _with_peers(model, site)
+            model, site, T.full(model.values.threads), (), observers, _with_peers(model, site)
         ).witness
         if path is not None and not (_awaited(model, site, path) or _alone_on(model, site, path)):
             role = _role(model, site)
             return CL002.hit(
                 site=site,
-                message=f"{_deed(model, site)} another CTA of the cluster, and nothing keeps that CTA from exiting before: "
-                "no barrier of the cluster comes behind it",
+                message=f"{_operation(model, site)} another CTA of the cluster, which may have exited: "
+                "no cluster barrier follows it",
                 steps=(
                     Mark(site, "the other CTA may have exited", role=role),
                     Mark(
                         path.last(model.cfg, site),
-                        "the thread leaves without hearing of the other CTA",
+                        "exits without synchronising with the other CTA",
                         role=role,
                     ),
                 ),
@@ -198,10 +204,10 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
 
 
 def _awaited(model: KernelModel, site: int, path: Path) -> bool:
-    """Whether the thread arrives at the barrier of the cluster on its way from *site*, and others stay to wait for it.
+    """True if the thread arrives at the cluster barrier after *site* on *path*, and other threads or CTAs wait there.
 
-    One thread that waits is enough for its CTA to stay. Who waits is a matter of the thread or the CTA, and that the CTA
-    which is accessed is among them is taken for granted.
+    One waiting thread keeps its CTA alive. The position of the thread or CTA decides which of them wait; the accessed
+    CTA is assumed to be among these.
     """
     waits = model.fact(HappensBefore).barrier_sites(Scope.CTAS)
     passed = path.passed(model.cfg, site)
@@ -216,7 +222,7 @@ def _awaited(model: KernelModel, site: int, path: Path) -> bool:
 
 
 def _taken(model: KernelModel, site: int, path: Path) -> list[tuple[int, int | None, bool]]:
-    """The blocks of a path from *site*, with the predicate by which each is left, and its value then."""
+    """The blocks of a path from *site*, each with the predicate under which the path leaves it, and its value."""
     taken = [(e.source, model.reachability.edge_predicate(e), e.value) for e in path.edges]
     end = path.last(model.cfg, site)
     leaves = model.instruction(end) if path.end == EXIT else None
@@ -225,13 +231,13 @@ def _taken(model: KernelModel, site: int, path: Path) -> list[tuple[int, int | N
 
 
 def _differs(model: KernelModel, p: int | None) -> bool:
-    """Whether a predicate is about which CTA of the cluster, or which thread, this is."""
+    """True if *p* depends on the position of the thread or its CTA."""
     nodes = () if p is None else (model.values.node(v) for v in model.values.subexpressions(p))
-    return any(node[0] == "special" and str(node[1]).startswith(_PLACES) for node in nodes)
+    return any(node[0] == "special" and str(node[1]).startswith(_POSITIONS) for node in nodes)
 
 
 def _alone_on(model: KernelModel, site: int, path: Path) -> bool:
-    """Whether nobody passes the barrier of the cluster in a launch that takes *path*: a cluster of one CTA then."""
+    """True if no thread passes the cluster barrier in a launch that takes *path*: its clusters have one CTA then."""
     values, facts = model.values, PathCondition()
     for _, p, value in _taken(model, site, path):
         if p is not None and not _differs(model, p):
@@ -245,31 +251,32 @@ def _alone_on(model: KernelModel, site: int, path: Path) -> bool:
 
 
 def _with_peers(model: KernelModel, site: int) -> PathCondition:
-    """What is known at *site* where the cluster has other CTAs: a template may be launched with one as well."""
+    """The path condition at *site* in a cluster of several CTAs: kernels from templates also allow clusters of one."""
     values = model.values
     single = values.compare("eq", values.special("%cluster_nctarank"), values.constant(1), True)
     return values.refine(single, False, model.views.context_of(site).facts)
 
 
 def _other(model: KernelModel, site: int, wait: int) -> bool:
-    """Whether *wait* is of other threads than *site*, and not what they all begin with."""
+    """True if threads other than those of *site* execute *wait*, and it is not in a common prologue."""
     return model.views.mutually_exclusive(site, wait) and not model.reaches(wait, site)
 
 
 def _tail(model: KernelModel) -> bool:
-    """Whether some thread waits for an mbarrier and leaves: it may be what the other CTA arrives at last."""
-    deeds = [e.site for e in model.events if e.kind in _DEEDS and e.group != "cluster"]
+    """True if some thread exits right after an mbarrier wait, which may be for the last arrival of the other CTA."""
+    operations = [e.site for e in model.events if e.kind in _OPERATIONS and e.group != "cluster"]
     every = T.full(model.values.threads)
-    waits = last(model, model.sites("mbarrier-wait"), deeds)
-    # To report that there is none, each search has to be exhaustive.
-    return any(not isinstance(path_avoiding(model, w, every, (), deeds), Infeasible) for w in waits)
+    waits = last(model, model.sites("mbarrier-wait"), operations)
+    # Only an exhaustive search proves that there is no such path.
+    return any(not isinstance(path_avoiding(model, w, every, (), operations), Infeasible) for w in waits)
 
 
-_DEEDS = frozenset(("issue", "commit", "mbarrier-arrive", "mbarrier-expect"))
-"""What a thread waits for an mbarrier for, when it does not leave."""
+_OPERATIONS = frozenset(("issue", "commit", "mbarrier-arrive", "mbarrier-expect"))
+"""Events that an mbarrier wait usually precedes, if it is not the last one before the exit."""
 
 
-def _deed(model: KernelModel, site: int) -> str:
+def _operation(model: KernelModel, site: int) -> str:
+    """What the instruction at *site* does to another CTA, as the beginning of a message."""
     event = model.instruction(site).event
     if event in ("mbarrier-arrive", "commit"):
         return "arrives at an mbarrier of"
@@ -282,29 +289,30 @@ def _role(model: KernelModel, site: int) -> str:
 
 @check(BK010, needs="cp", analyses=(HappensBefore,))
 def multicast_reused(model: KernelModel) -> Iterator[Hit]:
-    """A multicast load repeated into the same shared memory of the peers, which nothing says have read the last one."""
+    """Report multicast loads that a loop repeats into the same bytes without synchronising with the peer CTAs."""
     if not model.function.entry or single_cta_cluster(model):
         return
     for site in model.sites("issue", "mbarrier"):
         if model.instruction(site).role("mask") is None or model.cfg.block_of[site] not in model.cfg.in_cycle:
             continue
         order = model.fact(HappensBefore)
-        peers_heard = order.acquire_points(Scope.CTAS) - order.waits_for((site,))
-        told = order.transitive_observers(w for w in peers_heard if model.reaches(w, w))
-        path = path_avoiding(model, site, T.full(model.values.threads), (site,), told).witness
+        acquires = order.acquire_points(Scope.CTAS) - order.waits_for((site,))
+        observers = order.transitive_observers(w for w in acquires if model.reaches(w, w))
+        path = path_avoiding(model, site, T.full(model.values.threads), (site,), observers).witness
         target = model.value(site, "destination")
         if path is None or target is None or model.changes(target, path, site):
             continue
         role = model.describe_threads(path.threads)
         yield BK010.hit(
             site=site,
-            message="copies into shared memory of several CTAs again, and nothing says that the others have read "
-            "what the last round brought",
+            message="overwrites shared memory of several CTAs in the next iteration: nothing guarantees that the "
+            "peer CTAs have read the previous iteration's data",
             steps=(
                 Mark(site, "copies to all CTAs of the mask", role=role),
-                Mark(site, "copies there again, without a word from the other CTAs", role=role),
+                Mark(site, "copies there again without synchronising with the peer CTAs", role=role),
             ),
-            help="before the copy, wait for an mbarrier on which the readers in all CTAs arrive, or at the barrier of the cluster",
+            help="before the copy, wait for an mbarrier on which the readers in all CTAs arrive, or at the "
+            "cluster barrier",
             about=frozenset((site,)),
         )
         return
@@ -312,7 +320,7 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
 
 @check(CL003, needs="mapa", analyses=(HappensBefore,))
 def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory that a peer reads behind a cluster barrier at which the writer arrived with .relaxed."""
+    """Report shared memory that a peer reads after a cluster barrier at which the writer arrived with .relaxed."""
     relaxed = [i for i in model.sites("barrier-arrive", "cluster") if _has(model, i, ".relaxed")]
     reads = (
         [r.site for r in remote_accesses(model) if r.kind == "access"]
@@ -334,19 +342,19 @@ def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
 
 
 def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads: list[int]) -> Hit | None:
-    """The store at *write*, which nothing orders before the arrival, and one of *reads* behind the wait for that, of the same bytes."""
+    """The finding about a *write* that *arrive* does not release and one of *reads* reads after *wait*; or None."""
     values, shared = model.values, model.shared
     arrivals = model.sites("barrier-arrive", "cluster")
     for access in shared.accesses(write):
         for read in reads:
-            place = _there(model, read)
-            if place is None or not access.writes:
+            address = _unmapped(model, read)
+            if address is None or not access.writes:
                 continue
             seen = shared.accesses(read)
             size = max((a.size for a in seen if not a.writes), default=0)
             if not size or not shared.overlap(
                 access,
-                Access(read, False, place, size),
+                Access(read, False, address, size),
                 model.views.context_of(write).threads,
                 model.views.context_of(read).threads,
             ):
@@ -359,28 +367,29 @@ def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads:
             ):
                 return CL003.hit(
                     site=arrive,
-                    message="arrives at the barrier of the cluster with .relaxed, which orders no memory, and another CTA "
+                    message="arrives at the cluster barrier with .relaxed, which orders no memory, but another CTA "
                     "reads what was written before",
                     steps=(
                         Mark(write, "writes shared memory"),
-                        Mark(arrive, "tells the other CTAs to go on, and nothing about the write"),
-                        Mark(read, "the same bytes of another CTA are read"),
+                        Mark(arrive, "signals the other CTAs without releasing the write"),
+                        Mark(read, "reads the same bytes of another CTA"),
                     ),
                     fixes=(
                         Repair(
-                            "order memory as well: .release instead of .relaxed",
+                            "order memory: .release instead of .relaxed",
                             (without_word(arrive, model.instruction(arrive), ".relaxed", ".release"),),
                             True,
                         ),
                     ),
-                    help="use .release, which is the default, or put fence.acq_rel.cluster between the write and the arrival",
+                    help="use .release, which is the default, or add fence.acq_rel.cluster between the write and "
+                    "the arrival",
                     about=frozenset((arrive,)),
                 )
     return None
 
 
-def _there(model: KernelModel, read: int) -> int | None:
-    """The address in the own CTA that a remote access at *read* is mapped from."""
+def _unmapped(model: KernelModel, read: int) -> int | None:
+    """The address in the executing CTA that ``mapa`` maps to the one that *read* accesses; None if it is not remote."""
     for access in model.shared.accesses(read):
         own = home(model.values, access.address)
         if own.leaves:
@@ -389,5 +398,6 @@ def _there(model: KernelModel, read: int) -> int | None:
 
 
 def _has(model: KernelModel, site: int, *modifiers: str) -> bool:
+    """True if the instruction at *site* has one of *modifiers*."""
     match = model.instruction(site).match
     return match is not None and not {*modifiers}.isdisjoint(match.modifiers)

@@ -1,4 +1,4 @@
-"""Checks of programmatic dependent launch: memory of the grids before this one (PTX ISA 9.7.13.13)."""
+"""Checks of programmatic dependent launch: reads of what earlier grids write (PTX ISA 9.7.13.13)."""
 
 from __future__ import annotations
 
@@ -20,37 +20,41 @@ from tclint.values import thread_masks as T
 GD001 = RuleId("GD001")
 GD002 = RuleId("GD002")
 
-_DEPTH = 4
+MAX_PHI_DEPTH = 4
+"""Nested phis and selects through which a pointer is traced to a parameter."""
 _POINTER = 8
+"""The size in bytes of a parameter that may be a pointer."""
 Given = tuple[int, int]
-"""The value of a parameter, or its address and an offset into it."""
+"""A buffer passed to the kernel: the value of a parameter and 0, or the address of a parameter and an offset."""
 
 
 @check(GD001, needs="griddepcontrol", analyses=(HappensBefore,))
 def read_before_wait(model: KernelModel) -> Iterator[Hit]:
-    """Global memory read by threads to which nothing has told that the grids before this one are complete."""
-    heard = model.sites("pdl-wait")
-    if not heard or not model.function.entry:
+    """Report reads of global memory by threads that are not ordered after the completion of earlier grids."""
+    waits = model.sites("pdl-wait")
+    if not waits or not model.function.entry:
         return
-    for hit in (_role_without_wait(model, heard), _before_the_wait(model, heard)):
+    for hit in (_role_without_wait(model, waits), _before_the_wait(model, waits)):
         if hit is not None:
             yield hit
 
 
-def _role_without_wait(model: KernelModel, heard: list[int]) -> Hit | None:
-    """A role that never waits and reads what its siblings wait for, before one of them can have told it."""
+def _role_without_wait(model: KernelModel, waits: list[int]) -> Hit | None:
+    """The finding about a read by a role that never waits and is not ordered after one that does; None without one."""
     views = model.views
-    others = _accesses(model, "read", lambda site: all(views.mutually_exclusive(site, w) for w in heard))
+    others = _accesses(model, "read", lambda site: all(views.mutually_exclusive(site, w) for w in waits))
     if not others:
         return None
-    told = {w for w in model.fact(HappensBefore).transitive_observers(heard) if not _passes_at_once(model, w)}
-    late = _accesses(model, "read", lambda site: any(model.reaches(w, site) for w in heard))
+    observers = {
+        w for w in model.fact(HappensBefore).transitive_observers(waits) if not _passes_at_once(model, w)
+    }
+    late = _accesses(model, "read", lambda site: any(model.reaches(w, site) for w in waits))
     shared = frozenset().union(*late.values(), *_accesses(model, "write").values())
     alike = {site for site, bases in others.items() if bases & shared}
     every = T.full(model.values.threads)
-    path = path_avoiding(model, -1, every, alike, told).witness if alike else None
+    path = path_avoiding(model, -1, every, alike, observers).witness if alike else None
     sure = path is not None
-    path = path or path_avoiding(model, -1, every, others, told).witness
+    path = path or path_avoiding(model, -1, every, others, observers).witness
     if path is None:
         return None
     site, role = path.end, model.describe_threads(path.threads)
@@ -58,28 +62,28 @@ def _role_without_wait(model: KernelModel, heard: list[int]) -> Hit | None:
         site=site,
         message="reads global memory that an earlier grid may still be writing: this role never executes "
         "griddepcontrol.wait, "
-        + ("and another one that does uses the same buffer" if sure else "as other roles of the kernel do"),
+        + ("and another role that does uses the same buffer" if sure else "as other roles of the kernel do"),
         steps=(
             Mark(
-                heard[0],
+                waits[0],
                 "other warps wait for the earlier grids",
-                role=model.describe_threads(views.context_of(heard[0]).threads),
+                role=model.describe_threads(views.context_of(waits[0]).threads),
             ),
-            Mark(site, "reads without having waited, or heard of a warp that has", role=role),
+            Mark(site, "reads without waiting for the earlier grids, or for a warp that has", role=role),
         ),
         help="execute griddepcontrol.wait in this role too, or let it wait at a barrier for a role that has done so",
         fixes=fence_before((site,), "griddepcontrol.wait;"),
-        # A number that several roles load may well have been there before the earlier grid.
+        # A value that several roles load may have been written before the earlier grid.
         severity=Severity.WARNING if not sure or model.instruction(site).event == "issue" else None,
-        # A role of its own for the weights, which no grid writes, is left out on purpose.
+        # A role that only loads weights, which no grid writes, omits the wait on purpose.
         confidence=None if sure else Confidence.LOW,
         about=frozenset((site,)),
     )
 
 
-def _before_the_wait(model: KernelModel, heard: list[int]) -> Hit | None:
-    """A read on the way to the wait, of a buffer that the kernel writes: no weight that may be fetched early."""
-    early = _accesses(model, "read", lambda site: any(model.reaches(site, w) for w in heard))
+def _before_the_wait(model: KernelModel, waits: list[int]) -> Hit | None:
+    """The finding about a read before the wait from a buffer that the kernel also writes, so not weights; or None."""
+    early = _accesses(model, "read", lambda site: any(model.reaches(site, w) for w in waits))
     if not early:
         return None
     written = frozenset().union(*_accesses(model, "write").values())
@@ -90,37 +94,37 @@ def _before_the_wait(model: KernelModel, heard: list[int]) -> Hit | None:
             -1,
             T.full(model.values.threads),
             sites,
-            model.fact(HappensBefore).acquire_points(Scope.WARPS).union(heard),
+            model.fact(HappensBefore).acquire_points(Scope.WARPS).union(waits),
         ).witness
         if sites
         else None
     )
     if path is None:
         return None
-    wait = next(w for w in heard if model.reaches(path.end, w))
+    wait = next(w for w in waits if model.reaches(path.end, w))
     return GD001.hit(
         site=path.end,
         message="reads global memory before griddepcontrol.wait, from a buffer that the kernel also writes: "
         "an earlier grid may still be writing it",
         steps=(Mark(path.end, "reads the buffer"), Mark(wait, "waits for the earlier grids only here")),
         count=len(sites),
-        help="move the read behind griddepcontrol.wait, unless no earlier grid writes what it reads",
+        help="move the read after griddepcontrol.wait, unless no earlier grid writes what it reads",
         fixes=fence_before(first_of_blocks(model, sites), "griddepcontrol.wait;"),
         about=frozenset(sites),
     )
 
 
 def _passes_at_once(model: KernelModel, wait: int) -> bool:
-    """Whether a wait is for the phase before the first one, by its parity: nobody need have arrived (9.7.13.15.16)."""
+    """True if an mbarrier wait may start with parity 1, and then returns at once without an arrival (9.7.13.15.16)."""
     value = model.value(wait, "parity")
     return value is not None and 1 in _starts(model.values, value)
 
 
 def _starts(values: Values, parity: int) -> set[int]:
-    """What a parity may be in the first round of a loop."""
-    number = values.constant_of(parity)
-    if number is not None:
-        return {number & 1}
+    """The values that a parity may have in the first iteration of a loop; empty if unknown."""
+    constant = values.constant_of(parity)
+    if constant is not None:
+        return {constant & 1}
     node = values.node(parity)
     found: set[int] = set()
     if node[0] == "phi":
@@ -134,7 +138,7 @@ def _starts(values: Values, parity: int) -> set[int]:
 def _accesses(
     model: KernelModel, verb: str, wanted: Callable[[int], bool] = lambda _: True
 ) -> dict[int, frozenset[Given]]:
-    """The *wanted* instructions that read or write global memory through a pointer or a tensor map that the kernel was given."""
+    """The *wanted* instructions that read or write (*verb*) global memory through parameters, each with its buffers."""
     found = {}
     for use in model.function.uses:
         names = () if use.match is None else _operands(use.match, verb)
@@ -147,7 +151,7 @@ def _accesses(
 
 
 def _operands(match: Match, verb: str) -> tuple[str, ...]:
-    """The operands that say where in global memory an instruction reads (or writes)."""
+    """The operands that determine where in global memory an instruction reads, or writes."""
     form = match.form
     names = tuple(name for v, name in form.memory if v == verb and match.space in (".global", ""))
     if form.event == "issue" and "tensormap" in form.roles:
@@ -158,7 +162,7 @@ def _operands(match: Match, verb: str) -> tuple[str, ...]:
 
 
 def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
-    """What the operand called *name* may point into: a pointer that the kernel was given, or a tensor map."""
+    """The buffers that the operand called *name* may point into: pointer parameters, or tensor maps in parameters."""
     operand = model.instruction(site).named(name)
     if operand is None:
         return frozenset()
@@ -173,7 +177,7 @@ def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
                 found.add((term, 0))
             elif model.space(term).startswith(".param"):
                 found.add((term, constant))
-            elif depth < _DEPTH and term not in seen:
+            elif depth < MAX_PHI_DEPTH and term not in seen:
                 seen.add(term)
                 inner = (
                     values.arguments(term) if node[0] == "phi" else node[2:4] if node[0] == "select" else ()
@@ -184,10 +188,10 @@ def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
 
 @module_check(GD002)
 def launch_without_wait(module: Module, config: Config) -> Iterator[Hit]:
-    """Kernels that let dependents start, in a module in which no kernel waits for anything."""
+    """Report kernels that let dependents start, in a module in which no kernel waits for earlier grids."""
     launching = [(f, site) for f in module.functions if (site := _first(f, "pdl-launch")) is not None]
     if not launching or any(_first(f, "pdl-wait") is not None for f in module.functions):
-        return  # a kernel that only launches may well be the first of its chain
+        return  # a kernel that only lets dependents start may be the first of its chain
     known = known_functions(module)
     if any(i.flow == "call" and i.callee not in known for f, _ in launching for i in f.instructions):
         return
@@ -198,9 +202,9 @@ def launch_without_wait(module: Module, config: Config) -> Iterator[Hit]:
             yield GD002.hit(
                 span=(function.start + instruction.start, function.start + instruction.end),
                 message=f"{function.name} lets dependent grids start, but no kernel of the module executes "
-                "griddepcontrol.wait: a dependent may read what this grid, or one before it, has not written yet",
+                "griddepcontrol.wait: a dependent may read what this grid, or an earlier one, has not written yet",
                 steps=tuple(
-                    Mark(read, f"{f.name} reads global memory, and may be a dependent", f)
+                    Mark(read, f"{f.name} reads global memory and may be a dependent", f)
                     for f, read in readers
                     if f is not function
                 ),
@@ -211,18 +215,19 @@ def launch_without_wait(module: Module, config: Config) -> Iterator[Hit]:
                         True,
                     ),
                 ),
-                help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in its dependents",
+                help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in "
+                "its dependents",
             )
 
 
 def _first(function: Function, event: str) -> int | None:
-    """The first instruction with that event."""
+    """The first instruction with *event*; None without one."""
     sites = (i for u in function.uses if u.match is not None and u.match.form.event == event for i in u.sites)
     return min(sites, default=None)
 
 
 def _first_read(function: Function) -> int | None:
-    """The first instruction that reads global memory."""
+    """The first instruction that reads ``.global`` memory; None without one."""
     sites = (
         i
         for u in function.uses

@@ -10,6 +10,7 @@ from functools import cached_property
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, home, mapped_by
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks._wording import times
 from tclint.dataflow import EXIT, Found, Path, find_paths, next_answer
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
@@ -24,18 +25,18 @@ MB010 = RuleId("MB010")
 MB011 = RuleId("MB011")
 
 MAX_PATHS_PER_WAIT = 12
-"""Paths behind one wait that are looked at."""
-_SHORT = 4
-"""Blocks that lead back to a wait at most, in the loop that a compiler makes of one."""
+"""Paths that are examined after one wait. Each is rejected because a branch on the result cannot be taken that way."""
+MAX_BLOCKS_IN_SPIN_LOOP = 4
+"""Blocks from a wait back to itself. Compilers generate spin loops that are no longer than this."""
 _PRIVATE = (".local", ".param", ".const")
-"""Memory that no mbarrier hands over."""
-_OPEN, _ASKED, _USED = range(3)
-"""Behind a wait: nothing has asked for its result; a branch has; and what it may protect has been done."""
+"""State spaces that threads do not share, so that no mbarrier protects them."""
+_UNTESTED, _TESTED, _USED = range(3)
+"""State of a path after a wait: its result is untested; a branch has tested it; then a protected operation followed."""
 
 
 @check(MB001, needs="mbarrier", analyses=(MbarrierAddresses,))
 def unheeded_waits(model: KernelModel) -> Iterator[Hit]:
-    """Waits for an mbarrier behind which a thread goes on although the phase is not complete."""
+    """Report waits for an mbarrier after which a thread continues although the phase is not complete."""
     waits = model.sites("mbarrier-wait")
     if not waits:
         return
@@ -47,7 +48,7 @@ def unheeded_waits(model: KernelModel) -> Iterator[Hit]:
 
 @dataclass
 class _Waits:
-    """What happens behind the waits of a kernel."""
+    """The waits of a kernel, and what follows them."""
 
     model: KernelModel
 
@@ -56,8 +57,8 @@ class _Waits:
         return frozenset(self.model.sites("mbarrier-wait"))
 
     @cached_property
-    def guarded(self) -> frozenset[int]:
-        """Instructions that something may have to be waited for before, the first of a block behind each wait."""
+    def protected(self) -> frozenset[int]:
+        """Instructions that a wait may protect: the first one of each block, and the first one after each wait."""
         model, block_of = self.model, self.model.cfg.block_of
         found: dict[tuple[int, int], int] = {}
         waits = sorted(self.waits)
@@ -68,14 +69,14 @@ class _Waits:
             memory = match.form.memory and not match.space.startswith(_PRIVATE)
             if memory or match.form.event in _PROTECTED:
                 for i in use.sites:
-                    if self._asks(i):
+                    if self._feeds_waits_only(i):
                         continue
                     key = block_of[i], bisect_left(waits, i)
                     found[key] = min(found.get(key, i), i)
         return frozenset(i for i in found.values() if block_of[i] in model.cfg.rank)
 
-    def _asks(self, site: int) -> bool:
-        """Whether it loads what nothing but a wait needs: its parity, or where its mbarrier is."""
+    def _feeds_waits_only(self, site: int) -> bool:
+        """True if only waits read what *site* loads, such as their parity or the address of their mbarrier."""
         takers = [i for r in self.model.instruction(site).writes for i in self.model.readers.get(r, ())]
         return bool(takers) and self.waits.issuperset(takers)
 
@@ -83,40 +84,43 @@ class _Waits:
     def relevant(self) -> list[list[int]]:
         model = self.model
         relevant: list[list[int]] = [[] for _ in model.cfg.blocks]
-        for i in sorted(self.waits | self.guarded):
+        for i in sorted(self.waits | self.protected):
             relevant[model.cfg.block_of[i]].append(i)
         return relevant
 
     def judge(self, site: int) -> Hit | None:
+        """The finding about the wait at *site*; None if its result is honoured or cannot be followed."""
         result = self.model.instruction(site).role("destination")
         if not isinstance(result, int) or self._spins(site, result, False):
             return None
         if self._spins(site, result, True):
             return self._inverted(site)
-        answer, needing = self.model.values.after(result, site), self.guarded
-        branches = self._decided(result, answer)
+        answer, needing = self.model.values.after(result, site), self.protected
+        branches = self._branches_on(result, answer)
         if branches is None:
             return None
-        # CuTe DSL drops the last look ahead of a loop, and what read its result with it.
+        # CuTe DSL drops the code that uses the last early test of a loop, but not the test itself.
         if not branches and any(not self.model.views.mutually_exclusive(site, w) for w in self.same(site)):
             needing = self._of_the_stage(site)
-        path = self._goes_on(site, answer, branches, needing)
+        path = self._unprotected_path(site, answer, branches, needing)
         if path is None:
             return None
         use = next((i for i in path.marks if i in needing), path.end)
         if branches and not self._reached(site, answer, use):
-            return None  # what is done meanwhile, and not what the wait is for
+            return None  # other work while the phase is incomplete, and not what the wait protects
         taken = [last for e in path.edges if (last := self.model.cfg.blocks[e.source].end - 1) in branches]
         counted = self._loop_counts(site, path, taken)
         doubt = (
-            "the loop around it counts what has been waited for, and may not end before" if counted else ""
+            "the enclosing loop counts completed waits, and may not exit before all have completed"
+            if counted
+            else ""
         )
         return self._hit(site, use, taken).doubted(doubt)
 
     def _loop_counts(self, site: int, path: Path, taken: list[int]) -> bool:
-        """Whether *path* leaves a loop around *site* by a number that is another one where the result is true.
+        """True if *path* exits a loop around *site* by a predicate that depends on whether the result was true.
 
-        A thread that looks after several mbarriers in turn does what there is to do, and counts it.
+        A thread that polls several mbarriers in turn handles those that are complete, and counts them.
         """
         cfg, values = self.model.cfg, self.model.values
         loop = cfg.innermost(cfg.block_of[site])
@@ -133,16 +137,17 @@ class _Waits:
         return False
 
     def _of_the_stage(self, site: int) -> frozenset[int]:
-        """What may need the wait at *site*, when others wait for the same mbarrier.
+        """Operations that may need the wait at *site* although other threads wait for the same mbarrier.
 
-        A look ahead is dropped where a loop ends, and another wait is there for whoever needs it. What is done to
-        another mbarrier of the same stage, such as to give it back, is not meant to be done ahead.
+        The result of an early test is dropped where a loop ends, and another wait protects the data. An operation on
+        another mbarrier of the same stage, such as the arrival that releases it, must still not precede the phase.
+        All protected instructions if the stage is unknown.
         """
         stage = self._stage(site)
-        return frozenset(i for i in self.operations if self._stage(i) == stage) if stage else self.guarded
+        return frozenset(i for i in self.operations if self._stage(i) == stage) if stage else self.protected
 
     def _stage(self, site: int) -> tuple[tuple[int, int], ...]:
-        """What changes in the address of the mbarrier of an instruction."""
+        """The terms of the mbarrier address at *site* that vary; empty if none does, or the address is unknown."""
         values = self.model.values
         address = self.model.value(site, "mbarrier")
         terms = () if address is None else values.linear(home(values, address).address)[0]
@@ -150,17 +155,17 @@ class _Waits:
 
     @cached_property
     def operations(self) -> frozenset[int]:
-        """Instructions about an mbarrier that are no wait for it."""
+        """Operations on an mbarrier other than waits."""
         uses = self.model.function.uses
         found = (u.sites for u in uses if u.match is not None and "mbarrier" in u.match.form.roles)
         return frozenset(i for sites in found for i in sites) - self.waits
 
     def _spins(self, site: int, result: int, answer: bool) -> bool:
-        """Whether the thread comes straight back to the wait as long as that is its answer."""
+        """True if the thread branches straight back to the wait at *site* whenever its result is *answer*."""
         model, cfg = self.model, self.model.cfg
         facts = model.values.refine(model.values.after(result, site), answer, PathCondition())
         block, begin = cfg.block_of[site], site + 1
-        for _ in range(_SHORT):
+        for _ in range(MAX_BLOCKS_IN_SPIN_LOOP):
             if any(i >= begin for i in self.relevant[block]):
                 return False
             onward = [
@@ -178,15 +183,15 @@ class _Waits:
                 return True
         return False
 
-    def _decided(self, result: int, answer: int) -> frozenset[int] | None:
-        """The branches that the *answer* in the register *result* decides.
+    def _branches_on(self, result: int, answer: int) -> frozenset[int] | None:
+        """The branches that depend on *answer*, the value of the register *result*.
 
-        None when it goes where it cannot be followed: into memory, to another thread, into a call.
+        None if the value escapes to memory, another thread or a call.
         """
         instructions, values = self.model.function.instructions, self.model.values
 
         def other(at: int) -> bool:
-            """Whether the register holds something else there, such as what another wait has answered."""
+            """True if the register holds another value there, such as the result of another wait."""
             made = values.subexpressions(
                 values.before(result, at), until=lambda v: values.node(v)[0] != "phi"
             )
@@ -213,31 +218,31 @@ class _Waits:
         view = self.model.views.context_of(site)
         return ThreadContext(view.threads, self.model.values.refine(answer, truth, view.facts))
 
-    def _goes_on(
+    def _unprotected_path(
         self, site: int, answer: int, branches: frozenset[int], needing: frozenset[int]
     ) -> Path | None:
-        """A path on which the phase is not complete, to what needs it.
+        """A path on which the phase is incomplete, to an instruction that needs it; None if none is found.
 
-        Where branches ask for the result, what is done before does not count: that may be done meanwhile. Nor does
-        what comes before another wait for the same mbarrier, so such a path leads to the next round or the end. Behind a
-        barrier at which other threads come that wait for it, the phase is complete as well.
+        If branches test the result, operations before the test do not count: they may overlap with the phase. Nor do
+        operations before another wait for the same mbarrier, so such a path leads to the next iteration or to the
+        exit. A barrier ends the path if other threads wait for the same mbarrier before it: the phase is then complete.
         """
         model, values, cfg = self.model, self.model.values, self.model.cfg
         view = self._view(site, answer, False)
         ends = self.same(site) if branches or self._stage(site) else self.waits
-        ends |= self._told(site)
+        ends |= self._barriers_after_other_waits(site)
         relevant = list(self.relevant)
-        asked = self._behind_branches(branches)
-        for i in asked | (needing | ends) - self.guarded - self.waits:
+        tested = self._after_branches(branches)
+        for i in tested | (needing | ends) - self.protected - self.waits:
             block = cfg.block_of[i]
             relevant[block] = sorted({*relevant[block], i})
 
         def step(state: Hashable, i: int, instruction: Instruction) -> Hashable:
             if i in ends or i == site:
                 return None
-            if i in asked and state == _OPEN:
-                state = _ASKED
-            return _USED if state == _ASKED and i in needing else state
+            if i in tested and state == _UNTESTED:
+                state = _TESTED
+            return _USED if state == _TESTED and i in needing else state
 
         def goal(state: Hashable, i: int) -> bool:
             return i in needing if not branches else state == _USED and i in (site, EXIT)
@@ -247,7 +252,7 @@ class _Waits:
         if branches:
             goals = {cfg.block_of[site], *cfg.exits, *model.reachability.dispatchers}
         for _ in range(MAX_PATHS_PER_WAIT):
-            state = _OPEN if branches else _ASKED
+            state = _UNTESTED if branches else _TESTED
             found = find_paths(model.survey, site, view, state, relevant, step, goal, goals, closed=closed)
             path = next_answer(found).witness
             if path is None:
@@ -261,7 +266,7 @@ class _Waits:
                 p = model.reachability.edge_predicate(edge)
                 decided = None if p is None else values.entails(along.walk(p, k), view.facts)
                 if decided is None:
-                    return None  # by the result, but nobody knows how
+                    return None  # it depends on the result in an unknown way
                 if decided is not edge.value:
                     closed.add(edge)
                     break
@@ -272,11 +277,11 @@ class _Waits:
 
     @cached_property
     def parities(self) -> dict[int, int | None]:
-        """The parity of each wait; None: unknown, or a wait by a state."""
+        """The parity of each wait; None if it is unknown, or if the wait takes a state."""
         return {w: self.model.constant_of(w, "parity") for w in self.waits}
 
     def same(self, site: int) -> frozenset[int]:
-        """The other waits that may be for a phase of the same mbarrier that the wait at *site* is for."""
+        """The other waits that may wait for the same phase of the same mbarrier as the one at *site*."""
         addresses, parity = self.model.fact(MbarrierAddresses), self.parities[site]
         return frozenset(
             other
@@ -286,15 +291,15 @@ class _Waits:
             and addresses.same(site, other) is not False
         )
 
-    def _told(self, site: int) -> frozenset[int]:
-        """The barriers at which threads that wait at *site* meet others that wait for the same mbarrier before."""
+    def _barriers_after_other_waits(self, site: int) -> frozenset[int]:
+        """The barriers that other threads reach after a wait for the same mbarrier as the one at *site*."""
         model = self.model
         others = [w for w in self.same(site) if model.views.mutually_exclusive(site, w)]
         barriers = model.sites("barrier-sync") if others else ()
         return frozenset(b for b in barriers if any(model.reaches(w, b) for w in others))
 
-    def _behind_branches(self, branches: frozenset[int]) -> frozenset[int]:
-        """The first instruction behind each branch, either way, that no guard leaves out."""
+    def _after_branches(self, branches: frozenset[int]) -> frozenset[int]:
+        """The first unguarded instruction of each successor of *branches*, or its first one if all are guarded."""
         cfg, instructions = self.model.cfg, self.model.function.instructions
         found = set()
         for branch in branches:
@@ -306,7 +311,7 @@ class _Waits:
         return frozenset(found)
 
     def _reached(self, site: int, answer: int, to: int) -> bool:
-        """Whether a thread for which the phase is complete comes to instruction *to* before it waits here again."""
+        """True if a thread whose result is true reaches instruction *to* before it waits at *site* again."""
         model, cfg = self.model, self.model.cfg
 
         def step(state: Hashable, i: int, instruction: Instruction) -> Hashable:
@@ -324,15 +329,16 @@ class _Waits:
         name = self.model.name(site)
         return MB001.hit(
             site=site,
-            message=f"goes on while {name} says that the phase is not complete, and waits again when it is",
-            steps=(Mark(site, "comes back here when the result is true"),),
+            message=f"the wait loop is inverted: it exits while {name} returns false, and repeats once the phase "
+            "is complete",
+            steps=(Mark(site, "repeated when the result is true"),),
             help="invert the condition of the branch: back to the wait when the result is false",
-            fixes=self._turned(site),
+            fixes=self._inverted_branch(site),
             about=frozenset((site,)),
         )
 
-    def _turned(self, site: int) -> tuple[Repair, ...]:
-        """The branch on the result, the other way."""
+    def _inverted_branch(self, site: int) -> tuple[Repair, ...]:
+        """The fix that inverts the branch on the result; empty if the block does not end in one."""
         model, made = self.model, set(self.model.instruction(site).writes)
         last = model.cfg.blocks[model.cfg.block_of[site]].end - 1
         if model.instruction(last).guard not in made or model.instruction(last).flow != "branch":
@@ -346,14 +352,14 @@ class _Waits:
             if ".try_wait" in instruction.opcode
             else "does not block"
         )
-        why = "the thread goes on whatever its result is" if branches else "nothing uses its result"
+        why = "the thread continues whatever its result is" if branches else "its result is unused"
         return MB001.hit(
             site=site,
             message=f"{name} {early}, and {why}",
             steps=(
                 Mark(site, "the result may be false"),
-                *(Mark(i, "goes on with false") for i in branches[:1]),
-                Mark(use, "done although the phase may not be complete"),
+                *(Mark(i, "continues with false") for i in branches[:1]),
+                Mark(use, "executed although the phase may not be complete"),
             ),
             help="branch back to the wait as long as its result is false",
             about=frozenset((site,)),
@@ -365,7 +371,7 @@ class _Waits:
 
 @check(MB003, needs="mbarrier", analyses=(MbarrierAddresses,))
 def counts(model: KernelModel) -> Iterator[Hit]:
-    """Numbers of arrivals and of bytes that an mbarrier cannot hold; literals are told as any other (PX004)."""
+    """Report arrival and byte counts that an mbarrier cannot hold. Literals are left to PX004."""
     for use in model.function.uses:
         match = use.match
         if match is None or match.problem or not match.form.event.startswith("mbarrier-"):
@@ -375,13 +381,13 @@ def counts(model: KernelModel) -> Iterator[Hit]:
                 continue
             for site in use.sites:
                 number = _number(model, site, role)
-                if number is not None and not least <= number <= _MOST:
+                if number is not None and not least <= number <= MAX_COUNT:
                     yield _out_of_range(model, site, number, what, least)
     yield from _too_many(model)
 
 
 def _number(model: KernelModel, site: int, role: str) -> int | None:
-    """The number that a register of this role is known to hold, unsigned."""
+    """The unsigned constant in the register operand of this role; None if it is not a register or is unknown."""
     if (
         not isinstance(model.instruction(site).role(role), int)
         or model.cfg.block_of[site] not in model.cfg.rank
@@ -394,14 +400,15 @@ def _number(model: KernelModel, site: int, role: str) -> int | None:
 def _out_of_range(model: KernelModel, site: int, number: int, what: str, least: int) -> Hit:
     return MB003.hit(
         site=site,
-        message=f"{model.name(site)} counts {number} {what}, but an mbarrier counts {least} to {_MOST}",
-        help=f"use a number from {least} to {_MOST}",
+        message=f"{model.name(site)} with a count of {number} {what} is out of range: an mbarrier counts {least} "
+        f"to {MAX_COUNT}",
+        help=f"use a count from {least} to {MAX_COUNT}",
         about=frozenset((site,)),
     )
 
 
 def _too_many(model: KernelModel) -> Iterator[Hit]:
-    """One arrival that counts for more than a whole phase."""
+    """Report an arrival whose count exceeds what the mbarrier expects in a whole phase."""
     addresses = model.fact(MbarrierAddresses)
     inits = {i: model.constant_of(i, "count") for i in model.sites("mbarrier-init")}
     for site in model.sites("mbarrier-arrive"):
@@ -409,13 +416,19 @@ def _too_many(model: KernelModel) -> Iterator[Hit]:
         if count is None or count < 2 or not inits:
             continue
         made = [(expected, i) for i, expected in inits.items() if addresses.same(site, i) is not False]
-        most = max((expected if expected is not None else _MOST for expected, _ in made), default=_MOST)
+        most = max(
+            (expected if expected is not None else MAX_COUNT for expected, _ in made), default=MAX_COUNT
+        )
         if 0 < most < count:
             yield MB003.hit(
                 site=site,
-                message=f"arrives {count} times at an mbarrier that expects {most}: its count of pending arrivals cannot go below 0",
-                steps=(Mark(made[0][1], f"initialised for {most} here"), Mark(site, f"counts {count}")),
-                help="initialise the mbarrier for as many arrivals as all threads of a phase make",
+                message=f"arrives {count} times at an mbarrier that expects {times(most)}: its pending count "
+                "cannot become negative",
+                steps=(
+                    Mark(made[0][1], f"initialised for {times(most)}"),
+                    Mark(site, f"arrives {count} times"),
+                ),
+                help="initialise the mbarrier with the number of arrivals that all threads perform in a phase",
                 about=frozenset((site,)),
             )
 
@@ -425,7 +438,7 @@ def _too_many(model: KernelModel) -> Iterator[Hit]:
 
 @check(MB010, needs="mbarrier")
 def remote(model: KernelModel) -> Iterator[Hit]:
-    """Operations on an mbarrier of another CTA that only its own CTA may do."""
+    """Report operations on an mbarrier of another CTA that only the CTA that owns it may perform."""
     for use in model.function.uses:
         match = use.match
         if match is None or match.problem or "mbarrier" not in match.form.roles:
@@ -434,51 +447,50 @@ def remote(model: KernelModel) -> Iterator[Hit]:
         if event not in _LOCAL and (event != "mbarrier-arrive" or match.space == ".shared::cluster"):
             continue
         for site in use.sites:
-            mapped = _foreign(model, site) if model.cfg.block_of[site] in model.cfg.rank else None
-            if mapped is not None:
-                yield _not_here(model, site, mapped)
+            if model.cfg.block_of[site] in model.cfg.rank and _in_peer(model, site):
+                yield _only_local(model, site)
 
 
 _LOCAL = frozenset(("mbarrier-init", "mbarrier-inval", "mbarrier-wait"))
-"""What is supported on mbarriers of the own CTA only (9.7.13.15.8)."""
+"""Operations that are supported only on mbarriers of the executing CTA (9.7.13.15.8)."""
 
 
-def _foreign(model: KernelModel, site: int) -> int | None:
-    """The ``mapa`` node by which the mbarrier at *site* is provably one of another CTA, in some CTA of the cluster."""
+def _in_peer(model: KernelModel, site: int) -> bool:
+    """True if ``mapa`` provably makes the mbarrier at *site* one of another CTA, in at least one CTA of the cluster."""
     values = model.values
     address = model.value(site, "mbarrier")
     found = None if address is None else mapped_by(values, address)
-    if found is None or _about_rank(model, site):
-        return None
-    mapped, rank = found
+    if found is None or _depends_on_rank(model, site):
+        return False
+    _, rank = found
     terms, constant = values.linear(rank)
     if not terms or (constant and [values.node(t) for t, _ in terms] == [("special", "%cluster_ctarank")]):
-        return mapped
+        return True
     node = values.node(rank)
-    return mapped if node[:2] == ("op", "xor") and any(values.constant_of(a) for a in node[3:]) else None
+    return node[:2] == ("op", "xor") and any(values.constant_of(a) for a in node[3:])
 
 
-def _about_rank(model: KernelModel, site: int) -> bool:
-    """Whether a branch that depends on the CTA's place in the cluster decides whether *site* is executed."""
+def _depends_on_rank(model: KernelModel, site: int) -> bool:
+    """True if *site* is control-dependent on the position of the CTA in the cluster or grid."""
     values = model.values
     made_of = map(values.node, values.subexpressions(*model.views.context_of(site).facts))
     return any(node[0] == "special" and "cta" in str(node[1]) for node in made_of)
 
 
-def _not_here(model: KernelModel, site: int, mapped: int) -> Hit:
+def _only_local(model: KernelModel, site: int) -> Hit:
     name = model.name(site)
     arrives = model.instruction(site).event == "mbarrier-arrive"
     return MB010.hit(
         site=site,
         message=f"{name} on an mbarrier of another CTA: "
         + (
-            "without .shared::cluster it is for one of its own CTA"
+            "without .shared::cluster it can only address one of the executing CTA"
             if arrives
-            else "only its own CTA may do that"
+            else "only the CTA that owns it may execute this"
         ),
-        help="name .shared::cluster, with the sink _ for the state"
+        help="specify .shared::cluster, with the sink _ in place of the state"
         if arrives
-        else "let the other CTA arrive here, or each CTA wait for its own mbarrier",
+        else "have the other CTA arrive here, or let each CTA wait for its own mbarrier",
         about=frozenset((site,)),
     )
 
@@ -488,26 +500,26 @@ def _not_here(model: KernelModel, site: int, mapped: int) -> Hit:
 
 @check(MB011, needs="mbarrier", analyses=(MbarrierAddresses,))
 def states(model: KernelModel) -> Iterator[Hit]:
-    """A state that is not the one which an arrival at the same mbarrier has returned."""
+    """Report uses of a state that no arrival at the same mbarrier has returned."""
     for site in (*model.sites("mbarrier-wait"), *model.sites("mbarrier-pending")):
         value = model.value(site, "state")
         if value is None:
             continue
         node = model.values.node(value)
         if node[0] == "const":
-            yield _bad_state(model, site, "is a constant, and no arrival has returned it", ())
+            yield _bad_state(model, site, "is a constant, which no arrival has returned", ())
         elif node[0] == "undefined":
-            yield _bad_state(model, site, "is in a register that nothing has written", ())
+            yield _bad_state(model, site, "is in an uninitialised register", ())
         elif node[0] == "unknown" and (hit := _from(model, site, node[1])):
             yield hit
 
 
 def _from(model: KernelModel, site: int, made: int) -> Hit | None:
-    """What is wrong with the state that the instruction *made* has written."""
+    """The finding about a state that the instruction *made* wrote; None if it is valid or of unknown origin."""
     arrival = model.instruction(made)
     if arrival.event != "mbarrier-arrive":
         return None
-    step = (Mark(made, "the state comes from here"),)
+    step = (Mark(made, "the state is returned here"),)
     if model.instruction(site).event == "mbarrier-pending":
         if arrival.match is not None and ".noComplete" in arrival.match.modifiers:
             return None
@@ -521,18 +533,18 @@ def _bad_state(model: KernelModel, site: int, why: str, steps: tuple[Mark, ...])
     name = model.name(site)
     return MB011.hit(
         site=site,
-        message=f"the state that {name} asks about {why}",
-        steps=(*steps, Mark(site, "asked about here")),
-        help="use the state that the arrival at this mbarrier has returned"
+        message=f"the state operand of {name} {why}",
+        steps=(*steps, Mark(site, "used here")),
+        help="use the state that the arrival at this mbarrier returned"
         if name != "mbarrier.pending_count"
-        else "use the state that mbarrier.arrive.noComplete has returned",
+        else "use the state that mbarrier.arrive.noComplete returned",
         about=frozenset((site,)),
     )
 
 
-_MOST = (1 << 20) - 1
-"""Arrivals, and bytes, that an mbarrier can count (9.7.13.15.2)."""
+MAX_COUNT = (1 << 20) - 1
+"""The largest arrival count and the largest tx-count of an mbarrier (9.7.13.15.2)."""
 _PROTECTED = frozenset(
     "issue commit mbarrier-arrive mbarrier-expect barrier-sync barrier-arrive tmem-alloc tmem-dealloc clc-query".split()
 )
-"""Events that a wait may have to come before."""
+"""Events that a wait may protect."""

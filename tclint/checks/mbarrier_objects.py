@@ -1,5 +1,5 @@
-"""Checks of mbarrier objects: initialised before they are used, and left alone until they are invalidated (PTX ISA
-9.7.13.15.3)."""
+"""Checks of the lifetime of mbarrier objects: initialised and published before use, not accessed as memory until they
+are invalidated (PTX ISA 9.7.13.15.3)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MB009 = RuleId("MB009")
 
 @dataclass
 class _Objects:
-    """The mbarriers of a kernel: where they are made, used and ended."""
+    """The mbarriers of a kernel: where they are initialised, used and invalidated."""
 
     model: KernelModel
     _makers: dict[Place, frozenset[int]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class _Objects:
 
     @cached_property
     def repeated(self) -> bool:
-        """Whether some mbarrier is made at more than one place in the code."""
+        """True if more than one instruction initialises the same mbarrier."""
         return len(self.inits) > len({place for named in self.inits.values() for place in named or ()})
 
     @cached_property
@@ -54,7 +54,7 @@ class _Objects:
 
     @cached_property
     def uses(self) -> list[int]:
-        """What needs an mbarrier that has been initialised."""
+        """The reachable operations that require an initialised mbarrier, in order."""
         cfg = self.model.cfg
         return sorted(
             i
@@ -68,10 +68,10 @@ class _Objects:
 
     @cached_property
     def named(self) -> dict[int, frozenset[Place] | None]:
-        """What each use may name."""
+        """The mbarriers that each use may name; None if unknown."""
         return {i: self.addresses.places(i) for i in self.uses}
 
-    def about(self, sites: dict[int, frozenset[Place] | None], place: Place) -> list[int]:
+    def may_name(self, sites: dict[int, frozenset[Place] | None], place: Place) -> list[int]:
         """Those of *sites* that may name *place*."""
         return [
             i
@@ -80,17 +80,17 @@ class _Objects:
         ]
 
     def makers(self, place: Place) -> frozenset[int]:
-        """The inits that may have made what lies at *place*."""
+        """The inits that may have initialised the mbarrier at *place*."""
         if place not in self._makers:
-            self._makers[place] = frozenset(self.about(self.inits, place))
+            self._makers[place] = frozenset(self.may_name(self.inits, place))
         return self._makers[place]
 
-    def alone(self, sites: dict[int, frozenset[Place] | None]) -> dict[Place, list[int]]:
-        """The sites that name one mbarrier and no other."""
+    def unambiguous(self, sites: dict[int, frozenset[Place] | None]) -> dict[Place, list[int]]:
+        """Those of *sites* that name exactly one mbarrier, by that mbarrier."""
         return grouped((min(named), i) for i, named in sites.items() if named is not None and len(named) == 1)
 
     def words(self, place: Place) -> str:
-        """An mbarrier in words: its variable, or its offset from where it is reckoned from."""
+        """The mbarrier at *place* in words: its variable and offset, or its offset from an unnamed base."""
         node = self.model.values.node(place.base)
         offset = f"{place.offset:+d}" if place.offset else ""
         return f"[{node[1]}{offset}]" if node[0] == "symbol" else f"at offset {place.offset}"
@@ -98,7 +98,7 @@ class _Objects:
 
 @check(MB002, MB009, needs="mbarrier", analyses=(MbarrierAddresses, HappensBefore, Replay))
 def objects(model: KernelModel) -> Iterator[Hit]:
-    """What is done to an mbarrier, or to its memory, at the wrong time of its life."""
+    """Report operations on an mbarrier, and accesses to its memory, at the wrong time of its lifetime."""
     known = _Objects(model)
     never = list(_uninitialised(known))
     yield from never or _too_early(known)
@@ -112,7 +112,7 @@ def objects(model: KernelModel) -> Iterator[Hit]:
 
 
 def _uninitialised(known: _Objects) -> Iterator[Hit]:
-    """Uses of an mbarrier that nothing in the whole program initialises."""
+    """Report uses of mbarriers that nothing in the whole program initialises."""
     model = known.model
     made = list(known.inits.values())
     if (
@@ -124,19 +124,19 @@ def _uninitialised(known: _Objects) -> Iterator[Hit]:
     every = frozenset().union(*(named for named in made if named is not None))
     for what, sites in grouped(_lacking(known, every)).items():
         name = "an mbarrier" if what is None else f"the mbarrier {known.words(what)}"
-        why = "there is no mbarrier.init in the kernel" if what is None else "no mbarrier.init names it"
+        why = "the kernel contains no mbarrier.init" if what is None else "no mbarrier.init names it"
         yield MB009.hit(
             site=sites[0],
             message=f"{model.name(sites[0])} uses {name}, which is never initialised: {why}",
-            steps=tuple(Mark(i, "another one is initialised here") for i in sorted(known.inits)[:1]),
-            help="initialise it once before it is used, and have a barrier between the two",
+            steps=tuple(Mark(i, "initialises another mbarrier") for i in sorted(known.inits)[:1]),
+            help="initialise it once before its first use, with a barrier between the two",
             count=len(sites),
             about=frozenset(sites),
-        ).doubted("" if what is not None or _lives(known) else _EXTRACT)
+        ).doubted("" if what is not None or _rest_of_lifetime(known) else _EXTRACT)
 
 
 def _lacking(known: _Objects, every: frozenset[Place]) -> Iterator[tuple[Place | None, int]]:
-    """Each mbarrier that is not among *every* initialised one, and its use; None where no mbarrier is initialised."""
+    """Each used mbarrier that differs from *every* initialised one, with its use; None if none is initialised."""
     model = known.model
     for site in sorted((*known.uses, *known.invals)):
         if not every:
@@ -150,14 +150,14 @@ def _lacking(known: _Objects, every: frozenset[Place]) -> Iterator[tuple[Place |
                 break
 
 
-_EXTRACT = "a kernel without any may be an extract of one that has them"
+_EXTRACT = "a kernel without any mbarrier.init may be an extract of one that has them"
 
 
-def _lives(known: _Objects) -> bool:
-    """Whether a kernel has all of the life of its mbarriers but the beginning.
+def _rest_of_lifetime(known: _Objects) -> bool:
+    """True if an entry contains the whole lifetime of its mbarriers except the initialisation.
 
-    They lie in shared memory of its own, which is that of one CTA and holds nothing when that starts, and its threads both
-    signal and wait there. A fence that publishes initialisations, or the end of an mbarrier, says that there was one.
+    The mbarriers are in its own shared variables, whose contents are undefined when a CTA starts, and its threads both
+    signal and wait. A fence that publishes initialisations, or an mbarrier.inval, implies that there was an init.
     """
     model = known.model
     events = {model.instruction(i).event for i in known.uses}
@@ -185,16 +185,16 @@ def _in_shared_variable(model: KernelModel, use: int) -> bool:
     return any(name in variables and variables[name].space.startswith(".shared") for name in names)
 
 
-_LAUNCHED = ("parameter", "load", "unknown")
-"""What an address is made of that a launch decides, or memory."""
+_LAUNCH_DEPENDENT = ("parameter", "load", "unknown")
+"""Kinds of values that the launch or the contents of memory determine."""
 
 
 def _too_early(known: _Objects) -> Iterator[Hit]:
-    """A use that a replay comes to when no thread has initialised the mbarrier, nor could it have.
+    """Report a use that a replay reaches although no thread has initialised the mbarrier, nor could have.
 
-    Which of its mbarriers a ring comes to, and when, shows as the loops go round. That the launch which is replayed is one
-    that the kernel is made for is not known, so what it shows counts only if no launch could change it: whichever mbarriers
-    the address names do not depend on it, and all that initialises this one comes behind the use, if anything does.
+    A replay iterates the loops, so it shows which mbarrier of a ring is used when. The replayed launch need not be one
+    that the kernel is meant for. Its evidence therefore counts only if no launch could change it: the address does not
+    depend on the launch, and every init of this mbarrier follows the use, if there is one.
     """
     model = known.model
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
@@ -212,25 +212,25 @@ def _too_early(known: _Objects) -> Iterator[Hit]:
         site=site,
         message=f"{model.name(site)} uses the mbarrier {known.words(place)}, which "
         + (
-            "is not initialised yet: its mbarrier.init comes only behind that"
+            "is not initialised yet: its mbarrier.init follows the use"
             if makers
             else "is never initialised: no mbarrier.init names it"
         ),
         steps=(
-            Mark(made[0], "initialised here" if makers else "another one is initialised here"),
-            Mark(site, "used before" if makers else "its turn comes, and it is none"),
+            Mark(made[0], "initialised here" if makers else "initialises another mbarrier"),
+            Mark(site, "used before that" if makers else "reaches the mbarrier that was never initialised"),
         ),
-        help="initialise it once before it is used, and have a barrier between the two",
+        help="initialise it once before its first use, with a barrier between the two",
         replayed=True,
         about=frozenset((site,)),
     )
 
 
 def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> Place | None:
-    """The mbarrier that threads of a replay name, in the terms of the text; None where a launch has a say in it."""
+    """The mbarrier that a replay found uninitialised, as a symbolic address; None if that depends on the launch."""
     model, values = known.model, known.model.values
     value = model.value(unmade.site, "mbarrier")
-    if value is None or any(values.node(v)[0] in _LAUNCHED for v in values.subexpressions(value)):
+    if value is None or any(values.node(v)[0] in _LAUNCH_DEPENDENT for v in values.subexpressions(value)):
         return None
     begins: dict[int, set[int]] = defaultdict(set)
     for at, init in unmade.made.items():
@@ -247,7 +247,7 @@ def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> Place | 
 
 
 def _within(known: _Objects, site: int, address: Address, offset: int) -> bool:
-    """Whether *offset* is one of so many that an *address* has, however often loops go round."""
+    """True if *address* takes the value *offset* in some iteration, whatever the trip counts."""
     values = known.model.values
     mine = known.model.shared.offsets(address.mine, known.model.views.context_of(site).threads)
     if mine is None:
@@ -256,7 +256,7 @@ def _within(known: _Objects, site: int, address: Address, offset: int) -> bool:
         return any(
             offset == address.start + own + k * address.stride for own in mine for k in range(address.stages)
         )
-    # The rest of a division, or a counter of which a division takes away again what is too much.
+    # A remainder, or a counter from which a quotient is subtracted: bounded for any trip count.
     moving = [(values.node(t), factor) for t, factor in address.moves if values.varying_at(t)]
     return (not address.pointer and all(node[:2] == ("op", "rem") for node, _ in moving)) or any(
         node[0] == "op" and factor < 0 for node, factor in moving
@@ -264,7 +264,7 @@ def _within(known: _Objects, site: int, address: Address, offset: int) -> bool:
 
 
 def _self_contained(model: KernelModel) -> bool:
-    """Whether no function that is called could initialise an mbarrier."""
+    """True if no called function could initialise an mbarrier."""
     bodies = {f.name: f for f in model.module.functions if f.instructions}
     called = (bodies.get(model.instruction(i).callee) for i in role_paths.calls(model))
     return not any(
@@ -276,7 +276,7 @@ def _self_contained(model: KernelModel) -> bool:
 
 
 def _twice(known: _Objects) -> Iterator[Hit]:
-    """Mbarriers that are initialised while they are some; those of one place in the code together."""
+    """Report mbarriers that are initialised while they are live, with one finding for each pair of blocks."""
     block_of = known.model.cfg.block_of
     pairs = (
         ((block_of[first], block_of[again]), (place, first, again)) for place, first, again in _remade(known)
@@ -285,25 +285,30 @@ def _twice(known: _Objects) -> Iterator[Hit]:
         place, first, again = found[0]
         yield MB009.hit(
             site=again,
-            message=f"initialises the mbarrier {known.words(place)} while it is one: mbarrier.inval has to come before",
+            message=f"re-initialises the live mbarrier {known.words(place)}: it must be invalidated first",
             steps=(
                 Mark(first, "initialised here"),
-                Mark(again, "and here again" if again != first else "and again in the next round"),
+                Mark(
+                    again,
+                    "initialised again without an mbarrier.inval"
+                    if again != first
+                    else "initialised again in the next iteration without an mbarrier.inval",
+                ),
             ),
-            help="initialise it once, or put an mbarrier.inval between the two, with a barrier before it",
+            help="initialise it once, or execute mbarrier.inval between the two, after a barrier",
             count=len(found),
-            severity=Severity.INFO,  # production kernels do it, and work
+            severity=Severity.INFO,  # production kernels do this, and work
             about=frozenset(at for _, _, at in found),
         )
 
 
 def _remade(known: _Objects) -> Iterator[tuple[Place, int, int]]:
-    """Mbarriers with two inits, or the same one twice, and no mbarrier.inval between them on some path."""
+    """Mbarriers, each with two inits, or one init twice, that a path without an mbarrier.inval connects."""
     model = known.model
-    for place, sites in known.alone(known.inits).items():
+    for place, sites in known.unambiguous(known.inits).items():
         if len(sites) == 1 and model.cfg.block_of[sites[0]] not in model.cfg.in_cycle:
             continue
-        ends = known.about(known.invals, place)
+        ends = known.may_name(known.invals, place)
         for first in sites:
             path = role_paths.follow(model, first, model.views.context_of(first), sites, ends).witness
             if path is not None:
@@ -312,18 +317,18 @@ def _remade(known: _Objects) -> Iterator[tuple[Place, int, int]]:
 
 
 def _ended(known: _Objects) -> Iterator[Hit]:
-    """An mbarrier that is used although it has been invalidated."""
+    """Report uses of an mbarrier that has been invalidated."""
     model = known.model
-    ended_at = known.alone(known.invals)
+    ended_at = known.unambiguous(known.invals)
     used = grouped(
         (place, use) for use in (known.uses if ended_at else ()) for place in known.addresses.each(use)
     )
     for place, sites in ended_at.items():
         for ended in sites:
             to, view = used.get(place, []), model.views.context_of(ended)
-            made = known.about(known.inits, place)
+            made = known.may_name(known.inits, place)
             if not any(model.reaches(ended, i) for i in made):
-                # Gone for good, and for all threads: whoever comes to a use behind it finds none.
+                # It is never initialised again, so a use that follows it is wrong in any thread.
                 to = [i for i in to if not model.reaches(i, ended)]
                 view = ThreadContext(T.full(model.values.threads))
             path = role_paths.follow(model, ended, view, to, made).witness if to else None
@@ -331,7 +336,7 @@ def _ended(known: _Objects) -> Iterator[Hit]:
                 continue
             yield MB009.hit(
                 site=path.end,
-                message=f"uses the mbarrier {known.words(place)}, which is no longer valid: mbarrier.inval has ended it",
+                message=f"uses the mbarrier {known.words(place)} after it was invalidated by mbarrier.inval",
                 steps=(Mark(ended, "invalidated here"), Mark(path.end, "used here")),
                 help="invalidate it after its last use, or initialise it again",
                 about=frozenset((path.end,)),
@@ -340,7 +345,7 @@ def _ended(known: _Objects) -> Iterator[Hit]:
 
 
 def _touched(known: _Objects) -> Iterator[Hit]:
-    """Memory of an mbarrier that something else accesses."""
+    """Report accesses to the memory of a live mbarrier by anything but mbarrier operations."""
     model, shared = known.model, known.model.shared
     held: dict[int, dict[int, Footprint]] = defaultdict(dict)
     for site, named in known.inits.items():
@@ -348,7 +353,7 @@ def _touched(known: _Objects) -> Iterator[Hit]:
             held[place.base].setdefault(site, Footprint(place.offset, (1 << SIZE) - 1))
     first = {base: min(f.low for f in footprints.values()) for base, footprints in held.items()}
     last = {base: max(f.low for f in footprints.values()) + SIZE - 1 for base, footprints in held.items()}
-    told: set[int] = set()
+    reported: set[int] = set()
     for site in sorted(shared.sites) if held else ():
         if model.cfg.block_of[site] not in model.cfg.rank:
             continue
@@ -358,29 +363,30 @@ def _touched(known: _Objects) -> Iterator[Hit]:
             if here is None or here.low > last[base] or here.low + here.bytes.bit_length() <= first[base]:
                 continue
             for made, footprint in held[base].items():
-                if made in told or not footprint.meets(here):
+                if made in reported or not footprint.meets(here):
                     continue
-                if hit := _meets(known, made, access):
-                    told.add(made)
+                if hit := _accessed_while_live(known, made, access):
+                    reported.add(made)
                     yield hit
 
 
 def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Footprint | None:
+    """The bytes of *access*; None if they are unknown, or its base is not among *bases*."""
     base = model.shared.split(access.address)[0]
     return (
         model.shared.footprint(access, model.views.context_of(access.site).threads) if base in bases else None
     )
 
 
-def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
-    """The access happens behind the init, by whatever thread, and no mbarrier.inval comes between."""
+def _accessed_while_live(known: _Objects, made: int, access: Access) -> Hit | None:
+    """The finding about an *access* that follows the init *made* with no intervening mbarrier.inval; or None."""
     model, site = known.model, access.site
     named = known.inits[made]
     if named is None or len(named) > 1:
         return None
     place = min(named)
     path = role_paths.follow(
-        model, made, model.views.context_of(made), (site,), known.about(known.invals, place)
+        model, made, model.views.context_of(made), (site,), known.may_name(known.invals, place)
     ).witness
     if path is None:
         return None
@@ -389,7 +395,7 @@ def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
         site=site,
         message=f"{verb} memory of the mbarrier {known.words(place)}, which only mbarrier operations may access",
         steps=(Mark(made, "the mbarrier is initialised here"), Mark(site, f"{verb} its bytes")),
-        help="use other memory, or invalidate the mbarrier before",
+        help="use other memory, or invalidate the mbarrier first",
         about=frozenset((site,)),
     )
 
@@ -397,11 +403,11 @@ def _meets(known: _Objects, made: int, access: Access) -> Hit | None:
 # ---------------------------------------------------------------- MB002
 
 
-_LOWEST = "on an H100, the lane that is elected was the lowest one of each mask that was tried"
+_LOWEST = "on an H100, elect.sync chose the lowest lane of every mask that was tried"
 
 
-class _News:
-    """How threads hear of what another one has done."""
+class _Publication:
+    """Where threads can become ordered after an initialisation by another thread."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -412,19 +418,19 @@ class _News:
 
     @cached_property
     def passed(self) -> frozenset[int]:
-        """Waits that nobody has to arrive for the first time: a fresh mbarrier is before a phase of parity 0."""
+        """Waits whose first execution returns at once: for parity 1, a fresh mbarrier needs no arrival."""
         return frozenset(i for i in self.model.sites("mbarrier-wait") if first_parity(self.model, i) == 1)
 
     def after(self, inits: frozenset[int]) -> frozenset[int]:
-        """Where a thread may hear of one of *inits*."""
+        """The acquire points at which a thread may observe one of *inits*."""
         if inits not in self._after:
             every = self.order.acquire_points(Scope.LANES)
-            heard = (self.order.observers_of((i,)) & every - self.unordered(i).keys() for i in inits)
-            self._after[inits] = frozenset[int]().union(*heard)
+            observers = (self.order.observers_of((i,)) & every - self.unordered(i).keys() for i in inits)
+            self._after[inits] = frozenset[int]().union(*observers)
         return self._after[inits]
 
     def unordered(self, init: int) -> dict[int, int]:
-        """Waits for the cluster at which nothing is heard of *init*, each with the relaxed arrival that is why."""
+        """Cluster waits that do not order a thread after *init*, each with the relaxed arrival that is the reason."""
         if init not in self._unordered:
             self._unordered[init] = self.order.relaxed_cluster_waits(init, _fences(self.model))
         return self._unordered[init]
@@ -435,7 +441,7 @@ def _fences(model: KernelModel) -> list[int]:
 
 
 def _cluster_size(model: KernelModel) -> int:
-    """The CTAs of a cluster, where a directive says how many there are; 1: it does not."""
+    """The number of CTAs of a cluster according to its directive; 1 without one."""
     return prod(model.function.directives.get(".reqnctapercluster") or (1,))
 
 
@@ -445,63 +451,65 @@ def _modifiers(model: KernelModel, site: int) -> Collection[str]:
 
 
 def _unpublished(known: _Objects) -> Iterator[Hit]:
-    """A use by a thread that no barrier has told of the init."""
+    """Report uses of an mbarrier by threads that nothing orders after its initialisation by another thread."""
     model = known.model
-    news = _News(model)
+    publication = _Publication(model)
     makers = {
         i: (model.views.context_of(i).threads, tuple(_elected(model, model.views.context_of(i))))
         for i in known.inits
     }
-    # Where alternatives make the same mbarrier, a thread has to have heard of one of them.
+    # If alternative paths initialise the same mbarrier, it is enough to be ordered after one of the inits.
     groups: dict[tuple[frozenset[int], frozenset[tuple[int, tuple[int, ...]]]], list[int]] = defaultdict(list)
     by: dict[frozenset[int], frozenset[tuple[int, tuple[int, ...]]]] = {}
     for use in known.uses:
         made = _made(known, use)
         if made not in by:
             by[made] = frozenset(makers[i] for i in made)
-        groups[news.after(made), by[made]].append(use)
+        groups[publication.after(made), by[made]].append(use)
     for (ends, who), uses in groups.items():
         if len(who) != 1:
             continue
         near = [use for use in uses if not _elsewhere(model, use)]
         maker = model.views.context_of(min(_made(known, uses[0])))
-        # Which lane of a warp another election gives, under another mask, is not known.
+        # The lane that another election under another mask returns is unknown.
         lanes = [use for use in near if not _elected(model, model.views.context_of(use))]
         everyone = ThreadContext(T.full(model.values.threads))
-        ways = [
+        searches = [
             (view, lanes, ends, doubt)
             if same_warp
-            else (view, near, ends & news.order.acquire_points(Scope.WARPS), doubt)
+            else (view, near, ends & publication.order.acquire_points(Scope.WARPS), doubt)
             for view, same_warp, doubt in _others(model, maker)
         ]
-        if news.clustered:
-            far, heard = (
+        if publication.clustered:
+            far, observers = (
                 [use for use in uses if use not in near],
-                ends & news.order.acquire_points(Scope.CTAS),
+                ends & publication.order.acquire_points(Scope.CTAS),
             )
-            ways.append((everyone, far, heard, ""))
-            # Who goes round a barrier of the cluster may do so in a cluster of one CTA.
+            searches.append((everyone, far, observers, ""))
+            # A path that avoids a cluster barrier may be the one for clusters of one CTA.
             far = [
                 use
                 for use in far
-                if not any(model.reaches(w, use) for w in heard & news.order.barrier_sites(Scope.CTAS))
+                if not any(
+                    model.reaches(w, use) for w in observers & publication.order.barrier_sites(Scope.CTAS)
+                )
             ]
-            ways += [(everyone, far, heard - news.passed, "")] if far else []
-        for view, to, heard, doubt in ways:
-            path = role_paths.follow(model, -1, view, to, heard).witness if to else None
+            searches += [(everyone, far, observers - publication.passed, "")] if far else []
+        for view, to, observers, doubt in searches:
+            path = role_paths.follow(model, -1, view, to, observers).witness if to else None
             if path is None:
                 continue
             again = Counter(path.sites(model.cfg, -1))
             if all(again[i] < 2 for i in ends):
                 init = min(_made(known, path.end))
-                yield _early(known, news, init, path.end, path.threads).doubted(doubt)
+                yield _early(known, publication, init, path.end, path.threads).doubted(doubt)
                 break
 
 
 def _made(known: _Objects, use: int) -> frozenset[int]:
-    """The inits that may have made what a use names; where that is not known, all of them.
+    """The inits that may have initialised the mbarrier of *use*; all of them if the mbarrier is unknown.
 
-    Without those in an alternative for the whole CTA, if others remain.
+    Those that are mutually exclusive with *use* by a CTA-uniform condition are omitted, if others remain.
     """
     named = known.named[use]
     made = (
@@ -515,7 +523,7 @@ def _made(known: _Objects, use: int) -> frozenset[int]:
 
 
 def _elsewhere(model: KernelModel, use: int) -> bool:
-    """Whether a use is about an mbarrier of another CTA."""
+    """True if *use* may name an mbarrier of another CTA."""
     address = model.value(use, "mbarrier")
     return model.instruction(use).role("mask") is not None or (
         address is not None and may_leave(model.values, address)
@@ -523,9 +531,10 @@ def _elsewhere(model: KernelModel, use: int) -> bool:
 
 
 def _others(model: KernelModel, maker: ThreadContext) -> Iterator[tuple[ThreadContext, bool, str]]:
-    """The threads that do not initialise, whether they are of the same warp, and what speaks against that; no doubt comes first.
+    """The threads other than *maker*, whether they are in its warp, and the doubt about them; no doubt first.
 
-    Where several threads initialise, each its own mbarrier, they are left out, and the mbarriers of a warp are its own.
+    If several threads initialise an mbarrier each, all of them are excluded, and the mbarriers of a warp are assumed to
+    be used by that warp.
     """
     values, threads = model.values, maker.threads
     elected, usual = _elected(model, maker), 0
@@ -546,14 +555,17 @@ def _others(model: KernelModel, maker: ThreadContext) -> Iterator[tuple[ThreadCo
 
 
 def _elected(model: KernelModel, view: ThreadContext) -> list[int]:
+    """The ``elect.sync`` predicates that hold for the whole life of the threads of *view*."""
     values = model.values
     return [p for p, held in view.invariant(values).items() if held and values.node(p)[0] == "elect"]
 
 
-def _published(known: _Objects, news: _News, init: int, use: int, far: bool) -> tuple[Repair, ...]:
-    """A fence behind the last init, where a relaxed arrival lacks it; or a barrier of the CTA, where all threads come."""
+def _published(
+    known: _Objects, publication: _Publication, init: int, use: int, far: bool
+) -> tuple[Repair, ...]:
+    """The fix: a fence after the last init before a relaxed arrival, or a CTA barrier where all threads pass."""
     model = known.model
-    unordered = news.unordered(init)
+    unordered = publication.unordered(init)
     if unordered:
         arrival = min(unordered.values())
         last = max((i for i in known.inits if i < arrival), default=init)
@@ -562,32 +574,32 @@ def _published(known: _Objects, news: _News, init: int, use: int, far: bool) -> 
     return () if far else barrier_between(model, init, use)
 
 
-def _early(known: _Objects, news: _News, init: int, use: int, threads: int) -> Hit:
+def _early(known: _Objects, publication: _Publication, init: int, use: int, threads: int) -> Hit:
     model = known.model
     maker, far = model.describe_threads(model.views.context_of(init).threads), _elsewhere(model, use)
-    unordered = sorted(set(news.unordered(init).values()))
+    unordered = sorted(set(publication.unordered(init).values()))
     if unordered:
-        why = "barrier.cluster.arrive.relaxed orders nothing, and no fence.mbarrier_init comes before it"
-        remedy = (
-            "put fence.mbarrier_init.release.cluster behind the mbarrier.init, or let the arrival release"
-        )
+        why = "barrier.cluster.arrive.relaxed orders no memory, and no fence.mbarrier_init precedes it"
+        remedy = "add fence.mbarrier_init.release.cluster after mbarrier.init, or make the arrival .release"
     elif far:
-        why = "no barrier of the cluster comes between"
-        remedy = "put fence.mbarrier_init, barrier.cluster.arrive and barrier.cluster.wait behind the mbarrier.init"
+        why = "no cluster barrier orders the two"
+        remedy = (
+            "add fence.mbarrier_init, barrier.cluster.arrive and barrier.cluster.wait after mbarrier.init"
+        )
     else:
-        why = "no barrier comes between"
-        remedy = "put a barrier of the CTA behind the mbarrier.init, before any other thread uses it"
+        why = "no barrier orders the two"
+        remedy = "add a CTA barrier after mbarrier.init, before any other thread uses the mbarrier"
     who = "this mbarrier of another CTA" if far else "this mbarrier"
     return MB002.hit(
         site=use,
         message=f"{model.describe_threads(threads)} may use {who} before it has been initialised: {why}",
         steps=(
             Mark(init, f"initialised by {maker}"),
-            *(Mark(i, "orders nothing that comes before") for i in unordered),
-            Mark(use, "used without having heard of that"),
+            *(Mark(i, "does not order preceding writes") for i in unordered),
+            Mark(use, "used with no ordering after the initialisation"),
         ),
         help=remedy,
-        fixes=_published(known, news, init, use, far),
-        severity=Severity.INFO if unordered else None,  # CUTLASS does it, and works
+        fixes=_published(known, publication, init, use, far),
+        severity=Severity.INFO if unordered else None,  # CUTLASS does this, and works
         about=frozenset((use,)),
     )

@@ -1,4 +1,4 @@
-"""Checks of the memory order that arrivals at mbarriers and waits for them give (PTX ISA 9.7.13.15.13, 9.7.13.15.16)."""
+"""Checks of the memory ordering that mbarrier arrivals and waits provide (PTX ISA 9.7.13.15.13, 9.7.13.15.16)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ MB012 = RuleId("MB012")
 MB013 = RuleId("MB013")
 
 _WIDER = (".cluster", ".gpu", ".sys", ".gl")
+"""Scopes that include the other CTAs of the cluster."""
 
 
 def _modifiers(model: KernelModel, site: int) -> Collection[str]:
@@ -29,7 +30,7 @@ def _modifiers(model: KernelModel, site: int) -> Collection[str]:
 
 @check(MB012, needs="mbarrier")
 def narrow_scope(model: KernelModel) -> Iterator[Hit]:
-    """Arrivals at mbarriers of other CTAs that release to the own CTA only."""
+    """Report arrivals on mbarriers of other CTAs that release to the executing CTA only."""
     narrow = [i for i in model.sites("mbarrier-arrive") if _narrow(model, i)]
     if not narrow:
         return
@@ -44,7 +45,7 @@ def narrow_scope(model: KernelModel) -> Iterator[Hit]:
 
 
 def _narrow(model: KernelModel, site: int) -> bool:
-    """Whether an arrival is at an mbarrier of another CTA, and releases no further than its own."""
+    """True if the arrival at *site* may be on an mbarrier of another CTA, but its release has CTA scope."""
     modifiers = _modifiers(model, site)
     if ".relaxed" in modifiers or ".cluster" in modifiers:
         return False
@@ -59,6 +60,7 @@ def _narrow(model: KernelModel, site: int) -> bool:
 
 
 def _is_wide(model: KernelModel, site: int) -> bool:
+    """True if a fence, or an arrival at a cluster barrier, orders preceding writes for the other CTAs."""
     modifiers = _modifiers(model, site)
     if model.instruction(site).event == "barrier-arrive":
         return model.instruction(site).role("id") is None and ".relaxed" not in modifiers
@@ -66,7 +68,7 @@ def _is_wide(model: KernelModel, site: int) -> bool:
 
 
 def _remote_stores(model: KernelModel) -> list[int]:
-    """Where the kernel writes shared memory of other CTAs, through the generic proxy."""
+    """The generic-proxy writes to shared memory of other CTAs."""
     found = []
     for use in model.function.uses:
         match = use.match
@@ -83,22 +85,21 @@ def _remote_stores(model: KernelModel) -> list[int]:
 
 
 def _too_narrow(site: int, count: int, store: int | None) -> Hit:
-    data = (
-        "what the thread has written there before" if store is not None else "what the thread has done before"
-    )
+    data = "the thread's preceding writes there" if store is not None else "the thread's preceding accesses"
     return MB012.hit(
         site=site,
-        message=f"arrives at an mbarrier of another CTA, but releases to its own CTA only: {data} need not be visible there",
+        message=f"arrives at an mbarrier of another CTA with a release of CTA scope: {data} "
+        + ("need not be visible to that CTA" if store is not None else "are not ordered for that CTA"),
         steps=(
             *((Mark(store, "writes shared memory of another CTA"),) if store is not None else ()),
-            Mark(site, "releases with the scope of a CTA"),
+            Mark(site, "releases at CTA scope"),
         ),
-        help="let the arrival be .release.cluster, and the wait in the other CTA .acquire.cluster"
+        help="use .release.cluster for the arrival, and .acquire.cluster for the wait in the other CTA"
         if store is not None
         else "",
         count=count,
         about=frozenset((site,)),
-    ).doubted("nothing shows that the arrival hands data over to the other CTA" if store is None else "")
+    ).doubted("there is no evidence that the arrival passes data to the other CTA" if store is None else "")
 
 
 # ---------------------------------------------------------------- MB013
@@ -106,7 +107,7 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
 
 @check(MB013, needs="mbarrier", analyses=(HappensBefore,))
 def relaxed(model: KernelModel) -> Iterator[Hit]:
-    """Arrivals and waits that order nothing, though data in shared memory is handed over by them."""
+    """Report relaxed arrivals and waits through which threads pass data in shared memory."""
     waits, arrivals = model.sites("mbarrier-wait"), model.sites("mbarrier-arrive")
     weak = {i for i in (*waits, *arrivals) if ".relaxed" in _modifiers(model, i)}
     if not weak:
@@ -116,21 +117,21 @@ def relaxed(model: KernelModel) -> Iterator[Hit]:
         if weak.isdisjoint((signal, wait)):
             continue
         copied = model.instruction(signal).event == "issue"
-        hit = _copied(model, wait, signal) if copied else _handed_over(model, wait, signal, weak)
+        hit = _copied(model, wait, signal) if copied else _stored(model, wait, signal, weak)
         if hit is not None:
             weak.discard(hit.site)
             yield hit
 
 
 def _orders(model: KernelModel) -> list[int]:
-    """What orders memory by itself."""
+    """Fences, non-relaxed barriers and calls: instructions that order memory without the mbarrier."""
     barriers = [*model.sites("barrier-sync"), *model.sites("barrier-arrive"), *model.sites("barrier-wait")]
     kept = [i for i in barriers if ".relaxed" not in _modifiers(model, i)]
     return [*model.sites("memory-fence"), *kept, *role_paths.calls(model)]
 
 
 def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator[Access]:
-    """Accesses to shared memory that happen at once, through the generic proxy; with *later*, all of them."""
+    """Reachable reads, or writes, of shared memory that are synchronous and in the generic proxy; all with *later*."""
     for site, match in model.shared.sites.items():
         if model.cfg.block_of[site] in model.cfg.rank and (later or not match.form.proxy):
             for access in model.shared.accesses(site):
@@ -144,7 +145,7 @@ def _overlap(model: KernelModel, a: Access, b: Access) -> bool:
 
 
 def _own(model: KernelModel, store: Access, load: Access) -> bool:
-    """Whether each thread has bytes of its own, as far as that is known, which it writes and reads."""
+    """True if each thread reads only what it has written itself, as far as the addresses are known."""
     shared, views = model.shared, model.views
     (_, mine, there), (_, other, here) = (shared.split(access.address) for access in (store, load))
     if model.values.constant_of(mine) is not None or (mine, there) != (other, here):
@@ -154,8 +155,8 @@ def _own(model: KernelModel, store: Access, load: Access) -> bool:
     return offsets is None or len(offsets) == threads.bit_count()
 
 
-def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) -> Hit | None:
-    """Bytes that a thread writes before the arrival and one reads behind the wait, of which one orders nothing."""
+def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) -> Hit | None:
+    """The finding about bytes written before *arrival* and read after *wait*, one of which is relaxed; or None."""
     ends, order = _orders(model), model.fact(HappensBefore)
     loads = list(_accesses(model, False))
     for store in _accesses(model, True):
@@ -165,14 +166,14 @@ def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[i
             is None
         ):
             continue
-        # A barrier behind the arrival tells of the store as well.
-        told = order.observers_of((store.site,)).difference(model.sites("mbarrier-wait"))
+        # A barrier after the arrival also orders the store.
+        observers = order.observers_of((store.site,)).difference(model.sites("mbarrier-wait"))
         met = [
             load.site
             for load in loads
             if not _own(model, store, load)
             and _overlap(model, store, load)
-            and order.unsynchronised_path(load.site, told) is not None
+            and order.unsynchronised_path(load.site, observers) is not None
         ]
         others = [i for i in model.sites("mbarrier-wait") if i not in weak]
         path = (
@@ -188,12 +189,12 @@ def _handed_over(model: KernelModel, wait: int, arrival: int, weak: Collection[i
 
 
 def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
-    """Bytes that a copy brings, which completes at the mbarrier, and that are read behind the wait."""
-    brought = [a for a in model.shared.accesses(copy) if a.writes]
+    """The finding about bytes of a *copy* that completes on the mbarrier, read after the relaxed *wait*; or None."""
+    written = [a for a in model.shared.accesses(copy) if a.writes]
     met = [
         b.site
         for b in _accesses(model, False, later=True)
-        if b.site != copy and any(_overlap(model, a, b) for a in brought)
+        if b.site != copy and any(_overlap(model, a, b) for a in written)
     ]
     if not met:
         return None
@@ -208,20 +209,22 @@ def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, w
     side = "acquire" if site == wait else "release"
     return MB013.hit(
         site=site,
-        message="is .relaxed, and no fence stands beside it, so it does not order the shared memory that is read behind the wait",
+        message=f"this .relaxed {'wait' if site == wait else 'arrival'} has no accompanying fence, so it does not order"
+        " the shared memory that is read after the wait",
         steps=(
-            Mark(store, "writes the bytes"),
+            Mark(store, "writes the bytes" if arrival is not None else "starts to write the bytes"),
             *((Mark(arrival, "arrives"),) if arrival is not None else ()),
             Mark(wait, "waits"),
-            Mark(load, "reads them"),
+            Mark(load, "reads the bytes"),
         ),
         fixes=(
             Repair(
-                f"order memory as well: .{side} instead of .relaxed",
+                f"order memory: .{side} instead of .relaxed",
                 (without_word(site, model.instruction(site), ".relaxed", f".{side}"),),
                 True,
             ),
         ),
-        help=f"leave out .relaxed, or put a fence.{side}.cluster {'behind the wait' if site == wait else 'before the arrival'}",
+        help=f"remove .relaxed, or add fence.{side}.cluster "
+        f"{'after the wait' if site == wait else 'before the arrival'}",
         about=frozenset((site,)),
     )

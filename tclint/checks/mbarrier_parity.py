@@ -1,4 +1,5 @@
-"""Checks of the phase that a wait for an mbarrier is about (PTX ISA 9.7.13.15.4, 9.7.13.15.16)."""
+"""The check of parities that stay the same while the phase of the mbarrier advances (PTX ISA 9.7.13.15.4,
+9.7.13.15.16)."""
 
 from __future__ import annotations
 
@@ -15,39 +16,36 @@ _ARRIVALS = ("mbarrier-arrive", "commit")
 
 @check(MB007, needs="mbarrier", analyses=(Mbarriers,))
 def invariant_parity(model: KernelModel) -> Iterator[Hit]:
-    """A wait that a loop repeats for one mbarrier with the same parity, while phases of it go by."""
+    """Report waits that a loop repeats for one mbarrier with the same parity, while its phases advance."""
     mbarriers = model.fact(Mbarriers)
     for ring in (
         mbarriers.rings if model.function.entry and not model.reachability.unresolved_dispatchers else ()
     ):
         if any(model.cfg.block_of[i] in model.cfg.in_cycle for i in ring.inits):
-            continue  # each round has a fresh one
+            continue  # initialised in each iteration, so its first phase is the current one
         waits = ring.uses.get("mbarrier-wait", ())
-        arrivals = [i for event in _ARRIVALS for i in ring.uses.get(event, ()) if _again(model, ring, i)]
+        arrivals = [i for event in _ARRIVALS for i in ring.uses.get(event, ()) if _repeats(model, ring, i)]
         if not arrivals or any(model.constant_of(i, "parity") is None for i in waits):
             continue
         if len({model.constant_of(i, "parity") for i in waits}) == 1:
-            wait = next((i for i in waits if _again(model, ring, i, each=True)), None)
+            wait = next((i for i in waits if _repeats(model, ring, i, each=True)), None)
             if wait is not None:
                 yield _hit(model, wait, arrivals[0])
 
 
-def _again(model: KernelModel, ring: Ring, site: int, each: bool = False) -> bool:
-    """Whether a loop that does more than to ask again for the same phase comes back to *site* for the same object.
-
-    With *each*, it does so in each round.
-    """
+def _repeats(model: KernelModel, ring: Ring, site: int, each: bool = False) -> bool:
+    """True if a loop other than a spin loop repeats *site* for one mbarrier; with *each*, in every iteration."""
     cfg = model.cfg
     if model.value(site, "mbarrier") is None or len(ring.stages) > 1:
         return False
     block = cfg.block_of[site]
-    asking = ring.uses.get("mbarrier-wait", ())
+    waits = ring.uses.get("mbarrier-wait", ())
     for head, inside in cfg.loops.items():
         if block not in inside:
             continue
         back = [e.source for e in cfg.predecessors[head] if e.source in inside]
         events = [e.site for e in model.events if cfg.block_of[e.site] in inside]
-        if any(i not in asking and model.instruction(i).event != "elect" for i in events) and (
+        if any(i not in waits and model.instruction(i).event != "elect" for i in events) and (
             not each or all(cfg.dominates(block, b) for b in back)
         ):
             return True
@@ -58,12 +56,12 @@ def _hit(model: KernelModel, wait: int, arrival: int) -> Hit:
     parity = model.constant_of(wait, "parity")
     return MB007.hit(
         site=wait,
-        message=f"waits for parity {parity} in each round of the loop, while the phase goes on: "
-        "from the second round on it returns at once, or waits for the phase after the next",
+        message=f"waits for parity {parity} in every iteration, while each iteration completes a phase: "
+        "from the second iteration on it returns at once, or waits for the phase after the next",
         steps=(
             Mark(
                 arrival,
-                "completes a phase in each round",
+                "arrives in every iteration",
                 role=model.describe_threads(model.views.context_of(arrival).threads),
             ),
             Mark(
@@ -72,6 +70,6 @@ def _hit(model: KernelModel, wait: int, arrival: int) -> Hit:
                 role=model.describe_threads(model.views.context_of(wait).threads),
             ),
         ),
-        help="flip the parity each time the mbarrier has been waited for",
+        help="flip the parity after each wait for the mbarrier",
         about=frozenset((wait,)),
     )

@@ -1,4 +1,16 @@
-"""Checks of what completes a phase of an mbarrier: arrivals, and bytes of transactions (PTX ISA 9.7.13.15.2, 9.7.13.15.5)."""
+"""Checks of what completes a phase of an mbarrier: arrivals, and bytes of transactions (PTX ISA 9.7.13.15.2,
+9.7.13.15.5).
+
+A phase completes when no arrival is pending and the tx-count is zero. ``expect_tx`` raises the tx-count, and a copy
+that completes on the mbarrier (``complete_tx``) lowers it. A *ring* is an array of mbarriers that the same instructions
+use in turn, and each of its mbarriers is a *stage*. A *delivery* is what one set of threads expects and copies between
+two of its waits, so in one phase.
+
+Byte counts are compared only if the sizes of all copies of a phase are known. The size of a tensor copy is not in the
+text: expectations for copies of the same tensor maps are compared with each other, and with the space and the row width
+of the matrices that are read there. Operations whose conditions differ may belong to different phases, and are not
+compared.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +42,7 @@ Condition = frozenset[tuple[int, bool]]
 
 
 class _Conditions:
-    """What decides whether instructions are executed."""
+    """The predicates, with their values, under which instructions are executed."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -57,17 +69,20 @@ class _Conditions:
         return frozenset(
             (p, truth)
             for p, truth in facts.items()
-            if values.mask(p) is None and not _says_it_all(values.node(p), truth)
+            if values.mask(p) is None and not _implies_operands(values.node(p), truth)
         )
 
 
 def _condition(model: KernelModel, site: int) -> Condition:
-    """What decides whether *site* is executed, but for the thread index: of two places with the same, none comes alone."""
+    """The condition under which *site* is executed, apart from the thread index.
+
+    Two sites with equal conditions are executed together or not at all.
+    """
     return model.fact(_Conditions).of(site)
 
 
-def _says_it_all(node: tuple[Any, ...], truth: bool) -> bool:
-    """Whether that a predicate is so says what those are that it is made of."""
+def _implies_operands(node: tuple[Any, ...], truth: bool) -> bool:
+    """True if the value *truth* of a predicate determines the values of its operands."""
     return node[0] == "not" or node[:2] == ("logic", "and" if truth else "or")
 
 
@@ -76,47 +91,47 @@ def _says_it_all(node: tuple[Any, ...], truth: bool) -> bool:
 
 @check(MB006, MB008, needs="mbarrier", analyses=(Mbarriers,))
 def arrivals(model: KernelModel) -> Iterator[Hit]:
-    """Phases that get other numbers of arrivals than the mbarrier was made for."""
+    """Report phases whose number of arrivals differs from the count of the mbarrier."""
     mbarriers = model.fact(Mbarriers)
     if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
         return
     for ring in mbarriers.rings:
-        if not ring.uses.get("mbarrier-wait") or _made_again(model, ring):
+        if not ring.uses.get("mbarrier-wait") or _reinitialised(model, ring):
             continue
-        unlike = _unlike(mbarriers, ring)
-        if unlike is not None:
-            yield unlike
+        uneven = _uneven(mbarriers, ring)
+        if uneven is not None:
+            yield uneven
             continue
         found = (_miscounted(model, mbarriers, ring, stage) for stage in ring.stages)
         yield from islice((hit for hit in found if hit is not None), 1)
 
 
-def _made_again(model: KernelModel, ring: Ring) -> bool:
-    """Whether the same memory becomes an mbarrier again, with another count perhaps."""
+def _reinitialised(model: KernelModel, ring: Ring) -> bool:
+    """True if the memory may be initialised again after an mbarrier.inval, perhaps with another count."""
     return any(model.reaches(i, j) for i in ring.uses.get("mbarrier-inval", ()) for j in ring.inits)
 
 
-def _unlike(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
-    """Stages of one ring that were made for different numbers of arrivals, by a thread that arrives at each in turn."""
+def _uneven(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
+    """The finding about a ring whose stages differ in count, although threads arrive at each in turn; or None."""
     counts = [(stage.count, stage.inits[0]) for stage in ring.stages]
     numbers = Counter(count for count, _ in counts)
     if len(numbers) < 2 or None in numbers or 0 in numbers:
-        return None  # MB003 tells of a count of 0
+        return None  # MB003 reports a count of 0
     every = set(ring.stages)
     if all(set(mbarriers.named(i)) != every for i in mbarriers.arriving):
-        return None  # an index may be known less well than it is
+        return None  # the index may be known less precisely than it is
     usual = max(numbers, key=lambda n: numbers[n])
     odd, site = next((n, i) for n, i in counts if n != usual)
     other = next(i for n, i in counts if n == usual)
     return MB006.hit(
         site=site,
-        message=f"counts {times(odd)}, and other stages of the same ring count {usual}: "
+        message=f"expects {times(odd)}, but other stages of the same ring expect {usual}: "
         "the same threads arrive at each in turn",
-        steps=(Mark(other, f"counts {times(usual)}"), Mark(site, f"counts {times(odd)}")),
+        steps=(Mark(other, f"expects {times(usual)}"), Mark(site, f"expects {times(odd)}")),
         help="give all stages of the ring the same count in mbarrier.init",
         fixes=(
             Repair(
-                f"count {usual} at all stages",
+                f"use count {usual} for all stages",
                 tuple(
                     operand(i, "count", str(usual)) for s in ring.stages if s.count != usual for i in s.inits
                 ),
@@ -127,16 +142,16 @@ def _unlike(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
 
 
 def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier) -> Hit | None:
-    """A phase of *stage* that gets fewer arrivals than it needs, or more."""
+    """The finding about a phase of *stage* with too few arrivals, or too many; None if neither is certain."""
     bounds = mbarriers.arrivals(stage)
     if bounds is None or not stage.count:
         return None
     arriving = [i for i in mbarriers.arriving if stage in mbarriers.named(i)]
     steps = (
-        Mark(stage.inits[0], f"counts {times(stage.count)} for each phase"),
+        Mark(stage.inits[0], f"expects {times(stage.count)} in each phase"),
         *(Mark(i, "arrives", role=model.describe_threads(mbarriers.named(i)[stage])) for i in arriving),
     )
-    # Without .reqntid there may be fewer threads than are counted here, or more.
+    # Without .reqntid the CTA may have fewer or more threads than assumed here.
     confidence = None if model.function.threads else Confidence.MEDIUM
     if bounds.most is not None and not bounds.usual(stage.count) and stage.count > bounds.least:
         wait = _first_wait(model, mbarriers, ring, stage)
@@ -145,22 +160,20 @@ def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
         about = (*arriving, *ring.uses.get("mbarrier-expect", ()))
         hit = _too_many(stage, stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
         arrive = [mbarriers.named(i)[stage] for i in arriving]
-        return hit.doubted("" if model.function.threads else _fewer(stage.count, arrive))
+        return hit.doubted("" if model.function.threads else _fits_smaller_cta(stage.count, arrive))
     return None
 
 
-def _fewer(count: int, arrive: list[int]) -> str:
-    """What speaks against too many arrivals where a bound is taken for the size of the CTA: the count may say what it is."""
+def _fits_smaller_cta(count: int, arrive: list[int]) -> str:
+    """The doubt that a smaller CTA, which the thread bound allows, performs *count* arrivals; "" if none does."""
     for threads in range(32, max(arrive, default=0).bit_length(), 32):
         if sum((mask & T.full(threads)).bit_count() for mask in arrive) == count:
-            return (
-                f"a CTA of {threads} threads, which the bound allows, gets just as many arrivals as it counts"
-            )
+            return f"in a CTA of {threads} threads, which the bound allows, the arrivals of a phase match the count"
     return ""
 
 
 def _alternatives(model: KernelModel, arriving: list[int]) -> bool:
-    """Whether of arrivals in one block a condition chooses some."""
+    """True if arrivals in one block have different conditions."""
     conditions: dict[int, Condition] = {}
     return any(
         conditions.setdefault(model.cfg.block_of[i], condition) != condition
@@ -170,7 +183,7 @@ def _alternatives(model: KernelModel, arriving: list[int]) -> bool:
 
 
 def _first_wait(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier) -> int | None:
-    """What waits for the first phase of *stage* to complete, and is not for other mbarriers."""
+    """A wait for the first phase of *stage* that names this stage alone or the whole ring; None without one."""
     whole = (1, len(ring.stages))
     for wait in ring.uses["mbarrier-wait"]:
         named = mbarriers.named(wait)
@@ -190,10 +203,10 @@ def _too_few(
     fewer = max(n + bounds.open for n in bounds.known if n + bounds.open < count)
     return MB006.hit(
         site=wait,
-        message="waits for a phase that does not complete: "
-        f"the mbarrier counts {times(count)}, and a phase gets {fewer or 'none'}",
-        steps=(*steps, Mark(wait, "waits for all of them")),
-        help="make the count of mbarrier.init the number of arrivals in a phase",
+        message="waits for a phase that never completes: "
+        f"the mbarrier expects {times(count)}, but a phase receives {fewer or 'none'}",
+        steps=(*steps, Mark(wait, f"waits for all {times(count)}" if count > 1 else "waits for the arrival")),
+        help="set the count of mbarrier.init to the number of arrivals in a phase",
         fixes=_counted(stage, bounds),
         about=frozenset(stage.inits),
         confidence=confidence,
@@ -202,11 +215,11 @@ def _too_few(
 
 
 def _counted(stage: Mbarrier, bounds: Arrivals) -> tuple[Repair, ...]:
-    """The only count that all phases complete with."""
+    """The fix that sets the count with which every phase completes; empty if there is no single one."""
     if bounds.least < 1 or bounds.most != bounds.least:
         return ()
     changes = tuple(operand(i, "count", str(bounds.least)) for i in stage.inits)
-    return (Repair(f"count {bounds.least} in mbarrier.init", changes),)
+    return (Repair(f"use count {bounds.least} in mbarrier.init", changes),)
 
 
 def _too_many(
@@ -222,13 +235,14 @@ def _too_many(
     return (MB006 if rest else MB008).hit(
         site=last,
         message=(
-            f"the mbarrier counts {times(count)}, and a phase gets {bounds.least}: "
-            "it completes too early, and the rest counts for the next"
+            f"the mbarrier expects {times(count)}, but a phase receives {bounds.least}: "
+            "it completes too early, and the excess counts towards the next phase"
             if rest
-            else f"completes {phases} phases of the mbarrier at once, so that a wait for the first may miss it"
+            else f"these arrivals complete {phases} phases of the mbarrier with no intervening wait, so a wait "
+            "may miss its phase"
         ),
         steps=steps,
-        help="make the count of mbarrier.init the number of arrivals in a phase, or let one thread arrive",
+        help="set the count of mbarrier.init to the number of arrivals in a phase, or let one thread arrive",
         fixes=_counted(stage, bounds),
         about=about,
         confidence=confidence,
@@ -240,12 +254,12 @@ def _too_many(
 
 @check(MB004, MB005, needs="mbarrier", analyses=(Mbarriers,))
 def transactions(model: KernelModel) -> Iterator[Hit]:
-    """Phases that expect other numbers of bytes than the copies bring."""
+    """Report phases whose expected bytes differ from what their copies transfer."""
     mbarriers = model.fact(Mbarriers)
     if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
         return
     if any(_counts_bytes(model, i) for i in mbarriers.unresolved):
-        return  # which may be at any of them
+        return  # it may count at any of the mbarriers
     rest: dict[Ring, list[Delivery] | None] = {}
     for ring in mbarriers.rings:
         if not ring.uses.get("mbarrier-wait") or not mbarriers.copies(ring):
@@ -259,15 +273,15 @@ def transactions(model: KernelModel) -> Iterator[Hit]:
         else:
             paid = [parts for parts in split if all(part.expects and part.copies for part in parts)]
             rest[ring] = [part for parts in paid for part in parts] if known else None
-    told = set[int]()
-    for hit in (*_differ(model, rest), *_oversized(model, rest), *_broken(model, rest)):
-        if hit.site not in told:
-            told |= hit.about
+    reported = set[int]()
+    for hit in (*_inconsistent(model, rest), *_oversized(model, rest), *_partial_rows(model, rest)):
+        if hit.site not in reported:
+            reported |= hit.about
             yield hit
 
 
 def _counts_bytes(model: KernelModel, site: int) -> bool:
-    """Whether an instruction expects bytes at an mbarrier, or brings them."""
+    """True if the instruction at *site* performs expect_tx or complete_tx on an mbarrier."""
     instruction = model.instruction(site)
     return instruction.event in ("issue", "clc-request") or instruction.role("tx") is not None
 
@@ -275,7 +289,7 @@ def _counts_bytes(model: KernelModel, site: int) -> bool:
 def _mistaken(
     model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: list[Delivery]
 ) -> Hit | None:
-    """What is wrong with one stage of *ring*; *parts* of the deliveries are those under the same conditions."""
+    """The finding about one stage of *ring*, or None. *parts* are its *deliveries*, divided by condition."""
     copies = [i for d in deliveries for i in d.copies]
     if not copies:
         return None
@@ -284,21 +298,24 @@ def _mistaken(
         copies = [] if hit is not None else _unpaid(model, ring, deliveries, parts)
         if not copies:
             return hit
-    elsewhere = " for them" if any(d.expects for d in deliveries) else ""
+    elsewhere = " for this copy" if any(d.expects for d in deliveries) else ""
     wait = ring.uses["mbarrier-wait"][0]
     return MB005.hit(
         site=copies[0],
-        message=f"completes its bytes at an mbarrier that expects none{elsewhere}: "
-        "nothing but arrivals holds the phase, and a wait may return before the bytes are there",
-        steps=(_mark(model, copies[0], "reports its bytes to the mbarrier"), _mark(model, wait, "waits")),
-        help="raise the expected bytes before, by mbarrier.arrive.expect_tx or mbarrier.expect_tx",
+        message=f"completes its bytes on an mbarrier that expects none{elsewhere}: "
+        "the phase completes on arrivals alone, so a wait may return before the bytes have arrived",
+        steps=(
+            _mark(model, copies[0], "completes its bytes on the mbarrier"),
+            _mark(model, wait, "waits for the mbarrier"),
+        ),
+        help="raise the expected bytes first, by mbarrier.arrive.expect_tx or mbarrier.expect_tx",
         count=len(copies),
         about=frozenset((*copies, *ring.inits)),  # the arrival may be missing with the bytes
     )
 
 
 def _unpaid(model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: list[Delivery]) -> list[int]:
-    """Copies whose thread expects nothing at their mbarrier in their phase, while all that is expected is for others."""
+    """Copies for which their thread expects nothing in their phase, although it expects bytes for other copies."""
     if len({d.threads for d in deliveries}) > 1 or any(p.expects and not p.copies for p in parts):
         return []
     block_of, loops = model.cfg.block_of, sorted(model.cfg.loops.values(), key=len)
@@ -306,19 +323,21 @@ def _unpaid(model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: l
     for part in parts:
         if not part.expects:
             around = next((loop for loop in loops if all(block_of[i] in loop for i in part.copies)), None)
-            if (around is not None and paid.isdisjoint(around)) or _let_go(model, ring, deliveries, part):
+            if (around is not None and paid.isdisjoint(around)) or _completed_by_issuer(
+                model, ring, deliveries, part
+            ):
                 return part.copies
     return []
 
 
-def _let_go(model: KernelModel, ring: Ring, deliveries: list[Delivery], part: Delivery) -> bool:
-    """Whether the thread itself completes the phase of the copies, as it does wherever it expects something."""
+def _completed_by_issuer(model: KernelModel, ring: Ring, deliveries: list[Delivery], part: Delivery) -> bool:
+    """True if the issuing thread completes the phase of the copies itself, as it does wherever it expects bytes."""
     mbarriers = model.fact(Mbarriers)
     arrivals = [i for i in mbarriers.arriving if i in ring.uses.get("mbarrier-arrive", ())]
     expects = [i for d in deliveries for i in d.expects]
     threads = {model.views.context_of(i).threads for i in arrivals}
     if len(threads) != 1 or any(ring.count != t.bit_count() or part.threads & ~t for t in threads):
-        return False  # a thread arrives several times in a phase, or not in each
+        return False  # a thread arrives several times in a phase, or not in every phase
     for bunch in mbarriers.between_waits({*arrivals, *expects, *part.copies}):
         raised = [i for i in bunch if i in expects]
         last = max((i for i in bunch if i in arrivals), default=-1)
@@ -332,7 +351,7 @@ def _mark(model: KernelModel, site: int, message: str) -> Mark:
 
 
 def _parts(model: KernelModel, delivery: Delivery) -> list[Delivery]:
-    """What is expected and brought under the same conditions."""
+    """A delivery divided by the condition under which its bytes are expected and copied."""
     parts: dict[Condition, Delivery] = {}
     for site in (*delivery.expects, *delivery.copies):
         part = parts.setdefault(_condition(model, site), Delivery(delivery.threads, [], []))
@@ -340,68 +359,81 @@ def _parts(model: KernelModel, delivery: Delivery) -> list[Delivery]:
     return list(parts.values())
 
 
-_REMEDY = "expect the sum of the bytes of all copies that report to the mbarrier in this phase"
+_REMEDY = "expect the sum of the bytes of all copies that complete on the mbarrier in this phase"
 
 
 def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> Hit | None:
-    """Where the sizes of all copies are known: those between two waits of a thread, or all of the threads together."""
+    """The finding about a group of deliveries whose sizes are known and differ from what they expect; None without one.
+
+    A group is the delivery of one set of threads between two waits, or all of them if some threads only expect or copy.
+    """
     groups = [[d] for d in deliveries if d.expects and d.copies]
     if len(groups) < len(deliveries):
         if len({_condition(model, i) for d in deliveries for i in (*d.expects, *d.copies)}) > 1:
-            return None  # some of them may come without the others
+            return None  # some of them may be executed without the others
         if any(a.threads & b.threads for k, a in enumerate(deliveries) for b in deliveries[:k]):
-            return None  # which of them are of one phase is not known
+            return None  # which of them belong to the same phase is unknown
         groups = [deliveries]
     values = model.values
     for group in groups:
-        expected, brought = _total(model, group, "tx"), _total(model, group, "bytes")
-        if expected is None or brought is None:
+        expected, copied = _total(model, group, "tx"), _total(model, group, "bytes")
+        if expected is None or copied is None:
             continue
-        difference = values.constant_of(values.add(expected, values.times(brought, -1)))
+        difference = values.constant_of(values.add(expected, values.times(copied, -1)))
         if difference:
             expects, copies = [i for d in group for i in d.expects], [i for d in group for i in d.copies]
             return MB004.hit(
                 site=expects[0],
-                message=_amounts(values.constant_of(expected), values.constant_of(brought), difference),
+                message=_amounts(values.constant_of(expected), values.constant_of(copied), difference),
                 steps=(
-                    *(_mark(model, i, "expects bytes") for i in expects),
-                    *(_mark(model, i, "brings bytes") for i in copies),
+                    *(_mark(model, i, _with_bytes(model, i, "tx", "expects")) for i in expects),
+                    *(_mark(model, i, _with_bytes(model, i, "bytes", "completes")) for i in copies),
                 ),
                 help=_REMEDY,
-                fixes=_expecting(model, expects, values.constant_of(brought)),
-                # Where bytes are missing, the arrival may be missing with them.
+                fixes=_expecting(model, expects, values.constant_of(copied)),
+                # If an expectation is missing, the arrival that it is part of may be missing, too.
                 about=frozenset((*expects, *(ring.inits if difference < 0 else ()))),
             )
     return None
 
 
-def _expecting(model: KernelModel, expects: list[int], brought: int | None) -> tuple[Repair, ...]:
-    """What the copies bring, where one instruction expects it as a constant."""
+def _with_bytes(model: KernelModel, site: int, role: str, verb: str) -> str:
+    """What *site* does to the tx-count, with the number of bytes if it is constant."""
+    amount = _amount(model, site, role)
+    constant = None if amount is None else model.values.constant_of(amount)
+    each = " per thread" if model.views.context_of(site).threads.bit_count() > 1 else ""
+    return f"{verb} bytes{each}" if constant is None else f"{verb} {constant} bytes{each}"
+
+
+def _expecting(model: KernelModel, expects: list[int], copied: int | None) -> tuple[Repair, ...]:
+    """The fix that expects what the copies transfer; empty unless one instruction expects it as a constant."""
     if (
         len(expects) != 1
-        or brought is None
+        or copied is None
         or not isinstance(model.instruction(expects[0]).role("tx"), Immediate)
     ):
         return ()
-    return (Repair(f"expect {brought} bytes", (operand(expects[0], "tx", str(brought)),)),)
+    return (Repair(f"expect {copied} bytes", (operand(expects[0], "tx", str(copied)),)),)
 
 
-def _amounts(expected: int | None, brought: int | None, difference: int) -> str:
+def _amounts(expected: int | None, copied: int | None, difference: int) -> str:
+    """The message about *expected* and *copied* bytes. Either is None if only their *difference* is known."""
     more = difference > 0
     effect = (
         "the phase never completes"
         if more
-        else "the phase may complete before all of them are there, or never"
+        else "the phase may complete before all of them have arrived, or never"
     )
-    if expected is None or brought is None:
+    if expected is None or copied is None:
         return (
-            f"expects {abs(difference)} bytes {'more' if more else 'fewer'} than the copies bring: {effect}"
+            f"expects {abs(difference)} bytes {'more' if more else 'fewer'} than the copies of the phase "
+            f"transfer: {effect}"
         )
-    return f"expects {expected} bytes, and the copies of the phase bring {brought}: {effect}"
+    return f"expects {expected} bytes, but the copies of the phase transfer {copied}: {effect}"
 
 
 def _total(model: KernelModel, group: Iterable[Delivery], role: str) -> int | None:
-    """The bytes that are expected (``tx``), or brought (``bytes``), as a value; None when some are not known."""
+    """The bytes that are expected (``tx``), or copied (``bytes``), as a value; None if some are unknown."""
     values, total = model.values, model.values.constant(0)
     for delivery in group:
         for site in delivery.expects if role == "tx" else delivery.copies:
@@ -413,17 +445,18 @@ def _total(model: KernelModel, group: Iterable[Delivery], role: str) -> int | No
 
 
 def _amount(model: KernelModel, site: int, role: str) -> int | None:
+    """The bytes that one thread expects (``tx``) or copies (``bytes``) at *site*, as a value; None if unknown."""
     if role == "bytes" and model.instruction(site).event == "clc-request":
         return model.values.constant(RESPONSE)
     return model.value(site, role)
 
 
 Rest = Mapping[Ring, list[Delivery] | None]
-"""What is expected and brought together at each ring, in the stages where all is; None: of no stage it is known."""
+"""What is expected and copied together at each ring, for stages whose parts have both; None if none is known."""
 
 
 def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
-    """Places that expect more bytes than tensor copies can bring without running into what lies behind."""
+    """Report expectations of more bytes than tensor copies can write before they run into the next stage."""
     for ring, parts in rings.items():
         for part in parts or ():
             total = _sum(model, part.expects)
@@ -437,11 +470,14 @@ def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
             if expected > fits:
                 yield MB004.hit(
                     site=part.expects[0],
-                    message=f"expects {expected} bytes, and {fits} fit between the destinations of its copies and what lies "
-                    "behind them: the phase never completes, or the copies overwrite other data",
+                    message=f"expects {expected} bytes, but only {fits} fit between the destinations of the "
+                    "copies and the data that follows: the phase never completes, or the copies overwrite other data",
                     steps=(
-                        *(_mark(model, i, "expects bytes") for i in part.expects),
-                        *(_mark(model, i, f"{most[i]} bytes fit here") for i in part.copies),
+                        *(_mark(model, i, _with_bytes(model, i, "tx", "expects")) for i in part.expects),
+                        *(
+                            _mark(model, i, f"its destination has room for {most[i]} bytes")
+                            for i in part.copies
+                        ),
                     ),
                     help=_REMEDY,
                     about=frozenset(part.expects),
@@ -450,13 +486,13 @@ def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
                 break
 
 
-def _broken(model: KernelModel, rings: Rest) -> Iterator[Hit]:
-    """Places that expect no whole number of rows of the matrices that tensor copies fill."""
+def _partial_rows(model: KernelModel, rings: Rest) -> Iterator[Hit]:
+    """Report expectations that are not a multiple of the rows of the matrices that tensor copies fill."""
     mbarriers = model.fact(Mbarriers)
     for ring in rings:
         expected = {i: model.constant_of(i, "tx") for i in mbarriers.expects(ring)}
         odd = {i: number for i, number in expected.items() if number is not None and number % WIDEST}
-        # What is asked of another launch answers with a few bytes, and fills no matrix.
+        # A response of clusterlaunchcontrol is a few bytes that belong to no matrix.
         asked = any(model.instruction(i).event == "clc-request" for i in mbarriers.copies(ring))
         row, read = (
             rows(model, ring) if odd and not asked and "mbarrier-complete" not in ring.uses else (1, -1)
@@ -465,11 +501,11 @@ def _broken(model: KernelModel, rings: Rest) -> Iterator[Hit]:
             if row > RESPONSE and number % row:
                 yield MB004.hit(
                     site=site,
-                    message=f"expects {number} bytes for copies of which each brings whole rows of {row} bytes: "
-                    "the phase may complete before all of them are there, or never",
+                    message=f"expects {number} bytes for copies that each transfer whole rows of {row} bytes: "
+                    "the phase may complete before all of them have arrived, or never",
                     steps=(
                         _mark(model, site, f"expects {number} bytes"),
-                        *(_mark(model, i, "brings whole rows") for i in mbarriers.copies(ring)[:2]),
+                        *(_mark(model, i, "transfers whole rows") for i in mbarriers.copies(ring)[:2]),
                         _mark(model, read, f"reads rows of {row} bytes, as its descriptor swizzles them"),
                     ),
                     help=_REMEDY,
@@ -478,53 +514,53 @@ def _broken(model: KernelModel, rings: Rest) -> Iterator[Hit]:
                 )
 
 
-class _Place(NamedTuple):
-    """Where bytes are expected for tensor copies."""
+class _Expectation(NamedTuple):
+    """An instruction that expects the bytes of tensor copies."""
 
     site: int
     amount: int
     """As a value."""
 
 
-def _differ(model: KernelModel, rings: Rest) -> Iterator[Hit]:
-    """Places that expect other numbers of bytes for the same tensor copies than most: a box has the same size each time."""
-    alike: dict[tuple[Hashable, ...], dict[int, _Place]] = {}
+def _inconsistent(model: KernelModel, rings: Rest) -> Iterator[Hit]:
+    """Report expectations that differ from most others for the same tensor copies: a box always has the same size."""
+    alike: dict[tuple[Hashable, ...], dict[int, _Expectation]] = {}
     for ring, parts in rings.items():
-        for key, place in _places(model, ring, parts):
-            alike.setdefault(key, {}).setdefault(place.site, place)
+        for key, expectation in _expectations(model, ring, parts):
+            alike.setdefault(key, {}).setdefault(expectation.site, expectation)
     for key, those in alike.items():
-        amounts = Counter(place.amount for place in those.values())
-        usual, times = amounts.most_common(1)[0]
-        other = next(place for place in those.values() if place.amount == usual)
-        if len(key) > 1 and (times == 1 or len(amounts) > 2):
-            continue  # what other CTAs bring is not seen
-        for place in those.values():
-            more = _apart(model, place.amount, usual)
+        amounts = Counter(expectation.amount for expectation in those.values())
+        usual, frequency = amounts.most_common(1)[0]
+        other = next(expectation for expectation in those.values() if expectation.amount == usual)
+        if len(key) > 1 and (frequency == 1 or len(amounts) > 2):
+            continue  # the copies of other CTAs are unknown
+        for expectation in those.values():
+            more = _difference(model, expectation.amount, usual)
             if more:
-                yield _unlike_others(model, place, other, more)
+                yield _unlike_others(model, expectation, other, more)
                 break
 
 
-def _places(
+def _expectations(
     model: KernelModel, ring: Ring, parts: list[Delivery] | None
-) -> Iterator[tuple[tuple[Hashable, ...], _Place]]:
-    """Where bytes of copies to *ring* are expected, with what makes two places alike."""
+) -> Iterator[tuple[tuple[Hashable, ...], _Expectation]]:
+    """The expectations for copies to *ring*, each with the key that it shares with those it must agree with."""
     for part in model.fact(Mbarriers).stretches(ring) if parts is None else parts:
         maps, amount = _maps(model, part.copies), _sum(model, part.expects)
         if maps and part.expects and amount is not None:
-            # Of what other CTAs do as well, nothing is known but that it is alike in places that are.
-            alike = () if parts is not None else (ring, *_lasting(model, part))
-            yield (maps, *alike), _Place(part.expects[0], amount)
+            # Other CTAs may copy to the ring as well. How much is unknown, but equal under equal conditions.
+            alike = () if parts is not None else (ring, *_invariant_conditions(model, part))
+            yield (maps, *alike), _Expectation(part.expects[0], amount)
 
 
-def _lasting(model: KernelModel, part: Delivery) -> Iterator[Condition]:
-    """What decides whether each instruction is executed, as far as it is the same in all rounds."""
+def _invariant_conditions(model: KernelModel, part: Delivery) -> Iterator[Condition]:
+    """The loop-invariant part of the condition of each instruction of *part*."""
     for site in (*part.expects, *part.copies):
         yield frozenset(fact for fact in _condition(model, site) if not model.values.varying_at(fact[0]))
 
 
 def _sum(model: KernelModel, expects: list[int]) -> int | None:
-    """The bytes that one thread expects, as a value."""
+    """The bytes that one thread expects at all of *expects*, as a value; None if some are unknown."""
     total = model.values.constant(0)
     for site in expects:
         amount = model.value(site, "tx")
@@ -534,33 +570,33 @@ def _sum(model: KernelModel, expects: list[int]) -> int | None:
     return total
 
 
-def _apart(model: KernelModel, a: int, b: int) -> int | None:
-    """By how much one value is more than another, if that is known."""
+def _difference(model: KernelModel, a: int, b: int) -> int | None:
+    """The difference of two values; None if it is not constant."""
     return model.values.constant_of(model.values.add(a, model.values.times(b, -1)))
 
 
-def _unlike_others(model: KernelModel, place: _Place, other: _Place, more: int) -> Hit:
-    here, there = (model.values.constant_of(p.amount) for p in (place, other))
+def _unlike_others(model: KernelModel, odd: _Expectation, usual: _Expectation, more: int) -> Hit:
+    here, there = (model.values.constant_of(e.amount) for e in (odd, usual))
     if here is None or there is None:
-        number, mark = "other", f"{abs(more)} bytes {'more' if more > 0 else 'fewer'}"
-        message = f"expects {mark} than elsewhere for the same copies"
+        mark, reference = (
+            f"{abs(more)} bytes {'more' if more > 0 else 'fewer'}",
+            "expects bytes for the same copies",
+        )
+        message = f"expects {mark} than is expected elsewhere for the same copies"
     else:
-        number, mark = str(there), f"{here} bytes"
-        message = f"expects {mark} for copies that bring {there} elsewhere"
+        mark, reference = f"{here} bytes", f"expects {there} bytes for the same copies"
+        message = f"expects {mark} for copies for which {there} are expected elsewhere"
     return MB004.hit(
-        site=place.site,
-        message=f"{message}: a copy of a tensor map always brings its whole box",
-        steps=(
-            _mark(model, other.site, f"expects {number} bytes for the same copies"),
-            _mark(model, place.site, f"expects {mark}"),
-        ),
+        site=odd.site,
+        message=f"{message}: a copy through a tensor map always transfers its whole box",
+        steps=(_mark(model, usual.site, reference), _mark(model, odd.site, f"expects {mark}")),
         help=_REMEDY,
-        about=frozenset((place.site, other.site)),
+        about=frozenset((odd.site, usual.site)),
     )
 
 
 def _maps(model: KernelModel, copies: list[int]) -> tuple[tuple[str, int], ...]:
-    """What tensor copies are of, with their kinds; nothing when that is not known of all, or changes."""
+    """The opcode and the tensor map of each copy, sorted; empty if a tensor map is unknown or varies."""
     found = []
     for site in copies:
         tensor_map = model.value(site, "tensormap")

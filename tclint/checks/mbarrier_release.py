@@ -1,4 +1,10 @@
-"""Checks of arrivals on an mbarrier that speak for threads that have not come so far (PTX ISA 8.8, 9.7.13.15)."""
+"""Checks of mbarrier arrivals on behalf of threads whose accesses are not ordered before them (PTX ISA 8.8, 9.7.13.15).
+
+One thread often arrives for its whole warp, or one warp for several. Its release covers the accesses of other threads
+only if something orders these before the arrival: a warp barrier for the other lanes, a barrier or another mbarrier for
+other warps. A waiting thread may become ordered after those accesses in other ways; waits for other mbarriers on which
+the accessing threads arrive later are assumed to do so, which under-reports.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +29,14 @@ from tclint.values.shared_memory import Access
 MB014 = RuleId("MB014")
 MB015 = RuleId("MB015")
 
-_MOST = 16
-"""Arrivals, and waits, at one mbarrier that are looked at: the others are those of an unrolled loop."""
+MAX_OPERATIONS_PER_MBARRIER = 16
+"""Arrivals, waits and accesses that are compared for one mbarrier. More are copies made by unrolling a loop."""
 
 
 @check(MB014, MB015, needs="mbarrier", analyses=(HappensBefore, SharedByWarps))
 def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
-    """One lane arrives on an mbarrier for threads whose accesses nothing has ordered before its arrival."""
-    arrivals = [i for i in model.sites("mbarrier-arrive") if _alone(model, i)]
+    """Report arrivals by one lane for threads whose accesses nothing orders before the arrival."""
+    arrivals = [i for i in model.sites("mbarrier-arrive") if _by_one_lane(model, i)]
     waits = model.sites("mbarrier-wait")
     if not arrivals or not waits or not model.function.entry or model.reachability.unresolved_dispatchers:
         return
@@ -41,27 +47,27 @@ def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
     for arrival in arrivals:
         key = release.waits(arrival), model.views.context_of(arrival).threads
         alike[key] += 1
-        if key[0] and alike[key] <= _MOST:
+        if key[0] and alike[key] <= MAX_OPERATIONS_PER_MBARRIER:
             hit = release.writes(arrival) or release.reads(arrival)
             if hit is not None:
                 yield hit
 
 
-def _alone(model: KernelModel, arrival: int) -> bool:
-    """Whether one lane of a warp at most arrives, by an instruction of its own."""
+def _by_one_lane(model: KernelModel, arrival: int) -> bool:
+    """True if at most one lane of each warp executes the *arrival*, which is not that of a ``cp.async``."""
     instruction = model.instruction(arrival)
     return instruction.group != "cp.async" and T.at_most_one_lane(model.views.context_of(arrival).threads)
 
 
 class _Release:
-    """What arrivals release, and to whom."""
+    """The accesses that arrivals release, and the waits that acquire them."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.memory = model.fact(SharedByWarps)
         every = [(i, a) for i in sorted(model.shared.sites) for a in model.shared.accesses(i)]
         reached = [(i, a) for i, a in every if model.cfg.block_of[i] in model.cfg.rank]
-        # A warp allocates as one: its write is one of the lane that arrives as well.
+        # tcgen05.alloc is collective: the arriving lane takes part in its write.
         allocated = model.sites("tmem-alloc")
         self.plain = [
             a
@@ -75,63 +81,67 @@ class _Release:
         self.order = order = model.fact(HappensBefore)
         self.barriers = order.barrier_sites(Scope.WARPS)
         self.lanes = order.barrier_sites(Scope.LANES).union(calls(model))
-        """Where the lanes of a warp wait for each other."""
+        """Where the lanes of a warp synchronise."""
         self.warps = order.acquire_points(Scope.WARPS)
-        """Where warps do."""
+        """Where a warp may become ordered after another one."""
         self.barring = self.barriers.union(calls(model))
-        self._ways: dict[tuple[int, int, int, frozenset[int]], bool] = {}
+        self._follow_cache: dict[tuple[int, int, int, frozenset[int]], bool] = {}
         self._found: dict[tuple[tuple[int, ...], int, bool], list[tuple[int, Access]]] = {}
         handovers = order.synchronised_pairs(
             model.sites("mbarrier-arrive"), frozenset(model.sites("mbarrier-wait"))
         )
         self._waits = {arrival: tuple(waits) for arrival, waits in grouped(handovers).items()}
         self._arrivals = grouped((waits, arrival) for arrival, waits in self._waits.items())
-        """The arrivals that the same waits are for."""
+        """The arrivals that are awaited by the same waits."""
 
     def writes(self, arrival: int) -> Hit | None:
-        """Other lanes have written what a waiting thread reads."""
-        found = self._passed_over([arrival], True)
+        """The finding that a waiting thread reads what other lanes of the arriving warp have written; or None."""
+        found = self._unordered_before([arrival], True)
         if found is None:
             return None
         write, wait, use = found
         return MB014.hit(
             site=arrival,
-            message="one lane arrives for its warp, and nothing orders what the other lanes have written before that:"
-            " its release covers its own accesses only",
+            message="one lane arrives for its warp, but nothing orders the writes of the other lanes before the "
+            "arrival: its release covers its own accesses only",
             steps=(
-                Mark(write, "all lanes write shared memory", role=self._who(write)),
+                Mark(write, "several lanes write shared memory", role=self._who(write)),
                 Mark(arrival, "one of them arrives", role=self._who(arrival)),
-                Mark(wait, "another thread waits for that", role=self._who(wait)),
-                Mark(use, "and reads what the lanes have written"),
+                Mark(wait, "another thread waits for this arrival", role=self._who(wait)),
+                Mark(use, "reads what the lanes have written"),
             ),
-            help="put bar.warp.sync (__syncwarp()) of these lanes before the arrival, or let every lane arrive",
-            fixes=_met_before(self.model, write, arrival),
+            help="add bar.warp.sync (__syncwarp()) for these lanes before the arrival, or let every lane arrive",
+            fixes=_warp_barrier_before(self.model, write, arrival),
             about=frozenset((arrival,)),
         )
 
     def reads(self, arrival: int) -> Hit | None:
-        """Other warps may still read what a waiting thread writes, and whoever arrives does so without them."""
+        """The finding that a waiting thread overwrites what other warps than the arriving one may read; or None."""
         alone = self._count(arrival) == 1
         together = [arrival] if alone else self._together(arrival)
         arriving = self.model.views.context_of(arrival).threads
         if not together or (alone and arriving & (arriving - 1)):
             return None
-        found = self._passed_over(together, False)
+        found = self._unordered_before(together, False)
         if found is None:
             return None
         read, wait, use = found
-        how = "one thread arrives and completes the phase" if alone else "threads arrive for others as well"
+        how = (
+            "one thread completes the phase"
+            if alone
+            else "the arriving threads complete the phase for other warps too"
+        )
         return MB015.hit(
             site=arrival,
-            message=f"{how}, while other warps may still read the shared memory that this releases",
+            message=f"{how}, while other warps may still read the shared memory that this arrival releases",
             steps=(
                 Mark(read, "several warps read shared memory", role=self._who(read)),
                 Mark(arrival, "one thread arrives for several warps", role=self._who(arrival)),
-                Mark(wait, "another thread waits for that", role=self._who(wait)),
-                Mark(use, "and writes the same bytes"),
+                Mark(wait, "another thread waits for this arrival", role=self._who(wait)),
+                Mark(use, "overwrites the same bytes"),
             ),
-            help="put a barrier of the reading warps before the arrival, or let every warp arrive and count them in"
-            " mbarrier.init",
+            help="add a barrier of the reading warps before the arrival, or let every warp arrive and count all of them"
+            " in mbarrier.init",
             fixes=barrier_between(self.model, read, arrival),
             confidence=None if self.model.function.threads else Confidence.MEDIUM,
             about=frozenset((arrival,)),
@@ -141,7 +151,10 @@ class _Release:
         return self.model.describe_threads(self.model.views.context_of(site).threads)
 
     def _together(self, arrival: int) -> list[int]:
-        """All arrivals at the mbarriers of an *arrival*, itself first; none when others may arrive there, or operations do."""
+        """All arrivals on the mbarriers of *arrival*, itself first.
+
+        Empty if there may be arrivals that are not seen (a callee, an unresolved address), or if their waits differ.
+        """
         mbarriers = self.order.mbarriers
         rings = mbarriers.rings_at(arrival)
         found = [
@@ -150,28 +163,30 @@ class _Release:
         seen = not mbarriers.has_unseen_arrivals and all(self.waits(i) == self.waits(arrival) for i in found)
         return [arrival, *found] if seen else []
 
-    def _passed_over(self, arrivals: list[int], writes: bool) -> tuple[int, int, int] | None:
-        """What others than the arriving threads do that nothing orders before the *arrivals*, a wait for these, and a use behind it.
+    def _unordered_before(self, arrivals: list[int], writes: bool) -> tuple[int, int, int] | None:
+        """An access that nothing orders before the *arrivals*, a wait for these, and a conflicting use after the wait.
 
-        Others write in other lanes of their warps, or read in other warps.
+        The access is a write by other lanes of the arriving warps, or a read by other warps. None without one.
         """
         arrival, views = arrivals[0], self.model.views
         arriving = reduce(or_, (views.context_of(i).threads for i in arrivals))
         warps = T.whole(arriving, 32)
         ends, rest = (self.lanes, warps & ~arriving) if writes else (self.warps, ~warps)
         if len(arrivals) > 1 or self._count(arrival) != 1:
-            rest &= self._there(arrivals)
+            rest &= self._existing(arrivals)
         uses = self._uses(arrival, not writes)
-        for access in islice(self._before(arrival, ends, writes), _MOST) if uses else ():
+        for access in (
+            islice(self._before(arrival, ends, writes), MAX_OPERATIONS_PER_MBARRIER) if uses else ()
+        ):
             others = views.context_of(access.site).threads & rest
-            found = self._met(arrival, access, others, uses) if others else None
-            if found is not None and self._all_come(access, arrivals, ends):
+            found = self._conflict(arrival, access, others, uses) if others else None
+            if found is not None and self._all_reach(access, arrivals, ends):
                 wait, use = found
                 return access.site, wait, use.site
         return None
 
-    def _there(self, arrivals: list[int]) -> int:
-        """The threads of a CTA that the kernel is made for: as many as it says, or up to the last warp that arrives or waits."""
+    def _existing(self, arrivals: list[int]) -> int:
+        """The threads that a CTA is assumed to have: up to its bound, or to the last warp that arrives or waits."""
         every, views = T.full(self.model.values.threads), self.model.views
         if self.model.function.most_threads is not None:
             return every
@@ -179,8 +194,8 @@ class _Release:
         firsts = [threads & -threads for site in sites if (threads := views.context_of(site).threads)]
         return every & T.whole(T.full(max(firsts, default=0).bit_length()), 32)
 
-    def _all_come(self, access: Access, arrivals: list[int], ends: frozenset[int]) -> bool:
-        """Whether all warps that arrive come from the *access* and need not have heard of others."""
+    def _all_reach(self, access: Access, arrivals: list[int], ends: frozenset[int]) -> bool:
+        """True if every arriving warp can reach its arrival from the *access* without passing one of *ends*."""
         return all(
             path_avoiding(self.model, access.site, warp, (i,), ends).witness is not None
             for i in arrivals
@@ -188,11 +203,11 @@ class _Release:
         )
 
     def waits(self, arrival: int) -> tuple[int, ...]:
-        """The waits for the *arrival*."""
+        """The waits for the mbarriers of *arrival*."""
         return self._waits.get(arrival, ())
 
-    def _told(self, arrival: int, access: int, others: int) -> frozenset[int]:
-        """Where else one may hear of the *others*: they arrive on other mbarriers behind their *access*."""
+    def _other_observers(self, arrival: int, access: int, others: int) -> frozenset[int]:
+        """Waits for other mbarriers on which the threads *others* arrive after their *access*."""
         model = self.model
         return frozenset(
             wait
@@ -202,26 +217,26 @@ class _Release:
         ).difference(self.waits(arrival))
 
     def _before(self, arrival: int, ends: frozenset[int], writes: bool) -> Iterator[Access]:
-        """The plain accesses from which the arriving thread comes to the *arrival* without waiting for others."""
+        """The plain accesses from which the arriving thread can reach the *arrival* without passing one of *ends*."""
         model = self.model
         block_of = model.cfg.block_of
         accesses = [a for a in self.plain if a.writes is writes]
         arriving = model.views.context_of(arrival).threads
         for site in last(model, [a.site for a in accesses], ends, (arrival,)):
             if path_avoiding(model, site, arriving, (arrival,), ends).witness is not None:
-                # Those before it in the block stand behind the same barrier.
+                # Earlier accesses of its block follow the same barrier.
                 block = block_of[site]
                 first = max((end for end in ends if end < site and block_of[end] == block), default=-1)
                 yield from (a for a in accesses if block_of[a.site] == block and first < a.site <= site)
 
     def _uses(self, arrival: int, writes: bool) -> list[tuple[int, Access]]:
-        """The waits for the *arrival*, each with the reads or writes that may come behind it."""
+        """The waits for the *arrival*, each with the writes, or reads, that may follow it."""
         waits = self.waits(arrival)
         key = waits, T.whole(self.model.views.context_of(arrival).threads, 32), writes
         if key not in self._found:
             self._found[key] = [
                 (wait, use)
-                for wait in waits[:_MOST]
+                for wait in waits[:MAX_OPERATIONS_PER_MBARRIER]
                 if (waiting := self._waiting(arrival, wait))
                 for use, threads in self.accesses[writes]
                 if threads & waiting and self.model.reaches(wait, use.site)
@@ -229,37 +244,39 @@ class _Release:
         return self._found[key]
 
     def _waiting(self, arrival: int, wait: int) -> int:
-        """The threads that wait, but for those of the warps that arrive."""
+        """The threads that wait, except those of the arriving warps."""
         views = self.model.views
         return views.context_of(wait).threads & ~T.whole(views.context_of(arrival).threads, 32)
 
-    def _met(
+    def _conflict(
         self, arrival: int, access: Access, others: int, uses: list[tuple[int, Access]]
     ) -> tuple[int, Access] | None:
-        """The first of the *uses* that are of the bytes that *others* access, and no barrier orders."""
-        told: frozenset[int] | None = None
+        """The first of *uses*, with its wait, that overlaps the *access* of *others* and is not ordered after it."""
+        observers: frozenset[int] | None = None
         for wait, use in uses:
             waiting = self._waiting(arrival, wait)
             there = self.model.views.context_of(use.site).threads & waiting
             if (
                 self._same(access, use, others, there)
                 and self._follows(wait, waiting, use.site)
-                and not self._parted(access.site, use.site, others | there)
+                and not self._separated(access.site, use.site, others | there)
             ):
-                if told is None:
-                    told = self._told(arrival, access.site, others)
-                if not told or self._untold(wait, waiting, use.site, told):
+                if observers is None:
+                    observers = self._other_observers(arrival, access.site, others)
+                if not observers or self._avoids(wait, waiting, use.site, observers):
                     return wait, use
         return None
 
-    def _parted(self, access: int, use: int, threads: int) -> bool:
-        """Whether all *threads* come by the *access*, then to a barrier, and then to the *use*, in each round of a loop."""
+    def _separated(self, access: int, use: int, threads: int) -> bool:
+        """True if a barrier of all *threads* separates the *access* from the *use* in every iteration."""
         model = self.model
         cfg, block = model.cfg, model.cfg.block_of[access]
 
         def between(b: int) -> bool:
             own = cfg.dominates(block, cfg.block_of[b])
-            first = access if own else cfg.blocks[cfg.idom[block]].end - 1  # where it is decided who does it
+            first = (
+                access if own else cfg.blocks[cfg.idom[block]].end - 1
+            )  # the branch that selects its threads
             return not (
                 threads & ~model.views.context_of(b).threads
                 or model.reaches(access, use, (b,))
@@ -269,27 +286,26 @@ class _Release:
 
         return any(map(between, self.barriers))
 
-    def _untold(self, wait: int, waiting: int, use: int, told: frozenset[int]) -> bool:
-        """Whether the *waiting* threads come from one *use*, or the start, to the next and pass none of the waits *told*."""
+    def _avoids(self, wait: int, waiting: int, use: int, observers: frozenset[int]) -> bool:
+        """True if *waiting* threads can reach *use* from its previous execution, or the entry, without *observers*."""
         start = use if self.model.reaches(use, wait) else -1
-        comes = path_avoiding(self.model, start, waiting, (wait,), told).witness is not None
-        return comes and self._follows(wait, waiting, use, told)
+        reached = path_avoiding(self.model, start, waiting, (wait,), observers).witness is not None
+        return reached and self._follows(wait, waiting, use, observers)
 
-    def _follows(self, wait: int, waiting: int, use: int, told: frozenset[int] = frozenset()) -> bool:
-        """Whether a way leads from a wait to a use that no barrier bars, nor one of the waits *told*."""
-        key = wait, waiting, use, told
-        if key not in self._ways:
-            self._ways[key] = (
-                path_avoiding(self.model, wait, waiting, (use,), self.barring | told).witness is not None
-            )
-        return self._ways[key]
+    def _follows(self, wait: int, waiting: int, use: int, avoided: frozenset[int] = frozenset()) -> bool:
+        """True if there is a path from *wait* to *use* that passes no barrier, no call and none of *avoided*."""
+        key = wait, waiting, use, avoided
+        if key not in self._follow_cache:
+            found = path_avoiding(self.model, wait, waiting, (use,), self.barring | avoided)
+            self._follow_cache[key] = found.witness is not None
+        return self._follow_cache[key]
 
     def _same(self, one: Access, two: Access, threads: int, others: int) -> bool:
-        """Whether both are in the same stage of a ring, if it is the same stage, and share bytes there."""
+        """True if the two accesses share bytes, in one array or, for rings, if they are in the same stage."""
         if two.later and not two.writes:
             threads = self.model.views.context_of(
                 one.site
-            ).threads  # a matrix is more than the bytes at its start
+            ).threads  # a matrix extends beyond the bytes at its start
         first, second = (self.memory.footprint(a, t) for a, t in ((one, threads), (two, others)))
         if first is None or second is None or not first.meets(second):
             return False
@@ -299,18 +315,18 @@ class _Release:
         )
 
     def _count(self, arrival: int) -> int | None:
-        """The arrivals that a phase of the mbarrier takes; None when that is not known."""
+        """The arrivals that complete a phase of the mbarrier of *arrival*; None if unknown."""
         counts = {ring.count for ring in self.order.mbarriers.rings_at(arrival)}
         return counts.pop() if len(counts) == 1 else None
 
 
-def _met_before(model: KernelModel, write: int, arrival: int) -> tuple[Repair, ...]:
-    """A barrier of the warp between the two, where all of its lanes come."""
+def _warp_barrier_before(model: KernelModel, write: int, arrival: int) -> tuple[Repair, ...]:
+    """The fix that adds a warp barrier between the two; empty if there is no location that all lanes reach."""
     at = place(model, (write,), arrival, "warp")
     if at is None:
         return ()
     return (
         Repair(
-            "add bar.warp.sync, which all lanes reach there", (before(at, "bar.warp.sync 0xffffffff;"),), True
+            "add bar.warp.sync where all lanes reach it", (before(at, "bar.warp.sync 0xffffffff;"),), True
         ),
     )

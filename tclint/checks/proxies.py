@@ -1,4 +1,12 @@
-"""Checks of memory that two proxies access with no proxy fence between (PTX ISA 8.6, 9.7.13.4)."""
+"""Checks of memory that two proxies access with no intervening proxy fence (PTX ISA 8.6, 9.7.13.4).
+
+Accesses through the generic and the async proxy to the same bytes are ordered only by a proxy fence in the thread that
+makes the generic access, followed by synchronisation with the thread that issues the asynchronous operation. A conflict
+is a feasible path from one to the other without such a fence, on which the bytes provably overlap. If two roles make
+the accesses, no path connects them: one path leads from the access to an arrival, and another one from the matching
+wait to the operation. Arrivals and waits are matched by mbarrier and not by phase; the addresses are compared for the
+first execution of both sides.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +53,7 @@ _FENCE = "fence.proxy.async.shared::cta"
 
 
 def _uses(model: KernelModel, writes: bool) -> frozenset[int]:
-    """The instructions that access shared memory through the async proxy."""
+    """The instructions that read, or with *writes* write, shared memory through the async proxy."""
     issued = any(model.sites("issue", group) for group in ("wgmma", "tcgen05", "bulk", "mbarrier"))
     if not issued and not model.sites("clc-request"):
         return frozenset()
@@ -59,11 +67,12 @@ def _uses(model: KernelModel, writes: bool) -> frozenset[int]:
 
 
 def _wanted(model: KernelModel, writes: bool, access: Access) -> bool:
+    """True if *access* is a read, or with *writes* a write, through the async proxy."""
     return access.writes == writes and through_async(model, access)
 
 
 def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterator[Conflict]:
-    """Accesses of a *kind*, and those through the async proxy that provably meet them with no fence between."""
+    """The pairs of a generic access of a *kind* and an asynchronous one to the same bytes with no intervening fence."""
     unfenced, results = model.solution(kind)
     overwritten = model.fact(Overwritten)
 
@@ -86,13 +95,13 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
         partial(_wanted, model, writes),
         meet,
         begins=unfenced.begins,
-        tries=2 if writes else None,  # what is of low confidence is not worth more
+        tries=2 if writes else None,  # findings of low confidence do not justify a longer search
         rounds=not writes,
     )
 
 
 def _meet(model: KernelModel, access: Access, use: Access, route: Route) -> bool:
-    """Whether threads that come the same way access bytes that the operation provably does as well."""
+    """True if threads that take the path provably access bytes that the operation accesses."""
     shared, threads = model.shared, route.path.threads
     return shared.overlap_in_one_thread(access, use, threads) or shared.overlap(
         access, use, model.views.context_of(access.site).threads, threads
@@ -100,16 +109,16 @@ def _meet(model: KernelModel, access: Access, use: Access, route: Route) -> bool
 
 
 class _Clash(NamedTuple):
-    """An access through the generic proxy, one through the async proxy behind it, and no fence between."""
+    """An access through the generic proxy and a later one through the async proxy, with no intervening fence."""
 
     first: Access
     last: Access
     since: int
-    """What came after the first one."""
+    """Flags about what follows the first access (:mod:`tclint.analyses.proxies`)."""
     passed: tuple[int, ...]
     """The instructions between them."""
     threads: int
-    """Who executes the last one."""
+    """The threads that execute the last access."""
 
     @classmethod
     def of(cls, model: KernelModel, meeting: Conflict) -> _Clash:
@@ -119,20 +128,20 @@ class _Clash(NamedTuple):
 
 @check(PR001, analyses=(UnfencedWaits, HappensBefore, Overwritten, Unfenced))
 def unfenced_writes(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory written by stores, then read through the async proxy, without a proxy fence between."""
+    """Report shared memory that stores write and the async proxy reads, with no intervening proxy fence."""
     uses = _uses(model, writes=False)
     if not uses:
         return
     found = [_Clash.of(model, meeting) for meeting in _meetings(model, Unfenced, writes=False)]
-    found += _handed_over(model, Unfenced, uses, writes=False)
+    found += _across_roles(model, Unfenced, uses, writes=False)
     for clash, count in _folded(model, found):
         yield _hit(model, clash, count)
 
 
-def _handed_over(
+def _across_roles(
     model: KernelModel, kind: type[Unfenced], uses: Collection[int], writes: bool
 ) -> Iterator[_Clash]:
-    """What one role accesses, and another through the async proxy behind a barrier, with a fence in neither."""
+    """Clashes of an access of one role with an asynchronous operation of another, synchronised without a fence."""
     if not uses:
         return
     accessed = model.solution(kind)[1]
@@ -140,47 +149,51 @@ def _handed_over(
     if not arrivals:
         return
     waited = model.solution(UnfencedWaits)[1]
-    heard = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)}
-    if not any(heard.values()):
+    observed = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)}
+    if not any(observed.values()):
         return
-    over = grouped(
+    synchronised_pairs = grouped(
         (first, handover)
         for handover in model.fact(HappensBefore).synchronised_pairs(
-            arrivals, frozenset().union(*heard.values())
+            arrivals, frozenset().union(*observed.values())
         )
         for first in {site for site, _ in accessed.before(handover.arrival)}
     )
-    ways: dict[tuple[int, int], Path | None] = {}
+    paths: dict[tuple[int, int], Path | None] = {}
 
-    def way(since: type[Unfenced], start: int, end: int) -> Path | None:
-        """A path without a fence."""
-        if (start, end) not in ways:
+    def unfenced_path(since: type[Unfenced], start: int, end: int) -> Path | None:
+        """A path from *start* to *end* without a fence; None if none is found."""
+        if (start, end) not in paths:
             unfenced, results = model.solution(since)
             follow = partial(unfenced.follow, start)
-            ways[start, end] = model.path(
+            paths[start, end] = model.path(
                 start, 0, results, follow, lambda state, i: i == end, (end,)
             ).witness
-        return ways[start, end]
+        return paths[start, end]
 
-    told = {handover.wait for those in over.values() for handover in those}
-    heard = {use: waits for use, waits in heard.items() if not told.isdisjoint(waits)}
+    waits = {handover.wait for those in synchronised_pairs.values() for handover in those}
+    observed = {
+        use: overlap_in_one_thread
+        for use, overlap_in_one_thread in observed.items()
+        if not waits.isdisjoint(overlap_in_one_thread)
+    }
     overwritten = model.fact(Overwritten)
 
-    def settled(access: Access, use: Access, here: Path) -> bool:
-        """Whether the use does not see what bulk copies may write there, but what the access made of it."""
+    def reads_the_store(access: Access, use: Access, here: Path) -> bool:
+        """True if the use reads what the access wrote, and not what bulk copies may have written there."""
         return not overwritten.may(use.address) or (
             not here.state & WAITED and overwritten.before(access.site, use)
         )
 
-    for start, access, use in _same_at_first(model, kind, over, heard, writes):
-        for handover in over[start]:
-            if handover.wait not in heard[use.site] or not model.views.mutually_exclusive(start, use.site):
+    for start, access, use in _same_at_first(model, kind, synchronised_pairs, observed, writes):
+        for handover in synchronised_pairs[start]:
+            if handover.wait not in observed[use.site] or not model.views.mutually_exclusive(start, use.site):
                 continue
-            here = way(kind, start, handover.arrival)
-            there = here and way(UnfencedWaits, handover.wait, use.site)
-            if not here or not there or _told_behind_a_fence(model, accessed, start, use.site, handover):
+            here = unfenced_path(kind, start, handover.arrival)
+            there = here and unfenced_path(UnfencedWaits, handover.wait, use.site)
+            if not here or not there or _fenced_elsewhere(model, accessed, start, use.site, handover):
                 continue
-            if writes or settled(access, use, here):
+            if writes or reads_the_store(access, use, here):
                 cfg = model.cfg
                 passed = (*here.sites(cfg, start), *handover, *there.sites(cfg, handover.wait))
                 wide = WIDE if is_wide(model.instruction(handover.arrival)) else 0
@@ -188,13 +201,13 @@ def _handed_over(
                 break
 
 
-def _told_behind_a_fence(
+def _fenced_elsewhere(
     model: KernelModel, accessed: Results[State], start: int, use: int, handover: SynchronisedPair
 ) -> bool:
-    """Whether the role that accesses arrives elsewhere as well, behind a fence, and the other one waits for that too.
+    """True if the accessing role also arrives on another mbarrier after a fence, and the other role waits for that.
 
-    That is in the same round where no wait lies between the access and the arrival, or where the other role waits for it
-    behind the handover. A wait that asks for the round before tells of nothing when both come there for the first time.
+    The two belong to the same iteration if there is no wait between the access and the arrival, or if the other role
+    waits for it after the handover. A wait for the previous iteration orders nothing in the first one.
     """
     order = model.fact(HappensBefore)
     arrivals = [i for i in model.sites("mbarrier-arrive") if model.reaches(start, i)]
@@ -213,9 +226,10 @@ def _told_behind_a_fence(
 
 
 def _passes_at_once(model: KernelModel, start: int, wait: int) -> bool:
-    """Whether a wait that is executed for the first time is for the phase before the first, which *start* stands before.
+    """True if the first execution of *wait* returns at once, before *start* has been executed.
 
-    So it is with parity 1 where nothing completes a phase before *start* and the thread has not waited there before.
+    It does so if it waits for parity 1, no phase can complete before *start*, and the thread has not waited for the
+    mbarrier before.
     """
     if first_parity(model, wait) != 1:
         return False
@@ -232,9 +246,9 @@ def _passes_at_once(model: KernelModel, start: int, wait: int) -> bool:
 def _same_at_first(
     model: KernelModel, kind: type[Unfenced], starts: Iterable[int], uses: Iterable[int], writes: bool
 ) -> Iterator[tuple[int, Access, Access]]:
-    """Accesses, and operations through the async proxy on the same bytes, when both are executed for the first time.
+    """Accesses, and asynchronous operations on the same bytes, when both are executed for the first time.
 
-    One access of a class, which its first one represents, is enough.
+    Yields one pair for each class of accesses and operation, with the representative of the class.
     """
     shared, views = model.shared, model.views
     unfenced = model.solution(kind)[0]
@@ -267,9 +281,10 @@ def _same_at_first(
 
 
 def _answered_again(model: KernelModel) -> Iterator[_Clash]:
-    """Responses to a request for a cluster that a thread has read when it requests the next one.
+    """Clashes of a read of a clusterlaunchcontrol response with a later request that overwrites it.
 
-    A stage of a ring of responses is asked for again some rounds later: each round is like the one looked at.
+    In a ring of responses, a stage is requested again some iterations later. Every iteration is assumed to be like the
+    first one.
     """
     unfenced, results = model.solution(UnfencedReads)
     for site in model.sites("clc-request"):
@@ -282,14 +297,14 @@ def _answered_again(model: KernelModel) -> Iterator[_Clash]:
 
 
 def _mild(model: KernelModel, clash: _Clash) -> bool:
-    """Whether hardware was never seen to go wrong: a matrix store, or a fence for more than the CTA behind it."""
+    """True if hardware has never been observed to fail: after a matrix store, or a fence wider than the CTA."""
     match = model.instruction(clash.first.site).match
     assert match is not None
     return match.scope == "warp" or bool(clash.since & WIDE)
 
 
 def _folded(model: KernelModel, found: Iterable[_Clash]) -> Iterator[tuple[_Clash, int]]:
-    """One of those for each fence that lacks, with the number of operations that lack it; the worst comes first."""
+    """One clash for each missing fence, with the number of operations that it affects; the most severe first."""
     groups: list[tuple[_Clash, set[int], set[int], set[int]]] = []
     block_of = model.cfg.block_of
     for clash in sorted(found, key=lambda clash: _mild(model, clash)):
@@ -308,24 +323,27 @@ def _folded(model: KernelModel, found: Iterable[_Clash]) -> Iterator[tuple[_Clas
 
 
 def _between(model: KernelModel, clash: _Clash, complete: int = -1) -> Iterator[Mark]:
-    """What orders threads or memory there, but no proxies; and what a copy is *complete* behind, by its place on the way."""
-    told: set[str] = set()
+    """Steps for instructions between the two that order threads or memory, but not proxies.
+
+    *complete* is the index in ``clash.passed`` of the wait that completes a copy; -1 without one.
+    """
+    shown: set[str] = set()
     for place, i in enumerate(clash.passed):
         instruction = model.instruction(i)
         event, why = instruction.event, ""
         if place == complete:
-            why = "complete here, for the thread that copies"
+            why = "completes the copy, for the copying thread"
         elif event == "proxy-fence":
             early = fences(instruction)
-            why = "this fence comes too early" if early else "this fence is not about shared memory"
+            why = "this fence is too early" if early else "this fence does not cover shared memory"
         elif event == "memory-fence":
             why = "this fence orders memory accesses, but not between proxies"
         elif event == "mbarrier-arrive":
             why = "the arrival orders the threads, but not the proxies"
         elif event in ("barrier-sync", "barrier-wait", "mbarrier-wait"):
             why = "this orders the threads, but not the proxies"
-        if why and why not in told:
-            told.add(why)
+        if why and why not in shown:
+            shown.add(why)
             yield Mark(i, why)
 
 
@@ -345,8 +363,8 @@ def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
     operation, writer = called(model, use), called(model, write)
     return PR001.hit(
         site=use,
-        message=f"{operation} reads shared memory through the async proxy that {writer} wrote through the generic proxy,"
-        " and no proxy fence orders the two",
+        message=f"{operation} reads shared memory through the async proxy that {writer} wrote through the generic "
+        "proxy, and no proxy fence orders the two",
         steps=_steps(model, clash, f"{writer} writes it", f"{operation} reads it"),
         count=count,
         help=f"execute {_FENCE} in every thread that writes, after its writes and before the synchronisation with"
@@ -362,7 +380,7 @@ def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tup
 
 @check(PR002, needs="cp", analyses=(Landed,))
 def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory that a complete cp.async has written, read through the async proxy without a proxy fence between."""
+    """Report shared memory that cp.async fills and the async proxy reads, with no fence after the wait for the copy."""
     copies = frozenset(model.sites("issue", "cp.async"))
     if not copies or not _uses(model, writes=False):
         return
@@ -400,15 +418,15 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
 
 @check(PR003, needs="cp", analyses=(TensorMaps,))
 def unfenced_maps(model: KernelModel) -> Iterator[Hit]:
-    """Tensor maps that the kernel writes, and tensor copies that use them, without the fences between."""
+    """Report tensor copies that use a map that the kernel has written, without the fences that make it visible."""
     if not any("tensormap" in use.match.form.roles for use in model.function.uses if use.match is not None):
         return
     yield from _unpublished_maps(model)
     maps, results = model.solution(TensorMaps)
-    told: set[int] = set()
+    reported: set[int] = set()
     for use, address in maps.uses if maps.writes else ():
         for write, status in sorted(results.before(use)):
-            if status in told or maps.passes_by(write, use, status):
+            if status in reported or maps.passes_by(write, use, status):
                 continue
             begin = RELEASED if model.instruction(write).event == "proxy-fence" else WRITTEN
             path = model.path(
@@ -423,14 +441,14 @@ def unfenced_maps(model: KernelModel) -> Iterator[Hit]:
                 continue
             along = model.along(path, write)
             if maps.apart(along(address), maps.writes[write]) == 0:
-                told.add(status)
+                reported.add(status)
                 yield _map_hit(model, write, use, path)
 
 
 def _unpublished_maps(model: KernelModel) -> Iterator[Hit]:
-    """Tensor maps in shared memory whose last changes no tensormap.cp_fenceproxy copies to where they are used.
+    """Report the last changes of tensor maps in shared memory that no tensormap.cp_fenceproxy follows.
 
-    In a kernel without any the map may be copied by other means.
+    In a kernel without that instruction, the map may be copied by other means.
     """
     by_name = {use.match.form.name: use.sites for use in model.function.uses if use.match is not None}
     rank, block_of = model.cfg.rank, model.cfg.block_of
@@ -444,15 +462,17 @@ def _unpublished_maps(model: KernelModel) -> Iterator[Hit]:
         if all(model.reaches(i, site) and not model.reaches(site, i) for i in copies):
             yield PR003.hit(
                 site=site,
-                message="changes a tensor map in shared memory, and no tensormap.cp_fenceproxy follows that copies it"
-                " to global memory: whoever uses that map sees the old one",
+                message="changes a tensor map in shared memory, but no tensormap.cp_fenceproxy follows to copy it to"
+                " global memory: tensor copies use the old map",
                 steps=(
-                    Mark(copies[-1], "copies the map, before it is changed"),
+                    Mark(copies[-1], "copies the map before the change"),
                     Mark(
-                        site, "changes it", role=model.describe_threads(model.views.context_of(site).threads)
+                        site,
+                        "changes the map",
+                        role=model.describe_threads(model.views.context_of(site).threads),
                     ),
                 ),
-                help="execute tensormap.cp_fenceproxy in the whole warp behind the last change",
+                help="execute tensormap.cp_fenceproxy in the whole warp after the last change",
             )
 
 
@@ -462,7 +482,7 @@ def _modifiers(model: KernelModel, site: int) -> tuple[str, ...]:
 
 
 def _acquired(model: KernelModel, use: int, path: Path) -> tuple[Repair, ...]:
-    """The fences for a map that the thread itself has written, right before it uses the map."""
+    """The fix that adds the fences right before the use, for a map that the same thread has written."""
     operand = model.instruction(use).role("tensormap")
     if not isinstance(operand, Memory) or not isinstance(operand.base, int):
         return ()
@@ -479,22 +499,25 @@ def _acquired(model: KernelModel, use: int, path: Path) -> tuple[Repair, ...]:
 def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
     operation, writer = called(model, use), called(model, write)
     fences = [
-        Mark(i, "this fence releases it")
+        Mark(i, "this fence releases the map")
         for i in path.sites(model.cfg, write)
         if model.instruction(i).event == "proxy-fence" and path.state == RELEASED and i in path.marks
     ]
     if path.state == RELEASED:
-        lacks = "no fence.proxy.tensormap::generic.acquire of the map comes before"
-        remedy = "execute fence.proxy.tensormap::generic.acquire.gpu [map], 128 in the thread that uses the map, before it does"
+        missing = "with no fence.proxy.tensormap::generic.acquire of the map before the use"
+        remedy = (
+            "execute fence.proxy.tensormap::generic.acquire.gpu [map], 128 in the thread that uses the map, "
+            "before it does"
+        )
     else:
-        lacks = "no fence.proxy.tensormap::generic.release comes between"
+        missing = "with no intervening fence.proxy.tensormap::generic.release"
         remedy = (
             "execute fence.proxy.tensormap::generic.release.gpu after the writes (or copy the map with"
             " tensormap.cp_fenceproxy), and fence.proxy.tensormap::generic.acquire.gpu [map], 128 before the use"
         )
     return PR003.hit(
         site=use,
-        message=f"{operation} uses a tensor map that {writer} wrote, and {lacks}: it may still see the old one",
+        message=f"{operation} uses a tensor map that {writer} wrote, {missing}: it may still use the old map",
         steps=(
             Mark(
                 write,
@@ -502,7 +525,7 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
                 role=model.describe_threads(model.views.context_of(write).threads),
             ),
             *fences,
-            Mark(use, f"{operation} uses it", role=model.describe_threads(path.threads)),
+            Mark(use, f"{operation} uses the map", role=model.describe_threads(path.threads)),
         ),
         help=remedy,
         fixes=_acquired(model, use, path),
@@ -512,12 +535,12 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
 
 @check(PR004, analyses=(UnfencedWaits, Mbarriers, HappensBefore, Overwritten, UnfencedReads))
 def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory that loads have read, overwritten through the async proxy without a proxy fence between."""
+    """Report shared memory that loads read and the async proxy overwrites, with no intervening proxy fence."""
     if not _uses(model, writes=True):
         return
     found = [_Clash.of(model, meeting) for meeting in _meetings(model, UnfencedReads, writes=True)]
     found += _answered_again(model)
-    found += _handed_over(model, UnfencedReads, model.sites("clc-request"), writes=True)
+    found += _across_roles(model, UnfencedReads, model.sites("clc-request"), writes=True)
     for clash, count in _folded(model, found):
         operation, reader = called(model, clash.last.site), called(model, clash.first.site)
         yield PR004.hit(
@@ -536,7 +559,7 @@ def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
 
 
 def _decided(model: KernelModel, clash: _Clash) -> bool:
-    """Whether what the first access has read decides a branch on the way: it has been performed then, fence or none."""
+    """True if a branch between the two depends on what the first access read: the read has then been performed."""
     return any(
         i in clash.passed and model.instruction(i).flow == "branch"
         for i, _ in model.transitive_users(clash.first.site)

@@ -1,10 +1,16 @@
-"""The check of what goes wrong when the synchronisation of a kernel is replayed (PTX ISA 9.7.13.15, 9.7.9.25)."""
+"""The check of defects that a replay of the synchronisation of a kernel shows (PTX ISA 9.7.13.15, 9.7.9.25).
+
+:mod:`tclint.replay` executes the synchronisation for assumed launches. It yields a failing run only if no launch that
+reaches the same code succeeds. Here, the first failure of that run is put into words: a race, an arrival in excess of
+the count, a deadlock, or a wait that may miss its phase.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import copy_name, times
@@ -15,19 +21,22 @@ from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
 
 MB016 = RuleId("MB016")
 
-_IDLE = (
-    "no launch that was tried has a round to go of some loop that waits: their sizes may go together in none"
+_LOOP_NOT_ENTERED = (
+    "no launch that was tried enters one of the loops that wait, so the sizes of each launch may "
+    "be inconsistent"
 )
-"""What there is to say where :meth:`Replay.misses_loop` holds."""
-_UNRELATED = "different numbers that come with the launch say how often the two sides go round, and how they go together is not said"
-"""What there is to say where :meth:`Replay.mixes_trip_counts` holds."""
-_MOST = 4
-"""Waits that are told of: of a whole pipeline that stands still, each role has one."""
+"""The doubt where :meth:`Replay.misses_loop` holds."""
+_UNRELATED = (
+    "the trip counts of the two sides come from different values of the launch, whose relation is unknown"
+)
+"""The doubt where :meth:`Replay.mixes_trip_counts` holds."""
+MAX_BLOCKED_WAITS = 4
+"""Blocked waits that are shown as steps. In a deadlocked pipeline, each role has one."""
 
 
-@check(MB016, needs="mbarrier", analyses=(Replay,))
+@check(MB016, needs="mbarrier", analyses=(Mbarriers, Replay))
 def replayed(model: KernelModel) -> Iterator[Hit]:
-    """A read, a copy, a wait or an arrival that goes wrong whatever the launch is taken to be."""
+    """Report an access, a wait or an arrival that is wrong in every assumed launch that reaches it."""
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
     replay = model.fact(Replay)
@@ -41,26 +50,26 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
     if verdict.assumed_cluster:
         shape = "x".join(map(str, verdict.assumed_cluster))
         hit = replace(
-            hit, message=f"{hit.message} (in clusters of {shape}, if launched so; no other shape goes right)"
+            hit, message=f"{hit.message} (if launched in clusters of {shape}; no other shape succeeds)"
         )
     yield hit.doubted(
-        _IDLE if replay.misses_loop(run) else _UNRELATED if replay.mixes_trip_counts(run) else ""
+        _LOOP_NOT_ENTERED if replay.misses_loop(run) else _UNRELATED if replay.mixes_trip_counts(run) else ""
     )
 
 
 def _seen(model: KernelModel, run: Run) -> Hit | None:
-    """What went wrong in a replay."""
+    """The finding about the first failure of *run*; None if none of these kinds is found in it."""
     if run.races:
         return _raced(model, run.races)
     if run.overrun is not None:
         return _overrun(model, run.overrun)
-    found = _stood(model, run.stuck)
+    found = _deadlocked(model, run.stuck)
     return _late(model, *run.late[0]) if found is None and run.late else found
 
 
-def _orders(model: KernelModel) -> str:
-    """What else a remedy has to say where the kernel relaxes the order at mbarriers."""
-    return "; a .relaxed arrival or wait orders nothing without a fence" if relaxes(model) else ""
+def _relaxed_note(model: KernelModel) -> str:
+    """The end of a help text if the kernel has relaxed mbarrier operations; "" otherwise."""
+    return "; a .relaxed arrival or wait orders no memory without a fence" if relaxes(model) else ""
 
 
 def _mark(model: KernelModel, access: Access, message: str) -> Mark:
@@ -74,113 +83,116 @@ def _who(model: KernelModel, threads: tuple[int, ...]) -> str:
 def _raced(model: KernelModel, races: list[Race]) -> Hit:
     race, count = races[0], len(races)
     if race.first.mbarrier is not None and not race.early:
-        return _too_soon(model, race, count)
+        return _read_too_soon(model, race, count)
     if race.second.mbarrier is not None and not race.first.writes:
-        return _filled(model, race, count)
+        return _refilled(model, race, count)
     return _unordered(model, race, count)
 
 
-def _filled(model: KernelModel, race: Race, count: int) -> Hit:
-    """A copy into memory that is still read."""
+def _refilled(model: KernelModel, race: Race, count: int) -> Hit:
+    """The finding about a copy into shared memory that may still be read."""
     read, copy = race
     out = model.instruction(read.site).group == "bulk"
     last = [*copy.waited.values()][-1] if copy.waited else None
     return MB016.hit(
         site=copy.site,
-        message=f"fills shared memory again that {_name(model, read)} may still read: "
-        "nothing that this thread has waited for says that the read is over",
+        message=f"refills shared memory that {_name(model, read)} may still be reading: "
+        "no wait in this thread guarantees that the read has completed",
         steps=(
             _mark(model, read, "starts to read it" if out else "reads what was copied there before"),
-            *(_waited(model, copy, last, "waits, and is not told of the read")),
-            _mark(model, copy, "fills it again"),
+            *(_waited(model, copy, last, "waits for an mbarrier; this does not cover the read")),
+            _mark(model, copy, "starts to refill it"),
         ),
-        help=(_OVER["bulk"] if out else "let the readers arrive at an mbarrier when they are done")
+        help=(_COMPLETION["bulk"] if out else "let the readers arrive at an mbarrier when they have finished")
         + ", and wait for that phase before the copy"
-        + _orders(model),
+        + _relaxed_note(model),
         count=count,
         replayed=True,
     )
 
 
-def _too_soon(model: KernelModel, race: Race, count: int) -> Hit:
-    """A read of what a copy brings, whose mbarrier tells when it is complete."""
+def _read_too_soon(model: KernelModel, race: Race, count: int) -> Hit:
+    """The finding about a read of bytes that a copy may still be writing."""
     copy, read = race
     assert copy.mbarrier is not None
     last = read.waited.get(copy.mbarrier.address)
     return MB016.hit(
         site=read.site,
         message="reads shared memory that a bulk copy may still be writing: "
-        "no wait on the way is for the phase that the copy completes",
+        "no wait on this path is for the phase that the copy completes",
         steps=(
             _mark(model, copy, "starts to fill it"),
-            *_waited(model, read, last, "waits for its mbarrier, and is not told of this copy"),
+            *_waited(model, read, last, "waits for its mbarrier; this does not cover the copy"),
             _mark(model, read, "reads it"),
         ),
-        help="wait for the phase of the mbarrier that the copy completes; its parity flips each time the stage is used "
-        "again" + _orders(model),
+        help="wait for the phase that the copy completes on its mbarrier; flip the parity each time the stage is reused"
+        + _relaxed_note(model),
         count=count,
         replayed=True,
     )
 
 
-_OVER = {
-    "bulk": "wait until its source is read (cp.async.bulk.wait_group.read), let that thread arrive at an mbarrier behind it",
-    "cp.async": "wait for it (cp.async.wait_group) and let that thread arrive at an mbarrier behind it, or let one track it"
+_COMPLETION = {
+    "bulk": "wait until its source has been read (cp.async.bulk.wait_group.read), then let that thread arrive at an mbarrier",
+    "cp.async": "wait for it (cp.async.wait_group), then let that thread arrive at an mbarrier, or let an mbarrier track it"
     " (cp.async.mbarrier.arrive)",
-    "mbarrier": "take the mbarrier of the copy, which tells when it is complete",
+    "mbarrier": "use the mbarrier on which the copy completes",
     "tcgen05": "commit that operation to an mbarrier (tcgen05.commit)",
-    "tcgen05.ld": "let those threads arrive at an mbarrier behind tcgen05.wait::ld",
-    "tcgen05.st": "let those threads arrive at an mbarrier behind tcgen05.wait::st",
-    "wgmma": "wait for its group (wgmma.wait_group), let those threads arrive at an mbarrier behind it",
+    "tcgen05.ld": "let those threads arrive at an mbarrier after tcgen05.wait::ld",
+    "tcgen05.st": "let those threads arrive at an mbarrier after tcgen05.wait::st",
+    "wgmma": "wait for its group (wgmma.wait_group), then let those threads arrive at an mbarrier",
 }
-"""How others hear that something is over, by the group that it is of."""
+"""How other threads can observe that an operation has completed, by its group."""
 
 
 def _unordered(model: KernelModel, race: Race, count: int) -> Hit:
-    """A race of what multiplies, loads, stores or copies."""
+    """The finding about any other race, in shared or tensor memory."""
     first, second = race
     memory = "tensor memory" if first.tensor else "shared memory"
     what = _name(model, first) + " of another warp" * race.together
     group = model.instruction(first.site).group
     last = [*second.waited.values()][-1] if second.waited else None
+    verb = "write" if first.writes else "read"
     done = "may not have written yet"
     if race.early:
-        done = "may still write" if first.writes else "may still read"
+        done = "may still be writing" if first.writes else "may still be reading"
     return MB016.hit(
         site=second.site,
         message=f"{'overwrites' if race.early else 'reads'} {memory} that {what} {done}: "
-        "nothing that this thread has waited for says that it is over",
+        "no wait in this thread guarantees that it has completed",
         steps=(
             _mark(model, first, _begun(first)),
-            *(_waited(model, second, last, "waits, and is not told of that")),
+            *(_waited(model, second, last, f"waits for an mbarrier; this does not cover the {verb}")),
             _mark(
                 model,
                 second,
                 ("overwrites it" if race.early else "reads it") + ", in another warp" * race.together,
             ),
         ),
-        help=_OVER.get(group, f"let {'all of ' * race.together}those threads arrive at an mbarrier behind it")
+        help=_COMPLETION.get(
+            group, f"let {'all of ' * race.together}those threads arrive at an mbarrier after that access"
+        )
         + f", and wait for that phase before {model.name(second.site)}"
-        + _orders(model),
+        + _relaxed_note(model),
         count=count,
         replayed=True,
     )
 
 
 def _begun(access: Access) -> str:
-    """What an access does, which may take longer than the instruction."""
+    """What an access does, in words: an asynchronous one only starts at its instruction."""
     verb = "write" if access.writes else "read"
     return f"{verb}s it" if access.plain else f"starts to {verb} it"
 
 
 def _name(model: KernelModel, access: Access) -> str:
-    """What makes an *access*."""
+    """The name of the instruction that performs *access*."""
     bulk = model.instruction(access.site).group in ("bulk", "mbarrier")
     return copy_name(model, access.site) if bulk else model.name(access.site)
 
 
 def _waited(model: KernelModel, access: Access, wait: int | None, message: str) -> tuple[Mark, ...]:
-    """The wait before an access that does not help."""
+    """The step of a *wait* before *access* that does not order it; empty if the thread has not waited."""
     return () if wait is None else (Mark(wait, message, role=_who(model, access.group.threads)),)
 
 
@@ -189,19 +201,22 @@ def _overrun(model: KernelModel, at: Stuck) -> Hit:
     assert isinstance(mbarrier, Mbarrier)
     return MB016.hit(
         site=at.site,
-        message=f"arrives more often than the mbarrier counts: a phase of it takes {times(mbarrier.count)}",
+        message=f"arrives in excess of the count of the mbarrier: phase {mbarrier.phase} takes {times(mbarrier.count)}",
         steps=(
-            *_made(mbarrier),
+            *_initialised(mbarrier),
             Mark(at.site, f"arrives once more in phase {mbarrier.phase}", role=_who(model, at.threads)),
         ),
-        help="make the count of mbarrier.init the number of arrivals in a phase, "
-        "or wait for the phase before arriving at the next one",
+        help="set the count of mbarrier.init to the number of arrivals in a phase, "
+        "or wait for the phase before arriving in the next one",
         replayed=True,
     )
 
 
-def _stood(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
-    """Threads that wait for an mbarrier, or else for a barrier, when all threads that are left wait."""
+def _deadlocked(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
+    """The finding about a deadlock: threads blocked at an mbarrier, or else at a barrier, when all remaining ones are.
+
+    None if no thread is blocked at an mbarrier, nor at a barrier that too few threads reach.
+    """
     waits = [s for s in stuck if isinstance(s.what, Mbarrier)]
     if not waits:
         return _short(model, stuck)
@@ -211,71 +226,99 @@ def _stood(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
     others = {s.site: s for s in waits if s.site != first.site}
     return MB016.hit(
         site=first.site,
-        message=f"waits for ever: phase {mbarrier.phase} of the mbarrier {_lacks(mbarrier)}, "
+        message=f"deadlock: phase {mbarrier.phase} of this mbarrier {_incomplete(mbarrier)}, "
         + (
-            "and only before the phase that it does not wait for is complete would it return at once"
+            f"and the wait would have returned at once only before phase {mbarrier.phase - 1} completed"
             if mbarrier.phase and mbarrier.untouched
-            else "and all threads that are left wait as well"
+            else "and all remaining threads are blocked as well"
         ),
         steps=(
-            *_made(mbarrier),
+            *_initialised(mbarrier),
             *(
                 Mark(
                     s.site,
-                    f"waits for another mbarrier, of which phase {s.what.phase} {_lacks(s.what)}",
+                    f"blocked: phase {s.what.phase} of {_which(mbarrier, s.what)} {_incomplete(s.what)}"
+                    + _missing_arrival(model, s, mbarrier),
                     role=_who(model, s.threads),
                 )
-                for s in list(others.values())[:_MOST]
+                for s in list(others.values())[:MAX_BLOCKED_WAITS]
                 if isinstance(s.what, Mbarrier)
             ),
-            Mark(first.site, f"waits for phase {mbarrier.phase}", role=_who(model, first.threads)),
+            Mark(first.site, f"blocked: waits for phase {mbarrier.phase}", role=_who(model, first.threads)),
         ),
-        help="follow the phases of both mbarriers round by round (tclint barriers): each wait needs all arrivals "
-        "and bytes of its phase, and a parity that flips when the stage is used again",
+        help="use tclint barriers to follow the phases of the mbarriers through each iteration: each wait needs all "
+        "arrivals and bytes of its phase, and a parity that flips when the stage is reused",
         replayed=True,
     )
 
 
+def _missing_arrival(model: KernelModel, blocked: Stuck, awaited: Mbarrier) -> str:
+    """That threads *blocked* at another wait have yet to arrive at *awaited*; "" if that is not certain."""
+    mbarriers = model.fact(Mbarriers)
+    threads = sum(1 << thread for thread in blocked.threads)
+    for ring in mbarriers.rings if awaited.pending and blocked.what is not awaited else ():
+        if awaited.site in ring.inits and any(
+            mbarriers.rings_at(i) == {ring}
+            and model.views.context_of(i).threads & threads
+            and model.reaches(blocked.site, i)
+            for i in mbarriers.arriving
+        ):
+            if len(ring.stages) == 1:
+                return "; its arrival at the first mbarrier follows this wait"
+            return "; its arrivals at the ring of the first mbarrier follow this wait"
+    return ""
+
+
+def _which(awaited: Mbarrier, other: Mbarrier) -> str:
+    """The *other* mbarrier in words, in a finding about a wait for *awaited*."""
+    return "the same mbarrier" if other is awaited else "another mbarrier"
+
+
 def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
-    """Threads at a barrier that not enough others come to, when all threads that are left are at barriers."""
+    """The finding about a barrier that too few threads reach, when all remaining threads are at barriers; or None."""
     at = next((s for s in stuck if isinstance(s.what, Barrier) and s.what.wanted > s.what.arrived), None)
     if at is None:
         return None
     assert isinstance(at.what, Barrier)
-    name = f"barrier {at.what.number}" if at.what.number >= 0 else "the barrier of the cluster"
+    name = f"barrier {at.what.number}" if at.what.number >= 0 else "the cluster barrier"
     return MB016.hit(
         site=at.site,
-        message=f"waits for ever: {name} waits for {at.what.wanted} threads, of which {at.what.arrived} come, "
-        "and all threads that are left wait as well",
-        steps=tuple(Mark(s.site, "waits", role=_who(model, s.threads)) for s in stuck[:_MOST]),
-        help="let as many threads come as it counts, each of them as often as the others",
+        message=f"deadlock: {name} waits for {at.what.wanted} threads, of which only {at.what.arrived} arrive, "
+        "and all remaining threads are blocked as well",
+        steps=tuple(
+            Mark(s.site, "blocked: waits at a barrier", role=_who(model, s.threads))
+            for s in stuck[:MAX_BLOCKED_WAITS]
+        ),
+        help="let as many threads reach the barrier as it counts, each of them equally often",
         replayed=True,
     )
 
 
 def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
+    """The finding about a *wait* before which the current phase may complete: its parity then denotes the next one."""
     who = _who(model, wait.threads)
     return MB016.hit(
         site=wait.site,
-        message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can be complete before it asks, "
-        "and from then on the parity means the one behind it",
+        message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can complete before this wait "
+        "tests it, "
+        "and the same parity then denotes the following phase",
         steps=(
-            *_made(mbarrier),
-            Mark(wait.site, f"goes on while phase {wait.phase} is incomplete", role=who),
+            *_initialised(mbarrier),
+            Mark(wait.site, f"continues while phase {wait.phase} is incomplete", role=who),
         ),
-        help="wait for the parity of the phase that the next step needs, or let those who arrive wait for this thread "
+        help="wait for the parity of the phase that the next step needs, or let the arriving threads wait for this one "
         "first",
-        severity=Severity.WARNING,  # it takes a thread that is late by a whole phase
+        severity=Severity.WARNING,  # only for a thread that is late by a whole phase
         replayed=True,
     )
 
 
-def _made(mbarrier: Mbarrier) -> tuple[Mark, ...]:
-    return (Mark(mbarrier.site, f"counts {times(mbarrier.count)} for each phase"),)
+def _initialised(mbarrier: Mbarrier) -> tuple[Mark, ...]:
+    return (Mark(mbarrier.site, f"expects {times(mbarrier.count)} in each phase"),)
 
 
-def _lacks(mbarrier: Mbarrier) -> str:
-    """What a phase still needs."""
+def _incomplete(mbarrier: Mbarrier) -> str:
+    """What the current phase still needs, in words."""
     if mbarrier.pending:
-        return f"gets {mbarrier.count - mbarrier.pending} of {times(mbarrier.count)}"
-    return f"expects {mbarrier.bytes} bytes more than copies bring"
+        return f"receives {mbarrier.count - mbarrier.pending} of {times(mbarrier.count)}"
+    return f"expects {mbarrier.bytes} more bytes than the copies transfer"

@@ -1,4 +1,9 @@
-"""Checks of shared memory that several warps use with no barrier between them (PTX ISA 8.5, 9.7.13.1)."""
+"""The check of shared memory that several warps access with no intervening barrier (PTX ISA 8.5, 9.7.13.1).
+
+Two accesses race if one of them writes, a path leads from one to the other without a barrier, and two warps provably
+access the same bytes. What the threads of a warp do to each other is not considered. If the kernel does not fix the
+shape of its CTAs, a race is reported only if it exists in every shape for which the shared arrays have room.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,7 @@ SM001 = RuleId("SM001")
 
 @check(SM001, analyses=(ReadsSince, SharedByBound, WritesSince))
 def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
-    """Shared memory that one warp reads or writes, and another one writes, with no barrier between the two."""
+    """Report shared memory that two warps access, at least one of them writing, with no intervening barrier."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
         return
     known = model.values.shape is not None
@@ -54,24 +59,24 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
 
 
 _USUAL = ((16, 16), (32, 8), (32, 4), (32, 32), (8, 8), (64, 4), (32, 16), (128, 2), (8, 16), (32, 2))
-"""Shapes of a CTA of two dimensions that are tried first."""
+"""Common two-dimensional CTA shapes, which are tried first."""
 _ODD = (
     (32, 3), (32, 5), (32, 6), (32, 7), (64, 3), (96, 1), (96, 2), (192, 1), (192, 2), (384, 1), (24, 4), (24, 5), (24, 8),
     (12, 8), (48, 4), (10, 10), (18, 18),
 )  # fmt: skip
-"""Those whose sides are no powers of two, such as a tile of 16 by 16 and what lies around it."""
-_WORK = 50_000
-"""Instructions of all models that are made for the shapes of one kernel: no larger one is tried at all."""
+"""Shapes with a side that is not a power of two, such as a tile of 16 by 16 with its halo."""
+MAX_MODELLED_INSTRUCTIONS = 50_000
+"""Instructions in the models of one kernel for all shapes together. A kernel that exceeds this is not checked."""
 
 
 def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]]:
-    """What meets in CTAs of all shapes for which shared memory has room, where the kernel does not say which it is made for.
+    """The conflicts that exist in CTAs of every shape for which shared memory has room, for a kernel of unknown shape.
 
-    With one that is right for its shape that ends at the first shape, or soon. If there is room for none but CTAs of one
-    dimension, what the kernel is made for was not understood.
+    For a correct kernel, the search ends at the first shape, or soon. If shared memory has room for one-dimensional
+    CTAs only, the intended shape was not understood, and there are no conflicts.
     """
     shapes = _shapes(model)
-    if len(shapes) * len(model.function.instructions) > _WORK:
+    if len(shapes) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
         return
     left: dict[int, tuple[KernelModel, Conflict]] | None = None
     rows = False
@@ -93,7 +98,7 @@ def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]
 
 
 def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
-    """Shapes of more than a warp that CTAs of a kernel may have, the usual ones first."""
+    """The shapes of more than one warp that CTAs of the kernel may have, the common ones first."""
     most = model.function.most_threads or T.LIMIT
     sides = [1 << k for k in range(11)]
     flat = dict.fromkeys((*_USUAL, *product(sides, sides), *_ODD))
@@ -102,26 +107,27 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
 
 
 def _doubt(model: KernelModel, meeting: Conflict) -> str:
-    """What speaks against a finding."""
+    """The reason to doubt a conflict; "" without one."""
     ends = model.solution(WritesSince)[0].ends
     if left_out(model, meeting.path, ends) is not None:
-        return "on other ways between the two, warps meet"
+        return "on other paths between the two, the warps synchronise"
     if spared(model, meeting.path, ends, meeting.operation.site) is not None:
-        return "a number that is the same for all warps decides whether they meet, and may know better"
+        return "whether the warps synchronise depends on a CTA-uniform value that may exclude this path"
     first, second = meeting.operation.site, meeting.use.site
     few = model.values.is_alone or not all(
         model.views.context_of(site).threads & T.full(32) for site in (first, second)
     )
     if few and model.function.most_threads is None:
-        return "whether there are so many threads is said where the kernel is launched"
+        return "the launch determines whether the CTA has this many threads"
     if not meeting.operation.writes and unused(model, meeting.path, first, second):
-        return "what is read is not used on this way"
+        return "the value read is not used on this path"
     if in_warps(model, meeting.path, first) and placed(model, first, second):
         return PART_OF_A_WARP
     return OUT_OF_ARRAY if runs_on(model, meeting.path, first, second) else ""
 
 
 def _meetings(model: KernelModel) -> Iterator[Conflict]:
+    """The conflicts of *model*: accesses after writes, then writes after reads."""
     kinds: tuple[type[SinceBarrier], ...] = (WritesSince, ReadsSince)
     for kind in kinds:
         since, results = model.solution(kind)
@@ -135,7 +141,7 @@ def _meetings(model: KernelModel) -> Iterator[Conflict]:
         def wanted(access: Access, since: SinceBarrier = since, write: bool = kind is ReadsSince) -> bool:
             instruction = model.instruction(access.site)
             if access.later and instruction.group != "cp.async":
-                # What is read later is PR005's.
+                # Asynchronous reads are left to PR005.
                 return access.writes and write and instruction.event == "issue" and since.counts(access)
             return (access.writes or not write) and since.counts(access)
 
@@ -162,9 +168,10 @@ def _meetings(model: KernelModel) -> Iterator[Conflict]:
 
 
 def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Access, route: Route) -> bool:
-    """Whether two warps provably touch the same bytes, one of which takes the path.
+    """True if two warps provably access the same bytes, and one of them takes the path.
 
-    A warp that has told others what it did first may be waited for by them; what they did first is still in its way.
+    If the warp has signalled others after its *first* access, they may be ordered after it; their own first accesses
+    still conflict with its *second* one.
     """
     views, taking, full = model.views, route.path.threads, T.full(model.values.threads)
     here, there = (
@@ -176,12 +183,12 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
         return False
     if second.writes:
         there &= ~(_same_value if first.writes else _written_back)(model, first, second, route)
-    ways = {(here, there & taking)} if route.path.state else {(here & taking, there), (here, there & taking)}
-    return any(memory.across(first, second, *way) for way in ways)
+    pairs = {(here, there & taking)} if route.path.state else {(here & taking, there), (here, there & taking)}
+    return any(memory.across(first, second, *pair) for pair in pairs)
 
 
 def _written_back(model: KernelModel, read: Access, write: Access, route: Route) -> int:
-    """The threads that store what they have read there before: whoever reads it later finds the same."""
+    """The threads that store what they have read from the same address before, so that later reads are unaffected."""
     values = model.values
     every = T.full(values.threads)
     load, store = (model.instruction(a.site).match for a in (read, write))
@@ -205,7 +212,7 @@ def _written_back(model: KernelModel, read: Access, write: Access, route: Route)
 
 
 def _same_value(model: KernelModel, first: Access, second: Access, route: Route) -> int:
-    """The threads, all or none, whose two stores store what is the same in all: it does not matter which one is last."""
+    """All threads if both stores write the same CTA-uniform values, so their order does not matter; otherwise 0."""
     values = model.values
     one, two = ([values.operand(item, a.site) for item in _stored(model, a.site)] for a in (first, second))
     before, after = map(route.before, one), map(route.after, two)
@@ -218,7 +225,7 @@ def _same_value(model: KernelModel, first: Access, second: Access, route: Route)
 
 
 def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
-    """What a store takes from registers and immediates."""
+    """The operands whose values a store writes."""
     operand = next((o for o in model.instruction(site).operands if not isinstance(o, Memory)), None)
     if operand is None:
         return ()
@@ -226,7 +233,7 @@ def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
 
 
 def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int, doubt: str) -> Hit:
-    """A finding about a kernel, in CTAs of some shape."""
+    """The finding about a conflict in *model*. *shaped* is the model for the CTA shape in which it was found."""
     first, second = meeting.operation, meeting.use
     before = "writes" if first.writes else "reads"
     verb = "overwrites" if second.writes else "reads"
@@ -237,7 +244,7 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int,
         steps=(
             Mark(
                 first.site,
-                f"a warp {before} it",
+                f"one warp {before} it",
                 role=shaped.describe_threads(shaped.views.context_of(first.site).threads),
             ),
             Mark(
@@ -247,7 +254,7 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int,
             ),
         ),
         count=count,
-        help="put a barrier of both warps (bar.sync, __syncthreads()) between the two",
+        help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
         confidence=None if model.function.threads else Confidence.MEDIUM,
     ).doubted(doubt)

@@ -141,7 +141,7 @@ def test_one_finding_for_one_wait() -> None:
     assert "no intervening cp.async.bulk.wait_group" in finding.message
     assert finding.help == "add cp.async.bulk.wait_group.read 0 before this instruction"
     assert [s.message for s in finding.steps] == [
-        "cp.async.bulk starts to read it here",
+        "cp.async.bulk starts to read it",
         "committed here",
         "overwrites the same bytes",
     ]
@@ -176,7 +176,9 @@ def test_within_a_warp_it_is_less_certain(guard: str, label: str) -> None:
 
 def test_who_may_overwrite_it_is_said() -> None:
     (finding,) = by_rule(lint(text(STORE, COMMIT, wait(), WRITE)), "BK003")
-    assert finding.message.startswith("warps 1-3 may overwrite shared memory that cp.async.bulk still reads")
+    assert finding.message.startswith(
+        "warps 1-3 may overwrite shared memory that cp.async.bulk is still reading"
+    )
     assert [s.role for s in finding.steps] == ["thread 0", "thread 0", "warps 1-3"]
     assert "bar.sync" in finding.help
 
@@ -221,15 +223,15 @@ def test_reductions_of_one_kind_may_come_in_any_order(first: str, second: str, w
 
 def test_why_a_result_is_not_there() -> None:
     (finding,) = by_rule(lint(text(STORE, COMMIT, wait(), "@%p0 ld.global.u32 %r4, [%rd1];")), "BK004")
-    assert "cp.async.bulk.wait_group.read waits until its source is read" in finding.message
-    assert [s.message for s in finding.steps][1] == "waits for the reading of sources only"
+    assert "cp.async.bulk.wait_group.read waits until its source has been read" in finding.message
+    assert [s.message for s in finding.steps][1] == "waits only until the sources have been read"
 
 
 def test_a_copy_in_no_group() -> None:
     (finding,) = by_rule(lint(text(STORE, wait())), "BK005")
     assert (finding.severity.label, finding.message) == (
         "warning",
-        "cp.async.bulk is in no group, as no cp.async.bulk.commit_group follows: wait_group does not wait for it",
+        "cp.async.bulk is never committed to a group, as no cp.async.bulk.commit_group follows: wait_group does not wait for it",
     )
     (finding,) = by_rule(lint(text(STORE, STORE)), "BK005")
     assert (finding.severity.label, finding.count) == ("info", 2)
@@ -286,10 +288,14 @@ MULTICAST = (
 @pytest.mark.parametrize(
     ("mask", "directive", "message"),
     [
-        ("mov.b16 %h0, 0;", "", "names no CTA"),
-        ("mov.b16 %h0, 8;", ".reqnctapercluster 2, 1, 1", "names CTA 3, but a cluster of this kernel has 2"),
-        ("mov.b16 %h0, 2;", ".reqnctapercluster 1", "names CTA 1, but a cluster of this kernel has 1"),
-        ("cvt.u16.u32 %h0, %r9;\nor.b16 %h0, %h0, 16;", ".reqnctapercluster 4", "names CTA 4"),
+        ("mov.b16 %h0, 0;", "", "selects no CTA"),
+        (
+            "mov.b16 %h0, 8;",
+            ".reqnctapercluster 2, 1, 1",
+            "selects CTA 3, but a cluster of this kernel has 2",
+        ),
+        ("mov.b16 %h0, 2;", ".reqnctapercluster 1", "selects CTA 1, but a cluster of this kernel has 1"),
+        ("cvt.u16.u32 %h0, %r9;\nor.b16 %h0, %h0, 16;", ".reqnctapercluster 4", "selects CTA 4"),
         ("mov.b16 %h0, 0x10;", ".maxclusterrank 4", "has 4 (.maxclusterrank 4)"),
         ("mov.b16 %h0, 0xF;", ".reqnctapercluster 2, 2, 1", ""),
         ("cvt.u16.u32 %h0, %r9;", ".reqnctapercluster 2", ""),

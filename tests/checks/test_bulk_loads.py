@@ -147,14 +147,14 @@ def test_a_read_without_a_wait() -> None:
     (finding,) = unwaited("bar.sync 0;", READ, "ld.shared.u32 %r4, [tile+64];")
     assert finding.severity is Severity.ERROR
     assert finding.message == (
-        "reads shared memory that a bulk copy may still be writing: nothing on this way waits for its mbarrier"
+        "reads shared memory that a bulk copy may still be writing: no wait for its mbarrier on this path"
     )
     assert [(step.message, step.role) for step in finding.steps] == [
         ("starts to fill it", "thread 0"),
         ("reads it", "all threads"),
     ]
     assert finding.count == 2
-    assert finding.help.startswith("wait for the phase of the mbarrier")
+    assert finding.help.startswith("wait for the phase that the copy completes on its mbarrier")
 
 
 def test_a_first_wait_that_returns_at_once() -> None:

@@ -54,21 +54,21 @@ def hits(rule: str, body: str, directives: str = PAIR, *, low: bool = False) -> 
     ("body", "says"),
     [
         (SYNC, ""),
-        (f"{ARRIVE}\n{SYNC}", "arrives at the barrier of the cluster again before"),
+        (f"{ARRIVE}\n{SYNC}", "arrives at the cluster barrier again before"),
         (
             f"{SYNC}\n{WAIT}",
-            "waits at the barrier of the cluster without having arrived there since the last",
+            "waits at the cluster barrier without having arrived there since the last",
         ),
-        (WAIT, "waits at the barrier of the cluster without having arrived there: "),
+        (WAIT, "waits at the cluster barrier without having arrived there: "),
         (
             f"{SYNC}\n{ARRIVE}",
-            "arrives at the barrier of the cluster, but no thread of the kernel waits there any more",
+            "arrives at the cluster barrier, but no later wait in the kernel matches this arrival",
         ),
-        (ARRIVE, "arrives at the barrier of the cluster, but no thread"),
+        (ARRIVE, "arrives at the cluster barrier, but no later wait"),
         (f"again:\n{SYNC}\nadd.u32 %r9, %r9, -1;\nsetp.ne.u32 %p3, %r9, 0;\n@%p3 bra again;", ""),
         (
             f"again:\n{ARRIVE}\nadd.u32 %r9, %r9, -1;\nsetp.ne.u32 %p3, %r9, 0;\n@%p3 bra again;\n{WAIT}",
-            "arrives at the barrier of the cluster again in the next round of a loop",
+            "arrives at the cluster barrier again in the next iteration",
         ),
         (f"@%p1 {ARRIVE}\n@%p1 {WAIT}", ""),
         (f"@%p1 {ARRIVE}\n@!%p1 {ARRIVE}\n{WAIT}", ""),
@@ -93,12 +93,12 @@ def test_a_thread_arrives_and_waits_by_turns(body: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("events", "sure", "doubtful"),
     [
-        ("AAWW", [], ["arrives again"]),
-        ("AWAAWW", [], ["arrives again"]),
-        ("AAAWWW", [], ["arrives again", "arrives again"]),
-        ("AAW", ["arrives again"], []),
-        ("AAAWW", ["arrives again", "arrives again"], []),
-        ("AAWWW", ["waits"], ["arrives again"]),
+        ("AAWW", [], ["arrives again with no intervening wait"]),
+        ("AWAAWW", [], ["arrives again with no intervening wait"]),
+        ("AAAWWW", [], ["arrives again with no intervening wait", "arrives again with no intervening wait"]),
+        ("AAW", ["arrives again with no intervening wait"], []),
+        ("AAAWW", ["arrives again with no intervening wait", "arrives again with no intervening wait"], []),
+        ("AAWWW", ["waits"], ["arrives again with no intervening wait"]),
         ("AWAWW", ["waits"], []),
     ],
 )
@@ -121,7 +121,11 @@ def test_a_helper_may_wait_for_its_caller() -> None:
     ("body", "directives", "says"),
     [
         (f"{SYNC}\n{GET}\n{SYNC}", PAIR, []),
-        (f"{SYNC}\n{GET}", PAIR, ["accesses shared memory of another CTA of the cluster, and nothing keeps"]),
+        (
+            f"{SYNC}\n{GET}",
+            PAIR,
+            ["accesses shared memory of another CTA of the cluster, which may have exited"],
+        ),
         (
             f"{GET}\n{SYNC}",
             PAIR,
@@ -139,7 +143,7 @@ def test_a_helper_may_wait_for_its_caller() -> None:
         (
             f"{SYNC}\n{RELEASE}",
             PAIR,
-            ["arrives at an mbarrier of another CTA of the cluster, and nothing keeps"],
+            ["arrives at an mbarrier of another CTA of the cluster, which may have exited"],
         ),
         (f"{SYNC}\n{RELEASE}", ".reqntid 128", []),
         (f"{SYNC}\n@%p1 bra told;\n{RELEASE}\nret;\n{passes('told')}", PAIR, []),
@@ -328,7 +332,7 @@ def test_who_has_heard_that_the_others_have_started(before: str, found: bool) ->
     """One role waits for the cluster, and tells the other one at a barrier of both, behind that."""
     assert [f.message for f in hits("CL002", f"{before}\n{GET}\n{SYNC}") if "may not have started" in f.message][:1] == (
         [("accesses shared memory of another CTA of the cluster, which may not have started: "
-         "no barrier of the cluster comes before it")] if found else []
+         "no cluster barrier precedes it")] if found else []
     )  # fmt: skip
 
 
@@ -376,12 +380,12 @@ NEXT = "@%p4 bra again;"
         (f"{passes('answer')}\n{READ}\n{ID}\n{ASK}\n{NEXT}", ""),
         (
             f"{passes('answer')}\n{READ}\n{ID}",
-            "takes the id of a cancelled cluster from a response without asking",
+            "decodes the CTA id from a response without checking",
         ),
         # Nobody looks at the answer.
         (
             f"{passes('answer')}\n{READ}\n{ASK}\n{ID}",
-            "takes the id of a cancelled cluster from a response without asking",
+            "decodes the CTA id from a response without checking",
         ),
         # What is taken beside the question may never be used.
         (f"{passes('answer')}\n{READ}\n{ASK}\n@%p4 bra done;\n{ID}\ndone:", ""),
@@ -453,5 +457,5 @@ def test_the_next_kernel_may_be_the_dependent() -> None:
     )
     (found,) = by_rule(lint(module(first, second, header=HEADER)), "GD002")
     assert [(step.entry, step.message) for step in found.steps] == [
-        ("second", "second reads global memory, and may be a dependent")
+        ("second", "second reads global memory and may be a dependent")
     ]

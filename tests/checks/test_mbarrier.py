@@ -59,17 +59,17 @@ def found(body: str, rule: str, **options: str) -> list[Finding]:
     {
         "dropped": (
             "",
-            "mbarrier.try_wait may return before the phase is complete, and nothing uses its result",
+            "mbarrier.try_wait may return before the phase is complete, and its result is unused",
         ),
         "both ways go on": (
             "@%p1 bra on;\nmov.u32 %r7, 1;\non:",
-            "mbarrier.try_wait may return before the phase is complete, and the thread goes on whatever its result is",
+            "mbarrier.try_wait may return before the phase is complete, and the thread continues whatever its result is",
         ),
         "again": ("@!%p1 bra wait;", ""),
         "by way of a jump": ("@%p1 bra on;\nbra wait;\non:", ""),
         "inverted": (
             "@%p1 bra wait;",
-            "goes on while mbarrier.try_wait says that the phase is not complete, and waits again when it is",
+            "the wait loop is inverted: it exits while mbarrier.try_wait returns false, and repeats once the phase is complete",
         ),
         "polled": ("@%p1 bra on;\nst.global.u32 [%rd0], %r0;\nbra wait;\non:", ""),
         "gives up": ("@%p1 bra on;\nst.global.u32 [%rd0], %r0;\ntrap;\non:", ""),
@@ -157,10 +157,10 @@ def test_a_barrier_tells_of_what_others_wait_for(others: str, unheeded: bool) ->
 def test_a_test_does_not_block() -> None:
     ask = ASK.replace("try_wait", "test_wait")
     (hit,) = found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{ask}\n{READ}", "MB001")
-    assert hit.message == "mbarrier.test_wait does not block, and nothing uses its result"
+    assert hit.message == "mbarrier.test_wait does not block, and its result is unused"
     assert [step.message for step in hit.steps] == [
         "the result may be false",
-        "done although the phase may not be complete",
+        "executed although the phase may not be complete",
     ]
 
 
@@ -218,7 +218,7 @@ def test_who_hears_of_an_mbarrier_of_another_cta(between: str, parity: int, told
     )
     assert len(hits) == (not told)
     for hit in hits:
-        assert hit.message.endswith("no barrier of the cluster comes between")
+        assert hit.message.endswith("no cluster barrier orders the two")
 
 
 ROLES = """
@@ -363,7 +363,7 @@ def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Con
 @pytest.mark.parametrize(
     ("body", "message"),
     {
-        "none": (f"{TELL}\n{ARRIVE}\n{WAIT}", "never initialised: there is no mbarrier.init in the kernel"),
+        "none": (f"{TELL}\n{ARRIVE}\n{WAIT}", "never initialised: the kernel contains no mbarrier.init"),
         "another": (
             f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+8];",
             "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
@@ -380,14 +380,14 @@ def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Con
             f"{MAKE}\n{TELL}\n{ARRIVE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [ring+8];",
             "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
         ),
-        "twice": (f"{MAKE}\n{MAKE}\n{TELL}\n{ARRIVE}", "while it is one: mbarrier.inval has to come before"),
+        "twice": (f"{MAKE}\n{MAKE}\n{TELL}\n{ARRIVE}", "it must be invalidated first"),
         "in a loop": (
             f"next: {MAKE}\n{TELL}\n{ARRIVE}\n{TELL}\nsub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p2, %r9, 0;\n@%p2 bra next;",
-            "while it is one: mbarrier.inval has to come before",
+            "it must be invalidated first",
         ),
         "ended": (
             f"{MAKE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\n{ARRIVE}",
-            "which is no longer valid: mbarrier.inval has ended it",
+            "after it was invalidated by mbarrier.inval",
         ),
         "ended and made again": (
             f"{MAKE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\n{TELL}\n{MAKE}\n{TELL}\n{ARRIVE}",
@@ -475,7 +475,7 @@ on:
         ),
         "made when it is over": (
             rounds(TWO, behind=f"{TELL}\n{THIRD}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];"),
-            "the mbarrier [ring+16], which is not initialised yet: its mbarrier.init comes only behind that",
+            "the mbarrier [ring+16], which is not initialised yet: its mbarrier.init follows the use",
         ),
         # A stage and a phase in one number, which skips the last stage: 0, 1, 4, 5, 0.
         "packed with a phase": (
@@ -567,8 +567,11 @@ def test_a_function_that_may_initialise_it() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("mov.u32 %r3, 0;\n@!%p0 mbarrier.init.shared::cta.b64 [full], %r3;", "counts 0 arrivals"),
-        ("mov.u32 %r3, 1048576;\nmbarrier.expect_tx.shared::cta.b64 [full], %r3;", "counts 1048576 bytes"),
+        ("mov.u32 %r3, 0;\n@!%p0 mbarrier.init.shared::cta.b64 [full], %r3;", "a count of 0 arrivals"),
+        (
+            "mov.u32 %r3, 1048576;\nmbarrier.expect_tx.shared::cta.b64 [full], %r3;",
+            "a count of 1048576 bytes",
+        ),
         ("mov.u32 %r3, 0;\nmbarrier.expect_tx.shared::cta.b64 [full], %r3;", ""),
         ("@!%p0 mbarrier.init.shared::cta.b64 [full], %r9;", ""),
         (f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [full], 129;", "arrives 129 times"),
@@ -714,5 +717,10 @@ def test_relaxed_waits(sem: str, fence: str, read: str, count: int) -> None:
     hits = found(body, "MB013")
     assert len(hits) == count
     for hit in hits:
-        assert [step.message for step in hit.steps] == ["writes the bytes", "arrives", "waits", "reads them"]
+        assert [step.message for step in hit.steps] == [
+            "writes the bytes",
+            "arrives",
+            "waits",
+            "reads the bytes",
+        ]
         assert "fence.acquire.cluster" in hit.help

@@ -63,12 +63,12 @@ def phase(count: int, *arrivals: str) -> str:
         # The lanes of a warp, and one thread of it once more.
         (33, [f"@!%p9 {ARRIVE}", f"@!%p0 {ARRIVE}"], ""),
         (8, ["@!%p8 mbarrier.arrive.shared::cta.b64 _, [full], 2;"], ""),
-        (128, [f"@!%p8 {ARRIVE}"], "MB006 waits for a phase that does not complete: the mbarrier counts 128 arrivals, and a phase gets 4"),
-        (2, [f"@!%p0 {ARRIVE}"], "MB006 waits for a phase that does not complete: the mbarrier counts 2 arrivals, and a phase gets 1"),
-        (1, [], "MB006 waits for a phase that does not complete: the mbarrier counts 1 arrival, and a phase gets none"),
-        (3, [f"@!%p8 {ARRIVE}"], "MB006 the mbarrier counts 3 arrivals, and a phase gets 4: it completes too early, and the rest counts for the next"),
-        (2, [f"@!%p8 {ARRIVE}"], "MB008 completes 2 phases of the mbarrier at once, so that a wait for the first may miss it"),
-        (1, [f"@!%p0 {ARRIVE}"] * 2, "MB008 completes 2 phases of the mbarrier at once, so that a wait for the first may miss it"),
+        (128, [f"@!%p8 {ARRIVE}"], "MB006 waits for a phase that never completes: the mbarrier expects 128 arrivals, but a phase receives 4"),
+        (2, [f"@!%p0 {ARRIVE}"], "MB006 waits for a phase that never completes: the mbarrier expects 2 arrivals, but a phase receives 1"),
+        (1, [], "MB006 waits for a phase that never completes: the mbarrier expects 1 arrival, but a phase receives none"),
+        (3, [f"@!%p8 {ARRIVE}"], "MB006 the mbarrier expects 3 arrivals, but a phase receives 4: it completes too early, and the excess counts towards the next phase"),
+        (2, [f"@!%p8 {ARRIVE}"], "MB008 these arrivals complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
+        (1, [f"@!%p0 {ARRIVE}"] * 2, "MB008 these arrivals complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
         # A barrier lets other threads wait for the first phase in time.
         (1, [f"@!%p0 {ARRIVE}", "bar.sync 0;", f"@!%p0 {ARRIVE}"], ""),
         # One of the two is executed.
@@ -85,11 +85,11 @@ def test_a_phase_that_gets_too_few_arrivals() -> None:
     (finding,) = by_rule(report(phase(128, f"@!%p8 {ARRIVE}")), "MB006")
     assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
     assert [(step.message, step.role) for step in finding.steps] == [
-        ("counts 128 arrivals for each phase", None),
+        ("expects 128 arrivals in each phase", None),
         ("arrives", "lane 0 of warps 0-3"),
-        ("waits for all of them", None),
+        ("waits for all 128 arrivals", None),
     ]
-    assert finding.help == "make the count of mbarrier.init the number of arrivals in a phase"
+    assert finding.help == "set the count of mbarrier.init to the number of arrivals in a phase"
 
 
 def test_how_many_threads_there_are_is_said_at_launch() -> None:
@@ -183,7 +183,7 @@ wait:
     ("counts", "message"),
     [
         ([128] * 4, ""),
-        ([128, 128, 64, 128], "MB006 counts 64 arrivals, and other stages of the same ring count 128: the same threads arrive at each in turn"),
+        ([128, 128, 64, 128], "MB006 expects 64 arrivals, but other stages of the same ring expect 128: the same threads arrive at each in turn"),
         # MB003 tells of a count of 0.
         ([128, 128, 0, 128], ""),
     ],
@@ -200,22 +200,22 @@ def test_stages_of_a_ring(counts: list[int], message: str) -> None:
         ([COPY, expect(512)], ""),
         (["mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], 512;", COPY, ARRIVE], ""),
         ([expect(1024), COPY, COPY.replace("tile", "tile+512")], ""),
-        ([expect(1024), COPY], "MB004 expects 1024 bytes, and the copies of the phase bring 512: the phase never completes"),
-        ([expect(496), COPY], "MB004 expects 496 bytes, and the copies of the phase bring 512: the phase may complete before all of them are there, or never"),
+        ([expect(1024), COPY], "MB004 expects 1024 bytes, but the copies of the phase transfer 512: the phase never completes"),
+        ([expect(496), COPY], "MB004 expects 496 bytes, but the copies of the phase transfer 512: the phase may complete before all of them have arrived, or never"),
         (["mul.lo.u32 %r7, %r9, 16;", "add.u32 %r6, %r7, 16;", expect("%r6"), COPY.replace("512", "%r7")],
-         "MB004 expects 16 bytes more than the copies bring: the phase never completes"),
+         "MB004 expects 16 bytes more than the copies of the phase transfer: the phase never completes"),
         (["mul.lo.u32 %r7, %r9, 16;", expect("%r7"), COPY.replace("512", "%r7")], ""),
         ([expect("%r9"), COPY], ""),
-        ([COPY, ARRIVE], "MB005 completes its bytes at an mbarrier that expects none: nothing but arrivals holds the phase, and a wait may return before the bytes are there"),
+        ([COPY, ARRIVE], "MB005 completes its bytes on an mbarrier that expects none: the phase completes on arrivals alone, so a wait may return before the bytes have arrived"),
         # The arrival that is missing with the bytes is not told a second time.
-        ([COPY], "MB005 completes its bytes at an mbarrier that expects none: nothing but arrivals holds the phase, and a wait may return before the bytes are there"),
+        ([COPY], "MB005 completes its bytes on an mbarrier that expects none: the phase completes on arrivals alone, so a wait may return before the bytes have arrived"),
         # Twice the same instruction: that it arrives twice says it all.
-        ([expect(512), expect(512), COPY], "MB008 completes 2 phases of the mbarrier at once, so that a wait for the first may miss it"),
+        ([expect(512), expect(512), COPY], "MB008 these arrivals complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
         # What is executed together is compared.
         ([CHOICE, expect(512), f"@%p3 {COPY}", f"@!%p3 {COPY}"], ""),
         ([CHOICE, f"@%p3 {expect(512)}", f"@!%p3 {expect(512)}", COPY], ""),
         ([CHOICE, f"@%p3 {expect(512)}", f"@%p3 {COPY}", f"@!%p3 {expect(496)}", f"@!%p3 {COPY}"],
-         "MB004 expects 496 bytes, and the copies of the phase bring 512: the phase may complete before all of them are there, or never"),
+         "MB004 expects 496 bytes, but the copies of the phase transfer 512: the phase may complete before all of them have arrived, or never"),
         # It is not known for which mbarrier these are expected.
         (["ld.shared.u32 %r7, [tile+4096];", expect(512, "%r7"), COPY, ARRIVE], ""),
     ],
@@ -229,8 +229,8 @@ def test_steps_of_bytes() -> None:
     body = "\n".join((made(1), "bar.sync 0;", "@%p0 bra wait;", expect(1024), COPY, WAIT))
     (finding,) = by_rule(report(body), "MB004")
     assert [(step.message, step.role) for step in finding.steps] == [
-        ("expects bytes", "thread 0"),
-        ("brings bytes", "thread 0"),
+        ("expects 1024 bytes", "thread 0"),
+        ("completes 512 bytes", "thread 0"),
     ]
     assert finding.help.startswith("expect the sum of the bytes of all copies")
 
@@ -285,7 +285,7 @@ def filled(*lines: str, first: str = "ring", second: str = "ring+8") -> list[str
     return told("\n".join((*inits, *lines, wait, then, reads)), parameters=MAPS)
 
 
-BOX = "a copy of a tensor map always brings its whole box"
+BOX = "a copy through a tensor map always transfers its whole box"
 
 
 @pytest.mark.parametrize(
@@ -293,12 +293,12 @@ BOX = "a copy of a tensor map always brings its whole box"
     [
         ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2048, "ring+8"), tile(4096, 1, "ring+8")], ""),
         ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2032, "ring+8"), tile(4096, 1, "ring+8")],
-         f"MB004 expects 2032 bytes for copies that bring 2048 elsewhere: {BOX}"),
+         f"MB004 expects 2032 bytes for copies for which 2048 are expected elsewhere: {BOX}"),
         # Another tensor map may have another box.
         ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2032, "ring+8"), tile(4096, 2, "ring+8")], ""),
         # What is expected may be more than one number.
         (["add.u32 %r6, %r9, 16;", expect("%r6", "ring"), tile(0, 1, "ring")], [expect("%r9", "ring+8"), tile(4096, 1, "ring+8")],
-         f"MB004 expects 16 bytes fewer than elsewhere for the same copies: {BOX}"),
+         f"MB004 expects 16 bytes fewer than is expected elsewhere for the same copies: {BOX}"),
         (["mul.lo.u32 %r6, %r9, 16;", expect("%r6", "ring"), tile(0, 1, "ring")], [expect("%r9", "ring+8"), tile(4096, 1, "ring+8")], ""),
     ],
 )  # fmt: skip
@@ -322,15 +322,15 @@ def test_what_others_expect_for_a_copy_is_not_compared() -> None:
     ("lines", "message"),
     [
         ([expect(8192), tile(0)], ""),
-        ([expect(8208), tile(0)], "8208 bytes, and 8192"),
+        ([expect(8208), tile(0)], "8208 bytes, but only 8192"),
         ([expect(8192), tile(0), tile(4096, 2)], ""),
         ([expect(6144), tile(0), tile(4096, 2)], ""),
-        ([expect(8320), tile(0), tile(4096, 2)], "8320 bytes, and 8192"),
+        ([expect(8320), tile(0), tile(4096, 2)], "8320 bytes, but only 8192"),
         # One copy may bring more than another.
         ([expect(8192), tile(0), tile(6144, 2)], ""),
         # In another phase the stage is filled by one copy.
         ([expect(8192), tile(0), tile(4096, 2), THEN, expect(8192), tile(0)], ""),
-        ([expect(8192), tile(0), tile(4096, 2), THEN, expect(8320), tile(0)], "8320 bytes, and 8192"),
+        ([expect(8192), tile(0), tile(4096, 2), THEN, expect(8320), tile(0)], "8320 bytes, but only 8192"),
         # Where the copy goes is not known.
         (["mul.lo.u32 %r6, %r9, 16;", expect(8208), tile(0).replace("[tile+0]", "[%r6]")], ""),
         # Two threads may bring it.
@@ -340,7 +340,7 @@ def test_what_others_expect_for_a_copy_is_not_compared() -> None:
 def test_more_than_fits(lines: list[str], message: str) -> None:
     end = ": the phase never completes, or the copies overwrite other data"
     between = (
-        f"MB004 expects {message} fit between the destinations of its copies and what lies behind them{end}"
+        f"MB004 expects {message} fit between the destinations of the copies and the data that follows{end}"
     )
     body = "\n".join(
         (MAPPED, made(1), "bar.sync 0;\n@%p0 bra wait;", *lines, WAIT, "ld.shared.u32 %r3, [tile];")
@@ -362,8 +362,8 @@ def test_a_part_of_a_row(mode: int, amount: int, row: int) -> None:
     start = f"mov.u32 %r5, tile;\n{matrix}\n{MAPPED}"
     body = "\n".join((start, made(1), "bar.sync 0;\n@%p0 bra wait;", expect(amount), tile(0), WAIT, product))
     message = (
-        f"MB004 expects {amount} bytes for copies of which each brings whole rows of {row} bytes: "
-        "the phase may complete before all of them are there, or never"
+        f"MB004 expects {amount} bytes for copies that each transfer whole rows of {row} bytes: "
+        "the phase may complete before all of them have arrived, or never"
     )
     assert told(body, parameters=MAPS) == ([message] if row else [])
 

@@ -284,7 +284,7 @@ def test_the_steps_say_what_orders_the_threads_alone() -> None:
     (finding,) = by_rule(lint(text(f"{STORE}\nfence.proxy.async.global;\n{SYNC}\n{MMA}")), "PR001")
     assert [s.message for s in finding.steps] == [
         "st.shared writes it",
-        "this fence is not about shared memory",
+        "this fence does not cover shared memory",
         "this orders the threads, but not the proxies",
         "wgmma.mma_async reads it",
     ]
@@ -537,8 +537,8 @@ def test_the_steps_are_told_in_the_order_of_execution() -> None:
     )
     assert [step.message for step in hit.steps] == [
         "cp.async starts to write it",
-        "this fence comes too early",
-        "complete here, for the thread that copies",
+        "this fence is too early",
+        "completes the copy, for the copying thread",
         "this orders the threads, but not the proxies",
         "wgmma.mma_async reads it",
     ]

@@ -58,7 +58,7 @@ def test_an_address_that_is_not_known() -> None:
 
 def test_what_is_said_of_a_parity_that_stays() -> None:
     (finding,) = told(block("MB007", "same_parity"))
-    assert finding.message.startswith("waits for parity 0 in each round of the loop")
+    assert finding.message.startswith("waits for parity 0 in every iteration")
     assert [step.role for step in finding.steps] == ["thread 0", "all threads"]
 
 

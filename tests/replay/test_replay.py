@@ -118,7 +118,7 @@ def test_a_barrier_that_too_few_come_to(count: int, stands: bool) -> None:
     code = changed("    @%p5 bra use;\n", f"    @%p5 bra use;\n    barrier.sync 3, {count};\n")
     asked = replay(code)
     assert what(asked.run) == {"stuck"} if stands else asked.run is None
-    message = "waits for ever: barrier 3 waits for 160 threads, of which 128 come, and all threads that are left wait as well"
+    message = "deadlock: barrier 3 waits for 160 threads, of which only 128 arrive, and all remaining threads are blocked as well"
     assert [hit.message for hit in replayed(asked.model)] == [message] * stands
 
 
@@ -127,7 +127,7 @@ def test_a_barrier_of_the_cluster_that_some_do_not_come_to() -> None:
     at = made.sites("barrier-wait")[0]
     hit = _short(made, [Stuck(at, (0, 1), Barrier(arrived=32, wanted=64))])
     assert hit is not None
-    assert "the barrier of the cluster waits for 64 threads, of which 32 come" in hit.message
+    assert "the cluster barrier waits for 64 threads, of which only 32 arrive" in hit.message
     assert _short(made, [Stuck(at, (0, 1), Barrier())]) is None
 
 
@@ -572,7 +572,7 @@ def test_rounds_that_different_numbers_say() -> None:
     code = f"{producer}use:{consumer.replace('%r21, %r20;', '%r21, %r12;')}"
     (hit,) = replayed(analysed(code))
     assert hit.confidence is Confidence.LOW
-    assert "different numbers" in hit.doubt
+    assert "different values of the launch" in hit.doubt
 
 
 PRODUCERS = """.version 8.6
@@ -691,7 +691,7 @@ def test_clusters_that_the_kernel_does_not_say() -> None:
     assert isinstance(asked.verdict, Faulty)
     assert asked.verdict.assumed_cluster == (2,)
     (hit,) = replayed(asked.model)
-    assert hit.message.endswith(" (in clusters of 2, if launched so; no other shape goes right)")
+    assert hit.message.endswith(" (if launched in clusters of 2; no other shape succeeds)")
     unbounded = replay(MULTICAST.replace(".reqntid 160\n", ""))
     assert unbounded.run is None
     assert why(unbounded) == Reason.NO_CLUSTER_SHAPE
@@ -1035,7 +1035,7 @@ REREAD = "    mad.lo.u32 %r30, %r0, 16, %r24;\n    ld.shared.u32 %r3, [%r30];\n"
 
 @pytest.mark.parametrize(
     ("before", "rest", "said"),
-    [("load:\n", "", "waits for ever"), ("use:\n", REREAD, "reads shared memory")],
+    [("load:\n", "", "deadlock: "), ("use:\n", REREAD, "reads shared memory")],
 )
 def test_numbers_that_leave_nothing_to_do(before: str, rest: str, said: str) -> None:
     """FlashAttention's backward pass has no tile where both lengths and the number of blocks are the same."""
@@ -1081,7 +1081,7 @@ def test_what_comes_behind_a_wait_for_ever_is_not_to_blame() -> None:
         changed(GIVE, ""),
     )
     (hit,) = replayed(analysed(code))
-    assert "waits for ever" in hit.message
+    assert "deadlock: " in hit.message
     assert hit.confidence is None
 
 
@@ -1265,7 +1265,7 @@ def test_a_wait_that_may_come_too_late() -> None:
     (hit,) = replayed(analysed(code))
     assert hit.rule == "MB016"
     assert hit.message.startswith(
-        "may wait for a later phase of the mbarrier: phase 0 can be complete before it asks"
+        "may wait for a later phase of the mbarrier: phase 0 can complete before this wait tests it"
     )
     assert [step.role for step in hit.steps] == [None, "warp 0"]
     ordered = changed("    @!%p2 bra wait;\n", "    @!%p2 bra wait;\n    bar.sync 1, 64;\n", code)
@@ -1408,7 +1408,7 @@ def test_what_is_said_of_a_result_that_is_loaded_too_early() -> None:
 def test_what_is_said_of_a_result_that_is_overwritten_too_early() -> None:
     (found,) = told(changed(LOADED + GIVE, GIVE + LOADED, TWO))
     assert found.rule.id == "MB016"
-    assert found.message.startswith("overwrites tensor memory that tcgen05.ld may still read")
+    assert found.message.startswith("overwrites tensor memory that tcgen05.ld may still be reading")
     assert [step.role for step in found.steps] == ["warps 0-3", "warp 4", "warp 4"]
 
 
@@ -1550,7 +1550,7 @@ MADE = (
     "    st.shared.v4.b32 [%r30], {%r21, %r21, %r21, %r21};\n    fence.proxy.async.shared::cta;\n"
     "    mbarrier.arrive.shared::cta.b64 _, [%r29];\n"
 )
-OVERWRITTEN = "overwrites shared memory that cp.async.bulk may still read"
+OVERWRITTEN = "overwrites shared memory that cp.async.bulk may still be reading"
 UNWRITTEN = "reads shared memory that st.shared may not have written yet"
 
 
@@ -1589,7 +1589,7 @@ def test_what_a_copy_overwrites_that_threads_store() -> None:
     early = changed(WAIT, "", changed(OUT, copy, code))
     (hit,) = replayed(analysed(early))
     assert hit.message.startswith("overwrites shared memory that ")
-    assert "may still write" in hit.message
+    assert "may still be writing" in hit.message
 
 
 def test_a_tensor_copy_does_not_reach_what_lies_behind_it() -> None:
@@ -2013,21 +2013,25 @@ def test_what_is_said_of_a_wait_that_does_not_end() -> None:
     (finding,) = told(block("producer_begins_with_parity_0"))
     assert finding.rule.id == "MB016"
     assert finding.message == (
-        "waits for ever: phase 0 of the mbarrier gets 0 of 128 arrivals, and all threads that are left wait as well"
+        "deadlock: phase 0 of this mbarrier receives 0 of 128 arrivals, and all remaining threads are blocked as well"
     )
     assert [(s.message, s.role) for s in finding.steps] == [
-        ("counts 128 arrivals for each phase", None),
-        ("waits for another mbarrier, of which phase 0 gets 0 of 1 arrival", "warps 0-3"),
-        ("waits for phase 0", "lane 0 of warp 4"),
+        ("expects 128 arrivals in each phase", None),
+        (
+            "blocked: phase 0 of another mbarrier receives 0 of 1 arrival; its arrivals at the ring of the first mbarrier"
+            " follow this wait",
+            "warps 0-3",
+        ),
+        ("blocked: waits for phase 0", "lane 0 of warp 4"),
     ]
 
 
 def test_what_is_said_of_one_arrival_more() -> None:
     (hit,) = replayed(replay(changed(GIVE, GIVE.replace("%r28", "%r29"))).model)
     assert hit.rule == "MB016"
-    assert hit.message == "arrives more often than the mbarrier counts: a phase of it takes 1 arrival"
+    assert hit.message == "arrives in excess of the count of the mbarrier: phase 1 takes 1 arrival"
     assert [step.message for step in hit.steps] == [
-        "counts 1 arrival for each phase",
+        "expects 1 arrival in each phase",
         "arrives once more in phase 1",
     ]
 
@@ -2037,7 +2041,7 @@ def test_what_is_said_of_a_stage_that_is_read_too_early() -> None:
     assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
     assert [(step.message, step.role) for step in hit.steps] == [
         ("starts to fill it", "lane 0 of warp 4"),
-        ("waits for its mbarrier, and is not told of this copy", "warps 0-3"),
+        ("waits for its mbarrier; this does not cover the copy", "warps 0-3"),
         ("reads it", "warps 0-3"),
     ]
 
@@ -2047,10 +2051,10 @@ def test_what_is_said_of_a_stage_that_is_filled_too_early() -> None:
     (hit,) = replayed(analysed(relaxed))
     assert [(step.message, step.role) for step in hit.steps] == [
         ("reads what was copied there before", "warps 0-3"),
-        ("waits, and is not told of the read", "lane 0 of warp 4"),
-        ("fills it again", "lane 0 of warp 4"),
+        ("waits for an mbarrier; this does not cover the read", "lane 0 of warp 4"),
+        ("starts to refill it", "lane 0 of warp 4"),
     ]
-    assert hit.help.endswith("a .relaxed arrival or wait orders nothing without a fence")
+    assert hit.help.endswith("a .relaxed arrival or wait orders no memory without a fence")
 
 
 def test_what_another_rule_explains_is_not_told_again() -> None:
@@ -2443,7 +2447,7 @@ def test_copies_of_threads_into_what_others_may_still_read() -> None:
     frees = f"    add.u32 %r9, %r8, %r7;\n    {gives}"
     code = changed(f"    {read}{frees}", f"{frees}    {read}", changed("DONE", "cp.async.wait_all;", FILLED))
     (finding,) = [f for f in told(code) if f.rule.id == "MB016"]
-    assert finding.message.startswith("overwrites shared memory that ld.shared may still read")
+    assert finding.message.startswith("overwrites shared memory that ld.shared may still be reading")
     code = changed("DONE", COMMIT, FILLED)
     (finding,) = [f for f in told(code) if f.rule.id == "MB016"]
     assert finding.message.startswith("reads shared memory that cp.async may not have written yet")

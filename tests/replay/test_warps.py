@@ -192,7 +192,7 @@ def test_how_many_warps_there_are(directive: str, races: bool) -> None:
 def test_what_is_said_of_them() -> None:
     findings = check_source(Source.from_bytes(changed(EARLY).encode(), "k.ptx")).findings
     message = (
-        "overwrites shared memory that ld.shared of another warp may still read:"
-        " nothing that this thread has waited for says that it is over"
+        "overwrites shared memory that ld.shared of another warp may still be reading:"
+        " no wait in this thread guarantees that it has completed"
     )
     assert [(f.rule.id, f.message) for f in findings] == [("MB016", message)]
