@@ -96,7 +96,7 @@ def test_ptx_files_are_collected_when_asked(project: pytest.Pytester) -> None:
     project.runpytest_subprocess("--tclint", "-m", "not tclint").assert_outcomes(deselected=2)
     project.path.joinpath("tclint-ptx.toml").write_text("slect = 1\n")
     result = project.runpytest_subprocess("--tclint")
-    result.stderr.fnmatch_lines(["ERROR: tclint: *there is no setting slect; did you mean select?*"])
+    result.stderr.fnmatch_lines(["ERROR: tclint: *unknown setting slect; did you mean select?*"])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
