@@ -192,7 +192,8 @@ def _unknown(isa: Table, opcode: str) -> tuple[RuleId, str, str]:
 
 @module_check(AV001, AV002)
 def availability(module: Module, config: Config) -> Iterator[Hit]:
-    """Instructions and modifiers that .target or .version does not have (11.1.1, 11.1.2, the notes of each instruction)."""
+    """Instructions and modifiers that .target or .version does not have (11.1.1, 11.1.2, the notes of each
+    instruction)."""
     if module.version is None or not module.targets:
         return
     version = module.version
@@ -235,7 +236,8 @@ def availability(module: Module, config: Config) -> Iterator[Hit]:
 
 
 def _retargeted(module: Module, target: Target, instruction: Instruction) -> tuple[Repair, ...]:
-    """Repairs that add a suffix to the target, where that provides what is missing; the more portable suffix is first."""
+    """Repairs that add a suffix to the target, where that provides what is missing; the more portable suffix is
+    first."""
     assert instruction.match is not None
     assert module.version is not None
     found: list[Repair] = []

@@ -1,4 +1,5 @@
-"""Check of directives of kernels and functions that conflict, are invalid or have no effect (PTX ISA 11.4, 11.7, 11.8)."""
+"""Check of directives of kernels and functions that conflict, are invalid or have no effect (PTX ISA 11.4, 11.7,
+11.8)."""
 
 from __future__ import annotations
 

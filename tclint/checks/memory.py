@@ -114,7 +114,8 @@ def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
 
 
 def _spaced(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
-    """The repair that adds the state space to all loads and stores of the address; none if another instruction uses it."""
+    """The repair that adds the state space to all loads and stores of the address; none if another instruction uses
+    it."""
     opcodes = [model.instruction(site).opcode for site in sites]
     if not all(re.fullmatch(_PLAIN, old) for old in opcodes):
         return ()

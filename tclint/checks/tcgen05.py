@@ -1,4 +1,5 @@
-"""Checks of tcgen05: tensor memory used before an operation on it has completed, and missing commits (PTX ISA 9.7.16)."""
+"""Checks of tcgen05: tensor memory used before an operation on it has completed, and missing commits (PTX ISA
+9.7.16)."""
 
 from __future__ import annotations
 
@@ -359,7 +360,8 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
 def _uncommitted(
     model: KernelModel, tmem: TensorMemory, results: Results[State], operations: Iterable[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, Path]]]:
-    """*operations* with a path to the end of their thread that has no commit; the key is the last blocks of the path."""
+    """*operations* with a path to the end of their thread that has no commit; the key is the last blocks of the
+    path."""
     for site in sorted(operations):
 
         def step(state: State, i: int, instruction: Instruction, site: int = site) -> State | None:
@@ -379,7 +381,8 @@ def _uncommitted(
 
 
 def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list[int]]:
-    """Commits whose threads have issued nothing before them -> the preceding operations, all issued by other threads."""
+    """Commits whose threads have issued nothing before them -> the preceding operations, all issued by other
+    threads."""
     found = {}
     operations = sorted(tmem.operations)
     for commit in model.sites("commit", "tcgen05"):

@@ -1,4 +1,5 @@
-"""Checks of tcgen05.fence between tensor memory accesses and thread synchronisation (PTX ISA 9.7.16.6.3, 9.7.16.11.1)."""
+"""Checks of tcgen05.fence between tensor memory accesses and thread synchronisation (PTX ISA 9.7.16.6.3,
+9.7.16.11.1)."""
 
 from __future__ import annotations
 

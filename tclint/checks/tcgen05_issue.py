@@ -1,4 +1,5 @@
-"""Checks of the issuing threads: one thread executes tcgen05.mma, .cp, .shift and .commit (PTX ISA 9.7.16.5, 9.7.16.12.1)."""
+"""Checks of the issuing threads: one thread executes tcgen05.mma, .cp, .shift and .commit (PTX ISA 9.7.16.5,
+9.7.16.12.1)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def _for_one_thread(match: Match) -> bool:
 
 
 def _once_for_a_warp(match: Match) -> bool:
-    """Whether ptxas compiles it to a loop over the active threads: it does not for bulk stores, which a bulk group completes."""
+    """Whether ptxas compiles it to a loop over the active threads: it does not for bulk stores, which a bulk group
+    completes."""
     form = match.form
     return form.issued_by == "thread" or (
         form.event == "issue" and form.group == "mbarrier" and any(r[0] == "*" for r in form.async_reads)

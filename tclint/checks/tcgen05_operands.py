@@ -1,4 +1,5 @@
-"""Checks of tcgen05 operands: descriptors, tensor memory addresses, immediates, destination registers (PTX ISA 9.7.16)."""
+"""Checks of tcgen05 operands: descriptors, tensor memory addresses, immediates, destination registers (PTX ISA
+9.7.16)."""
 
 from __future__ import annotations
 
@@ -116,7 +117,8 @@ def _shared_reasons(
 
 
 def _unknown_mode(model: KernelModel, shared: Bits) -> str:
-    """The name of the target if the leading dimension is an absolute address and the target does not support that, else empty."""
+    """The name of the target if the leading dimension is an absolute address and the target does not support that, else
+    empty."""
     target = model.function.target
     absolute = SHARED["leading dimension mode"].read(shared) == 1
     return f"sm_{target.number}" if absolute and target and target.number in _WITHOUT_ABSOLUTE else ""
@@ -178,7 +180,8 @@ def duplicate_destination(model: KernelModel) -> Iterator[Hit]:
 
 @check(TC017, TC020, needs="tcgen05", analyses=(TensorAllocation, TensorMemory))
 def bounds(model: KernelModel) -> Iterator[Hit]:
-    """Addresses of columns out of bounds, and of lanes that do not exist or are not aligned (9.7.16.1.1, 9.7.16.9.3)."""
+    """Addresses of columns out of bounds, and of lanes that do not exist or are not aligned (9.7.16.1.1,
+    9.7.16.9.3)."""
     if not model.sites("issue"):
         return
     tmem, _ = model.solved(TensorMemory)

@@ -91,7 +91,8 @@ def _begun(
 def _outstanding(
     tmem: TensorMemory, site: int, state: State, at: int, instruction: Instruction
 ) -> State | None:
-    """Transfer function of one pending operation: it ends at any wait after its commit, which may guarantee completion."""
+    """Transfer function of one pending operation: it ends at any wait after its commit, which may guarantee
+    completion."""
     after = tmem.follow(site, state, at, instruction)
     waits = instruction.event in ("mbarrier-wait", "barrier-sync", "barrier-wait")
     return None if after and waits and (site, ISSUED) not in after else after
@@ -109,7 +110,8 @@ class _Pairs:
         self.values = model.values
 
     def unordered(self, first: int, then: int) -> str:
-        """What *then* does, unordered, to the tensor memory of *first*; empty if they do not conflict or are in order."""
+        """What *then* does, unordered, to the tensor memory of *first*; empty if they do not conflict or are in
+        order."""
         kinds, tmem = self.kinds, self.tmem
         if kinds[then] == "mma":
             if kinds[first] != "mma":
@@ -210,7 +212,8 @@ def _unfilled(tmem: TensorMemory, load: int, state: State, at: int, instruction:
 
 @check(TC021, needs="tcgen05", analyses=(Collector,))
 def empty_collector(model: KernelModel) -> Iterator[Hit]:
-    """A collector buffer that is used on a path on which no MMA has filled it since the entry, or since it was discarded (9.7.16.10.9)."""
+    """A collector buffer that is used on a path on which no MMA has filled it since the entry, or since it was
+    discarded (9.7.16.10.9)."""
     uses = {
         i: tcgen05_collector.usage(model.instruction(i))[0]
         for i in model.sites("issue", "tcgen05")

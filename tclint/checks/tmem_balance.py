@@ -167,7 +167,8 @@ def _unbalanced(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
 
 
 def _held_at_the_end(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | None:
-    """The hit for a path of the warp that allocates and frees on which it does not free everything; None if there is none."""
+    """The hit for a path of the warp that allocates and frees on which it does not free everything; None if there is
+    none."""
     _, results = model.solved(TensorAllocation)
     cfg = model.cfg
     # With several allocations, a state does not show which of them a deallocation freed; a path does.

@@ -16,7 +16,8 @@ TC001 = RuleId("TC001")
 
 @check(also=(TC001,), needs="tcgen05", analyses=(Extents, Order, TensorMemory))
 def read_by_another_role(model: KernelModel) -> Iterator[Hit]:
-    """A role that loads an accumulator of another role's MMA, on a path without a wait that may observe its completion."""
+    """A role that loads an accumulator of another role's MMA, on a path without a wait that may observe its
+    completion."""
     loads, mmas = model.sites("issue", "tcgen05.ld"), model.sites("issue", "tcgen05")
     if not loads or not mmas or not whole_program(model) or model.reachability.unread:
         return
@@ -40,7 +41,8 @@ def read_by_another_role(model: KernelModel) -> Iterator[Hit]:
 def _unsynchronised(
     model: KernelModel, loads: Sequence[int], mmas: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """For each MMA, the first load of another role that may read its result before observing its completion, and the MMA."""
+    """For each MMA, the first load of another role that may read its result before observing its completion, and the
+    MMA."""
     tmem, order = model.solved(TensorMemory)[0], model.made(Order)
     stores = frozenset(model.sites("issue", "tcgen05.st"))
     written = stores | order.heard(stores)

@@ -31,7 +31,8 @@ class Kind:
     write: Callable[[Any], Any]
     """The inverse of ``read``."""
     option: str = "value"
-    """The form on the command line: ``flag``, ``choice``, ``list``, ``value``, or ``none`` for a setting of files only."""
+    """The form on the command line: ``flag``, ``choice``, ``list``, ``value``, or ``none`` for a setting of files
+    only."""
     metavar: str = ""
 
 

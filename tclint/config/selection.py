@@ -28,7 +28,10 @@ BASELINED = "baselined"
 
 @lru_cache(maxsize=1024)
 def meant(selector: str) -> tuple[frozenset[str], int]:
-    """The ids that a selector denotes, and how specific it is. Raises UnknownRule, with a suggestion, if there are none."""
+    """The ids that a selector denotes, and how specific it is.
+
+    Raises UnknownRule, with a suggestion, if there are none.
+    """
     rules = all_rules()
     upper, lower = selector.strip().upper(), selector.strip().lower()
     if upper == ALL:
@@ -124,7 +127,10 @@ def _whole(path: str) -> str:
 
 
 def _path_matches(path: str, glob: str) -> bool:
-    """Whether *glob* matches *path*. Without a slash it is matched with the name; ``*`` matches a slash too, as in ruff."""
+    """Whether *glob* matches *path*.
+
+    Without a slash it is matched with the name; ``*`` matches a slash too, as in ruff.
+    """
     if "/" not in glob:
         return fnmatchcase(path.rpartition("/")[2], glob)
     return any(fnmatchcase(path, form) for form in (glob, glob.replace("**/", "")))

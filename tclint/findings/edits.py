@@ -28,7 +28,8 @@ __all__ = [
 _COMMENT = r"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"
 _END_OF_LINE = rb"[ \t]*(?://[^\r\n]*)?(?=\r?\n|\Z)"
 _SINCE_13, _OLDEST = (9, 0), 75
-"""The ``.version`` of CUDA 13, and the oldest target that its ptxas accepts; it also rejects the former names of targets."""
+"""The ``.version`` of CUDA 13, and the oldest target that its ptxas accepts; it also rejects the former names of
+targets."""
 
 
 class Place(NamedTuple):
@@ -184,7 +185,8 @@ def _line_end(place: Place) -> str:
 
 
 def _alone(data: bytes, span: Span) -> Span:
-    """*span* extended to its whole line if nothing else is on it; else, at the end of a line, by the blanks before it."""
+    """*span* extended to its whole line if nothing else is on it; else, at the end of a line, by the blanks before
+    it."""
     line = data.rfind(b"\n", 0, span.start) + 1
     end = data.find(b"\n", span.end)
     end = len(data) if end < 0 else end + 1
@@ -198,7 +200,8 @@ def _alone(data: bytes, span: Span) -> Span:
 
 
 def reversion(module: Module, needed: Version, safe: bool = True) -> tuple[Repair, ...]:
-    """The repair that raises (or, unsafe, lowers) ``.version``; empty if the ptxas of that version rejects the target."""
+    """The repair that raises (or, unsafe, lowers) ``.version``; empty if the ptxas of that version rejects the
+    target."""
     targets = [t for t in map(Target.parse, module.targets) if t]
     known = needed in TOOLKITS.values()
     if module.version is None or not known or any(_refuses(needed, t) for t in targets):

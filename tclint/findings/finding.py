@@ -28,13 +28,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """A position in CUDA or Python from ``.loc`` (PTX ISA 11.5.4); line and column are 1-based, column 0 means unknown."""
+    """A position in CUDA or Python from ``.loc`` (PTX ISA 11.5.4); line and column are 1-based, column 0 means
+    unknown."""
 
     file: str
     line: int
     column: int = 0
     inlined_at: tuple[SourceLocation, ...] = ()
-    """The positions of the calls through which it was inlined, innermost first; the last one is in the kernel itself."""
+    """The positions of the calls through which it was inlined, innermost first; the last one is in the kernel
+    itself."""
 
 
 @dataclass(frozen=True, slots=True)

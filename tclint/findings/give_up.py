@@ -8,7 +8,8 @@ __all__ = ["GiveUp"]
 
 
 class GiveUp(NamedTuple):
-    """A question about one line of a kernel that was left unanswered, so that the absence of a finding proves nothing."""
+    """A question about one line of a kernel that was left unanswered, so that the absence of a finding proves
+    nothing."""
 
     kernel: str
     line: int

@@ -110,7 +110,10 @@ class Rule:
 
 
 class _Pages(Mapping[str, Rule]):
-    """Id -> rule for the pages of a folder. A page is read on first access, as a run needs only the rules with findings."""
+    """Id -> rule for the pages of a folder.
+
+    A page is read on first access, as a run needs only the rules with findings.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._paths = {path.stem: path for path in sorted(folder.glob("*.md"))}
@@ -177,7 +180,8 @@ def page(rule: Rule) -> Path:
 
 
 def url(rule: Rule) -> str | None:
-    """The address of the published page, below ``TCLINT_DOCS_URL`` in the layout of docs/site; None if that is not set."""
+    """The address of the published page, below ``TCLINT_DOCS_URL`` in the layout of docs/site; None if that is not
+    set."""
     from urllib.parse import quote
 
     base = os.environ.get("TCLINT_DOCS_URL", "").rstrip("/")
@@ -205,7 +209,10 @@ def nearest(text: str, words: Iterable[str]) -> str:
 
 
 def parse_page(rule_id: str, text: str) -> Rule:
-    """The rule that a page describes. Raises RuleError, naming ``<rule_id>.md`` and the line, if the page is invalid."""
+    """The rule that a page describes.
+
+    Raises RuleError, naming ``<rule_id>.md`` and the line, if the page is invalid.
+    """
 
     def fail(line: int, message: str) -> RuleError:
         return RuleError(f"{rule_id}.md:{line}: {message}")

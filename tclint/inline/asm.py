@@ -141,14 +141,14 @@ def ptx_of(asm: Asm) -> Ptx:
             if groups.get("modified") is not None and _declares(data, match[0]):
                 out.text.add_part(source, start, end)
             elif groups.get("name") is not None and asm.operands is not None:
-                out.missing.append((host, f"unknown operand {_word(match['name'])}"))
+                out.missing.append((host, f"there is no operand called {_word(match['name'])}"))
                 out.text.add_unknown(host)
             else:
                 out.text.add_unknown(host)
         elif number >= len(operands):
             count = len(operands)
-            have = f"{count or 'no'} operand{'s' * (count != 1)}" + ", counted from 0" * (count > 0)
-            out.missing.append((host, f"operand {_word(match[0])} does not exist: the statement has {have}"))
+            have = "there is none" if count == 0 else f"there {'is' if count == 1 else 'are'} {count}"
+            out.missing.append((host, f"there is no operand {_word(match[0])}: {have}, counted from 0"))
             out.text.add_unknown(host)
         else:
             _place(out, used, asm, kinds[number], number, data, match, host)

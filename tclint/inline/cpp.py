@@ -58,7 +58,8 @@ _MACRO = re.compile(
 
 
 def _without_arguments(data: bytes) -> bytes:
-    """*data* with blanks for the arguments of macros next to strings: the grammar knows only macros without arguments."""
+    """*data* with blanks for the arguments of macros next to strings: the grammar knows only macros without
+    arguments."""
     return _MACRO.sub(lambda match: match[1] + b" " * len(match[2]), data)
 
 

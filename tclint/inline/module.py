@@ -1,4 +1,5 @@
-"""Checking of inline assembly: builds a module from the strings of a source, and maps its findings back to the source."""
+"""Checking of inline assembly: builds a module from the strings of a source, and maps its findings back to the
+source."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "check", "is_ptx", "modules", "strings", "told_of"]
 
 RULES = frozenset("PX001 PX002 PX003 PX004 PX005 PX006 PX007 AV001 AV002".split())
-"""The rules that need only the instruction, not the code around it; AV001 and AV002 only if the architecture is given."""
+"""The rules that need only the instruction, not the code around it; AV001 and AV002 only if the architecture is
+given."""
 
 _ASM = re.compile(rb"\b(?:asm|__asm__|__asm)\b")
 _PTX = re.compile(
@@ -140,7 +142,8 @@ def modules(fragments: Sequence[Asm], target: str, version: tuple[int, int]) -> 
 
 
 def _lend(made: Sequence[tuple[Asm, Ptx]]) -> frozenset[str]:
-    """Share declarations and scopes between the strings of each function (see ``together``), and return the shared names."""
+    """Share declarations and scopes between the strings of each function (see ``together``), and return the shared
+    names."""
     from tclint.inline.asm import together
 
     return frozenset().union(*map(together, _by_function(made)))
@@ -216,7 +219,10 @@ class _Fragments:
         )
 
     def check(self, made: Sequence[tuple[Asm, Ptx]]) -> None:
-        """Check these strings in one module. If it has syntax errors, they are split until the others are unaffected."""
+        """Check these strings in one module.
+
+        If it has syntax errors, they are split until the others are unaffected.
+        """
         from tclint.ir.build import build
         from tclint.isa.newer import later
         from tclint.syntax import parse, problems
@@ -304,9 +310,11 @@ class _Fragments:
         for strings in _by_function(self.made):
             for ptx, span, what in exposed(strings):
                 message = f"{what} is outside braces: it is defined twice if the statement is inlined twice"
+                # The message of the first releases, so that fingerprints in baselines stay valid.
+                key = f"{what} stands outside of braces: it is defined twice where the statement is inlined twice"
                 remedy = "enclose the text of the statement in braces { }"
                 self._report(
-                    "PX007", owners[id(ptx)], span, message, remedy, Severity.INFO, Confidence.MEDIUM
+                    "PX007", owners[id(ptx)], span, message, remedy, Severity.INFO, Confidence.MEDIUM, key
                 )
 
     def _report(
@@ -318,12 +326,14 @@ class _Fragments:
         remedy: str = "",
         severity: Severity | None = None,
         confidence: Confidence | None = None,
+        key: str = "",
     ) -> None:
-        """Add a finding that does not come from a check of the module."""
+        """Add a finding that does not come from a check of the module; its fingerprint is that of *key*, or the message."""
         rule = self.all_rules[name]
         finding = Finding(
             rule=rule, severity=severity or rule.severity, confidence=confidence or rule.confidence, span=span,
-            message=message, help=remedy, entry=asm.entry, fingerprint=self.prints.make(name, asm.entry, [message]),
+            message=message, help=remedy, entry=asm.entry,
+            fingerprint=self.prints.make(name, asm.entry, [key or message]),
         )  # fmt: skip
         self.found.append(finding)
 
@@ -340,7 +350,8 @@ class _Fragments:
         )
 
     def _carried(self, fix: Fix, one: _Placed, data: bytes) -> Fix | None:
-        """The fix mapped to the host; None unless the host has the same bytes there and the new text needs no escapes."""
+        """The fix mapped to the host; None unless the host has the same bytes there and the new text needs no
+        escapes."""
         edits = []
         for edit in fix.edits:
             start, end = edit.span.start, edit.span.end

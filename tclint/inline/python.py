@@ -1,4 +1,5 @@
-"""Finds PTX in Python: string arguments of the calls in ``CALLS``, and strings marked by a comment ``# tclint: ptx``."""
+"""Finds PTX in Python: string arguments of the calls in ``CALLS``, and strings marked by a comment ``# tclint:
+ptx``."""
 
 from __future__ import annotations
 
@@ -207,7 +208,8 @@ def _argument(arguments: list[Node], where: tuple[int, str], data: bytes) -> Nod
 
 
 def _resolved(node: Node, data: bytes, assigned: _Assigned) -> Node:
-    """The value of a name that its function, or else the module, assigns exactly once; *node* itself for anything else."""
+    """The value of a name that its function, or else the module, assigns exactly once; *node* itself for anything
+    else."""
     if node.type != "identifier":
         return node
     name = _text(node, data)

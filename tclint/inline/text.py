@@ -67,7 +67,8 @@ class Text:
         return Span(first, max(first, self._at(max(start, end - 1), end=True)))
 
     def whole(self, start: int, end: int) -> Span | None:
-        """The host span with exactly the bytes ``start`` to ``end``; None if the host does not contain them unchanged."""
+        """The host span with exactly the bytes ``start`` to ``end``; None if the host does not contain them
+        unchanged."""
         at = bisect_right(self._starts, start) - 1
         if at < 0 or not self._exact(at) or end > self._end(at):
             return None

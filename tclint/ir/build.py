@@ -421,7 +421,8 @@ class _Builder:
         return made
 
     def with_vectors(self, key: str, parts: list[str], operands: list[Any]) -> str:
-        """*key* with the kind of registers declared as vectors (5.4.2) replaced by a vector, unless an element is selected."""
+        """*key* with the kind of registers declared as vectors (5.4.2) replaced by a vector, unless an element is
+        selected."""
         kinds = key.split(",")
         for at, (part, operand) in enumerate(zip(parts, operands, strict=True)):
             if isinstance(operand, int) and operand in self.vectors and "." not in part:
@@ -462,7 +463,8 @@ class _Builder:
             self.jump(owner, index, owner.tables.get(name, [name]))
 
     def symbols(self, instruction: Instruction) -> None:
-        """Record the names that are not registers, to be resolved in the module; branch targets are resolved in ``close``."""
+        """Record the names that are not registers, to be resolved in the module; branch targets are resolved in
+        ``close``."""
         if instruction.flow == "call" and instruction.callee:
             self.names.append((len(self.instructions) - 1, instruction.callee, False))
         if instruction.flow in ("branch", "branch-table", "call"):
@@ -513,7 +515,8 @@ def _unknown_directive(text: str) -> str:
 
 
 def _split(ranges: dict[str, tuple[int, str]], name: str, first: int) -> tuple[int, str] | None:
-    """The range that declares *name* and whose own name ends in digits (``%r12`` is element 2 of ``%r1<9>``), or None."""
+    """The range that declares *name* and whose own name ends in digits (``%r12`` is element 2 of ``%r1<9>``), or
+    None."""
     for at in range(max(first + 1, len(name) - 9), len(name)):
         found = ranges.get(name[:at])
         short = at > len(name) - 10 and (name[at] != "0" or at == len(name) - 1)

@@ -21,7 +21,8 @@ _SIZES = (2, 4, 8)
 
 
 class Access(NamedTuple):
-    """A load from a parameter, or a store to it (``stores``): elements of ``size`` bytes, the first at byte ``start``."""
+    """A load from a parameter, or a store to it (``stores``): elements of ``size`` bytes, the first at byte
+    ``start``."""
 
     site: int
     start: int
@@ -130,7 +131,8 @@ def passed_by(call: Instruction) -> list[tuple[str, bool]]:
 
 
 def same_parts(given: list[Access], caller: Function, taken: list[Access], callee: Function) -> bool:
-    """Whether caller and callee access the same parts of a parameter, and every part that one loads the other stores."""
+    """Whether caller and callee access the same parts of a parameter, and every part that one loads the other
+    stores."""
     if not all(a.moves(caller) for a in given) or not all(a.moves(callee) for a in taken):
         return False
     accesses = [*given, *taken]

@@ -173,7 +173,10 @@ class CFG:
         return self.function.instructions[self.blocks[block].end - 1].flow == "trap"
 
     def dominates(self, a: int, b: int) -> bool:
-        """Whether block *a* dominates block *b*: every path from the entry to *b* passes *a*. False if either is unreachable."""
+        """Whether block *a* dominates block *b*: every path from the entry to *b* passes *a*.
+
+        False if either is unreachable.
+        """
         idom, rank = self.idom, self.rank
         if a not in rank or b not in rank:
             return False
@@ -194,7 +197,8 @@ class CFG:
 
     @cached_property
     def _ipdom_of_aborts(self) -> dict[int, int]:
-        """The immediate post-dominators of the blocks that reach no end, with blocks that abort the kernel as the ends."""
+        """The immediate post-dominators of the blocks that reach no end, with blocks that abort the kernel as the
+        ends."""
         blocks = [b for b in self.order if b not in self.ipdom]
         return self._post_dominators(blocks, [b for b in blocks if self.aborts(b)])
 
@@ -284,7 +288,8 @@ class CFG:
 
     @cached_property
     def component(self) -> dict[int, int]:
-        """For every reachable block, the number of its strongly connected component; no edge leads to a larger number."""
+        """For every reachable block, the number of its strongly connected component; no edge leads to a larger
+        number."""
         found: dict[int, int] = {}
         index: dict[int, int] = {}
         low: dict[int, int] = {}
@@ -366,7 +371,8 @@ class CFG:
 
 
 def _dominators(order: list[int], rank: dict[int, int], before: object) -> dict[int, int]:
-    """Node -> immediate dominator, by the algorithm of Cooper, Harvey and Kennedy over *order*, whose first node is the root."""
+    """Node -> immediate dominator, by the algorithm of Cooper, Harvey and Kennedy over *order*, whose first node is the
+    root."""
     if not order:
         return {}
     root = order[0]

@@ -46,7 +46,8 @@ class Immediate(NamedTuple):
     value: int | float
 
     def pattern(self, size: int) -> int:
-        """The contents of a register of *size* bytes: the integer itself, or the bits of a floating-point number (4 or 8 bytes)."""
+        """The contents of a register of *size* bytes: the integer itself, or the bits of a floating-point number (4 or
+        8 bytes)."""
         if isinstance(self.value, int):
             return self.value
         try:
@@ -130,7 +131,8 @@ class Variable(NamedTuple):
 
 
 class Location(NamedTuple):
-    """A source position from ``.loc``: file index, line, column, and the position of the call into which it was inlined."""
+    """A source position from ``.loc``: file index, line, column, and the position of the call through which it was
+    inlined."""
 
     file: int
     line: int
@@ -331,7 +333,8 @@ class Function:
     variables: dict[str, Variable] = field(default_factory=dict)
     parameters: list[Variable] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Name of a directive such as ``.reqntid`` -> its values; of several with one name the last is used, as by ptxas."""
+    """Name of a directive such as ``.reqntid`` -> its values; of several with one name the last is used, as by
+    ptxas."""
     stated: list[Directive] = field(default_factory=list)
     """All directives, in the order of the text."""
     labels: dict[int, str] = field(default_factory=dict)
@@ -346,12 +349,14 @@ class Function:
 
     @property
     def threads(self) -> int | None:
-        """The number of threads in a CTA if ``.reqntid`` fixes it (11.4.4); None if not, or if no CTA can have so many."""
+        """The number of threads in a CTA if ``.reqntid`` fixes it (11.4.4); None if not, or if no CTA can have so
+        many."""
         return self._product(".reqntid")
 
     @property
     def most_threads(self) -> int | None:
-        """The maximum number of threads in a CTA by ``.reqntid`` or ``.maxntid`` (11.4.2, 11.4.3); None as for ``threads``."""
+        """The maximum number of threads in a CTA by ``.reqntid`` or ``.maxntid`` (11.4.2, 11.4.3); None as for
+        ``threads``."""
         return self._product(".reqntid" if self.directives.get(".reqntid") else ".maxntid")
 
     def _product(self, directive: str) -> int | None:

@@ -175,7 +175,8 @@ def _list(text: str, lookup: Callable[[str], int | None]) -> Vector:
 
 
 def _encloses(text: str) -> bool:
-    """Whether the parenthesis at the start of *text* closes at its end: a list, not the start of a constant expression."""
+    """Whether the parenthesis at the start of *text* closes at its end: a list, not the start of a constant
+    expression."""
     depth = 0
     for at, char in enumerate(text):
         depth += (char == "(") - (char == ")")

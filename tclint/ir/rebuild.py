@@ -174,7 +174,8 @@ def _touched(block: Node, low: int, high: int) -> Iterator[Node]:
 def _edited(
     function: Function, builder: _Builder, text: str, change: Change, low: int, high: int, nodes: list[Node]
 ) -> Function | None:
-    """The function with the statements from *low* to *high* rebuilt from *nodes*; None if more than these may change."""
+    """The function with the statements from *low* to *high* rebuilt from *nodes*; None if more than these may
+    change."""
     if builder.troubles:
         return None
     start, delta = function.start, change.delta

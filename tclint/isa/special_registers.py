@@ -123,7 +123,10 @@ def _vector(
     least: int = 0,
     most: Triple | None = None,
 ) -> Iterator[SpecialRegister]:
-    """A vector register for a size or a position, and its components. The fourth component is 0 (10.1 and following)."""
+    """A vector register for a size or a position, and its components.
+
+    The fourth component is 0 (10.1 and following).
+    """
     yield SpecialRegister(name, ".v4.u32", scope, manual, available)
 
     def component(axis: int) -> _OfCta | None:

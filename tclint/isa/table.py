@@ -144,7 +144,8 @@ class Form:
     def availability(
         self, modifiers: Iterable[str], operands: Iterable[str] = ()
     ) -> list[tuple[str, Availability]]:
-        """Each feature that an instruction uses, as ``(what, availability)``; the form itself is first, with ``what`` empty."""
+        """Each feature that an instruction uses, as ``(what, availability)``; the form itself is first, with ``what``
+        empty."""
         have, named = set(modifiers), set(operands)
         wanted = [("", self.available)]
         for requirement in self.requires:
@@ -621,7 +622,8 @@ class _Unread:
         return _document(self._head, self._path)
 
     def take(self, root: str) -> Iterator[Form]:
-        """The forms with a quoted text whose first word is *root*, or all if it is empty; each form is returned once."""
+        """The forms with a quoted text whose first word is *root*, or all if it is empty; each form is returned
+        once."""
         for number in self._numbers.get(root, ()) if root else list(self._forms):
             text = self._forms.pop(number, None)
             if text is None:

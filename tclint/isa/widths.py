@@ -31,7 +31,8 @@ class Width(NamedTuple):
 
     @property
     def fits(self) -> frozenset[int]:
-        """The sizes of registers that are accepted, including 0 for an unknown size; 1 is a predicate, not a register of one bit."""
+        """The sizes of registers that are accepted, including 0 for an unknown size; 1 is a predicate, not a register
+        of one bit."""
         return _fits(self.bits, self.wider)
 
 

@@ -91,7 +91,10 @@ def _has_spans(hit: Hit) -> bool:
 
 
 def _moved(hit: Hit, new_site: Callable[[int], int]) -> Hit | None:
-    """*hit* with the new sites of its instructions; None if one is gone. Its fixes are dropped, as they are not verified."""
+    """*hit* with the new sites of its instructions; None if one is gone.
+
+    Its fixes are dropped, as they are not verified.
+    """
     steps = tuple(replace(mark, site=new_site(mark.site)) for mark in hit.steps)
     about = frozenset(map(new_site, hit.about))
     found = replace(hit, site=new_site(hit.site), steps=steps, about=about, fixes=())
@@ -143,6 +146,9 @@ class Past:
         return known.result
 
     def forget_all_but(self, module: Module) -> None:
-        """Forget the functions that are not in *module*. Call it only if the text has no errors: a broken function may return."""
+        """Forget the functions that are not in *module*.
+
+        Call it only if the text has no errors: a broken function may return.
+        """
         names = {function.name for function in module.functions}
         self._checked = {key: known for key, known in self._checked.items() if key[0] in names}

@@ -251,7 +251,8 @@ def _span(hit: Hit, function: Function | None) -> Span:
 
 
 def _parts(source: Source, spans: list[Span]) -> Iterator[str]:
-    """The tokens of *spans*, with names numbered by first occurrence: the part of the text that recompiling preserves."""
+    """The tokens of *spans*, with names numbered by first occurrence: the part of the text that recompiling
+    preserves."""
     numbers: dict[str, str] = {}
     for span in spans:
         text = source.data[span.start : span.end].decode("latin-1")

@@ -1,4 +1,5 @@
-"""Each defect is reported once: a hit is dropped if hits of rules that may be its cause cover all its ``about`` instructions."""
+"""Each defect is reported once: a hit is dropped if hits of rules that may be its cause cover all its ``about``
+instructions."""
 
 from __future__ import annotations
 

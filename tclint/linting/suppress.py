@@ -159,7 +159,8 @@ class Audit:
         yield _Suppression(comment, reason, rules, line, function, unused)
 
     def _in_inline_assembly(self, comment: Span) -> bool:
-        """Whether it comes from inline assembly, of which a compiler makes copies (unrolled loops, template instances)."""
+        """Whether it comes from inline assembly, of which a compiler makes copies (unrolled loops, template
+        instances)."""
         begin, end = (
             self.source.data.rfind(mark, max(0, comment.start - MAX_INLINE_ASSEMBLY), comment.start)
             for mark in (b"// begin inline asm", b"// end inline asm")

@@ -79,7 +79,8 @@ def parse(text: bytes, old_tree: Tree | None = None) -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An edit: bytes ``start`` to ``old_end`` of a text were replaced by bytes ``start`` to ``new_end`` of the next one."""
+    """An edit: bytes ``start`` to ``old_end`` of a text were replaced by bytes ``start`` to ``new_end`` of the next
+    one."""
 
     start: int
     old_end: int
@@ -216,7 +217,8 @@ def _missing(node: Node) -> SyntaxProblem:
 
 
 def _unexpected(node: Node) -> SyntaxProblem:
-    """The problem of a piece of text that could not be parsed: an unbalanced quote or bracket in it, or else its first words."""
+    """The problem of a piece of text that could not be parsed: an unbalanced quote or bracket in it, or else its first
+    words."""
     text = _text(node)
     if text.count(b'"') % 2:
         quote = node.start_byte + text.rindex(b'"')

@@ -205,7 +205,7 @@ def test_standard_input(run: Run) -> None:
             "--pedantic and min-confidence contradict",
         ),
         (["check", "a", "--exit-zero", "--fail-on", "error"], "--exit-zero and fail-on contradict"),
-        (["check", "a", "--ignore", "ALL"], "leave no rule to check"),
+        (["check", "a", "--ignore", "ALL"], "leave no rules to check"),
         (["check", "a", "--toolkit", "12"], "--toolkit must be a CUDA version"),
         (["check", "a", "--exclude"], "requires an argument"),
         (["check", "a", "--jobs", "x"], "--jobs must be a number"),
