@@ -57,7 +57,7 @@ def test_settings_are_those_of_a_file(tmp_path: Path) -> None:
     assert tclint.check(WRONG, config=tmp_path / "tclint-ptx.toml").ok
     assert not tclint.check(WRONG, config=tmp_path / "tclint-ptx.toml", select=["WG001"], ignore=()).ok
     (tmp_path / "pyproject.toml").write_text("")
-    with pytest.raises(tclint.SettingsError, match="there is no table"):
+    with pytest.raises(tclint.SettingsError, match="has no table"):
         tclint.check(WRONG, config=tmp_path / "pyproject.toml")
     with pytest.raises(tclint.SettingsError, match="did you mean select"):
         tclint.check(WRONG, selct=["WG"])  # type: ignore[call-arg]

@@ -72,7 +72,7 @@ def test_the_settings_of_the_project_count(project: pytest.Pytester) -> None:
     project.runpytest_subprocess("-k", "findings", "-o", on_top).assert_outcomes(failed=1)
     result = project.runpytest_subprocess("-k", "findings", "-o", "tclint_options=fail-on = never")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E * tclint_options: is not TOML: *a text needs quotes: *"])
+    result.stdout.fnmatch_lines(["E * tclint_options: is not TOML: *a string needs quotes: *"])
 
 
 def test_ptx_files_are_collected_when_asked(project: pytest.Pytester) -> None:
@@ -96,7 +96,7 @@ def test_ptx_files_are_collected_when_asked(project: pytest.Pytester) -> None:
     project.runpytest_subprocess("--tclint", "-m", "not tclint").assert_outcomes(deselected=2)
     project.path.joinpath("tclint-ptx.toml").write_text("slect = 1\n")
     result = project.runpytest_subprocess("--tclint")
-    result.stderr.fnmatch_lines(["ERROR: tclint: *there is no setting slect; did you mean select?*"])
+    result.stderr.fnmatch_lines(["ERROR: tclint: *unknown setting slect; did you mean select?*"])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 

@@ -1,4 +1,4 @@
-"""What an assembler refuses: unknown instructions, wrong operands, undefined names, missing features."""
+"""Checks of what an assembler rejects: unknown instructions, wrong operands, undefined names, unavailable features."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PX005 = RuleId("PX005")
 PX006 = RuleId("PX006")
 PX007 = RuleId("PX007")
 
-_TROUBLES = {
+_RULES_OF_BUILD_ERRORS = {
     "undefined-register": PX005,
     "undefined-guard": PX005,
     "undefined-label": PX006,
@@ -40,7 +40,7 @@ _TROUBLES = {
 
 @module_check(PX001, PX002, PX003, PX004, PX005, PX006, PX007)
 def refused(module: Module, config: Config) -> Iterator[Hit]:
-    """Instructions and names that no assembler would take."""
+    """Instructions and names that every assembler rejects."""
     isa = table()
     newer = module.version is not None and module.version > NEWEST
     for function in module.functions:
@@ -61,22 +61,22 @@ def refused(module: Module, config: Config) -> Iterator[Hit]:
             yield PX004.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}"
             )
-        for trouble in function.errors:
-            refusal = _TROUBLES.get(trouble.kind)
+        for error in function.errors:
+            refusal = _RULES_OF_BUILD_ERRORS.get(error.kind)
             if refusal is not None:
-                span = (function.start + trouble.start, function.start + trouble.end)
-                yield refusal.hit(function=function, span=span, message=trouble.message)
+                span = (function.start + error.start, function.start + error.end)
+                yield refusal.hit(function=function, span=span, message=error.message)
 
 
 def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
-    """Known opcodes with what is wrong about their operands, and the instructions."""
-    undeclared = {trouble.start for trouble in function.errors}
+    """(opcode, what is wrong with its operands) and the instruction, for each known opcode with wrong operands."""
+    undeclared = {error.start for error in function.errors}
     widths = [width_of(register.type) for register in function.registers]
     for use in function.uses:
         match = use.match
         if match is not None and match.problem:
             for i in use.sites:
-                # An undeclared name is not a register, but that is reported as such.
+                # An undeclared name is not a register either, but PX005 to PX007 report it.
                 if function.instructions[i].start not in undeclared:
                     yield (use.opcode, match.problem), i
         elif match is not None:
@@ -85,48 +85,48 @@ def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
 
 
 def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
-    """Opcodes with an immediate that is not in the range of its operand, and the instructions."""
+    """(opcode, what is wrong) and the instruction, for each immediate outside the range of its operand."""
     for use in function.uses:
         for at, ranges, name in () if use.match is None or use.match.problem else _limits(use.match):
             for i in use.sites:
                 operand = function.instructions[i].operands[at]
                 if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
-                    break  # all sites of a use have the same kind of operand here
+                    break  # at all sites of a use this operand has the same kind
                 if not any(operand.value in r for r in ranges):
-                    problem = f"{name} is {operand.value}, which is not {in_words(ranges)}"
+                    problem = f"{name} is {operand.value}, but must be {in_words(ranges)}"
                     yield (use.opcode, problem), i
 
 
 def _misfits(function: Function, use: Use, match: Match, widths: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """The instructions with a register that is not as wide as its operand, and what is wrong with the first."""
+    """The instructions with a register of the wrong size, with what is wrong with the first such operand of each."""
     operands = [function.instructions[i].operands for i in use.sites]
-    # All sites of a use have operands of the same kinds and lengths.
+    # At all sites of a use the operands have the same kinds and lengths.
     lengths = {
         at: len(operand.items) for at, operand in enumerate(operands[0]) if isinstance(operand, Vector)
     }
     names = {at: name for name, at in reversed(list(match.named.items()))}
-    told: set[int] = set()
+    reported: set[int] = set()
     for at, width in needed(match, lengths).items():
         column, fits = [o[at] for o in operands], width.fits
         if fits.issuperset(map(widths.__getitem__, _together(column))):
             continue
         for i, operand in zip(use.sites, column, strict=True):
             wrong = next((bits for r in _typed(operand) if (bits := widths[r]) not in fits), 0)
-            if wrong and i not in told:
-                told.add(i)
+            if wrong and i not in reported:
+                reported.add(i)
                 have, want = _sized(wrong), _sized(width.bits, width.wider)
-                yield i, f"operand {at + 1} ({names[at]}): {have} where {want} is needed"
+                yield i, f"operand {at + 1} ({names[at]}) is {have}, but must be {want}"
 
 
 def _together(column: list[Operand]) -> Iterable[int]:
-    """The registers of one operand of several instructions that have its type."""
+    """The registers with the type of the operand, in the same operand of several instructions."""
     if isinstance(column[0], int):
         return cast("list[int]", column)
     return chain.from_iterable(map(_typed, column))
 
 
 def _typed(operand: Operand) -> tuple[int, ...]:
-    """The registers of an operand that have its type: of a pair the first one, of an address none."""
+    """The registers of an operand that have its type: the first of a pair, all of a vector, none of an address."""
     if isinstance(operand, Pair):
         return registers(operand.first)
     if isinstance(operand, Vector):
@@ -135,11 +135,13 @@ def _typed(operand: Operand) -> tuple[int, ...]:
 
 
 def _sized(bits: int, wider: bool = False) -> str:
-    return "a predicate" if bits == 1 else f"a register of {bits}{' or more' * wider} bits"
+    if bits == 1:
+        return "a predicate"
+    return f"a register of {bits} or more bits" if wider else f"a {bits}-bit register"
 
 
 def _renamed(name: str, sites: list[int], remedy: str, function: Function) -> tuple[Repair, ...]:
-    """The opcode with the word that was probably meant, if some instruction is called so."""
+    """The opcode with the word that was probably meant, if an instruction has that name."""
     near = remedy.removeprefix("did you mean ").removesuffix("?")
     if near == remedy:
         return ()
@@ -157,6 +159,7 @@ def _renamed(name: str, sites: list[int], remedy: str, function: Function) -> tu
 
 
 def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
+    """Position, ranges and name of each operand whose immediates are limited."""
     found = []
     for name, at in match.named.items():
         spec = match.form.operands.get(name)
@@ -166,14 +169,14 @@ def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
 
 
 def _unknown(isa: Table, opcode: str) -> tuple[RuleId, str, str]:
-    """Rule, message and "did you mean" for an opcode that no form takes."""
+    """Rule, message and help ("did you mean") for an opcode that matches no form."""
     from difflib import get_close_matches
 
     root, modifiers = split_opcode(opcode)
     lines = isa.roots.get(root)
     if not lines:
         near = get_close_matches(root, isa.roots, n=1)
-        return PX001, f"there is no instruction {root}", f"did you mean {near[0]}?" if near else ""
+        return PX001, f"unknown instruction {root}", f"did you mean {near[0]}?" if near else ""
     best = max(lines, key=lambda line: (sum(m in line[1].accepts for m in modifiers), -len(line[1].slots)))
     accepts = best[1].accepts
     for modifier in modifiers:
@@ -183,13 +186,14 @@ def _unknown(isa: Table, opcode: str) -> tuple[RuleId, str, str]:
                 modifier, sorted(everything), n=1
             )
             hint = f"did you mean {near[0]}?" if near else f"the syntax is {best[1].text}"
-            return PX002, f"{root} has no modifier {modifier} here", hint
-    return PX002, f"{opcode}: these modifiers do not go together", f"the syntax is {best[1].text}"
+            return PX002, f"{root} does not accept the modifier {modifier} here", hint
+    return PX002, f"{opcode}: these modifiers cannot be combined", f"the syntax is {best[1].text}"
 
 
 @module_check(AV001, AV002)
 def availability(module: Module, config: Config) -> Iterator[Hit]:
-    """Instructions and modifiers that .target or .version lack (11.1.1, 11.1.2, the notes of each instruction)."""
+    """Instructions and modifiers that .target or .version does not have (11.1.1, 11.1.2, the notes of each
+    instruction)."""
     if module.version is None or not module.targets:
         return
     version = module.version
@@ -199,7 +203,8 @@ def availability(module: Module, config: Config) -> Iterator[Hit]:
     if version < target.introduced:
         have, need = dotted(version), dotted(target.introduced)
         yield AV002.hit(
-            span=module.version_span, message=f".version {have} does not know .target {target}, which came with {need}",
+            span=module.version_span,
+            message=f".version {have} does not have .target {target}, which requires .version {need}",
             help=f"raise .version to {need}", fixes=reversion(module, target.introduced),
         )  # fmt: skip
     lacking: dict[int, list[tuple[str, str, str]]] = {}
@@ -218,20 +223,21 @@ def availability(module: Module, config: Config) -> Iterator[Hit]:
             if kind == "target":
                 yield AV001.hit(
                     function=function, site=min(sites), count=len(sites),
-                    message=f"{opcode} is not available on {target}: it needs {need}",
+                    message=f"{opcode} is not available on {target}: it requires {need}",
                     help=f"compile for {need}, or use another instruction on {target}",
                     fixes=_retargeted(module, target, function.instructions[min(sites)]),
                 )  # fmt: skip
             else:
                 yield AV002.hit(
                     function=function, site=min(sites), count=len(sites),
-                    message=f"{opcode} needs .version {need} on {target}; this module has {dotted(version)}",
+                    message=f"{opcode} requires .version {need} on {target}; this module has {dotted(version)}",
                     help=f"raise .version to {need}", fixes=reversion(module, parse_version(need)),
                 )  # fmt: skip
 
 
 def _retargeted(module: Module, target: Target, instruction: Instruction) -> tuple[Repair, ...]:
-    """The same architecture with a suffix, where that has what lacks; the one that more devices have comes first."""
+    """Repairs that add a suffix to the target, where that provides what is missing; the more portable suffix is
+    first."""
     assert instruction.match is not None
     assert module.version is not None
     found: list[Repair] = []
@@ -248,6 +254,7 @@ def _retargeted(module: Module, target: Target, instruction: Instruction) -> tup
 
 
 def _lacking(match: Match, target: Target, version: tuple[int, int]) -> list[tuple[str, str, str]]:
+    """What *target* and *version* do not have: the kind (``target`` or ``version``), the feature, what it requires."""
     return [
         (kind, what, available.describe() if kind == "target" else dotted(available.version_for(target)))
         for kind, what, available in match.missing(target, version)
@@ -255,6 +262,7 @@ def _lacking(match: Match, target: Target, version: tuple[int, int]) -> list[tup
 
 
 def _subject(instruction: Instruction, what: str) -> str:
+    """The name of the instruction, or of its modifier or operand *what*, as a message shows it."""
     root = instruction.opcode.split(".")
     name = ".".join(root[:2]) if len(root) > 1 and not root[1][:1].isdigit() else root[0]
     return f"{what} of {name}" if what else name

@@ -108,9 +108,9 @@ def _synchronised(
     joined = 0
     for i in filter(order.releases_together, met):
         joined |= model.views.context_of(i).threads
-    warps = (
-        not all(map(order.releases_together, met)) or model.instruction(use.site).match.form.scope == "warp"
-    )  # type: ignore[union-attr]
+    match = model.instruction(use.site).match
+    assert match is not None  # it is an access to memory
+    warps = not all(map(order.releases_together, met)) or match.form.scope == "warp"
     if joined & issuers:
         yield issuers, joined
     elif warps:

@@ -1,4 +1,4 @@
-"""One kernel, one .cta_group (PTX ISA 9.7.16.7.1 and 13.2)."""
+"""Check that all tcgen05 instructions of a kernel have the same .cta_group (PTX ISA 9.7.16.7.1 and 13.2)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TC006 = RuleId("TC006")
 
 
 def _first_uses(function: Function) -> dict[str, int]:
-    """``.cta_group`` spelling -> the first tcgen05 instruction with it."""
+    """Spelling of ``.cta_group`` -> the first tcgen05 instruction that has it."""
     found: dict[str, int] = {}
     for use in function.uses:
         if use.match is not None and use.opcode.startswith("tcgen05."):
@@ -29,7 +29,7 @@ def _first_uses(function: Function) -> dict[str, int]:
 
 @module_check(TC006)
 def mixed_cta_group(module: Module, config: Config) -> Iterator[Hit]:
-    """Both ``.cta_group::1`` and ``::2`` in a kernel and what it calls."""
+    """A kernel that uses both ``.cta_group::1`` and ``::2``, itself or in the functions that it calls."""
     bodies = {f.name: f for f in module.functions if not f.declared_only}
     uses = {name: _first_uses(function) for name, function in bodies.items()}
     if not any(uses.values()):
@@ -52,7 +52,7 @@ def mixed_cta_group(module: Module, config: Config) -> Iterator[Hit]:
             fixes = _agreeing([bodies[name] for name in bodies if name in seen])
             yield replace(_hit(kernel, first), fixes=fixes)
     for name, function in bodies.items():
-        # A device function nobody here calls may be linked with anything: its own mix is already wrong.
+        # A device function that no kernel here calls may be linked with any kernel; mixing them is wrong in each.
         if name not in reached and len(uses[name]) > 1:
             yield _hit(
                 function,
@@ -63,7 +63,7 @@ def mixed_cta_group(module: Module, config: Config) -> Iterator[Hit]:
 
 
 def _agreeing(functions: list[Function]) -> tuple[Repair, ...]:
-    """All instructions with one group; the one that most of them have comes first."""
+    """Repairs that give all tcgen05 instructions one group; the most frequent group is first."""
     uses = [
         (function, use, group)
         for function in functions
@@ -100,8 +100,8 @@ def _hit(
     return TC006.hit(
         function=function_b,
         site=b,
-        message=f"{opcode_b} with {group_b} in kernel {kernel.name}, whose {opcode_a}{where} has {group_a}: "
-        "all tcgen05 instructions of a kernel must agree",
+        message=f"{opcode_b} has {group_b} in kernel {kernel.name}, whose {opcode_a}{where} has {group_a}: "
+        "all tcgen05 instructions of a kernel must have the same .cta_group",
         steps=(
             Mark(a, f"{opcode_a} with {group_a}", function_a),
             Mark(b, f"{opcode_b} with {group_b}", function_b),

@@ -1,4 +1,5 @@
-"""Directives of kernels and functions that contradict each other or cannot stand (PTX ISA 11.4, 11.7, 11.8)."""
+"""Check of directives of kernels and functions that conflict, are invalid or have no effect (PTX ISA 11.4, 11.7,
+11.8)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _KINDS = {"entry": ".entry", "func": ".func"}
 
 @module_check(AV005)
 def conflicts(module: Module, config: Config) -> Iterator[Hit]:
-    """What the directives of each function say that no launch, or no assembler, can fulfil."""
+    """Directives of functions that ptxas rejects, that no launch can satisfy, or that have no effect."""
     target = next((t for t in map(Target.parse, module.targets) if t), None)
     for function in module.functions:
         seen: dict[str, Directive] = {}
@@ -42,12 +43,12 @@ def conflicts(module: Module, config: Config) -> Iterator[Hit]:
 
 
 class Problem(NamedTuple):
-    """What is wrong with a directive, and what would mend it."""
+    """What is wrong with a directive, and how to fix it."""
 
     message: str
     remedy: str
     severity: Severity
-    """An error is refused by ptxas or can never be launched."""
+    """ERROR if ptxas rejects the directive, else WARNING."""
     fixes: tuple[Repair, ...] = ()
 
 
@@ -70,12 +71,12 @@ def _wrong(
             (Repair(f"write {near[0]}", (Edit(name_span, near[0]),)),) if near else _gone(function, directive)
         )
         remedy = f"did you mean {near[0]}?" if near else "remove it"
-        yield Problem(f"there is no directive {name}", remedy, Severity.ERROR, fixes)
+        yield Problem(f"unknown directive {name}", remedy, Severity.ERROR, fixes)
         return
     kind = "entry" if function.entry else "func"
     if kind not in spec.on:
         (allowed,) = spec.on
-        message = f"{name} belongs to a {_KINDS[allowed]}, not to a {_KINDS[kind]}"
+        message = f"{name} is a directive of {_KINDS[allowed]}, not of {_KINDS[kind]}"
         yield Problem(message, "remove it", Severity.ERROR, _gone(function, directive))
         return
     yield from _unavailable(spec, function, directive, module, target)
@@ -84,11 +85,11 @@ def _wrong(
     if earlier is not None and spec.once:
         same = earlier.numbers == directive.numbers
         fixes = _gone(function, directive, safe=True) if same else ()
-        yield Problem(f"{name} is stated twice", "remove one of them", Severity.ERROR, fixes)
+        yield Problem(f"{name} appears twice", "remove one of them", Severity.ERROR, fixes)
     elif earlier is not None and earlier.numbers != directive.numbers:
         yield Problem(
-            f"{_spelled(directive)} replaces the {_spelled(earlier)} before it: the last one counts",
-            "remove the one that is not meant",
+            f"{_spelled(directive)} overrides the earlier {_spelled(earlier)}: only the last one is used",
+            "remove the one that is not intended",
             Severity.WARNING,
             _gone(function, earlier, safe=True),
         )
@@ -101,7 +102,9 @@ def _wrong(
         )
     missing = [need for need in spec.needs if need not in function.directives]
     if missing:
-        yield Problem(f"{name} needs {' and '.join(missing)}", f"add {' and '.join(missing)}", Severity.ERROR)
+        yield Problem(
+            f"{name} requires {' and '.join(missing)}", f"add {' and '.join(missing)}", Severity.ERROR
+        )
     if spec.idle and not any(other in function.directives for other in spec.idle):
         wanted = " or ".join(spec.idle)
         yield Problem(f"{name} is ignored without {wanted}", f"add {wanted}", Severity.WARNING)
@@ -122,7 +125,7 @@ def _unavailable(
     if target is not None and not spec.available.on(target):
         needed = spec.available.describe()
         yield Problem(
-            f"{spec.name} is not available on {target}: it needs {needed}",
+            f"{spec.name} is not available on {target}: it requires {needed}",
             f"compile for {needed}, or remove it",
             Severity.ERROR,
             _gone(function, directive),
@@ -130,14 +133,14 @@ def _unavailable(
     elif version is not None and version < spec.available.since:
         needed = dotted(spec.available.since)
         yield Problem(
-            f"{spec.name} needs .version {needed}; this module has {dotted(version)}",
+            f"{spec.name} requires .version {needed}; this module has {dotted(version)}",
             f"raise .version to {needed}",
             Severity.ERROR,
             reversion(module, spec.available.since),
         )
     elif version is not None and spec.until is not None and version >= spec.until:
         yield Problem(
-            f"{spec.name} is gone since .version {dotted(spec.until)}", f"use {spec.instead}", Severity.ERROR
+            f"{spec.name} was removed in .version {dotted(spec.until)}", f"use {spec.instead}", Severity.ERROR
         )
 
 
@@ -145,15 +148,15 @@ def _values(spec: DirectiveSpec, directive: Directive) -> Iterator[Problem]:
     name, numbers = directive.name, directive.numbers
     if len(numbers) not in spec.numbers:
         least, most = spec.numbers[0], spec.numbers[-1]
-        wanted = f"{least} to {most} numbers" if least < most else "no number" if not most else "one number"
+        wanted = f"{least} to {most} values" if least < most else "no value" if not most else "one value"
         yield Problem(f"{name} takes {wanted}, not {len(numbers)}", f"give it {wanted}", Severity.ERROR)
     elif any(n in spec.refused for n in numbers):
-        message = f"{_spelled(directive)}: its numbers must be greater than 0"
-        yield Problem(message, "give it a number", Severity.ERROR)
+        message = f"{_spelled(directive)}: the values must be greater than 0"
+        yield Problem(message, "give it a positive value", Severity.ERROR)
     elif spec.most is not None and not 0 < prod(numbers) <= spec.most:
         yield Problem(
-            f"{_spelled(directive)} cannot be launched: the product is {prod(numbers)}, not 1 to {spec.most}",
-            "make the product smaller",
+            f"{_spelled(directive)} cannot be launched: the product is {prod(numbers)}, but must be 1 to {spec.most}",
+            "reduce the product",
             Severity.WARNING,
         )
 

@@ -1,4 +1,4 @@
-"""Checks of addresses: which space they are of (PTX ISA 6.4.1.1, 9.7.9.20)."""
+"""Check of addresses: generic, or offsets in shared memory (PTX ISA 6.4.1.1, 9.7.9.20)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tclint.isa.table import Match
 MO001 = RuleId("MO001")
 
 _OFFSET, _GENERIC = "offset", "generic"
-_DEEP = 40
-"""Definitions that an address is followed through."""
-_KEEPING = frozenset("mov cvt and or add sub mad".split())
-"""What makes an address of an address and of numbers."""
+MAX_DEFINITIONS = 40
+"""Length of the chain of definitions through which an address is traced; the kind is unknown beyond it."""
+_PRESERVING = frozenset("mov cvt and or add sub mad".split())
+"""Operations that compute, from an address and values, an address of the same kind."""
 
 _PLAIN = r"(ld|st)((?:\.v[248])?\.[bfsu]\d+)"
-"""A load or store of generic memory that says nothing but its type."""
+"""A generic load or store whose only modifiers are the vector length and the type."""
 
 Kind = tuple[str, int]
-"""``offset``, within the window of shared memory, or ``generic``; and the instruction that made it so."""
+"""``offset`` (in the window of shared memory) or ``generic``, and the instruction that created the address."""
 
 
 @check(MO001)
 def wrong_kind_of_address(model: KernelModel) -> Iterator[Hit]:
-    """An offset in shared memory where a generic address is meant, and the other way round (6.4.1.1)."""
+    """An offset in shared memory where the instruction takes a generic address, and vice versa (6.4.1.1)."""
     uses = [
         (use, names, wanted)
         for use in model.function.uses
@@ -43,7 +43,7 @@ def wrong_kind_of_address(model: KernelModel) -> Iterator[Hit]:
     if not converted and all(wanted == _OFFSET for _, _, wanted in uses):
         return
     wrong = _of_other_kind(model, [each for each in uses if converted or each[2] != _OFFSET])
-    # A generic address instead of an offset works, and the whole kernel has that habit: it is one cause.
+    # A generic address in place of an offset works, and then usually occurs in the whole kernel: it is one cause.
     causes = grouped((kind if kind[0] == _OFFSET else _GENERIC, (site, kind)) for site, kind in wrong)
     for found in causes.values():
         yield _hit(model, found[0][1], sorted(site for site, _ in found))
@@ -52,7 +52,7 @@ def wrong_kind_of_address(model: KernelModel) -> Iterator[Hit]:
 def _of_other_kind(
     model: KernelModel, uses: Iterable[tuple[Use, list[str], str]]
 ) -> Iterator[tuple[tuple[int, int], Kind]]:
-    """The addresses that are not of the kind that an instruction takes: it and the register, and their kind."""
+    """The instruction, the register and its kind, for each address of a kind that the instruction does not take."""
     kinds = _Kinds(model)
     for use, names, wanted in uses:
         for site in use.sites:
@@ -74,6 +74,7 @@ def _addresses(match: Match) -> list[str]:
 
 
 def _wanted(space: str) -> str:
+    """The kind of address that an instruction with the state space *space* takes; empty if neither."""
     return _GENERIC if not space else _OFFSET if space.startswith(".shared") else ""
 
 
@@ -84,20 +85,20 @@ def _made_generic(match: Match | None) -> bool:
 
 
 def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
-    """One hit for each address: the first access, an ordinary one before one to an mbarrier, stands for all."""
+    """The hit for all uses of an address: reported at the first plain access, or at the first use if there is none."""
     made, origin = kind
     site, register = next((s for s in sites if not model.instruction(s[0]).event), sites[0])
     instruction = model.instruction(site)
     name, root = model.function.registers[register].name, instruction.opcode.partition(".")[0]
     if made == _OFFSET:
         message = f"{root} takes a generic address here, but {name} is an offset in shared memory"
-        step = "an offset in shared memory"
+        step = "computes an offset in shared memory"
         remedy = "name the state space (.shared), or convert the address with cvta.shared"
     else:
         message = f"{root} takes an offset in shared memory here, but {name} is a generic address"
-        step = "a generic address"
+        step = "computes a generic address"
         remedy = "convert the address with cvta.to.shared (in CUDA C++, __cvta_generic_to_shared)"
-    # Where ptxas knows the space it uses the low half of the address, which is the same for both from sm_90 on.
+    # If ptxas knows the state space it uses the low half of the address, which is the same for both kinds from sm_90 on.
     tolerated = made == _GENERIC or bool(instruction.event)
     target = model.function.target
     works = target is not None and target.number >= 90
@@ -113,7 +114,8 @@ def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
 
 
 def _spaced(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
-    """The state space named in all loads and stores that take the address; none where something else takes it, too."""
+    """The repair that adds the state space to all loads and stores of the address; none if another instruction uses
+    it."""
     opcodes = [model.instruction(site).opcode for site in sites]
     if not all(re.fullmatch(_PLAIN, old) for old in opcodes):
         return ()
@@ -124,14 +126,14 @@ def _spaced(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
 
 
 class _Kinds:
-    """What kind of address a register holds, by the instructions that define it."""
+    """The kind of address that a register holds, derived from its definitions."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._known: dict[int, Kind | None] = {}
 
     def of(self, register: int, at: int, depth: int = 0) -> Kind | None:
-        """The kind that all definitions of *register* agree on that may reach the instruction at *at*."""
+        """The kind on which all definitions of *register* agree that may reach the instruction at *at*; else None."""
         model = self.model
         defs = model.values.defs.get(register, [])
         nearest = bisect_left(defs, at) - 1
@@ -147,10 +149,10 @@ class _Kinds:
         return next(iter(found.values())) if len(found) == 1 else None
 
     def _made(self, at: int, depth: int) -> Kind | None:
-        """The kind of what the instruction at *at* writes."""
+        """The kind of the value that the instruction at *at* writes; None if unknown or not an address."""
         if at not in self._known:
-            self._known[at] = None  # a definition in terms of itself adds nothing
-            self._known[at] = self._kind(at, depth) if depth < _DEEP else None
+            self._known[at] = None  # a definition that depends on itself contributes no kind
+            self._known[at] = self._kind(at, depth) if depth < MAX_DEFINITIONS else None
         return self._known[at]
 
     def _kind(self, at: int, depth: int) -> Kind | None:
@@ -165,7 +167,7 @@ class _Kinds:
         sources = instruction.operands[1:]
         if form.name == "mapa" or form.event == "shuffle":
             return self._operand(sources[0], at, depth)
-        if form.compute not in _KEEPING:
+        if form.compute not in _PRESERVING:
             return None
         kinds = [kind for o in sources if (kind := self._operand(o, at, depth)) is not None]
         return kinds[0] if len(kinds) == 1 else None

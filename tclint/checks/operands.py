@@ -1,4 +1,4 @@
-"""Checks of operands that hold a code: the metadata of sparse matrices (PTX ISA 9.7.14.6.1, 9.7.15.6.1)."""
+"""Check of operands with an encoding: the metadata of sparse matrices (PTX ISA 9.7.14.6.1, 9.7.15.6.1)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MO002 = RuleId("MO002")
 
 _ORDERED = frozenset((0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110))
 _DIFFERENT = frozenset(range(16)) - {0b0000, 0b0101, 0b1010, 0b1111}
-"""Two indices of one element leave no place for the other."""
+"""Groups with two different indices: if both select the same element, the second stored element has no position."""
 _ONE_OF_TWO = frozenset((0b0100, 0b1110))
 
 
 def _meaningful(match: Match) -> frozenset[int]:
-    """The groups of four bits that say which elements of A are stored."""
+    """The legal values of a group of four bits, which selects the stored elements of A."""
     if ".tf32" in match.modifiers:
         return _ONE_OF_TWO
     return _ORDERED if ".sp::ordered_metadata" in match.modifiers else _DIFFERENT
@@ -27,7 +27,7 @@ def _meaningful(match: Match) -> frozenset[int]:
 
 @check(MO002)
 def sparse_metadata(model: KernelModel) -> Iterator[Hit]:
-    """Metadata of a sparse A of which some group of four bits can mean nothing."""
+    """Metadata of a sparse A with a group of four bits whose known bits admit no legal value."""
     faults = OperandFaults(model)
     for use in model.function.uses:
         if use.match is None or "metadata" not in use.match.form.roles:
@@ -42,8 +42,8 @@ def sparse_metadata(model: KernelModel) -> Iterator[Hit]:
             if wrong is not None:
                 number = wrong.read(bits)
                 message = (
-                    f"the sparsity metadata {'cannot have a group' if number is None else f'has {number:04b}'} "
-                    f"in {wrong.where()} that says which elements are stored: {legal}"
+                    f"the sparsity metadata has {'no legal value' if number is None else f'{number:04b}'} "
+                    f"in {wrong.where()}, which must select the stored elements: {legal}"
                 )
                 faults.add(MO002, site, operand, message, _REMEDY)
     yield from faults.hits()
@@ -54,4 +54,6 @@ def _binary(groups: frozenset[int]) -> str:
     return f"{', '.join(first)} or {last}"
 
 
-_REMEDY = "take the metadata from what compressed A; 0x44444444 stores the first elements of every group"
+_REMEDY = (
+    "use the metadata produced when A was compressed; 0x44444444 selects the first elements of every group"
+)

@@ -1,4 +1,4 @@
-"""What the .target of a module says of the devices it runs on (PTX ISA 11.1.2)."""
+"""Checks of the .target of a module and the devices on which it runs (PTX ISA 11.1.2)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _RUNS_ON = {"": "every later device", "f": "all devices of its family"}
 
 
 def _target(module: Module) -> Target | None:
-    """The architecture of *module*, when it names one."""
+    """The architecture of *module*; None if its .target names none, or several."""
     named = [t for t in map(Target.parse, module.targets) if t]
     return named[0] if len(named) == 1 else None
 
 
 @module_check(AV003)
 def overspecified(module: Module, config: Config) -> Iterator[Hit]:
-    """A suffix of .target that no instruction of the module needs."""
+    """A suffix of .target that no instruction of the module requires."""
     target, version = _target(module), module.version
     if target is None or not target.suffix or version is None:
         return
@@ -41,7 +41,7 @@ def overspecified(module: Module, config: Config) -> Iterator[Hit]:
         ):
             yield AV003.hit(
                 span=module.target_span,
-                message=f"nothing in this module needs {target}: with .target {wider} it would run on "
+                message=f"nothing in this module requires {target}: with .target {wider} it would run on "
                 f"{_RUNS_ON[suffix]}",
                 help=f"use .target {wider}",
                 fixes=retarget(module, wider),
@@ -51,14 +51,14 @@ def overspecified(module: Module, config: Config) -> Iterator[Hit]:
 
 @module_check(AV004)
 def renamed(module: Module, config: Config) -> Iterator[Hit]:
-    """A target that has another name since PTX ISA 9.0."""
+    """A target that PTX ISA 9.0 renamed."""
     target = _target(module)
     if target is None or target.number not in RENAMED or (config.toolkit or (13, 0)) < (13, 0):
         return
     new = Target(RENAMED[target.number], target.suffix)
     yield AV004.hit(
         span=module.target_span,
-        message=f"{target} is called {new} since .version 9.0; ptxas of CUDA 13 has no -arch {target}",
-        help=f"write .version 9.0 and .target {new}; for this module as it stands use -arch {new}",
+        message=f"{target} was renamed {new} in .version 9.0; ptxas of CUDA 13 does not accept -arch {target}",
+        help=f"write .version 9.0 and .target {new}; to assemble this module unchanged, use -arch {new}",
         fixes=retarget(module, new, (9, 0)),
     )

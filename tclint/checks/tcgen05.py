@@ -1,4 +1,5 @@
-"""Checks of tcgen05: tensor memory used too early, and completion never signalled (PTX ISA 9.7.16)."""
+"""Checks of tcgen05: tensor memory used before an operation on it has completed, and missing commits (PTX ISA
+9.7.16)."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def _follow(
     use: int,
     wanted: frozenset[int],
 ) -> Path | None:
-    """A path from *site* to *use* on which the operation stays outstanding with a status in *wanted*."""
+    """A path from *site* to *use* on which the operation stays pending and ends with a status in *wanted*."""
 
     def step(state: State, i: int, instruction: Instruction) -> State | None:
         return tmem.follow(site, state, i, instruction)
@@ -46,19 +47,20 @@ def _follow(
 
 
 _SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
-_TRIES = 6
-_NO_USE = ("elect", "tcgen05-fence-before", "tcgen05-fence-after")
-"""Events of instructions that touch no memory and take no values."""
+MAX_CONFLICTS_PER_OPERATION = 6
+"""Candidates tried for one operation, nearest first; the operation is not reported if none of them is a finding."""
+_USING_NO_VALUE = ("elect", "tcgen05-fence-before", "tcgen05-fence-after")
+"""Events of instructions that access no memory and read no values."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An instruction that must not meet an operation while that is outstanding."""
+    """An instruction that must not be executed while an operation is pending."""
 
     rule: RuleId
     site: int
     what: str
-    """What is outstanding: ``ld``, ``st`` or ``op``."""
+    """The kind of the pending operation: ``ld``, ``st`` or ``op`` (MMA, copy or shift)."""
     message: str
     help: str
 
@@ -72,10 +74,9 @@ class _Candidate:
     analyses=(LoadLiveness, HappensBefore, ResultLiveness, TensorMemory),
 )
 def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
-    """Tensor memory used again, or released to other threads, while an operation on it is outstanding (9.7.16.6.4).
+    """Tensor memory reused, or released to other threads, while an operation on it is pending (9.7.16.6.4).
 
-    A missing wait shows at every later use: each operation is reported for
-    the one that is nearest on a path.
+    A missing wait affects every later use. Each operation is reported at the use that is nearest on a path.
     """
     if not model.sites("issue"):
         return
@@ -102,14 +103,14 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
         for site in sorted(candidates)
         for candidate, path, doubt in filter(None, (_nearest(model, tmem, results, site, candidates[site]),))
     )
-    for alike in causes.values():
-        candidate, doubt, site, path = alike[0]
-        end, paths = candidate.site, [(site, path) for *_, site, path in alike]
+    for same_cause in causes.values():
+        candidate, doubt, site, path = same_cause[0]
+        end, paths = candidate.site, [(site, path) for *_, site, path in same_cause]
         role = model.describe_threads(path.threads)
         then = (
-            "other threads may go on from here"
+            "other threads may continue from here"
             if candidate.rule == TC002
-            else f"{model.name(end)} on the same columns"
+            else f"{model.name(end)} uses the same columns"
         )
         yield candidate.rule.hit(
             site=end,
@@ -121,7 +122,8 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
             count=len(paths),
             help=candidate.help,
             fixes=waited_in_block(model, candidate.what, {s for s, _ in paths})
-            if candidate.what != "op"  # which mbarrier is to tell of an operation is not known
+            if candidate.what
+            != "op"  # it is unknown which mbarrier should signal the completion of an operation
             else (),
             confidence=model.confidence(path, site),
             about=tmem.untold(paths),
@@ -135,7 +137,10 @@ def _nearest(
     site: int,
     candidates: dict[int, _Candidate],
 ) -> tuple[_Candidate, Path, str] | None:
-    """The candidate that an operation meets first on a feasible path, and what is doubtful; a certain one is preferred."""
+    """The first candidate on a feasible path from the operation, the path, and its doubt (empty if there is none).
+
+    A candidate without a doubt is preferred. None if no candidate is a finding.
+    """
     left = dict(candidates)
     doubtful: tuple[_Candidate, Path, str] | None = None
 
@@ -145,7 +150,7 @@ def _nearest(
     def goal(state: State, i: int) -> bool:
         return i in left
 
-    for _ in range(_TRIES):
+    for _ in range(MAX_CONFLICTS_PER_OPERATION):
         if not left:
             break
         path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, left).witness
@@ -156,7 +161,7 @@ def _nearest(
             continue
         columns = tmem.range(site, "d" if candidate.what == "op" else "taddr")
         if candidate.rule != TC002 and columns is not None and model.changes(columns.start, path, site):
-            continue  # an address that a loop counts on is another one when the path comes round
+            continue  # the path passes the update of an induction variable, so the address has another value at its end
         doubt = _doubt(model, tmem, candidate, site, path)
         if not doubt:
             return candidate, path, ""
@@ -167,40 +172,50 @@ def _nearest(
 def _conflicts(
     model: KernelModel, tmem: TensorMemory, state: State, i: int, instruction: Instruction
 ) -> Iterator[tuple[int, _Candidate]]:
-    """The outstanding operations on columns that *instruction* uses too."""
+    """The pending operations that *instruction* conflicts with, because it uses columns of theirs too."""
     group = instruction.group
     dealloc = instruction.event == "tmem-dealloc"
     if dealloc or group in ("tcgen05.ld", "tcgen05.st"):
-        touched = [("taddr", dealloc or group == "tcgen05.st")]
+        accessed = [("taddr", dealloc or group == "tcgen05.st")]
     else:
-        touched = [("d", True), ("a", False)]
-    ranges = [(tmem.range(i, role), writes) for role, writes in touched]
-    taken = 0
+        accessed = [("d", True), ("a", False)]
+    ranges = [(tmem.range(i, role), writes) for role, writes in accessed]
+    loads_read = 0
     for register in instruction.reads:
-        taken |= tmem.derived.get(register, 0)
+        loads_read |= tmem.derived.get(register, 0)
     for site, status in sorted(state):
         if site == i:
             continue
         if site in tmem.loads:
             mine = tmem.range(site, "taddr")
-            # An instruction that takes what was loaded, or computed from it, waits for the load by itself.
-            if not tmem.bits[site] & taken and any(writes and tmem.meet(mine, r) for r, writes in ranges):
+            # An instruction that reads a loaded value, or one computed from it, depends on the load and so waits for it.
+            if not tmem.bits[site] & loads_read and any(
+                writes and tmem.meet(mine, r) for r, writes in ranges
+            ):
+                how = "frees" if dealloc else "overwrites"
                 message = (
-                    "overwrites columns of tensor memory that an earlier tcgen05.ld may still be reading"
+                    f"{how} columns of tensor memory that an earlier tcgen05.ld may still be reading: "
+                    "no intervening tcgen05.wait::ld"
                 )
                 yield site, _Candidate(TC003, i, "ld", message, _WAIT.format("ld"))
         elif site in tmem.stores:
             mine = tmem.range(site, "taddr")
             if group != "tcgen05.st" and any(tmem.meet(mine, r) for r, _ in ranges):
-                message = "uses columns of tensor memory that an earlier tcgen05.st may not have written yet"
+                message = (
+                    f"{'frees' if dealloc else 'uses'} columns of tensor memory that an earlier tcgen05.st "
+                    "may not have written yet: no intervening tcgen05.wait::st"
+                )
                 yield site, _Candidate(TC004, i, "st", message, _WAIT.format("st"))
         elif group in ("tcgen05.ld", "tcgen05.st"):
             mine = tmem.range(site, "d")
-            # In the first round of a loop, if that is not before the operation.
-            begins = None if model.reaches(i, site) else tmem.at_first(i, "taddr")
-            if any(tmem.meet(mine, r) for r in (*(r for r, _ in ranges), begins)):
-                what = "has not been waited for" if status else "was never committed"
-                message = f"accesses the result of {model.name(site)} in tensor memory before it is complete: it {what}"
+            # The columns of the first iteration count too, unless that iteration precedes the operation.
+            first = None if model.reaches(i, site) else tmem.at_first(i, "taddr")
+            if any(tmem.meet(mine, r) for r in (*(r for r, _ in ranges), first)):
+                missing = "wait for its tcgen05.commit" if status else "tcgen05.commit"
+                message = (
+                    f"accesses the result of {model.name(site)}, which may not have completed yet: "
+                    f"no intervening {missing}"
+                )
                 remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
                 yield site, _Candidate(TC001, i, "op", message, remedy)
 
@@ -209,68 +224,68 @@ _WAIT = "add tcgen05.wait::{}.sync.aligned before this instruction"
 
 
 def _signalled(tmem: TensorMemory, state: State, i: int) -> Iterator[tuple[int, _Candidate]]:
-    """The loads and stores that are outstanding where other threads are told to go on."""
+    """The loads and stores that are pending where *i* signals other threads."""
     for site, _ in sorted(state):
         what = "ld" if site in tmem.loads else "st" if site in tmem.stores else ""
         if what:
             done = "read" if what == "ld" else "written"
             message = (
-                f"lets other threads go on while a tcgen05.{what} of this thread is outstanding: "
-                f"its tensor memory may not have been {done} yet"
+                f"signals other threads while tcgen05.{what} of this thread is pending: "
+                f"it may not have {done} its tensor memory yet"
             )
             yield site, _Candidate(TC002, i, what, message, _WAIT.format(what))
 
 
 def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> str:
-    """Why the finding rests on a guess about what the signal is for, or harms nobody; empty if it does not."""
+    """Why the finding may be harmless, or rests on a guess about the purpose of the signal; empty if neither."""
     if candidate.what == "ld":
         read = ResultLiveness if (site, USED) in path.state else LoadLiveness
         if (site, COPIED) in path.state and not _at_once(model, site, candidate.site):
-            return "the move of its registers may have been a use"
+            return "a move of the loaded registers may already have waited for the load"
         if not _live(model, read, site, candidate.site):
-            return "nobody reads what it loads"
+            return "the loaded registers are not read afterwards"
     if candidate.rule != TC002:
         return ""
-    # A barrier that protects something else makes a load late, not wrong; an arrival releases the tensor memory itself.
+    # If the barrier protects something else, a load that completes after it is harmless. An arrival on an mbarrier
+    # usually releases the tensor memory itself.
     if candidate.what == "ld" and model.instruction(candidate.site).event != "mbarrier-arrive":
         return "the barrier may protect something else"
     if not _others_use(model, tmem, path.threads, candidate.site):
         return "no other thread uses tensor memory"
     if _released_later(model, site, candidate.site, f"tcgen05.{candidate.what}"):
-        return "an arrival behind the wait may be the release"
+        return "an arrival after the wait may be the release"
     return ""
 
 
 def _at_once(model: KernelModel, load: int, signal: int) -> bool:
-    """Whether nothing stands between *load* and *signal* in which the value could be used before the signal is given.
+    """Whether no instruction between *load* and *signal* can use the value before the signal is given.
 
-    ptxas moves arithmetic behind the signal; what could have been a use is an access, a wait or a branch.
+    ptxas may move arithmetic after the signal, so only an access, a wait or a branch could be such a use.
     """
     cfg, instructions = model.cfg, model.function.instructions
     return (
         load < signal
         and cfg.block_of[load] == cfg.block_of[signal]
-        and all(computes(i.match) or i.event in _NO_USE for i in instructions[load + 1 : signal])
+        and all(computes(i.match) or i.event in _USING_NO_VALUE for i in instructions[load + 1 : signal])
     )
 
 
 def _live(model: KernelModel, registers: type[LoadLiveness], load: int, at: int) -> bool:
-    """Whether a register that *load* fills, or one that is computed from these, is read after *at*."""
+    """Whether a register that *load* fills, or one that is computed from it, is live before *at*."""
     liveness, results = model.solution(registers)
     return bool(results.before(at) & liveness.of_load(load))
 
 
 def _released_later(model: KernelModel, site: int, signal: int, group: str) -> bool:
-    """Whether every way on from *signal* waits for *group* and then arrives again: that arrival is the release.
+    """Whether every path from *signal* waits for *group* and then arrives again, so that the later arrival is the release.
 
-    The first one may then be about something else, such as the buffer that
-    the values came from. A thread that first waits for others has handed over
-    what it had.
+    *signal* may then be for something else, such as the buffer that the values came from. A path on which the thread
+    waits on an mbarrier first does not count: by then, *signal* has released the tensor memory.
     """
     cfg, instructions = model.cfg, model.function.instructions
 
     def first(start: int, wanted: Callable[[Instruction], bool], barred: str) -> tuple[list[int], bool]:
-        """The nearest wanted instructions on all ways from *start*, and whether some way has none."""
+        """The first wanted instructions on the paths from *start*, and whether some path has none before *barred*."""
         found: list[int] = []
         escapes = False
         seen: set[int] = set()
@@ -299,10 +314,10 @@ def _released_later(model: KernelModel, site: int, signal: int, group: str) -> b
 
 
 def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: int) -> bool:
-    """Whether threads other than *threads* use tensor memory at all.
+    """Whether threads other than *threads* use tensor memory.
 
-    Where roles are not told apart by the thread index, an operation that lies
-    neither before nor behind the signal is another role's.
+    If the thread index does not distinguish the roles, an operation that can neither precede nor follow *signal*
+    belongs to another role.
     """
     every = T.full(model.values.threads)
     operations = (*tmem.operations, *tmem.stores, *tmem.loads)
@@ -313,9 +328,9 @@ def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: in
 
 @check(TC005, TC008, needs="tcgen05", analyses=(TensorMemory,))
 def missing_commit(model: KernelModel) -> Iterator[Hit]:
-    """An MMA, copy or shift whose thread ends without ever committing it (9.7.16.6.2.1.1).
+    """An MMA, copy or shift that its thread never commits on some path to the end (9.7.16.6.2.1.1).
 
-    Where its commit is executed by another thread, that commit is at fault.
+    If another thread executes the commit, the commit is reported instead.
     """
     if not model.sites("issue", "tcgen05") or not model.function.entry:
         return
@@ -335,7 +350,8 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
         multiplies = any(model.name(site) == "tcgen05.mma" for site, _ in group)
         yield TC005.hit(
             site=site,
-            message=f"{model.name(site)} is never followed by a tcgen05.commit of its thread: nothing can learn that it is complete",
+            message=f"{model.name(site)} is never committed: no tcgen05.commit of its thread follows, "
+            "so no mbarrier can signal its completion",
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
                 Mark(path.last(model.cfg, site), "the thread ends without a commit", role=role),
@@ -343,7 +359,7 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
             count=len(group),
             about=frozenset(site for site, _ in group),
             help="add tcgen05.commit with the same .cta_group, by the same thread, to the mbarrier that is waited for",
-            # A compiler copies ahead of a loop that may not run: nobody then uses what was copied.
+            # Compilers hoist copies out of loops that may have no iteration; the copied data are then not used.
             confidence=Confidence.LOW if commits and not multiplies else None,
         )
 
@@ -351,7 +367,8 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
 def _uncommitted(
     model: KernelModel, tmem: TensorMemory, results: Results[State], operations: Iterable[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, Path]]]:
-    """*operations* with a path to the end of their thread and no commit on it, by the last blocks of the path."""
+    """*operations* with a path to the end of their thread that has no commit; the key is the last blocks of the
+    path."""
     for site in sorted(operations):
 
         def step(state: State, i: int, instruction: Instruction, site: int = site) -> State | None:
@@ -359,7 +376,7 @@ def _uncommitted(
             if instruction.event == "mbarrier-arrive" and not model.instruction(site).opcode.startswith(
                 "tcgen05.mma"
             ):
-                return None  # a copy or shift may be handed to another thread's MMA, which is pipelined behind it
+                return None  # another thread's MMA may consume a copy or shift: it is pipelined after it
             return after if after and (site, ISSUED) in after else None
 
         def goal(state: State, i: int) -> bool:
@@ -371,14 +388,15 @@ def _uncommitted(
 
 
 def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list[int]]:
-    """Commits whose threads issue nothing before them, with the operations before them, which are all of other threads."""
+    """Commits whose threads have issued nothing before them -> the preceding operations, all issued by other
+    threads."""
     found = {}
     operations = sorted(tmem.operations)
     for commit in model.sites("commit", "tcgen05"):
         if not model.views.context_of(commit).threads:
             continue
         pair = tmem.cta_groups[commit]
-        # Most commits are of the operations just before them.
+        # Most commits track the operations just before them, so these are tried first.
         here = bisect_left(operations, commit)
         nearest = (*reversed(operations[:here]), *operations[here:])
 
@@ -402,21 +420,21 @@ def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, si
     name = model.name(site)
     return TC008.hit(
         site=commit,
-        message=f"commits nothing: it tracks only what its own thread has issued, and is executed by {other}, "
+        message=f"commits nothing: tcgen05.commit tracks only operations of its own thread, and is executed by {other}, "
         f"while {name} was issued by {issuer}",
         steps=(
             Mark(site, f"{name} starts", role=issuer),
-            Mark(commit, "signals the mbarrier at once", role=other),
+            Mark(commit, "arrives on the mbarrier immediately", role=other),
         ),
         count=len(sites),
         about=frozenset((commit, *sites)),
-        help="let the thread that issues the operations commit them, under the same predicate",
+        help="execute the commit in the thread that issues the operations, under the same predicate",
     )
 
 
 @check(TC007, needs="tcgen05", analyses=(TensorMemory,))
 def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
-    """One note per kernel: registers of tcgen05.ld used before wait::ld (legal, 9.7.16.6.4.5)."""
+    """One note per kernel: registers of tcgen05.ld used before tcgen05.wait::ld, which is legal (9.7.16.6.4.5)."""
     if not model.sites("issue", "tcgen05.ld"):
         return
     tmem, results = model.solution(TensorMemory)
@@ -440,11 +458,11 @@ def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     site, use = first
     yield TC007.hit(
         site=use,
-        message="a register of tcgen05.ld is used before tcgen05.wait::ld: the register dependency itself is respected "
-        "(9.7.16.6.4.5), but nothing orders the load before later writes to the same tensor memory or before a signal to other threads",
+        message="uses a register of tcgen05.ld before tcgen05.wait::ld: the register dependency is respected (9.7.16.6.4.5), "
+        "but the load is not ordered before later writes to the same tensor memory, or before a signal to other threads",
         steps=(Mark(site, "tcgen05.ld starts"), Mark(use, "uses its register")),
         count=len(loads),
         about=frozenset(loads),
-        help="wait with tcgen05.wait::ld before the tensor memory is reused or another thread is signalled",
+        help="add tcgen05.wait::ld before the tensor memory is reused or another thread is signalled",
         fixes=waited_in_block(model, "ld", loads),
     )

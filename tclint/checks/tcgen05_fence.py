@@ -1,4 +1,5 @@
-"""Checks of tcgen05.fence between tensor memory and the synchronisation of threads (PTX ISA 9.7.16.6.3, 9.7.16.11.1)."""
+"""Checks of tcgen05.fence between tensor memory accesses and thread synchronisation (PTX ISA 9.7.16.6.3,
+9.7.16.11.1)."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from tclint.findings.scales import Severity
 TC013 = RuleId("TC013")
 TC014 = RuleId("TC014")
 
-_TRIES = 8
+MAX_PAIRS = 8
+"""Pairs for which a path is searched, nearest first; also loads that are considered in a kernel without a fence."""
 
 
 @check(TC013, needs="tcgen05", analyses=(ThreadSync,))
 def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
-    """One note per kernel: tensor memory loaded behind a wait for its MMA, without a fence between the two."""
+    """One finding per kernel: a tcgen05.ld follows a wait for the MMA with no intervening fence."""
     loads = frozenset(model.sites("issue", "tcgen05.ld"))
     waits = waits_for_commits(model) if loads else frozenset()
     if not waits:
@@ -29,19 +31,19 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     if used:
         pair, late = _unfenced(model, waits, loads)
     else:
-        behind = ((max((w for w in waits if w < i), default=-1), i) for i in sorted(loads)[:_TRIES])
-        pair = next((p for p in behind if p[0] >= 0 and model.reaches(*p)), None)
+        after = ((max((w for w in waits if w < i), default=-1), i) for i in sorted(loads)[:MAX_PAIRS])
+        pair = next((p for p in after if p[0] >= 0 and model.reaches(*p)), None)
         late = set(loads)
     if pair is None:
         return
     wait, load = pair
     yield TC013.hit(
         site=load,
-        message="tcgen05.ld stands behind a wait for the MMA with no tcgen05.fence::after_thread_sync between the two"
+        message="tcgen05.ld follows a wait for the MMA with no intervening tcgen05.fence::after_thread_sync"
         + ("" if used else "; the kernel has no such fence"),
-        steps=(Mark(wait, "waits for the MMA"), Mark(load, "is not ordered behind the wait")),
+        steps=(Mark(wait, "waits for the MMA"), Mark(load, "is not ordered after the wait")),
         count=len(late),
-        help="add tcgen05.fence::after_thread_sync behind the wait",
+        help="add tcgen05.fence::after_thread_sync after the wait",
         fixes=fence_before(first_of_blocks(model, late), "tcgen05.fence::after_thread_sync;"),
         severity=None if used else Severity.INFO,
     )
@@ -49,7 +51,7 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
 
 @check(TC014, needs="tcgen05", analyses=(ThreadSync,))
 def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
-    """One note per kernel that has fences: an arrival behind tensor memory accesses, without one between the two."""
+    """One finding per kernel that has fences: an arrival follows a tcgen05.ld or .st with no intervening fence."""
     used = bool(model.sites("tcgen05-fence-before"))
     if not used and not model.sites("tcgen05-fence-after"):
         return
@@ -61,9 +63,9 @@ def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
     name = model.name(access)
     yield TC014.hit(
         site=arrival,
-        message=f"lets other threads go on behind {name} with no tcgen05.fence::before_thread_sync between the two"
+        message=f"signals other threads after {name} with no intervening tcgen05.fence::before_thread_sync"
         + ("" if used else "; the kernel has no such fence"),
-        steps=(Mark(access, f"{name} starts"), Mark(arrival, "is not ordered behind it")),
+        steps=(Mark(access, f"{name} starts"), Mark(arrival, "is not ordered after it")),
         count=len(early),
         help="add tcgen05.fence::before_thread_sync before the arrival",
         fixes=fence_before(sorted(early), "tcgen05.fence::before_thread_sync;"),
@@ -74,7 +76,10 @@ def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
 def _unfenced(
     model: KernelModel, causes: frozenset[int], uses: frozenset[int]
 ) -> tuple[tuple[int, int] | None, set[int]]:
-    """The nearest pair of a cause and a use without a fence between them, and the uses that the states name."""
+    """The nearest pair of a cause and a use with a path without a fence, and all uses that have a cause in their state.
+
+    None and no uses if none of the nearest pairs has a feasible path.
+    """
     sync, results = model.solution(ThreadSync)
     wanted, early = sync.set_of(causes), set()
     pairs = []
@@ -82,8 +87,8 @@ def _unfenced(
         for at, state in results.walk(b):
             if at in uses and state & wanted:
                 early.add(at)
-                pairs += [(site, at) for site in sync.nearest(state & wanted, at, _TRIES)]
-    for site, at in nsmallest(_TRIES, pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0]))):
+                pairs += [(site, at) for site in sync.nearest(state & wanted, at, MAX_PAIRS)]
+    for site, at in nsmallest(MAX_PAIRS, pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0]))):
         path = model.path(
             site, sync.bits[site], results, partial(sync.follow, site), partial(_is, at), (at,)
         ).witness

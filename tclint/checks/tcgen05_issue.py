@@ -1,4 +1,5 @@
-"""Checks of who issues: tcgen05.mma, .cp, .shift and .commit are for one thread (PTX ISA 9.7.16.5, 9.7.16.12.1)."""
+"""Checks of the issuing threads: one thread executes tcgen05.mma, .cp, .shift and .commit (PTX ISA 9.7.16.5,
+9.7.16.12.1)."""
 
 from __future__ import annotations
 
@@ -22,12 +23,13 @@ def _name(instruction: Instruction) -> str:
 
 
 def _for_one_thread(match: Match) -> bool:
-    """Whether one thread must execute the instruction for all."""
+    """Whether a single thread must execute the instruction on behalf of the others."""
     return match.form.issued_by == "thread"
 
 
 def _once_for_a_warp(match: Match) -> bool:
-    """Whether ptxas makes a loop over the threads: it does not for stores that a bulk group completes."""
+    """Whether ptxas compiles it to a loop over the active threads: it does not for bulk stores, which a bulk group
+    completes."""
     form = match.form
     return form.issued_by == "thread" or (
         form.event == "issue" and form.group == "mbarrier" and any(r[0] == "*" for r in form.async_reads)
@@ -36,58 +38,58 @@ def _once_for_a_warp(match: Match) -> bool:
 
 @check(TC010, needs="tcgen05")
 def issued_by_several_threads(model: KernelModel) -> Iterator[Hit]:
-    """An operation for one thread that several threads of a warp are proven to execute."""
+    """An instruction for a single thread that several threads of a warp provably execute."""
     for threads, sites in by_several_threads(model, reachable(model, _for_one_thread)).items():
         name = _name(model.instruction(sites[0]))
         who = model.describe_threads(threads)
         yield TC010.hit(
             site=sites[0],
             message=f"{name} is executed by {who}, and each of these threads starts an operation of its own: "
-            "one thread must issue it",
-            steps=(Mark(sites[0], "executed once for each thread", role=who),),
+            "a single thread must issue it",
+            steps=(Mark(sites[0], "starts one operation for each thread", role=who),),
             count=len(sites),
             about=frozenset(sites),
-            help="guard it with the predicate of elect.sync, in one warp",
+            help="guard it with the predicate of elect.sync, in one warp only",
         )
 
 
 @check(CV009)
 def not_elected(model: KernelModel) -> Iterator[Hit]:
-    """One note per kernel: warp-wide instructions for one thread, of which ptxas cannot see that one executes them."""
+    """One note per kernel: instructions for a single thread whose condition ptxas does not recognise as such."""
     values = model.values
     found: list[tuple[int, int]] = []
     for i in reachable(model, _once_for_a_warp):
         threads = model.views.context_of(i).threads
         if not threads or not T.at_most_one_lane(threads):
             continue
-        choosing = [p for p in _deciding(model, i) if _chooses(values, p)]
-        if choosing and not any(_recognised(model, p) for p in choosing):
+        electing = [p for p in _deciding(model, i) if _elects(values, p)]
+        if electing and not any(_recognised(model, p) for p in electing):
             found.append((i, threads))
-    # Setting something up once costs nothing.
+    # A loop around one or two instructions that are executed once costs nothing.
     if len(found) <= 2 and not any(model.cfg.block_of[i] in model.cfg.in_cycle for i, _ in found):
         return
     site, threads = min(found)
     role = model.describe_threads(threads)
     yield CV009.hit(
         site=site,
-        message=f"{_name(model.instruction(site))} is executed by {role} only, but ptxas cannot see from the condition that "
-        "it is one thread, and makes a loop over the active threads",
-        steps=(Mark(site, "becomes ELECT, the instruction and a branch back", role=role),),
+        message=f"{_name(model.instruction(site))} is executed by {role} only, but ptxas does not recognise the condition as "
+        "true in a single thread, and generates a loop over the active threads",
+        steps=(Mark(site, "compiles to an ELECT loop", role=role),),
         count=len(found),
-        help="let elect.sync choose the thread, after a branch that leaves one warp",
+        help="select the thread with elect.sync, after a branch that only one warp takes",
     )
 
 
-def _chooses(values: Values, p: int) -> bool:
-    """Whether *p* is known to hold in one thread of a warp at most."""
+def _elects(values: Values, p: int) -> bool:
+    """Whether *p* provably holds in at most one thread of each warp."""
     mask = values.mask(p)
     return mask is not None and T.at_most_one_lane(mask)
 
 
 def _recognised(model: KernelModel, p: int) -> bool:
-    """Whether ptxas 13 takes *p* for true in one thread: an election, or an index that equals a number.
+    """Whether ptxas 13 recognises that *p* is true in one thread: an election, or an index tested for equality.
 
-    The index is %laneid, or %tid.x where .reqntid says that there is no other dimension.
+    The index is %laneid, or %tid.x if .reqntid declares one dimension.
     """
     values = model.values
     node = values.node(p)

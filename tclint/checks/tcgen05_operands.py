@@ -1,4 +1,5 @@
-"""Checks of the operands of tcgen05: descriptors, addresses of tensor memory, immediates (PTX ISA 9.7.16)."""
+"""Checks of tcgen05 operands: descriptors, tensor memory addresses, immediates, destination registers (PTX ISA
+9.7.16)."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ _NAMES = {"a": "A", "b": "B", "source": "the source"}
 
 
 def _listed(numbers: Iterable[int]) -> str:
-    """Numbers in words: ``8, 16, ... 256``."""
+    """*numbers* in ascending order as text: ``8, 16 or 24``; more than six are shortened to ``8, 16, ... 256``."""
     ordered = sorted(numbers)
     if len(ordered) > 6:
         return f"{ordered[0]}, {ordered[1]}, ... {ordered[-1]}"
@@ -48,22 +49,21 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _reason(field: Field, bits: Bits) -> str:
+    """What is wrong with the value of *field*, which is not known completely if no single value can be read."""
     number, allowed = field.read(bits), _listed(field.allowed or ())
     return f"{field.name} ({field.where()}) " + (
         f"cannot be {allowed}" if number is None else f"is {number}, not {allowed}"
     )
 
 
-_REMEDY_16 = (
-    "build the instruction descriptor for this .kind and .cta_group after tables 42 to 44 of 9.7.16.4.2"
-)
-_REMEDY_15 = "build the descriptor after table 40 of 9.7.16.4.1: 0b001 in bits 46-48, zeros in bits 53-60, the swizzling mode in bits 61-63"
-_REMEDY_WGMMA = "this is a descriptor of wgmma: set bit 46, and take the swizzling mode of bits 61-63 from table 40 of 9.7.16.4.1"
+_REMEDY_16 = "encode the instruction descriptor for this .kind and .cta_group according to tables 42 to 44 of 9.7.16.4.2"
+_REMEDY_15 = "encode the descriptor according to table 40 of 9.7.16.4.1: 0b001 in bits 46-48, zeros in bits 53-60, the swizzling mode in bits 61-63"
+_REMEDY_WGMMA = "this is a wgmma descriptor: set bit 46, and take the swizzling mode of bits 61-63 from table 40 of 9.7.16.4.1"
 
 
 @check(TC015, TC016, needs="tcgen05")
 def descriptors(model: KernelModel) -> Iterator[Hit]:
-    """Fields of descriptors that no value may have which the known bits leave (9.7.16.4)."""
+    """Descriptors with a field whose known bits admit no legal value (9.7.16.4)."""
     judged: dict[tuple[Form, Bits], str] = {}
     faults = OperandFaults(model)
     for site in model.sites("issue", "tcgen05"):
@@ -88,13 +88,13 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
             if reasons:
                 hopper = SHARED["fixed constant"].read(shared) == 0
                 message = f"the shared memory descriptor of {name} is invalid: {'; '.join(reasons)}"
-                # Triton 3.5 makes such descriptors, and its kernels are in use.
+                # Triton 3.5 builds such descriptors, and its kernels are in use.
                 harmless = Severity.INFO if hopper and len(reasons) == 1 else None
                 remedy = _REMEDY_WGMMA if hopper else _REMEDY_15
                 faults.add(TC015, site, operand, message, remedy, severity=harmless)
             if target := _unknown_mode(model, shared):
-                message = f"the shared memory descriptor of {name} is invalid: the leading dimension is an absolute address (bit 52), which {target} does not have"
-                # Swizzled operands have no leading dimension, and kernels that set the bit all the same work.
+                message = f"the shared memory descriptor of {name} is invalid: the leading dimension is an absolute address (bit 52), which {target} does not support"
+                # Swizzled operands do not use the leading dimension, so kernels that set the bit may work.
                 faults.add(TC015, site, operand, message, _REMEDY_15, confidence=Confidence.LOW)
     yield from faults.hits()
 
@@ -108,16 +108,17 @@ def _shared_reasons(
     swizzle = SHARED["swizzling mode"].read(shared)
     absolute = SHARED["leading dimension mode"].read(shared) == 1
     if absolute and not _unknown_mode(model, shared) and swizzle not in (None, SWIZZLE_128):
-        yield f"an absolute address of the leading dimension (bit 52) needs 128-byte swizzling (2), not mode {swizzle}"
+        yield f"an absolute leading dimension address (bit 52) requires 128-byte swizzling (2), not mode {swizzle}"
     if form is not None and idesc is not None and swizzle is not None:
         transposed = INSTRUCTION[form.kind][f"transposition of {name}"].read(idesc) == 1
         if transposed and (form.kind == ".kind::tf32") != (swizzle == SWIZZLE_128_ATOM_32):
-            only = "takes only" if form.kind == ".kind::tf32" else "does not take"
-            yield f"a transposed {name} of {form.kind} {only} 128-byte swizzling with atoms of 32 bytes (1), and the mode is {swizzle}"
+            only = "requires" if form.kind == ".kind::tf32" else "does not allow"
+            yield f"a transposed {name} of {form.kind} {only} 128-byte swizzling with 32-byte atoms (1), and the mode is {swizzle}"
 
 
 def _unknown_mode(model: KernelModel, shared: Bits) -> str:
-    """The target, where the leading dimension is an absolute address and the target has no such thing."""
+    """The name of the target if the leading dimension is an absolute address and the target does not support that, else
+    empty."""
     target = model.function.target
     absolute = SHARED["leading dimension mode"].read(shared) == 1
     return f"sm_{target.number}" if absolute and target and target.number in _WITHOUT_ABSOLUTE else ""
@@ -125,7 +126,7 @@ def _unknown_mode(model: KernelModel, shared: Bits) -> str:
 
 _FIXED = tuple(field for field in SHARED.values() if field.allowed is not None)
 _WITHOUT_ABSOLUTE = frozenset((100, 101, 110))
-"""Targets without the absolute leading dimension, which sm_103a brought (9.7.16.4.1.1)."""
+"""Targets without the absolute leading dimension, which sm_103a introduced (9.7.16.4.1.1)."""
 
 
 # ---------------------------------------------------------------- immediates and registers
@@ -133,7 +134,7 @@ _WITHOUT_ABSOLUTE = frozenset((100, 101, 110))
 
 @check(TC019, needs="tcgen05")
 def scale_input(model: KernelModel) -> Iterator[Hit]:
-    """scale-input-d with a kind that does not scale D (9.7.16.10.9.1)."""
+    """An MMA with scale-input-d whose kind does not scale D (9.7.16.10.9.1)."""
     faults = OperandFaults(model)
     for site in model.sites("issue", "tcgen05"):
         instruction = model.instruction(site)
@@ -148,7 +149,7 @@ def scale_input(model: KernelModel) -> Iterator[Hit]:
                 site,
                 None,
                 message,
-                "leave scale-input-d out, and scale the accumulator by other means",
+                "omit scale-input-d, and scale the accumulator by other means",
             )
     yield from faults.hits()
 
@@ -158,18 +159,18 @@ _SCALING = frozenset((".kind::f16", ".kind::tf32"))
 
 @check(TC018, needs="tcgen05")
 def duplicate_destination(model: KernelModel) -> Iterator[Hit]:
-    """A register that tcgen05.ld fills twice (9.7.16.8.3)."""
+    """A register that appears more than once in the destination of tcgen05.ld (9.7.16.8.3)."""
     for site in model.sites("issue", "tcgen05.ld"):
         written = model.instruction(site).writes
         if len(set(written)) == len(written):
             continue
-        twice = {r for r in written if written.count(r) > 1}
-        used = any(r in twice for instruction in model.function.instructions for r in instruction.reads)
-        names = ", ".join(sorted(model.function.registers[r].name for r in twice))
+        repeated = {r for r in written if written.count(r) > 1}
+        used = any(r in repeated for instruction in model.function.instructions for r in instruction.reads)
+        names = ", ".join(sorted(model.function.registers[r].name for r in repeated))
         yield TC018.hit(
             site=site,
-            message=f"tcgen05.ld fills {names} with more than one value: which one stays is undefined",
-            help="give every element of the destination a register of its own",
+            message=f"tcgen05.ld loads more than one value into {names}: which of them remains is undefined",
+            help="use a different register for each element of the destination",
             severity=None if used else Severity.INFO,
         )
 
@@ -179,7 +180,8 @@ def duplicate_destination(model: KernelModel) -> Iterator[Hit]:
 
 @check(TC017, TC020, needs="tcgen05", analyses=(TensorAllocation, TensorMemory))
 def bounds(model: KernelModel) -> Iterator[Hit]:
-    """Columns and lanes that no address may have which the known bits leave (9.7.16.1.1, 9.7.16.9.3)."""
+    """Addresses of columns out of bounds, and of lanes that do not exist or are not aligned (9.7.16.1.1,
+    9.7.16.9.3)."""
     if not model.sites("issue"):
         return
     tmem, _ = model.solution(TensorMemory)
@@ -191,7 +193,7 @@ def bounds(model: KernelModel) -> Iterator[Hit]:
             if columns is None or place is None:
                 continue
             if role == "d" and _is_shift(model.instruction(site)) and place.lane % 32:
-                message = f"tcgen05.shift from lane {place.lane}: its lane must be a multiple of 32"
+                message = f"tcgen05.shift starts at lane {place.lane}, which is not a multiple of 32"
                 faults.add(TC020, site, operand, message, "start at lane 0, 32, 64 or 96")
             else:
                 outside = _outside(columns.columns, place)
@@ -211,7 +213,7 @@ def bounds(model: KernelModel) -> Iterator[Hit]:
 
 
 def _allocated(model: KernelModel, place: TmemLocation) -> Iterator[Mark]:
-    """Where the columns come from that are too few."""
+    """The allocations whose columns are too few."""
     if place.base is not None:
         memory, _ = model.solution(TensorAllocation)
         for site in memory.words.get(place.base, ()):
@@ -219,30 +221,30 @@ def _allocated(model: KernelModel, place: TmemLocation) -> Iterator[Mark]:
 
 
 def _outside(width: int, place: TmemLocation) -> str:
-    """What of *width* columns lies outside the allocation wherever the address may point."""
+    """How an access to *width* columns at *place* is out of bounds; empty if it may be in bounds."""
     column, lane = place.column, place.lane
     if lane >> 15 and place.base is not None:
-        return "uses columns before the start of the allocation"
+        return "accesses columns before the start of the allocation"
     if lane >= LANES:
-        return f"starts at lane {lane}, and tensor memory has {LANES}"
+        return f"starts at lane {lane}, but tensor memory has {LANES} lanes"
     if column + width > place.size:
         which = f"column {column}" if width == 1 else f"columns {column} to {column + width - 1}"
         what = "tensor memory" if place.base is None else "the allocation"
-        return f"uses {which} of {what}, which has {place.size} columns"
+        return f"accesses {which} of {what}, which has {place.size} columns"
     return ""
 
 
-_REMEDY_17 = "allocate more columns, or use an address whose columns all lie in the allocation"
+_REMEDY_17 = "allocate more columns, or use an address whose columns are all in the allocation"
 
 
 def _is_shift(instruction: Instruction) -> bool:
-    """Whether it moves rows: it names tensor memory alone."""
+    """Whether it is a tcgen05.shift: its only operand is an address of tensor memory."""
     return len(instruction.operands) == 1
 
 
 @check(TC022, needs="tcgen05")
 def divergent_address(model: KernelModel) -> Iterator[Hit]:
-    """An address of tensor memory that differs between the threads of a warp (9.7.16.8.3, 9.7.16.8.4)."""
+    """An address of tensor memory that is not warp-uniform (9.7.16.8.3, 9.7.16.8.4)."""
     faults = OperandFaults(model)
     values = model.values
     for site in _collective(model):
@@ -253,22 +255,20 @@ def divergent_address(model: KernelModel) -> Iterator[Hit]:
         differing = _differing(model, value, model.views.context_of(site).threads)
         if not differing:
             continue
-        message = (
-            f"the address of {model.name(site)} differs between the threads of a warp, which must agree on it"
-        )
-        remedy = "leave the lane out of the address: it names the first lane of the warp, and each thread gets its own"
-        # ptxas takes the address of one lane, and its lane part does not matter to the hardware.
+        message = f"the address of {model.name(site)} differs between the threads of a warp, but must be warp-uniform"
+        remedy = "do not add the lane of the thread to the address: it denotes the first lane of the warp, and each thread accesses its own lane"
+        # ptxas uses the address of one lane, and the hardware ignores the lane within the warp.
         severity = None if differing & ~_LANE_OF_WARP else Severity.INFO
         faults.add(TC022, site, operand, message, remedy, severity=severity, cause="the address")
     yield from faults.hits()
 
 
 _LANE_OF_WARP = 0x1F << 16
-"""The bits of an address that choose among the 32 lanes that a warp reaches (9.7.16.1.1, 9.7.16.8.1)."""
+"""The bits of an address that select one of the 32 lanes that a warp can access (9.7.16.1.1, 9.7.16.8.1)."""
 
 
 def _differing(model: KernelModel, value: int, active: int) -> int:
-    """The bits of *value* in which *active* threads of one warp may differ; 0 when they are shown not to."""
+    """The bits of *value* in which *active* threads of one warp may differ; 0 if they provably agree."""
     values = model.values
 
     def bits(part: int) -> int | None:
@@ -290,7 +290,7 @@ def _differing(model: KernelModel, value: int, active: int) -> int:
 
 
 def _collective(model: KernelModel) -> list[int]:
-    """The instructions of a whole warp that take an address of tensor memory."""
+    """The warp-wide instructions that take an address of tensor memory."""
     groups = (
         model.sites("issue", "tcgen05.ld"),
         model.sites("issue", "tcgen05.st"),
@@ -301,7 +301,7 @@ def _collective(model: KernelModel) -> list[int]:
 
 @check(TC023, needs="tcgen05", analyses=(TensorMemory,))
 def lane_window(model: KernelModel) -> Iterator[Hit]:
-    """Lanes of tensor memory that belong to another warp (9.7.16.8.1)."""
+    """Accesses to lanes of tensor memory that belong to another warp (9.7.16.8.1)."""
     sites = (*model.sites("issue", "tcgen05.ld"), *model.sites("issue", "tcgen05.st"))
     if not sites:
         return
@@ -316,15 +316,15 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
             continue
         warp, lane = foreign
         own = warp % 4 * 32
-        # Of an address without a warp the hardware takes the warp's own lanes, and there is code that counts on it.
-        # Without .reqntid nobody knows how many warps there are, but the first one that may come.
+        # For an address without a warp the hardware uses the warp's own lanes, and some code relies on it.
+        # Without .reqntid the number of warps is unknown, and a launch may have only the first one that executes it.
         absent = model.function.threads is None and threads & (1 << 32 * warp) - 1
         faults.add(
             TC023,
             site,
             operand,
-            f"{model.name(site)} of warp {warp} at lane {lane}: this warp reaches lanes {own} to {own + 31} only",
-            "add (warp index % 4) << 21 to the address",
+            f"{model.name(site)} of warp {warp} at lane {lane}: this warp can access lanes {own} to {own + 31} only",
+            "set the lane field of the address (bits 31-16) to 32 * (warp index % 4): add (warp index % 4) << 21",
             confidence=Confidence.LOW if lane < 32 or absent else None,
             cause="the lane",
         )
@@ -332,10 +332,11 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
 
 
 def _lanes(model: KernelModel, distance: int) -> T.BitSlices | None:
-    """The lanes of an address in every thread, if nothing but the thread index decides them."""
+    """The lanes of an address in every thread, as bit slices; None if they depend on more than the thread index."""
     values = model.values
     terms, constant = values.linear(distance)
-    # What stays below the upper half, or is a multiple of its unit, cannot carry into the lanes: all of it together.
+    # Terms that only add to the column cannot carry into the lane if all of them together fit into the lower half.
+    # Terms that are multiples of the unit of a lane, or known in every thread, decide the lane.
     lanes, columns = [], constant & 0xFFFF
     for term, factor in terms:
         part = values.times(term, factor)
@@ -353,7 +354,7 @@ def _lanes(model: KernelModel, distance: int) -> T.BitSlices | None:
 
 
 def _foreign(lanes: T.BitSlices, threads: int) -> tuple[int, int] | None:
-    """A warp among *threads*, and its lane of tensor memory, when that is not one of the warp's own."""
+    """The first warp among *threads* that accesses a lane of another warp, and that lane; None if there is none."""
     warp = 0
     while threads >> 32 * warp:
         present = threads >> 32 * warp & 0xFFFFFFFF

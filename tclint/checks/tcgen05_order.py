@@ -1,4 +1,4 @@
-"""Checks of the order of tcgen05 operations within one thread (PTX ISA 9.7.16.6.2, 9.7.16.6.4.5, 9.7.16.10)."""
+"""Checks of the order of tcgen05 operations of one thread (PTX ISA 9.7.16.6.2, 9.7.16.6.4.5, 9.7.16.10)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TC021 = RuleId("TC021")
 TC024 = RuleId("TC024")
 
 _ANTI = "overwrites an operand in tensor memory of"
-"""Not ordered either, but block-scaled loops do it and work."""
+"""The effect of a copy over an operand of an MMA: not ordered either, but block-scaled loops do it and work."""
 _SHAPE = 0x1F7E0000
 """M and N in an instruction descriptor of any kind (9.7.16.4.2)."""
 
@@ -34,19 +34,19 @@ def _path(
     step: Callable[[Any, int, Instruction], Hashable],
     to: int,
 ) -> Path | None:
-    """A path on which *fact*, which begins with its site, lives until the instruction *to*."""
+    """A path on which *fact*, whose first element is its site, holds until the instruction *to*."""
     return model.path(fact[0], frozenset({fact}), results, step, lambda state, at: at == to, (to,)).witness
 
 
 @check(TC009, needs="tcgen05", analyses=(TensorMemory,))
 def unordered_pair(model: KernelModel) -> Iterator[Hit]:
-    """Two operations of one thread on the same tensor memory that are no pipelined pair (9.7.16.6.2)."""
+    """Two operations of one thread on the same tensor memory that are not implicitly pipelined (9.7.16.6.2)."""
     if not model.sites("issue", "tcgen05"):
         return
     tmem, results = model.solution(TensorMemory)
     pairs = _Pairs(model, tmem)
     after: dict[int, dict[int, str]] = {}
-    """For each operation those that may begin before it is complete, and what these do to it."""
+    """Operation -> the operations that may start before it has completed, with what each does to it."""
     for b in model.cfg.order:
         for at, state in results.walk(b):
             if at not in tmem.operations:
@@ -63,13 +63,14 @@ def unordered_pair(model: KernelModel) -> Iterator[Hit]:
         role = model.describe_threads(path.threads)
         yield TC009.hit(
             site=at,
-            message=f"{model.name(at)} {why} an earlier {model.name(site)} that may still be running: the two are no pipelined pair",
+            message=f"{model.name(at)} {why} an earlier {model.name(site)} that may not have completed: "
+            "the two are not implicitly pipelined",
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
-                Mark(at, f"{model.name(at)} is not ordered behind it", role=role),
+                Mark(at, f"{model.name(at)} is not ordered after it", role=role),
             ),
-            help="commit the first to an mbarrier and wait for it before this instruction",
-            # The manual does not order two copies, but block-scaled loops copy each round to the same columns.
+            help="commit the first operation to an mbarrier, and wait for that before this instruction",
+            # The manual does not order two copies, but block-scaled loops copy to the same columns in each iteration.
             confidence=Confidence.LOW
             if why == _ANTI or pairs.kinds[site] == pairs.kinds[at] == "cp"
             else model.confidence(path, site),
@@ -79,7 +80,7 @@ def unordered_pair(model: KernelModel) -> Iterator[Hit]:
 def _begun(
     model: KernelModel, results: Results[State], tmem: TensorMemory, site: int, others: Iterable[int]
 ) -> Iterator[Path]:
-    """Paths from *site* to those of the *others* that may begin while it is still running."""
+    """Paths from *site* to each of the *others* that may start before it has completed."""
     step, left = partial(_outstanding, tmem, site), set(others)
     outstanding = frozenset({(site, ISSUED)})
     for path in model.paths(site, outstanding, results, step, lambda state, at: at in left, left.copy()):
@@ -90,14 +91,15 @@ def _begun(
 def _outstanding(
     tmem: TensorMemory, site: int, state: State, at: int, instruction: Instruction
 ) -> State | None:
-    """The operation followed until it may be known to be complete: any wait behind its commit may tell."""
+    """Transfer function of one pending operation: it ends at any wait after its commit, which may guarantee
+    completion."""
     after = tmem.follow(site, state, at, instruction)
-    told = instruction.event in ("mbarrier-wait", "barrier-sync", "barrier-wait")
-    return None if after and told and (site, ISSUED) not in after else after
+    waits = instruction.event in ("mbarrier-wait", "barrier-sync", "barrier-wait")
+    return None if after and waits and (site, ISSUED) not in after else after
 
 
 class _Pairs:
-    """Which operations on the same columns are executed in order."""
+    """Which pairs of operations on the same columns are implicitly pipelined, that is, execute in order."""
 
     def __init__(self, model: KernelModel, tmem: TensorMemory) -> None:
         self.tmem = tmem
@@ -108,18 +110,19 @@ class _Pairs:
         self.values = model.values
 
     def unordered(self, first: int, then: int) -> str:
-        """What *then* does to the tensor memory of *first* without an order between them; empty if nothing."""
+        """What *then* does, unordered, to the tensor memory of *first*; empty if they do not conflict or are in
+        order."""
         kinds, tmem = self.kinds, self.tmem
         if kinds[then] == "mma":
             if kinds[first] != "mma":
                 return ""
             read = tmem.range(then, "a")
             if read is not None and tmem.meet(tmem.range(first, "d"), read):
-                return "takes for A the result of"
+                return "reads as its A the result of"
             shapes = self.shapes[first], self.shapes[then]
             if shapes[0] == shapes[1] or None in shapes or not self._same_columns(first, then):
                 return ""
-            return "adds with another M or N to the result of"
+            return "adds, with another M or N, to the result of"
         if (kinds[first], kinds[then]) == ("mma", "shift"):
             return ""
         opcode = self.opcodes[then]
@@ -142,17 +145,17 @@ class _Pairs:
 
 
 def _columns_read(model: KernelModel, mma: int) -> list[int]:
-    """Where the operands of an MMA start that lie in tensor memory: A, its metadata, scale factors."""
+    """The addresses of the operands of an MMA in tensor memory: A, its metadata, scale factors."""
     instruction = model.instruction(mma)
     match = instruction.match
     assert match is not None
-    places = (match.named.get(name.lstrip("*")) for name in match.form.async_reads)
-    operands = [instruction.operands[at] for at in places if at is not None]
+    positions = (match.named.get(name.lstrip("*")) for name in match.form.async_reads)
+    operands = [instruction.operands[at] for at in positions if at is not None]
     return [model.values.operand(o, mma) for o in operands if isinstance(o, Memory)]
 
 
 def _shape(model: KernelModel, mma: int) -> int | None:
-    """M and N of an MMA as its descriptor has them, where that is known."""
+    """The bits of the instruction descriptor of *mma* that hold M and N; None if the descriptor is not a constant."""
     value = model.value(mma, "idesc")
     known = model.values.constant_of(value) if value is not None else None
     return None if known is None else known & _SHAPE
@@ -160,25 +163,25 @@ def _shape(model: KernelModel, mma: int) -> int | None:
 
 @check(TC011, needs="tcgen05", analyses=(TensorMemory,))
 def register_overwritten(model: KernelModel) -> Iterator[Hit]:
-    """A register that tcgen05.ld has yet to fill is written by something else (9.7.16.6.4.5)."""
+    """Another instruction writes a register that a pending tcgen05.ld has yet to fill (9.7.16.6.4.5)."""
     if not model.sites("issue", "tcgen05.ld"):
         return
     for load, ats in grouped(_overwritten(model)).items():
         at = ats[0]
         yield TC011.hit(
             site=at,
-            message="writes a register that an earlier tcgen05.ld may not have filled yet",
+            message="writes a register that an earlier tcgen05.ld may not have filled yet: no intervening tcgen05.wait::ld",
             steps=(Mark(load, "tcgen05.ld starts"), Mark(at, "writes its register")),
             count=len(ats),
-            help="wait with tcgen05.wait::ld before the register gets a new value",
+            help="add tcgen05.wait::ld before the register gets a new value",
             fixes=waited_in_block(model, "ld", (load,)),
-            # Real kernels load into them again on paths that need no value of the first load.
+            # Real kernels load into the registers again on paths that do not need the values of the first load.
             confidence=Confidence.LOW if model.instruction(at).group == "tcgen05.ld" else None,
         )
 
 
 def _overwritten(model: KernelModel) -> Iterator[tuple[int, int]]:
-    """Loads with a register that has a new value before they have filled it, and the instruction that writes it."""
+    """Loads one of whose registers is written before they have filled it, with the instruction that writes it."""
     tmem, results = model.solution(TensorMemory)
     writers: dict[int, set[int]] = {}
     for load in tmem.loads:
@@ -202,14 +205,15 @@ def _overwritten(model: KernelModel) -> Iterator[tuple[int, int]]:
 
 
 def _unfilled(tmem: TensorMemory, load: int, state: State, at: int, instruction: Instruction) -> State | None:
-    """The load followed until one of its registers is read or moved, or it has been waited for."""
+    """Transfer function of one pending load: it ends where one of its registers is read or moved, or at a wait."""
     after = tmem.follow(load, state, at, instruction)
     return after if after and (load, ISSUED) in after else None
 
 
 @check(TC021, needs="tcgen05", analyses=(Collector,))
 def empty_collector(model: KernelModel) -> Iterator[Hit]:
-    """A collector buffer that is used although nothing filled it since it was emptied (9.7.16.10.9)."""
+    """A collector buffer that is used on a path on which no MMA has filled it since the entry, or since it was
+    discarded (9.7.16.10.9)."""
     uses = {
         i: tcgen05_collector.usage(model.instruction(i))[0]
         for i in model.sites("issue", "tcgen05")
@@ -225,12 +229,12 @@ def empty_collector(model: KernelModel) -> Iterator[Hit]:
         for fact in empty:
             if _path(model, results, fact, partial(_empty, buffers, fact), at):
                 site = fact[0]
-                emptied = [] if site == ENTRY else [Mark(site, f"leaves collector buffer {buffer} empty")]
+                emptied = [] if site == ENTRY else [Mark(site, f"discards collector buffer {buffer}")]
                 yield TC021.hit(
                     site=at,
-                    message=f"takes its matrix from collector buffer {buffer}, into which no earlier MMA has filled one",
+                    message=f"takes its matrix from collector buffer {buffer}, which no earlier MMA has filled",
                     steps=(*emptied, Mark(at, "uses the buffer")),
-                    help=f"fill the buffer first: .collector::{buffer}::fill on the MMA that loads the matrix",
+                    help=f"fill the buffer first: put .collector::{buffer}::fill on the MMA that loads the matrix",
                     confidence=None if len(empty) == len(last) else Confidence.LOW,
                 )
                 break
@@ -247,13 +251,13 @@ def _empty(
     at: int,
     instruction: Instruction,
 ) -> frozenset[tuple[int, str]] | None:
-    """The buffer followed until it is filled."""
+    """Transfer function of one empty buffer: it ends where the buffer is filled."""
     return buffers.transfer(state, at, instruction) & {fact} or None
 
 
 @check(TC024, needs="tcgen05", analyses=(TensorMemory,))
 def accumulates_on_nothing(model: KernelModel) -> Iterator[Hit]:
-    """MMAs that all add to columns into which nothing was ever written."""
+    """MMAs that all add to an accumulator that nothing initialises."""
     function = model.function
     mmas = [i for i in model.sites("issue", "tcgen05") if model.instruction(i).role("enable") is not None]
     if not mmas or not function.entry or any(ins.flow == "call" for ins in function.instructions):
@@ -273,18 +277,15 @@ def accumulates_on_nothing(model: KernelModel) -> Iterator[Hit]:
     for sites in grouped(alone).values():
         yield TC024.hit(
             site=sites[0],
-            message="adds to columns of tensor memory into which nothing was written",
+            message="adds to an accumulator in tensor memory that nothing has initialised",
             steps=(Mark(sites[0], "enable-input-d is true"),),
             count=len(sites),
-            help="make enable-input-d false for the first multiplication, or store the start value first",
+            help="set enable-input-d to false for the first multiplication, or store the start value first",
         )
 
 
-_MOST = 512
-
-
 def _separate(model: KernelModel, mine: int, start: int, columns: int) -> bool:
-    """Whether an accumulator at *mine*, of any size, certainly has no column of *start* and those behind it."""
+    """Whether an accumulator at *mine*, of any size, provably shares no column with the *columns* from *start* on."""
     return model.values.disjoint(mine, 256, start, max(columns, 256)) is True
 
 

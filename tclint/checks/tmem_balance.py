@@ -1,4 +1,4 @@
-"""Checks of tensor memory that is not freed, or freed wrongly (PTX ISA 9.7.16.7.1)."""
+"""Checks of tensor memory that is not freed, or not as it was allocated (PTX ISA 9.7.16.7.1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TM003 = RuleId("TM003")
 
 @check(TM001, TM003, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
 def balance(model: KernelModel) -> Iterator[Hit]:
-    """What is allocated is freed: once, as a whole, by the address that the allocation gave."""
+    """Allocations that are not freed exactly once, as a whole, by the address that tcgen05.alloc returned."""
     if not model.sites("tmem-alloc") and not model.sites("tmem-dealloc"):
         return
     memory, _ = model.solution(TensorAllocation)
@@ -45,13 +45,13 @@ def _never_freed(model: KernelModel, memory: TensorAllocation) -> Hit:
             Mark(site, "allocated here", role=model.describe_threads(model.views.context_of(site).threads)),
         ),
         count=len(memory.allocations),
-        help="free it with tcgen05.dealloc when all warps are done with it, before the kernel ends",
+        help="free it with tcgen05.dealloc after the last access of any warp, before the kernel ends",
         confidence=None if whole_program(model) else Confidence.LOW,
     )
 
 
 def _mismatches(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
-    """Deallocations that cannot be of an allocation of this kernel."""
+    """Deallocations that match no allocation of this kernel."""
     if not memory.deallocations:
         return
     if not memory.allocations:
@@ -78,9 +78,9 @@ def _wrong_address(model: KernelModel, memory: TensorAllocation, site: int) -> H
         origin = memory.words[address[0]][0]
         return TM003.hit(
             site=site,
-            message=f"frees tensor memory by an address {address[1]} beyond the one that tcgen05.alloc gave",
+            message=f"frees tensor memory by an address {address[1]} beyond the one that tcgen05.alloc returned",
             steps=(Mark(origin, "allocated here"), Mark(site, "freed by another address")),
-            help="free the whole allocation by the address that tcgen05.alloc gave",
+            help="free the whole allocation by the address that tcgen05.alloc returned",
             confidence=Confidence.MEDIUM,
         )
     beyond = _beyond(model, memory, site)
@@ -92,13 +92,13 @@ def _wrong_address(model: KernelModel, memory: TensorAllocation, site: int) -> H
                 Mark(memory.allocations[0], "all 512 columns are allocated here"),
                 Mark(site, "freed by another address"),
             ),
-            help="free the whole allocation by the address that tcgen05.alloc gave",
+            help="free the whole allocation by the address that tcgen05.alloc returned",
         )
     if _is_shared_address(model, site):
         return TM003.hit(
             site=site,
-            message="frees an address of shared memory: tcgen05.alloc writes the address of the tensor memory there",
-            help="load the word that tcgen05.alloc wrote, and free what it holds",
+            message="frees an address of shared memory, which is where tcgen05.alloc writes the address of the tensor memory",
+            help="load the word that tcgen05.alloc wrote, and free the address that it contains",
         )
     return None
 
@@ -109,24 +109,26 @@ def _wrong_count(memory: TensorAllocation, site: int) -> Hit | None:
     columns = memory.columns(site)
     if columns is None or None in counts or columns in counts or not {columns, *counts}.issubset(COLUMNS):
         return None
-    had = " or ".join(str(n) for n in sorted(n for n in counts if n is not None))
+    allocated = " or ".join(str(n) for n in sorted(n for n in counts if n is not None))
     piecewise = any((a := memory.address(d)) is not None and a[1] for d in memory.deallocations)
     return TM003.hit(
         site=site,
-        message=f"frees {columns} columns of an allocation of {had}",
+        message=f"frees {columns} columns of an allocation of {allocated}",
         steps=(
             Mark(origins[0], f"{memory.columns(origins[0])} columns are allocated here"),
             Mark(site, f"{columns} columns are freed"),
         ),
         help="free as many columns as were allocated",
-        fixes=(Repair(f"free {had} columns", (operand(site, "columns", had),)),) if had.isdigit() else (),
+        fixes=(Repair(f"free {allocated} columns", (operand(site, "columns", allocated),)),)
+        if allocated.isdigit()
+        else (),
         confidence=Confidence.LOW if piecewise else None,
         about=frozenset(origins),
     )
 
 
 def _beyond(model: KernelModel, memory: TensorAllocation, site: int) -> int:
-    """The constant column that is freed although all allocations are of all columns, which begin at 0."""
+    """The constant column that is freed although every allocation has all columns and so starts at 0; else 0."""
     value = model.value(site, "taddr")
     assert value is not None
     column = (model.values.constant_of(value) or 0) & 0xFFFF
@@ -142,7 +144,7 @@ def _is_shared_address(model: KernelModel, site: int) -> bool:
 
 
 def _unbalanced(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
-    """Allocations that a path never frees, and one that a path frees twice."""
+    """The first allocation that some path does not free, and one that some path frees twice."""
     if not model.function.entry:
         return
     freeing = 0
@@ -167,10 +169,11 @@ def _unbalanced(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
 
 
 def _held_at_the_end(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | None:
-    """A path of the warp that allocates and frees, on which it does not free all that it allocated."""
+    """The hit for a path of the warp that allocates and frees on which it does not free everything; None if there is
+    none."""
     _, results = model.solution(TensorAllocation)
     cfg = model.cfg
-    # Of several allocations a state cannot tell which one a deallocation was about; a path can.
+    # With several allocations, a state does not show which of them a deallocation freed; a path does.
     if (
         len(memory.allocations) == 1
         and cfg.block_of[site] not in cfg.in_cycle
@@ -188,7 +191,10 @@ def _held_at_the_end(model: KernelModel, memory: TensorAllocation, site: int) ->
 
 
 def _skipped_by_another(model: KernelModel, memory: TensorAllocation, site: int, freeing: int) -> Hit | None:
-    """A path of the warp that frees what another one allocated, from a barrier behind the allocation to the end."""
+    """The hit for a path of the warp that frees for another one, from a barrier after the allocation to the end.
+
+    None if every such path frees, or none is found.
+    """
     values = model.values
     facts = PathCondition(
         (p, truth)
@@ -205,17 +211,17 @@ def _skipped_by_another(model: KernelModel, memory: TensorAllocation, site: int,
 
 
 def _too_many(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | None:
-    """A path with more allocations than there are deallocations, each of which is executed once."""
+    """The hit for a path with more allocations than the kernel has deallocations, none of them in a loop; else None."""
     _, results = model.solution(TensorAllocation)
-    cfg, most = model.cfg, len(memory.deallocations)
-    if len(memory.allocations) <= most or any(cfg.block_of[d] in cfg.in_cycle for d in memory.deallocations):
+    cfg, freed = model.cfg, len(memory.deallocations)
+    if len(memory.allocations) <= freed or any(cfg.block_of[d] in cfg.in_cycle for d in memory.deallocations):
         return None
 
     def step(ledger: Ledger, i: int, instruction: Instruction) -> Ledger:
         return memory.entered(ledger, i, instruction) if instruction.event == "tmem-alloc" else ledger
 
     path = model.path(
-        site, (site,), results, step, lambda ledger, i: i == EXIT and len(ledger) > most, ()
+        site, (site,), results, step, lambda ledger, i: i == EXIT and len(ledger) > freed, ()
     ).witness
     return None if path is None else _leaked(model, memory, site, path, site)
 
@@ -228,16 +234,20 @@ def _leaked(model: KernelModel, memory: TensorAllocation, site: int, path: Path,
         message=f"allocates {columns or 'some'} columns of tensor memory that are not freed on a path to the end of the kernel",
         steps=(
             Mark(site, "allocated here", role=model.describe_threads(model.views.context_of(site).threads)),
-            Mark(path.last(model.cfg, start), "the kernel ends here with the columns allocated", role=role),
+            Mark(
+                path.last(model.cfg, start),
+                "the kernel ends here with the columns still allocated",
+                role=role,
+            ),
         ),
-        help="free them with tcgen05.dealloc on every path to the end",
+        help="free them with tcgen05.dealloc on every path to the end of the kernel",
         severity=Severity.WARNING,
         confidence=model.confidence(path, start),
     )
 
 
 def _freed_twice(model: KernelModel, memory: TensorAllocation) -> Hit | None:
-    """A second deallocation of the only allocation."""
+    """The hit for a path that deallocates the only allocation twice; None if there is none."""
     cfg = model.cfg
     addresses = {model.value(d, "taddr") for d in memory.deallocations}
     if (
@@ -252,7 +262,7 @@ def _freed_twice(model: KernelModel, memory: TensorAllocation) -> Hit | None:
             role = model.describe_threads(T.whole(path.threads, 32))
             return TM003.hit(
                 site=path.end,
-                message="frees an allocation of tensor memory that was freed before",
+                message="frees an allocation of tensor memory that is already freed",
                 steps=(
                     Mark(memory.allocations[0], "allocated here"),
                     Mark(first, "freed here", role=role),

@@ -1,4 +1,4 @@
-"""Checks of how much tensor memory is allocated, and in which order (PTX ISA 9.7.16.7.1)."""
+"""Checks of the sizes and the order of tensor memory allocations (PTX ISA 9.7.16.7.1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TM005 = RuleId("TM005")
 
 @check(TM002, needs="tcgen05")
 def column_count(model: KernelModel) -> Iterator[Hit]:
-    """A number of columns that no allocation can have; an immediate is the assembler's to refuse."""
+    """A number of columns, given in a register, that no allocation can have; the assembler rejects an immediate."""
     values = model.values
     wrong: dict[str, list[int]] = {}
     divergent: dict[int, list[int]] = {}
@@ -37,22 +37,22 @@ def column_count(model: KernelModel) -> Iterator[Hit]:
         verb = "allocates" if model.instruction(sites[0]).event == "tmem-alloc" else "frees"
         yield TM002.hit(
             site=sites[0],
-            message=f"{verb} {numbers} columns of tensor memory: it must be 32, 64, 128, 256 or 512",
+            message=f"{verb} {numbers} columns of tensor memory: the number must be 32, 64, 128, 256 or 512",
             count=len(sites),
-            help="round the number of columns up to a power of two, 32 at least",
+            help="round the number of columns up to a power of two, at least 32",
         )
     for sites in divergent.values():
         yield TM002.hit(
             site=sites[0],
-            message="the number of columns differs between the threads of the warp, which must agree on it",
+            message="the number of columns differs between the threads of the warp, but must be warp-uniform",
             count=len(sites),
-            help="make the number of columns the same in the whole warp",
+            help="pass the same number of columns in all threads of the warp",
             confidence=Confidence.MEDIUM,
         )
 
 
 def _alternatives(model: KernelModel, value: int) -> set[int]:
-    """The constants that *value* is one of; empty when it may be something else."""
+    """The constants that *value* may be; empty if it may be something else."""
     values = model.values
     found: set[int] = set()
     seen: set[int] = set()
@@ -76,22 +76,22 @@ def _alternatives(model: KernelModel, value: int) -> set[int]:
 
 @check(TM004, TM005, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
 def order(model: KernelModel) -> Iterator[Hit]:
-    """Allocations after the permit was given up, and larger ones after smaller ones."""
-    allocations, given_up = model.sites("tmem-alloc"), model.sites("tmem-relinquish")
-    if len(allocations) + len(given_up) < 2:
+    """Allocations after the permit was relinquished, and larger ones after smaller ones."""
+    allocations, relinquished = model.sites("tmem-alloc"), model.sites("tmem-relinquish")
+    if len(allocations) + len(relinquished) < 2:
         return
     memory, _ = model.solution(TensorAllocation)
     for site in memory.allocations:
-        for first in given_up:
+        for first in relinquished:
             steps = _earlier(
-                model, first, site, "the right to allocate is given up", "allocates all the same"
+                model, first, site, "relinquishes the permit to allocate", "allocates after relinquishing"
             )
             if steps:
                 yield TM004.hit(
                     site=site,
-                    message="allocates tensor memory after the CTA gave up the right to: tcgen05.relinquish_alloc_permit is final",
+                    message="allocates tensor memory after the CTA relinquished the permit: tcgen05.relinquish_alloc_permit is permanent",
                     steps=steps,
-                    help="move tcgen05.relinquish_alloc_permit behind the last allocation",
+                    help="move tcgen05.relinquish_alloc_permit after the last allocation",
                     confidence=None if len(steps) == 2 else Confidence.MEDIUM,
                 )
                 break
@@ -100,12 +100,14 @@ def order(model: KernelModel) -> Iterator[Hit]:
             before = memory.columns(first)
             if columns is None or before is None or before >= columns:
                 continue
-            steps = _earlier(model, first, site, f"{before} columns are allocated", f"then {columns} columns")
+            steps = _earlier(
+                model, first, site, f"{before} columns are allocated", f"then allocates {columns} columns"
+            )
             if steps:
                 yield TM005.hit(
                     site=site,
                     message=f"allocates {columns} columns of tensor memory after an allocation of {before}: "
-                    "allocations of a CTA must not grow",
+                    "the allocations of a CTA must not grow",
                     steps=steps,
                     help="allocate the largest number of columns first",
                     confidence=None if len(steps) == 2 else Confidence.MEDIUM,
@@ -114,7 +116,7 @@ def order(model: KernelModel) -> Iterator[Hit]:
 
 
 def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) -> tuple[Mark, ...]:
-    """The steps by which *first* comes before *second*: one thread's path, or a barrier between two warps."""
+    """The steps that show *first* before *second*: a path of one thread, or a barrier between two warps; else empty."""
     _, results = model.solution(TensorAllocation)
     path = model.path(
         first, True, results, lambda state, i, instruction: state, lambda state, i: i == second, (second,)
@@ -132,7 +134,7 @@ def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) 
         ):
             return (
                 Mark(first, once, role=model.describe_threads(model.views.context_of(first).threads)),
-                Mark(barrier, "all threads of the CTA wait"),
+                Mark(barrier, "all threads of the CTA wait here"),
                 Mark(second, then, role=model.describe_threads(model.views.context_of(second).threads)),
             )
     return ()

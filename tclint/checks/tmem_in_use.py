@@ -1,4 +1,10 @@
-"""Checks of tensor memory that is freed while it is in use (PTX ISA 9.7.16.5, 9.7.16.7.1)."""
+"""Checks of tensor memory that is freed while it is in use (PTX ISA 9.7.16.5, 9.7.16.7.1).
+
+A deallocation is reported in four cases: an operation of its own thread may be pending; another warp uses the memory and
+ends without signalling; the freeing warp waits for nothing since a barrier after which others start to use the memory;
+or it waits for nothing since it issued a copy that an MMA of another warp waits for. Any wait, and any signal of the
+other warp, counts as one for the accesses in question, which under-reports.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +31,19 @@ def freed_in_use(model: KernelModel) -> Iterator[Hit]:
         hit = _own_operation(model, site)
         if hit is not None:
             yield hit
-    hit = _ends_unheard(model, frees) or _waits_for_nothing(model, frees) or _before_its_copies(model, frees)
+    hit = (
+        _ends_without_signal(model, frees)
+        or _no_wait_since_barrier(model, frees)
+        or _no_wait_since_copy(model, frees)
+    )
     if hit is not None:
         yield hit
 
 
 def _own_operation(model: KernelModel, free: int) -> Hit | None:
-    """An MMA, copy or shift of the same thread that is not complete; its loads and stores are other rules'."""
+    """The hit for a pending MMA, copy or shift of the same thread; its loads and stores are left to TC003 and TC004."""
     commits = model.sites("commit", "tcgen05")
-    # Whatever is waited for may tell of the operation too, and an access to its result is the first fault.
+    # Any wait may be the one for the operation, and an access to its result is reported first (TC001).
     ends = {
         *model.fact(HappensBefore).acquire_points(Scope.WARPS),
         *model.sites("issue", "tcgen05.ld"),
@@ -47,12 +57,12 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
             continue
         committed = not {*commits}.isdisjoint(path.sites(model.cfg, site))
         if not committed and not any(model.reaches(free, commit) for commit in commits):
-            continue  # it is never committed, which is a fault of its own
+            continue  # it is never committed, which TC005 reports
         role = model.describe_threads(path.threads)
         return TM006.hit(
             site=free,
             message=f"frees tensor memory that {model.name(site)} of the same thread may still be using: "
-            + ("nothing was waited for since its commit" if committed else "it is committed later"),
+            + ("no wait follows its commit" if committed else "it is committed later"),
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
                 Mark(free, "its tensor memory is freed", role=role),
@@ -64,34 +74,34 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
 
 
 def _others(model: KernelModel, frees: Iterable[int], site: int) -> int:
-    """The threads that execute *site* and belong to a warp that frees nothing."""
+    """The threads that execute *site* and belong to warps that execute none of *frees*."""
     freeing = 0
     for free in frees:
         freeing |= model.views.context_of(free).threads
     return model.views.context_of(site).threads & ~T.whole(freeing, 32)
 
 
-def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
-    """A warp that accesses tensor memory and ends without a word, while another warp frees it."""
+def _ends_without_signal(model: KernelModel, frees: list[int]) -> Hit | None:
+    """The hit for a warp that reads tensor memory and ends without signalling, while another warp frees it."""
     if model.reachability.unresolved_dispatchers:
         return None
-    told = model.fact(HappensBefore).release_points.union(frees)
-    # What is stored and then told to nobody is no use to anyone: such a path is not taken.
-    for site in last(model, _seen_loads(model), told):
+    signals = model.fact(HappensBefore).release_points.union(frees)
+    # Stores are not considered: a path on which the data are stored and never announced is not realistic.
+    for site in last(model, _used_loads(model), signals):
         others = _others(model, frees, site)
         free = next((f for f in frees if not model.views.exclusive(site, f)), None)
         if not others or free is None or not _may_use(model, site, frees) or _joined(model, site, free):
             continue
-        path = path_avoiding(model, site, others, (), told).witness
+        path = path_avoiding(model, site, others, (), signals).witness
         if path is None:
             continue
         role = warps_of(model, path.threads)
         return TM006.hit(
             site=free,
-            message=f"frees tensor memory that {role} may still be using: nothing tells this warp that they are done",
+            message=f"frees tensor memory that {role} may still be using: no synchronisation shows that they have finished",
             steps=(
                 Mark(site, f"last {model.name(site)} of another warp", role=role),
-                Mark(path.last(model.cfg, site), "it ends without arriving at a barrier", role=role),
+                Mark(path.last(model.cfg, site), "that warp ends without arriving at a barrier", role=role),
                 Mark(free, "freed here", role=model.describe_threads(model.views.context_of(free).threads)),
             ),
             help=_remedy(model, free),
@@ -103,15 +113,18 @@ def _ends_unheard(model: KernelModel, frees: list[int]) -> Hit | None:
 
 def _remedy(model: KernelModel, free: int) -> str:
     what = (
-        "barrier.cluster.arrive and .wait of both CTAs"
+        "barrier.cluster.arrive and .wait in both CTAs"
         if paired(model, (free,))
-        else "a barrier of all warps"
+        else "a barrier for all warps"
     )
     return f"add {what} between the last access to tensor memory and this instruction"
 
 
 def _joined(model: KernelModel, site: int, free: int) -> bool:
-    """Whether the freeing warp may wait for all threads after *site*: a barrier does not wait for those that ended."""
+    """Whether a barrier after *site* and before *free* may make the freeing warp wait for all running threads.
+
+    Such a barrier waits until each thread has arrived or exited, so it follows the accesses of threads that exit.
+    """
     threads = model.views.context_of(free).threads
     return any(
         model.instruction(b).role("count") is None
@@ -123,24 +136,24 @@ def _joined(model: KernelModel, site: int, free: int) -> bool:
 
 
 def _always(model: KernelModel, site: int) -> bool:
-    """Whether the thread index alone decides who executes *site*: then somebody does in every launch."""
+    """Whether the thread index alone decides which threads execute *site*, so that some thread does in every launch."""
     return all(model.values.mask(p) is not None for p in controlling_predicates(model, site))
 
 
-def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
-    """A deallocation whose warp waits for nothing since a barrier behind which other warps start to use the memory."""
+def _no_wait_since_barrier(model: KernelModel, frees: list[int]) -> Hit | None:
+    """The hit for a deallocation whose warp has not waited since a barrier after which other warps use the memory."""
     views = model.views
-    heard = model.fact(HappensBefore).acquire_points(Scope.WARPS)
-    uses = [*_seen_loads(model), *model.sites("issue", "tcgen05.st"), *model.sites("issue", "tcgen05")]
+    waits = model.fact(HappensBefore).acquire_points(Scope.WARPS)
+    uses = [*_used_loads(model), *model.sites("issue", "tcgen05.st"), *model.sites("issue", "tcgen05")]
     for free in frees:
         threads = views.context_of(free).threads
-        met = [b for b in model.fact(HappensBefore).cta_wide_barriers if dominated_by(model, b, free)]
-        met = [b for b in met if all(b is c or dominated_by(model, c, b) for c in met)]
-        if not threads or not met or views.reachability.unresolved_dispatchers:
+        barriers = [b for b in model.fact(HappensBefore).cta_wide_barriers if dominated_by(model, b, free)]
+        nearest = [b for b in barriers if all(b is c or dominated_by(model, c, b) for c in barriers)]
+        if not threads or not nearest or views.reachability.unresolved_dispatchers:
             continue
-        (start,) = met
-        between = (w for w in heard if w != start and views.context_of(w).threads & threads)
-        if any(model.reaches(start, w) and model.reaches(w, free) for w in between):
+        (start,) = nearest
+        own_waits = (w for w in waits if w != start and views.context_of(w).threads & threads)
+        if any(model.reaches(start, w) and model.reaches(w, free) for w in own_waits):
             continue
         for site in uses:
             if (
@@ -154,9 +167,9 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
                 return TM006.hit(
                     site=free,
                     message=f"frees tensor memory that {role} may still be using: "
-                    "this warp waits for nothing after they start",
+                    "this warp waits for nothing after the barrier from which they start",
                     steps=(
-                        Mark(start, "all warps go on from here"),
+                        Mark(start, "all warps continue from here"),
                         Mark(site, f"{model.name(site)} of another warp", role=role),
                         Mark(free, "freed here", role=model.describe_threads(threads)),
                     ),
@@ -167,8 +180,11 @@ def _waits_for_nothing(model: KernelModel, frees: list[int]) -> Hit | None:
     return None
 
 
-def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
-    """A deallocation by a warp that copies for the MMA of others and has not waited since: that MMA is yet to come."""
+def _no_wait_since_copy(model: KernelModel, frees: list[int]) -> Hit | None:
+    """The hit for a deallocation by a warp that has not waited since its last copy for an MMA of another warp.
+
+    That MMA waits for the copy, so it may execute after the deallocation.
+    """
     ends = model.fact(HappensBefore).acquire_points(Scope.WARPS)
     for free in frees if not model.reachability.unresolved_dispatchers else ():
         warp = T.whole(model.views.context_of(free).threads, 32)
@@ -181,10 +197,14 @@ def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
             return TM006.hit(
                 site=free,
                 message=f"frees tensor memory that {role} may still be using: "
-                f"this warp waits for nothing after the copy that {model.name(use)} there waits for",
+                f"this warp has not waited since the copy that their {model.name(use)} waits for",
                 steps=(
-                    Mark(copy, "copies what is multiplied", role=model.describe_threads(path.threads)),
-                    Mark(use, f"{model.name(use)} of another warp, which waits for that", role=role),
+                    Mark(
+                        copy,
+                        "copies an operand of the multiplication",
+                        role=model.describe_threads(path.threads),
+                    ),
+                    Mark(use, f"{model.name(use)} of another warp, after a wait for the copy", role=role),
                     Mark(
                         free, "freed here", role=model.describe_threads(model.views.context_of(free).threads)
                     ),
@@ -197,7 +217,10 @@ def _before_its_copies(model: KernelModel, frees: list[int]) -> Hit | None:
 
 
 def _waits_elsewhere(model: KernelModel, warp: int, copy: int, free: int) -> bool:
-    """Whether some lane of a *warp* waits on a way that no *copy* comes behind: it may wait for what the others do not."""
+    """Whether a lane of *warp* waits, before *free*, on a path that *copy* does not follow.
+
+    It may then wait on behalf of the lanes that copy.
+    """
     return any(
         model.views.context_of(w).threads & warp and model.reaches(w, free) and not model.reaches(w, copy)
         for w in model.fact(HappensBefore).acquire_points(Scope.WARPS)
@@ -205,26 +228,26 @@ def _waits_elsewhere(model: KernelModel, warp: int, copy: int, free: int) -> boo
 
 
 def _fed(model: KernelModel, frees: list[int], copy: int) -> int | None:
-    """An MMA of another warp that comes only behind a wait for a *copy*."""
+    """An MMA of another warp that a wait for *copy* dominates; None if there is none."""
     order = model.fact(HappensBefore)
-    heard = [wait for _, wait in order.synchronised_pairs((copy,), order.acquire_points(Scope.WARPS))]
+    waits = [wait for _, wait in order.synchronised_pairs((copy,), order.acquire_points(Scope.WARPS))]
     for use in model.sites("issue", "tcgen05"):
         others = _others(model, frees, use)
-        told = [w for w in heard if model.views.context_of(w).threads & others]
-        if others and _may_use(model, use, frees) and any(dominated_by(model, w, use) for w in told):
+        theirs = [w for w in waits if model.views.context_of(w).threads & others]
+        if others and _may_use(model, use, frees) and any(dominated_by(model, w, use) for w in theirs):
             return use
     return None
 
 
-def _seen_loads(model: KernelModel) -> list[int]:
-    """The loads of which some register is read: what the others fetch makes no difference."""
+def _used_loads(model: KernelModel) -> list[int]:
+    """The loads with a register that is read; the result of any other load is unused, so it does no harm."""
     loads = model.sites("issue", "tcgen05.ld")
     read = {r for i in model.function.instructions for r in i.reads} if loads else set()
     return [i for i in loads if not read.isdisjoint(model.instruction(i).writes)]
 
 
 def _may_use(model: KernelModel, site: int, frees: Iterable[int]) -> bool:
-    """Whether *site* accesses what is freed: its address is one of these plus something."""
+    """Whether *site* may access what *frees* deallocate: its address is one of theirs plus an offset."""
     values = model.values
     terms = {
         t
@@ -240,5 +263,5 @@ def _may_use(model: KernelModel, site: int, frees: Iterable[int]) -> bool:
 
 
 def warps_of(model: KernelModel, threads: int) -> str:
-    """The warps of *threads* in words, when it is known how many there are."""
+    """The warps of *threads* as text; ``other warps`` if the number of warps is unknown."""
     return model.describe_threads(T.whole(threads, 32)) if model.function.threads else "other warps"

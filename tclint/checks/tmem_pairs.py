@@ -1,4 +1,4 @@
-"""Checks of the tensor memory of a pair of CTAs (PTX ISA 9.7.16.5, 9.7.16.7.1)."""
+"""Checks of the tensor memory of a CTA pair (PTX ISA 9.7.16.5, 9.7.16.7.1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TM011 = RuleId("TM011")
 
 @check(TM010, needs="tcgen05")
 def pair_without_cluster(model: KernelModel) -> Iterator[Hit]:
-    """Operations of a pair of CTAs in a kernel whose clusters have no pairs."""
+    """Operations of a CTA pair in a kernel whose clusters do not consist of CTA pairs."""
     directives = model.function.directives
     size = prod(directives.get(".reqnctapercluster", ()))
     if ".reqnctapercluster" in directives:
@@ -38,7 +38,7 @@ def pair_without_cluster(model: KernelModel) -> Iterator[Hit]:
             site=site,
             message=f"{model.name(site)} with .cta_group::2 needs a peer CTA, but the kernel runs in {what}",
             count=len(sites),
-            help="make the number of CTAs of a cluster even, or use .cta_group::1",
+            help="make the number of CTAs in a cluster even, or use .cta_group::1",
             severity=Severity.ERROR if size == 1 else None,
         )
 
@@ -48,7 +48,7 @@ _USES = ("tcgen05.ld", "tcgen05.st", "tcgen05")
 
 @check(TM011, needs="tcgen05", analyses=(Mbarriers, HappensBefore))
 def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
-    """The tensor memory of a pair is freed without waiting for the peer CTA (9.7.16.5)."""
+    """The tensor memory of a CTA pair is freed without waiting for the peer CTA (9.7.16.5)."""
     frees = paired(model, model.sites("tmem-dealloc"))
     allocations = paired(model, model.sites("tmem-alloc"))
     if not frees or not allocations or not model.function.entry:
@@ -59,49 +59,49 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
         for w in model.fact(HappensBefore).barrier_sites(Scope.CTAS)
         if any(model.reaches(i, w) for i in uses)
     ]
-    # A handshake: the warp arrives on an mbarrier of the peer, and one of the two waits when nothing uses it any more.
-    told = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
-    heard = [wait for wait in model.sites("mbarrier-wait") if _heard_last(model, wait, told, uses)]
-    if not heard:
-        told = []
+    # A handshake: the warp arrives on an mbarrier of the peer, and a thread waits for such an arrival after its last use.
+    arrivals = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
+    waits = [w for w in model.sites("mbarrier-wait") if _waits_after_last_use(model, w, arrivals, uses)]
+    if not waits:
+        arrivals = []
     for free in frees:
-        path = path_avoiding(
-            model, -1, model.views.context_of(free).threads, (free,), [*late, *told, *calls(model)]
-        ).witness
+        passed = [*late, *arrivals, *calls(model)]
+        path = path_avoiding(model, -1, model.views.context_of(free).threads, (free,), passed).witness
         if path is None:
             continue
         yield TM011.hit(
             site=free,
-            message="frees the tensor memory of a pair of CTAs without waiting for the peer, which may still be using it",
+            message="frees the tensor memory of a CTA pair without waiting for the peer CTA, which may still be using it",
             steps=(
                 Mark(allocations[0], "allocated by both CTAs"),
                 Mark(
                     free,
-                    "freed without a barrier of the cluster",
+                    "freed without an intervening cluster barrier",
                     role=model.describe_threads(T.whole(path.threads, 32)),
                 ),
             ),
             help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
-            confidence=Confidence.LOW if any(_known_at(model, w, free) for w in (*late, *heard)) else None,
+            confidence=Confidence.LOW if any(_may_order(model, w, free) for w in (*late, *waits)) else None,
             about=frozenset((free,)),
         )
         return
 
 
-def _heard_last(model: KernelModel, wait: int, told: list[int], uses: list[int]) -> bool:
-    """Whether a thread that waits for what is *told* may come to none of *uses* any more."""
+def _waits_after_last_use(model: KernelModel, wait: int, arrivals: list[int], uses: list[int]) -> bool:
+    """Whether *wait* may be for one of *arrivals*, and its threads reach none of *uses* afterwards."""
     mbarriers, threads = model.fact(Mbarriers), model.views.context_of(wait).threads
     rings = mbarriers.rings_at(wait)
-    about = (mbarriers.rings_at(i) for i in told)
-    return any(not (rings and others and rings.isdisjoint(others)) for others in about) and not any(
+    arrived = (mbarriers.rings_at(i) for i in arrivals)
+    return any(not (rings and others and rings.isdisjoint(others)) for others in arrived) and not any(
         threads & model.views.context_of(i).threads and model.reaches(wait, i) for i in uses
     )
 
 
-def _known_at(model: KernelModel, wait: int, free: int) -> bool:
-    """Whether who waits for the peer at *wait* may free, or tell the warp that does, through whomever.
+def _may_order(model: KernelModel, wait: int, free: int) -> bool:
+    """Whether a thread that waits for the peer at *wait* may execute *free* later, or signal other threads.
 
-    Who only ends behind it keeps the news to himself.
+    The signal may reach the freeing warp through any number of threads. A thread that only exits after *wait* passes
+    nothing on.
     """
     threads = model.views.context_of(wait).threads
     return any(

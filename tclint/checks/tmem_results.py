@@ -1,4 +1,4 @@
-"""Checks of results in tensor memory that another role reads (PTX ISA 9.7.16.6.4)."""
+"""Check of results in tensor memory that another role reads (PTX ISA 9.7.16.6.4)."""
 
 from __future__ import annotations
 
@@ -16,33 +16,37 @@ TC001 = RuleId("TC001")
 
 @check(also=(TC001,), needs="tcgen05", analyses=(Extents, HappensBefore, TensorMemory))
 def read_by_another_role(model: KernelModel) -> Iterator[Hit]:
-    """A role that loads what the MMA of another role adds up, on a way that hears nothing of a commit behind it."""
+    """A role that loads an accumulator of another role's MMA, on a path without a wait that may observe its
+    completion."""
     loads, mmas = model.sites("issue", "tcgen05.ld"), model.sites("issue", "tcgen05")
     if not loads or not mmas or not whole_program(model) or model.reachability.unresolved_dispatchers:
         return
-    for load, operations in grouped(_unheard(model, loads, mmas)).items():
+    for load, operations in grouped(_unsynchronised(model, loads, mmas)).items():
         mma = operations[0]
         role = model.describe_threads(model.views.context_of(load).threads)
         yield TC001.hit(
             site=load,
-            message=f"reads the result of {model.name(mma)} in another role, "
-            "on a way on which nothing tells it that the operation is complete",
+            message=f"reads the result of {model.name(mma)} of another role, "
+            "on a path with no wait that guarantees its completion",
             steps=(
                 Mark(
                     mma,
                     f"{model.name(mma)} starts",
                     role=model.describe_threads(model.views.context_of(mma).threads),
                 ),
-                Mark(load, f"{model.name(load)} on the same columns", role=role),
+                Mark(load, f"{model.name(load)} reads the same columns", role=role),
             ),
             count=len(operations),
-            help="commit the operation to an mbarrier (tcgen05.commit) and wait for it in this role before the load",
+            help="commit the operation to an mbarrier (tcgen05.commit), and wait on it in this role before the load",
             about=frozenset((mma,)),
         )
 
 
-def _unheard(model: KernelModel, loads: Sequence[int], mmas: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first load of another role that may read what an MMA writes before its completion is observed, and the MMA."""
+def _unsynchronised(
+    model: KernelModel, loads: Sequence[int], mmas: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """For each MMA, the first load of another role that may read its result before observing its completion, and the
+    MMA."""
     tmem, order = model.solution(TensorMemory)[0], model.fact(HappensBefore)
     stores = frozenset(model.sites("issue", "tcgen05.st"))
     written = stores | order.observers_of(stores)
@@ -56,16 +60,16 @@ def _unheard(model: KernelModel, loads: Sequence[int], mmas: Sequence[int]) -> I
         theirs = [i for i, read in reads if read.inside(result) and model.views.mutually_exclusive(mma, i)]
         if not theirs:
             continue
-        # Whoever issued other operations on these columns may have handed them over before.
-        heard = order.observers_of([c for c in commits if model.reaches(mma, c)]) | written
+        # A load that is ordered after a store to tensor memory may read the stored values, not the result.
+        observers = order.observers_of([c for c in commits if model.reaches(mma, c)]) | written
         for load in theirs:
-            if order.unsynchronised_path(load, heard) is not None:
+            if order.unsynchronised_path(load, observers) is not None:
                 yield load, mma
                 break
 
 
 def _reach(model: KernelModel, tmem: TensorMemory, extents: Extents, site: int, role: str) -> Extent | None:
-    """The columns that *role* of the instruction covers, in all rounds of all loops."""
+    """The columns that operand *role* of the instruction covers in all iterations of all loops; None if unknown."""
     columns = tmem.range(site, role)
     if columns is None:
         return None

@@ -1,4 +1,4 @@
-"""Checks of the warp that allocates tensor memory, and of the address that it hands on (PTX ISA 9.7.16.7.1)."""
+"""Checks of the warp that allocates tensor memory, and of the address that it passes on (PTX ISA 9.7.16.7.1)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ TM009 = RuleId("TM009")
 
 _MANAGEMENT = ("tmem-alloc", "tmem-dealloc", "tmem-relinquish")
 
-_GIVEN_UP = "the CTA has given up its right to allocate when the first warp does, and nothing else is shared"
-"""What there is to say of ``tcgen05.relinquish_alloc_permit`` alone."""
+_ONLY_RELINQUISHED = "the first warp relinquishes the permit for the whole CTA, and no other state is shared"
+"""The doubt if only ``tcgen05.relinquish_alloc_permit`` is executed by several warps."""
 
 
 @check(TM007, needs="tcgen05")
 def not_one_warp(model: KernelModel) -> Iterator[Hit]:
-    """Allocation, deallocation or relinquishment that several warps of the CTA execute for certain."""
+    """Allocation, deallocation or relinquishment that several warps of the CTA provably execute."""
     if not model.function.entry:
-        return  # its caller decides who comes here
+        return  # the callers decide which threads call it
     values = model.values
     found: list[tuple[int, int]] = []
     for kind in _MANAGEMENT:
@@ -44,22 +44,22 @@ def not_one_warp(model: KernelModel) -> Iterator[Hit]:
     directives = model.function.directives
     sure = bool(model.function.threads)
     spread = any(_own_word(model, i) for i, _ in found)
-    given_up = all(model.instruction(i).event == "tmem-relinquish" for i, _ in found)
+    relinquished = all(model.instruction(i).event == "tmem-relinquish" for i, _ in found)
     confidence = None if sure else Confidence.MEDIUM if ".maxntid" in directives else Confidence.LOW
     yield TM007.hit(
         site=site,
-        message=f"{model.name(site)} is executed by {model.describe_threads(threads)}: one warp of the CTA must do it for all",
+        message=f"{model.name(site)} is executed by {model.describe_threads(threads)}: a single warp must execute it for the whole CTA",
         steps=tuple(
             Mark(i, f"{model.name(i)} is executed", role=model.describe_threads(t)) for i, t in found
         ),
         count=len(found),
-        help="let one warp execute it, by a test of the warp index around it",
+        help="execute it in one warp only, under a test of the warp index",
         confidence=Confidence.LOW if spread else confidence,
-    ).doubted(_GIVEN_UP if given_up else "")
+    ).doubted(_ONLY_RELINQUISHED if relinquished else "")
 
 
 def _executing(model: KernelModel, site: int) -> int:
-    """The threads that execute *site* in some launch; 0 when something unknown tells warps apart."""
+    """The threads that execute *site* in some launch; 0 if an unknown condition selects the warps."""
     values = model.values
     known = all(
         values.mask(p) is not None or values.uniformity(p) is UniformityScope.CTA
@@ -69,7 +69,7 @@ def _executing(model: KernelModel, site: int) -> int:
 
 
 def _own_word(model: KernelModel, site: int) -> bool:
-    """Whether each warp allocates to, or frees from, a place of its own."""
+    """Whether the address is not CTA-uniform, so that each warp may allocate to, or free, its own columns."""
     value = model.value(site, "destination")
     if value is None:
         value = model.value(site, "taddr")
@@ -78,7 +78,7 @@ def _own_word(model: KernelModel, site: int) -> bool:
 
 @check(TM008, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
 def result_unsynced(model: KernelModel) -> Iterator[Hit]:
-    """The address that an allocation wrote is read by another warp, which has not waited for it."""
+    """A load of the address that an allocation writes, by another warp that has not waited for the allocation."""
     if not model.sites("tmem-alloc") or not model.function.entry:
         return
     memory, _ = model.solution(TensorAllocation)
@@ -94,17 +94,17 @@ def result_unsynced(model: KernelModel) -> Iterator[Hit]:
         others = every
         for warp in warps:
             others &= ~warp
-        ends = model.fact(HappensBefore).observers_of(allocations)
+        observers = model.fact(HappensBefore).observers_of(allocations)
         sites = [
             s for s in sites if _used(model, s, others) and not any(_before(model, s, a) for a in allocations)
         ]
-        path = path_avoiding(model, -1, others, sites, ends).witness if sites else None
+        path = path_avoiding(model, -1, others, sites, observers).witness if sites else None
         if path is not None:
             yield _unsynced(model, allocations[0], path)
 
 
 def _used(model: KernelModel, load: int, threads: int) -> bool:
-    """Whether some of *threads* do something with what *load* gives."""
+    """Whether some of *threads* use the loaded value."""
     return any(
         model.views.context_of(i).threads & threads and model.reaches(load, i, model.values.defs[register])
         for register in model.instruction(load).writes
@@ -113,12 +113,12 @@ def _used(model: KernelModel, load: int, threads: int) -> bool:
 
 
 def _before(model: KernelModel, load: int, allocation: int) -> bool:
-    """Whether *load* is about what the word held before: the allocation follows it, and not the other way round."""
+    """Whether *load* reads the earlier contents of the word: it reaches *allocation*, which does not reach it."""
     return model.reaches(load, allocation) and not model.reaches(allocation, load)
 
 
 def _readers(model: KernelModel, memory: TensorAllocation) -> dict[int, list[int]]:
-    """The loads of each word that an allocation is written to."""
+    """Word to which an allocation writes its address -> the loads of that word."""
     values = model.values
     found: dict[int, list[int]] = {}
     for use in model.function.uses:
@@ -141,11 +141,11 @@ def _readers(model: KernelModel, memory: TensorAllocation) -> dict[int, list[int
 def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
     return TM008.hit(
         site=path.end,
-        message="reads the address of the tensor memory while another warp may not have allocated it: no barrier lies between",
+        message="reads the address of the tensor memory, which another warp may not have allocated yet: no intervening barrier",
         steps=(
             Mark(
                 allocation,
-                "written by tcgen05.alloc",
+                "tcgen05.alloc writes the address",
                 role=model.describe_threads(model.views.context_of(allocation).threads),
             ),
             Mark(path.end, "read without waiting", role=model.describe_threads(T.whole(path.threads, 32))),
@@ -158,7 +158,7 @@ def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
 
 @check(TM009, needs="tcgen05")
 def destination(model: KernelModel) -> Iterator[Hit]:
-    """An allocation that writes the address somewhere else than to the shared memory of the CTA."""
+    """An allocation that does not write the address to the shared memory of the CTA."""
     values = model.values
     for site in model.sites("tmem-alloc"):
         value = model.value(site, "destination")
@@ -171,14 +171,14 @@ def destination(model: KernelModel) -> Iterator[Hit]:
         if wrong and ".shared" not in spaces:
             where = f"a {wrong[0].lstrip('.')} variable"
         elif len(terms) == 1 and not spaces and _is_pointer(model, terms[0]):
-            # No host can make a pointer to the shared memory of a CTA.
-            where, sure = "a pointer that the kernel was given", False
+            # The host cannot have a pointer to the shared memory of a CTA.
+            where, sure = "a pointer parameter of the kernel", False
         else:
             continue
         yield TM009.hit(
             site=site,
             message=f"writes the address of the tensor memory to {where}, which is not in the shared memory of the CTA",
-            help="give it a word of shared memory, and copy the address from there if need be",
+            help="pass the address of a word in shared memory, and copy the result from there if needed",
             confidence=None if sure else Confidence.MEDIUM,
         )
 

@@ -1,8 +1,8 @@
 """The settings of a run: one frozen dataclass, and one declaration for each of them.
 
-A setting is a field with a :class:`Kind`, which says how its value is written. The options of the command line
+A setting is a field with a :class:`Kind`, which defines how its value is written. The options of the command line
 (``commands/_settings.py``), the keys of a file and their schema (``settings.py``) and the table in docs/configuration.md
-all follow from it: a new setting is a new field here, and a line in ``api.Options``.
+are derived from it: to add a setting, add a field here and a line in ``api.Options``.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ class Kind:
     """How a value is written."""
 
     wanted: str
-    """What a message says is wanted here: ``one of error, warning``."""
+    """The expected value, as an error message describes it: ``one of error, warning``."""
     schema: Mapping[str, Any]
-    """The JSON schema of what stands in a file."""
+    """The JSON schema of the value in a file."""
     read: Callable[[Any], Any]
-    """The value that a file's stands for; raises ValueError, TypeError or KeyError for one that stands for none."""
+    """The setting for a value in a file; raises ValueError, TypeError or KeyError if it is invalid."""
     write: Callable[[Any], Any]
-    """The inverse."""
+    """The inverse of ``read``."""
     option: str = "value"
-    """On the command line: ``flag``, ``choice``, ``list``, ``value``, or ``none`` for what only a file can say."""
+    """The form on the command line: ``flag``, ``choice``, ``list``, ``value``, or ``none`` for a setting of files
+    only."""
     metavar: str = ""
 
 
@@ -121,7 +122,7 @@ TOOLKIT = Kind(
     metavar="X.Y",
 )
 PATH = Kind("a path", {"type": "string", "minLength": 1}, _path, str, metavar="FILE")
-"""Relative to the folder of the file that says it."""
+"""Relative to the folder of the file in which it is set."""
 ARCH = Kind(
     'an architecture such as "sm_90a"',
     {"type": "string", "pattern": r"^(sm|compute)_\d+[af]?$"},
@@ -130,7 +131,7 @@ ARCH = Kind(
     metavar="sm_XX",
 )
 JOBS = Kind(
-    'a number, or "auto" (or 0) for one for each core',
+    'a number, or "auto" (or 0) for one process per core',
     {"anyOf": [{"type": "integer", "minimum": 0}, {"const": "auto"}]},
     _jobs,
     lambda number: number or "auto",
@@ -144,20 +145,20 @@ SECONDS = Kind(
 
 
 def _about(kind: Kind, text: str) -> dict[str, Any]:
-    """What makes a field a setting."""
+    """The metadata that makes a field a setting."""
     return {"kind": kind, "help": text}
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What one place (a file, ``--config``, the command line) says about the rules; see :mod:`tclint.config.selection`."""
+    """The rules selected by one layer (a file, ``--config``, the command line); see :mod:`tclint.config.selection`."""
 
     select: tuple[str, ...] | None = field(
         default=None,
         metadata=_about(RULES, "The rules to check, by id, name, family or prefix, or ALL (the default)."),
     )
     extend_select: tuple[str, ...] = field(
-        default=(), metadata=_about(RULES, "Rules to check besides those of select.")
+        default=(), metadata=_about(RULES, "Rules to check in addition to those of select.")
     )
     ignore: tuple[str, ...] = field(
         default=(),
@@ -167,15 +168,15 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the user asked for, apart from how it is displayed."""
+    """The settings of a run, except how its results are displayed."""
 
     fail_on: Severity | None = field(
         default=Severity.WARNING, metadata=_about(FAIL_ON, "The lowest severity that makes the exit code 1.")
     )
-    """None: no finding does."""
+    """None: no finding makes it 1."""
 
     exit_zero: bool = field(
-        default=False, metadata=_about(FLAG, "Exit with 0 where findings would make it 1.")
+        default=False, metadata=_about(FLAG, "Exit with 0 even if findings would make it 1.")
     )
 
     min_severity: Severity = field(
@@ -187,27 +188,28 @@ class Config:
     )
 
     pedantic: bool = field(
-        default=False, metadata=_about(FLAG, "Show findings of low confidence too, and let them count.")
+        default=False,
+        metadata=_about(FLAG, "Show findings of low confidence too, and count them towards the exit code."),
     )
 
     entry: tuple[str, ...] = field(
         default=(), metadata=_about(GLOBS, "Check only the functions whose names match.")
     )
-    """Empty: all of them."""
+    """Empty: all functions."""
 
     exclude: tuple[str, ...] = field(
         default=(),
-        metadata=_about(PATHS, "Leave out the files and folders that match, unless they are named."),
+        metadata=_about(PATHS, "Skip files and folders that match, unless they are named explicitly."),
     )
 
     force_exclude: bool = field(
-        default=False, metadata=_about(FLAG, "Leave out what exclude says even where it is named.")
+        default=False, metadata=_about(FLAG, "Apply exclude to explicitly named files and folders too.")
     )
 
     toolkit: tuple[int, int] | None = field(
         default=None, metadata=_about(TOOLKIT, "The CUDA toolkit whose ptxas will compile the code.")
     )
-    """``(12, 8)``; None: not named."""
+    """``(12, 8)``; None: not specified."""
 
     arch: str | None = field(
         default=None,
@@ -215,12 +217,12 @@ class Config:
             ARCH, "The architecture that inline assembly in CUDA C++ and Python is compiled for."
         ),
     )
-    """``sm_90a``; None: not named, and availability is not checked there."""
+    """``sm_90a``; None: not specified, and availability is not checked in inline assembly."""
 
     include: tuple[str, ...] = field(
         default=(),
         metadata=_about(
-            PATHS, "Look into the files of folders that match too, such as *.cu or *.py, for inline assembly."
+            PATHS, "Also check files in folders that match, such as *.cu or *.py, for inline assembly."
         ),
     )
 
@@ -233,12 +235,12 @@ class Config:
     )
 
     baseline: str | None = field(
-        default=None, metadata=_about(PATH, "Hide the findings that are in this file of tclint baseline.")
+        default=None, metadata=_about(PATH, "Hide the findings in this file, which tclint baseline writes.")
     )
-    """None: there is none."""
+    """None: no baseline."""
 
-    jobs: int = field(default=0, metadata=_about(JOBS, "The number of processes; a few small files get one."))
-    """0: one for each core."""
+    jobs: int = field(default=0, metadata=_about(JOBS, "The number of processes; a few small files use one."))
+    """0: one per core."""
 
     confirm: bool = field(
         default=False,
@@ -255,11 +257,11 @@ class Config:
     """The launch file for ``confirm``; None: the one beside the kernel, or an assumed launch."""
 
     rules: frozenset[str] | None = None
-    """The ids of the rules to check, which the Selections made; None: all."""
+    """The ids of the rules to check, from all Selections; None: all rules."""
 
     @property
     def failing(self) -> Severity | None:
-        """The lowest severity that makes the exit code 1; None: none does."""
+        """The lowest severity that makes the exit code 1; None if none does."""
         return None if self.exit_zero else self.fail_on
 
     @property
@@ -270,12 +272,12 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as its declaration says."""
+    """One setting, from its declaration."""
 
     key: str
-    """As a file has it: ``min-severity``."""
+    """Its key in a file: ``min-severity``."""
     name: str
-    """As the dataclass has it: ``min_severity``."""
+    """Its field: ``min_severity``."""
     kind: Kind
     default: Any
     help: str

@@ -1,8 +1,8 @@
-"""Which rules a word means, which of them are on, and whether a finding is shown: the only place that filters.
+"""The rules that a selector denotes, the rules that are on, and whether a finding is shown: the only module that filters.
 
-A selector is ``ALL``, the id or name of a rule, a family, or the beginning of an id, in any case. As in ruff, the more
-specific of ``select`` and ``ignore`` wins, ``ignore`` wins between equals, and what a later place says (the command
-line after a file) is applied on top, or replaces everything when it has a ``select`` of its own.
+A selector is ``ALL``, the id or name of a rule, a family, or an id prefix, in any case. As in ruff, the more specific of
+``select`` and ``ignore`` wins, and ``ignore`` wins between equals. A later layer (the command line after a file) is applied
+on top, or replaces the earlier ones if it has a ``select`` of its own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ _EXACT = 99
 
 SUPPRESSED, IGNORED, LOW_SEVERITY, LOW_CONFIDENCE = "suppressed", "ignored", "severity", "confidence"
 BASELINED = "baselined"
-"""Why a finding is hidden."""
+"""The reasons why a finding is hidden."""
 
 
 @lru_cache(maxsize=1024)
 def meant(selector: str) -> tuple[frozenset[str], int]:
-    """The ids that a selector stands for, and how specific it is. Raises UnknownRule, with a suggestion."""
+    """The ids that a selector denotes, and how specific it is.
+
+    Raises UnknownRule, with a suggestion, if there are none.
+    """
     rules = all_rules()
     upper, lower = selector.strip().upper(), selector.strip().lower()
     if upper == ALL:
@@ -44,12 +47,12 @@ def meant(selector: str) -> tuple[frozenset[str], int]:
         return prefix, len(upper)
     words = [ALL, *rules, *(rule.name for rule in rules.values()), *{r.family for r in rules.values()}]
     raise UnknownRule(
-        f"{selector.strip()!r} names no rule{nearest(selector, words) or '; tclint rules lists them'}"
+        f"unknown rule {selector.strip()!r}{nearest(selector, words) or '; tclint rules lists them'}"
     )
 
 
 def enabled(selections: Iterable[Selection]) -> frozenset[str]:
-    """The rules that are on after these places have spoken, the weakest first. Raises UnknownRule."""
+    """The rules that are on after applying *selections*, the lowest priority first. Raises UnknownRule."""
     on = frozenset(all_rules())
     for selection in selections:
         votes = [
@@ -62,7 +65,7 @@ def enabled(selections: Iterable[Selection]) -> frozenset[str]:
             for ids, specificity in map(meant, words)
         ]
         decided: dict[str, bool] = {}
-        for _, _, vote, ids in sorted(votes, key=lambda item: item[:2]):  # what comes later overrides
+        for _, _, vote, ids in sorted(votes, key=lambda item: item[:2]):  # later votes override earlier ones
             decided |= dict.fromkeys(ids, vote)
         if selection.select is not None:
             on = frozenset()
@@ -73,22 +76,22 @@ def enabled(selections: Iterable[Selection]) -> frozenset[str]:
 
 
 def wants_entry(config: Config, name: str) -> bool:
-    """Whether a function of that name is to be checked."""
+    """Whether the function with that name is selected."""
     return not config.entry or any(fnmatchcase(name, glob) for glob in config.entry)
 
 
 def excluded(config: Config, path: str) -> bool:
-    """Whether a file or folder is left out, going by its own name and place; its folders are up to the caller."""
+    """Whether a file or folder is excluded by its own path; the caller must ask for its parent folders too."""
     return any(_path_matches(_whole(path), glob) for glob in config.exclude)
 
 
 def included(config: Config, path: str) -> bool:
-    """Whether ``include`` asks for a file in a folder."""
+    """Whether a file in a folder matches ``include``."""
     return any(_path_matches(_whole(path), glob) for glob in config.include)
 
 
 def hidden(config: Config, report: FileReport, finding: Finding) -> str:
-    """Why a finding is not shown; empty: it is."""
+    """Why a finding is not shown; empty if it is."""
     if finding.suppressed is not None:
         return SUPPRESSED
     if finding.rule.id in ignored(config, report.path, finding.entry or ""):
@@ -124,7 +127,10 @@ def _whole(path: str) -> str:
 
 
 def _path_matches(path: str, glob: str) -> bool:
-    """A pattern without a slash is about the name; ``*`` matches a slash too, as in ruff."""
+    """Whether *glob* matches *path*.
+
+    Without a slash it is matched with the name; ``*`` matches a slash too, as in ruff.
+    """
     if "/" not in glob:
         return fnmatchcase(path.rpartition("/")[2], glob)
     return any(fnmatchcase(path, form) for form in (glob, glob.replace("**/", "")))

@@ -1,8 +1,8 @@
 """From files, ``--config`` and the command line to one :class:`~tclint.config.config.Config`.
 
 ``tclint-ptx.toml``, or the table ``[tool.tclint-ptx]`` of ``pyproject.toml``, is looked for in the working folder and
-its parents; the nearest one counts. What is said later overrides: file, ``--config key=value``, options. A file holds
-data only: nothing in it can name code to load.
+its parents; the nearest one is used. Later layers override earlier ones: file, ``--config key=value``, options. A file
+contains data only; nothing in it can name code to load.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ COMMAND_LINE = "the command line"
 
 
 class SettingsError(Exception):
-    """The configuration is not as it must be; the message says where and what is wanted."""
+    """The configuration is invalid; the message states where, and what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one place says: keys as a file has them, with the values that a file would have."""
+    """The settings of one origin: keys and values as they are written in a file."""
 
     origin: str
     values: Mapping[str, Any]
@@ -57,14 +57,14 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The result, and for each key that is not at its default where that was said."""
+    """The resolved settings, and the origin of each key that was set."""
 
     config: Config
     origins: Mapping[str, str]
 
 
 def discover(folder: Path) -> Layer | None:
-    """The configuration for *folder*: the nearest one upwards. Raises SettingsError."""
+    """The configuration file for *folder*, in it or the nearest parent; None if there is none. Raises SettingsError."""
     for parent in (folder, *folder.parents):
         for name in (FILE, PROJECT):
             path = parent / name
@@ -74,14 +74,14 @@ def discover(folder: Path) -> Layer | None:
 
 
 def load(path: Path) -> Layer | None:
-    """What a file says; None for a ``pyproject.toml`` without a table for tclint. Raises SettingsError."""
+    """The settings in a file; None for a ``pyproject.toml`` without a table for tclint. Raises SettingsError."""
     try:
-        text = path.read_text(encoding="utf-8-sig")  # editors of Windows write a byte order mark
+        text = path.read_text(encoding="utf-8-sig")  # editors on Windows write a byte order mark
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise SettingsError(f"{path}: cannot be read: {reason}") from None
     project = path.name == PROJECT
-    if project and TABLE not in text:  # whatever else is in it, or wrong with it
+    if project and TABLE not in text:  # even if it is not valid TOML
         return None
     values = _toml(text, str(path))
     if project:
@@ -95,19 +95,19 @@ def load(path: Path) -> Layer | None:
 
 
 def named(path: Path) -> Layer:
-    """What a file says that was asked for by name. Raises SettingsError, also where it says nothing to tclint."""
+    """The settings in a file that the user named. Raises SettingsError, also if it has no table for tclint."""
     if (layer := load(path)) is None:
-        raise SettingsError(f"{path}: there is no table [tool.{TABLE}] in it")
+        raise SettingsError(f"{path}: has no table [tool.{TABLE}]")
     return layer
 
 
 def inline(text: str, origin: str = "--config", folder: Path | None = None) -> Layer:
-    """What ``--config 'key = value'`` says, or another place that takes the same. Raises SettingsError."""
+    """The settings in the text ``key = value`` of ``--config`` or a similar *origin*. Raises SettingsError."""
     key, _, value = (part.strip() for part in text.partition("="))
     try:
         values = _toml(text, origin)
     except SettingsError as error:
-        hint = f" (a text needs quotes: {origin} '{key} = \"{value}\"')" if value[:1].isalpha() else ""
+        hint = f" (a string needs quotes: {origin} '{key} = \"{value}\"')" if value[:1].isalpha() else ""
         raise SettingsError(f"{error}{hint}") from None
     return Layer(origin, values, folder or Path.cwd())
 
@@ -124,7 +124,7 @@ def _toml(text: str, origin: str) -> Any:
 
 
 def resolve(layers: Iterable[Layer]) -> Settings:
-    """The settings that *layers*, the weakest first, make together. Raises SettingsError."""
+    """The settings that result from *layers*, the lowest priority first. Raises SettingsError."""
     values: dict[str, Any] = {}
     selections: list[Selection] = []
     origins: dict[str, str] = {}
@@ -138,7 +138,7 @@ def resolve(layers: Iterable[Layer]) -> Settings:
         selection = {name: read.pop(name) for name in in_selection & read.keys()}
         if selection:
             selections.append(Selection(**selection))
-        # Each of the two is about what is shown: the later one counts.
+        # These pairs of settings decide the same question, so the one in the later layer is used.
         if "min_confidence" in read:
             values.pop("pedantic", None)
         if "fail_on" in read:
@@ -148,7 +148,7 @@ def resolve(layers: Iterable[Layer]) -> Settings:
     if selections:
         values["rules"] = enabled(selections)
         if not values["rules"]:
-            raise SettingsError("select and ignore leave no rule to check")
+            raise SettingsError("select and ignore leave no rules to check")
     return Settings(Config(**values), origins)
 
 
@@ -156,10 +156,10 @@ def _known(layer: Layer, declared: Mapping[str, Setting]) -> Iterator[tuple[str,
     for key, value in layer.values.items():
         if key == "tool" and isinstance(value, dict) and TABLE in value:
             raise SettingsError(
-                f"{layer.origin}: [tool.{TABLE}] is for {PROJECT}; here settings need no table"
+                f"{layer.origin}: [tool.{TABLE}] is for {PROJECT}; in this file settings need no table"
             )
         if key not in declared:
-            raise SettingsError(f"{layer.origin}: there is no setting {key}{nearest(key, declared)}")
+            raise SettingsError(f"{layer.origin}: unknown setting {key}{nearest(key, declared)}")
         yield key, declared[key]
 
 
@@ -188,7 +188,7 @@ def _read(layer: Layer, setting: Setting, raw: Any) -> Any:
 
 
 def _anchored(pattern: str, folder: Path) -> str:
-    """A pattern for whole paths; one without a slash is about names."""
+    """*pattern* made absolute; unchanged if it has no slash, because it is then matched with names."""
     if "/" not in pattern or pattern.startswith("**/") or Path(pattern).is_absolute():
         return pattern
     from glob import escape
@@ -205,7 +205,7 @@ def _selectors(setting: Setting, value: Any) -> Iterator[str]:
 
 
 def _refuse_contradictions(layer: Layer, read: Mapping[str, Any]) -> None:
-    """What one place cannot mean at the same time; a later place may well override an earlier one."""
+    """Raise SettingsError for contradictory settings in one layer; a later layer may override an earlier one."""
     if read.get("pedantic") and read.get("min_confidence", Confidence.LOW) > Confidence.LOW:
         raise SettingsError(f"{layer.where('pedantic')} and min-confidence contradict each other")
     if "fail_on" not in read:
@@ -215,12 +215,12 @@ def _refuse_contradictions(layer: Layer, read: Mapping[str, Any]) -> None:
         raise SettingsError(f"{layer.where('exit-zero')} and fail-on contradict each other")
     if fail_on is not None and fail_on < read.get("min_severity", fail_on):
         raise SettingsError(
-            f"{layer.where('fail-on')} is below min-severity: a finding that is hidden cannot fail"
+            f"{layer.where('fail-on')} is below min-severity: a hidden finding cannot affect the exit code"
         )
 
 
 def show(found: Settings) -> str:
-    """The settings as TOML, each with the place that said so; the rules as the ids that are on."""
+    """The settings as TOML, each with its origin in a comment; the rules are the ids that are on."""
     lines: list[str] = []
     for setting in settings():
         origin = found.origins.get(setting.key, "default")

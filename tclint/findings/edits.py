@@ -1,8 +1,8 @@
-"""Changes of the text that remove a finding: said in terms of instructions, made into edits of bytes.
+"""Fixes: changes in terms of instructions, turned into edits of bytes.
 
-A check says what it wants as a :class:`Repair`: statements before or behind an instruction, another opcode or operand.
-Only here is the text looked at: a statement gets a line of its own with the indentation and the line end of its
-neighbour, and an operand is found between comments and line breaks. What cannot be found makes no fix.
+A check describes a fix as a :class:`Repair`: statements before or after an instruction, another opcode or operand. Only
+this module looks at the text: a new statement gets its own line with the indentation and the line end of its neighbour,
+and an operand is located among comments and line breaks. If a location cannot be found, there is no fix.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ __all__ = [
     "retarget", "reversion", "without", "without_word",
 ]  # fmt: skip
 
-# Text: they are compiled when the first fix is made, and a clean run makes none.
+# Patterns are kept as text, to be compiled for the first fix: a run without findings needs none.
 _COMMENT = r"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"
 _END_OF_LINE = rb"[ \t]*(?://[^\r\n]*)?(?=\r?\n|\Z)"
 _SINCE_13, _OLDEST = (9, 0), 75
-"""The ``.version`` of CUDA 13, whose ptxas knows no older target, and none by its former name."""
+"""The ``.version`` of CUDA 13, and the oldest target that its ptxas accepts; it also rejects the former names of
+targets."""
 
 
 class Place(NamedTuple):
@@ -41,7 +42,7 @@ class Place(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The instruction with blanks for its comments, one for each byte."""
+        """The text of the instruction, with each byte of a comment replaced by a blank."""
         text = self.data[self.start : self.end].decode("latin-1")
         return re.sub(_COMMENT, lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
@@ -50,7 +51,7 @@ Make = Callable[[Place], Edit | None]
 
 
 class Change(NamedTuple):
-    """One edit at the instruction ``site``; ``function`` is where that is, when it is another one than the hit's."""
+    """One edit at the instruction ``site`` of ``function``, or of the hit's function if that is None."""
 
     site: int
     make: Make
@@ -59,19 +60,19 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A fix as a check says it; see :class:`tclint.findings.finding.Fix`."""
+    """A fix as a check describes it; see :class:`tclint.findings.finding.Fix`."""
 
     message: str
     changes: tuple[Change | Edit, ...]
-    """Edits of bytes that are no instruction stand beside the others as they are."""
+    """Text that is not an instruction is changed by an :class:`Edit` of its bytes."""
     safe: bool = False
 
 
-# ---------------------------------------------------------------- what a change may be
+# ---------------------------------------------------------------- kinds of changes
 
 
 def before(site: int, *statements: str, function: Function | None = None) -> Change:
-    """Put *statements* in front of the instruction at *site*, behind its label."""
+    """Insert *statements* before the instruction at *site*, after its label."""
 
     def make(place: Place) -> Edit:
         line = place.data.rfind(b"\n", 0, place.start) + 1
@@ -83,7 +84,7 @@ def before(site: int, *statements: str, function: Function | None = None) -> Cha
 
 
 def after(site: int, *statements: str, function: Function | None = None) -> Change:
-    """Put *statements* behind the instruction at *site*."""
+    """Insert *statements* after the instruction at *site*."""
 
     def make(place: Place) -> Edit:
         line = place.data.rfind(b"\n", 0, place.start) + 1
@@ -97,7 +98,7 @@ def after(site: int, *statements: str, function: Function | None = None) -> Chan
 
 
 def without(site: int) -> Change:
-    """Take the instruction away, and its line with it where nothing else stands there."""
+    """Delete the instruction, and its line if nothing else is on it."""
 
     def make(place: Place) -> Edit:
         return Edit(_alone(place.data, Span(place.start, place.end)), "")
@@ -106,7 +107,7 @@ def without(site: int) -> Change:
 
 
 def opcode(site: int, new: str, function: Function | None = None) -> Change:
-    """Write the opcode *new*."""
+    """Replace the opcode by *new*."""
 
     def make(place: Place) -> Edit | None:
         head = HEAD.match(place.text)
@@ -118,14 +119,14 @@ def opcode(site: int, new: str, function: Function | None = None) -> Change:
 
 
 def without_word(site: int, instruction: Instruction, word: str, instead: str = "") -> Change:
-    """Leave a modifier such as ``.relaxed`` out of the opcode, or write another one *instead*."""
+    """Remove a modifier such as ``.relaxed`` from the opcode, or replace it by *instead*."""
     words = instruction.opcode.split(".")
     changed = [instead.lstrip(".") if w == word.lstrip(".") else w for w in words]
     return opcode(site, ".".join(w for w in changed if w))
 
 
 def operand(site: int, role: str, new: str) -> Change:
-    """Write *new* for the operand that plays *role*, or that the syntax line calls so."""
+    """Replace the operand with the role *role*, or with that name in the syntax line, by *new*."""
 
     def make(place: Place) -> Edit | None:
         match = place.instruction.match
@@ -139,7 +140,7 @@ def operand(site: int, role: str, new: str) -> Change:
 
 
 def inverted(site: int) -> Change:
-    """Execute the instruction where it is not executed now: its guard negated, or no longer so."""
+    """Invert the guard of the instruction."""
 
     def make(place: Place) -> Edit | None:
         head = HEAD.match(place.text)
@@ -152,12 +153,12 @@ def inverted(site: int) -> Change:
 
 
 def removed(span: Span) -> Edit:
-    """Take away what is no instruction, and its line with it where nothing else stands there."""
+    """The deletion of text that is not an instruction, with its line if nothing else is on it (see :func:`resolve`)."""
     return Edit(span, "")
 
 
 def _operands(place: Place) -> list[Span] | None:
-    """Where the operands stand, in their order; None for what has none to find."""
+    """The spans of the operands, in order; None if the text cannot be split."""
     text = place.text
     head = HEAD.match(text)
     if head is None:
@@ -177,14 +178,15 @@ def _operands(place: Place) -> list[Span] | None:
 
 
 def _line_end(place: Place) -> str:
-    """How lines end around an instruction."""
+    """The line end used around an instruction."""
     at = place.data.find(b"\n", place.end)
     at = at if at >= 0 else place.data.rfind(b"\n")
     return "\r\n" if at > 0 and place.data[at - 1 : at] == b"\r" else "\n"
 
 
 def _alone(data: bytes, span: Span) -> Span:
-    """A span with its whole line, when nothing else stands on it; otherwise with the blanks before it."""
+    """*span* extended to its whole line if nothing else is on it; else, at the end of a line, by the blanks before
+    it."""
     line = data.rfind(b"\n", 0, span.start) + 1
     end = data.find(b"\n", span.end)
     end = len(data) if end < 0 else end + 1
@@ -198,7 +200,8 @@ def _alone(data: bytes, span: Span) -> Span:
 
 
 def reversion(module: Module, needed: Version, safe: bool = True) -> tuple[Repair, ...]:
-    """Raise (or, unsafe, lower) ``.version``; nothing where ptxas of that version would not take the target."""
+    """The repair that raises (or, unsafe, lowers) ``.version``; empty if the ptxas of that version rejects the
+    target."""
     targets = [t for t in map(Target.parse, module.targets) if t]
     known = needed in TOOLKITS.values()
     if module.version is None or not known or any(_refuses(needed, t) for t in targets):
@@ -209,13 +212,16 @@ def reversion(module: Module, needed: Version, safe: bool = True) -> tuple[Repai
 
 
 def _refuses(version: Version, target: Target) -> bool:
-    """Whether no ptxas that takes *version* takes *target* with it."""
+    """Whether every ptxas that accepts *version* rejects *target* with it."""
     gone = version >= _SINCE_13 and (target.number < _OLDEST or target.number in RENAMED)
     return gone or version < target.introduced
 
 
 def retarget(module: Module, target: Target, least: Version | None = None) -> tuple[Repair, ...]:
-    """Name another target, and raise ``.version`` where it needs that: the module then runs on other devices."""
+    """The repair that changes the target, and raises ``.version`` if needed; empty if that is impossible.
+
+    It is not safe, because the module then runs on other devices.
+    """
     if str(target) not in INTRODUCED or module.version is None or len(module.targets) != 1:
         return ()
     changes = [_header(module.target_span, f".target {target}")]
@@ -236,7 +242,7 @@ def _header(span: tuple[int, int], text: str) -> Edit:
 
 
 def resolve(source: Source, function: Function | None, repairs: Iterable[Repair]) -> tuple[Fix, ...]:
-    """The fixes that *repairs* come to in the text; one of which an edit cannot be made is left out."""
+    """The fixes for *repairs* in the text; a repair with an edit that cannot be made is omitted."""
     found = []
     for repair in repairs:
         made: list[Edit] = []
@@ -247,7 +253,7 @@ def resolve(source: Source, function: Function | None, repairs: Iterable[Repair]
                 break
             if not isinstance(change, Edit):
                 owner = change.function or function
-                # The text of a function that was inlined is that of its other callers as well.
+                # An edit in an inlined function also affects its other callers.
                 safe &= owner is not None and owner.start <= edit.span.start <= owner.end
             if edit not in made:
                 made.append(edit)
@@ -276,7 +282,7 @@ def _overlapping(edits: tuple[Edit, ...]) -> bool:
 
 
 def joined(data: bytes, edits: Iterable[Edit]) -> bytes:
-    """*data* with *edits* made, which must not overlap; equal ones are made once."""
+    """*data* with *edits* applied, equal ones once. Raises ValueError if they overlap."""
     parts, at = [], 0
     for edit in sorted(set(edits), key=lambda e: (e.span.start, e.span.end)):
         if edit.span.start < at:

@@ -1,6 +1,7 @@
-"""What a check reports: one type of finding for every rule, and one report per input.
+"""Findings and reports: one type of finding for every rule, and one report per input.
 
-Spans are absolute byte offsets into the :class:`~tclint.syntax.source.Source`; the outputs turn them into lines and columns.
+Spans are absolute byte offsets into the :class:`~tclint.syntax.source.Source`; the output formats turn them into lines and
+columns.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """The place in CUDA or Python that ``.loc`` (PTX ISA 11.5.4) gives; line and column are 1-based, column 0 unknown."""
+    """A position in CUDA or Python from ``.loc`` (PTX ISA 11.5.4); line and column are 1-based, column 0 means
+    unknown."""
 
     file: str
     line: int
     column: int = 0
     inlined_at: tuple[SourceLocation, ...] = ()
-    """The calls through which it was inlined, innermost first; the last one is in the kernel itself."""
+    """The positions of the calls through which it was inlined, innermost first; the last one is in the kernel
+    itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,13 @@ class Step:
     entry: str | None = None
     """The function in which the step happens."""
     role: str | None = None
-    """Which threads take it: ``warps 4-7``, ``elected lane``; None: all of them."""
+    """The threads that execute it: ``warps 4-7``, ``elected lane``; None if all do, or it is not stated."""
     source_location: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Where else one defect was found: the same cause in the same kernel, or the same source line compiled once more."""
+    """Another occurrence of one defect: the same cause in the same kernel, or the same source line compiled again."""
 
     path: str
     member: str | None
@@ -76,36 +79,36 @@ class Fix:
     message: str
     edits: tuple[Edit, ...]
     safe: bool
-    """It cannot change what a correct program computes."""
+    """Whether the fix cannot change the results of a correct program."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceHelp:
-    """What to change where the PTX was made from (:mod:`tclint.findings.vocabulary`)."""
+    """What to change in the source from which the PTX was generated (:mod:`tclint.findings.vocabulary`)."""
 
     producer: str
-    """What that is written in: ``CUTLASS``, ``CUDA C++``."""
+    """The language or library of the source: ``CUTLASS``, ``CUDA C++``."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What came of executing the kernel to confirm a finding (:mod:`tclint.driver.confirm`)."""
+    """The result of executing the kernel to confirm a finding (:mod:`tclint.driver.confirm`)."""
 
     status: Literal["confirmed", "not-reproduced", "unsupported"]
     reason: str = ""
-    """Why it is not confirmed."""
+    """Why it is not confirmed; empty if it is."""
     schedule: str = ""
-    """When asynchronous operations completed in the execution that decided: ``lazy``, ``random:1``."""
+    """The schedule of asynchronous completions in the deciding execution: ``lazy``, ``random:1``."""
     observation: str = ""
-    """What happened, and to which threads, when it is confirmed."""
+    """What happened, and to which threads, if it is confirmed; else empty."""
     steps: tuple[Step, ...] = ()
-    """The same as further steps of the path."""
+    """The observation as additional steps of the path."""
 
     def __str__(self) -> str:
         how = f" ({self.schedule})" if self.schedule else ""
-        said = self.observation or self.reason
-        return f"{self.status.replace('-', ' ')}{how}: {said}" if said else f"{self.status}{how}"
+        detail = self.observation or self.reason
+        return f"{self.status.replace('-', ' ')}{how}: {detail}" if detail else f"{self.status}{how}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,15 +123,15 @@ class Finding:
     entry: str | None = None
     """The kernel or device function; None for the module itself."""
     steps: tuple[Step, ...] = ()
-    """The path from the cause to the bad use, in the order of execution."""
+    """The path from the cause to the defect, in the order of execution."""
     count: int = 1
-    """How many uses share this cause; ``span`` is the first."""
+    """The number of uses that share this cause; ``span`` is the first."""
     doubt: str = ""
-    """What speaks against it; empty: nothing that is known."""
+    """Why the finding may be wrong or harmless; empty if no reason is known."""
     help: str = ""
-    """What would fix it, as an instruction to the user; empty: nothing to say."""
+    """How to fix it, in the imperative; may be empty."""
     help_source: SourceHelp | None = None
-    """The same for whoever wrote what the PTX was made from; None: that is not known."""
+    """The help in terms of the source from which the PTX was generated; None if that is unknown."""
     fingerprint: str = ""
     """See :class:`Fingerprints`."""
     source_location: SourceLocation | None = None
@@ -136,22 +139,22 @@ class Finding:
     """The findings that were folded into this one (:mod:`tclint.report.fold`)."""
     fixes: tuple[Fix, ...] = ()
     suppressed: str | None = None
-    """The reason given where it was suppressed; None: it was not."""
+    """The reason given in the comment that suppresses it; None if none does."""
     baselined: bool = False
-    """It is in the baseline (:mod:`tclint.report.baseline`)."""
+    """Whether it is in the baseline (:mod:`tclint.report.baseline`)."""
     confirmation: Confirmation | None = None
-    """What the executor says of it; None: it was not asked."""
+    """The result of executing the kernel; None if it was not executed for this finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsmCount:
-    """The strings of inline assembly in a source (:mod:`tclint.inline`), in numbers."""
+    """The numbers of inline assembly strings in a source (:mod:`tclint.inline`)."""
 
     strings: int = 0
     unknown: int = 0
-    """Those of which some statements are not known; the others were checked."""
+    """Strings with some unknown statements; their other statements were checked."""
     unsure: int = 0
-    """Those of which it is not known whether they are compiled for the architecture that was named, if one was."""
+    """Strings of which it is unknown whether they are compiled for the given architecture."""
     modules: int = 0
     """Strings that are whole modules, which are checked as such."""
 
@@ -163,23 +166,24 @@ Status = Literal["analysed", "partial", "failed"]
 class FileReport:
     """The result for one input.
 
-    ``analysed``: all of it was; ``partial``: the findings are those of the functions that could be; ``failed``: nothing
-    was. Anything but ``analysed`` needs a problem that says why, and findings need the source that their spans index.
+    ``analysed``: the whole input was analysed; ``partial``: only some functions could be, and the findings are theirs;
+    ``failed``: nothing could be. ValueError is raised if there is no problem for a status other than ``analysed``, if there
+    is one for ``analysed``, and if there are findings without the source that their spans index.
     """
 
     path: str
     member: str | None = None
     """The name inside a container such as a fatbin."""
     origin: str | None = None
-    """What the compiler's metadata beside the file says of it: ``matmul_kernel, Triton 3.9.0, 8 warps``."""
+    """A description from the compiler's metadata beside the file: ``matmul_kernel, Triton 3.9.0, 8 warps``."""
     status: Status = "analysed"
     problems: tuple[Problem, ...] = ()
     findings: tuple[Finding, ...] = ()
     source: Source | None = None
     entries: tuple[str, ...] = ()
-    """The functions that have a body, asked for or not."""
+    """The functions that have a body, whether or not they were selected."""
     asm: AsmCount | None = None
-    """None: the input is PTX."""
+    """The inline assembly in the input; None if the input is PTX."""
 
     def __post_init__(self) -> None:
         if (self.status == "analysed") == bool(self.problems):
@@ -189,30 +193,32 @@ class FileReport:
 
     @classmethod
     def failed(cls, path: str, message: str, line: int = 0) -> FileReport:
-        """The report for an input of which nothing could be analysed."""
+        """The report for an input that could not be analysed at all."""
         return cls(path=path, status="failed", problems=(Problem(line, message),))
 
 
 class Fingerprints:
-    """Names findings so that the same defect keeps its name when the module is compiled again.
+    """Generates fingerprints, which identify the same defect after the module is compiled again.
 
     A fingerprint is ``"<16 hex digits>:<n>"``: a hash of the rule, the entry and the parts, and the ordinal among equal
-    ones in the same module. The parts must not hold what a compiler chooses freely: no line numbers, and registers and
-    labels only as the order of their first occurrence (``r0``, ``r1``).
+    ones in the same module. The parts must not contain what a compiler chooses freely: no line numbers, and registers and
+    labels only by the order of their first occurrence (``r0``, ``r1``).
     """
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
 
     def make(self, rule_id: str, entry: str | None, parts: Iterable[str]) -> str:
-        """The next fingerprint for these; ask in the order of the text, so that ordinals are stable."""
-        # A clean run needs no hash, and loading it takes as long as linting a small file.
+        """The next fingerprint for these. Call it in the order of the text, so that ordinals are stable."""
+        # A run without findings needs no hash, and importing hashlib takes as long as linting a small file.
         from hashlib import sha256
 
         digest = sha256()
         for part in (rule_id, entry or "", *parts):
             encoded = part.encode(errors="surrogateescape")
-            digest.update(b"%d:%b" % (len(encoded), encoded))  # the length keeps "ab" "c" and "a" "bc" apart
+            digest.update(
+                b"%d:%b" % (len(encoded), encoded)
+            )  # the length distinguishes "ab" "c" from "a" "bc"
         name = digest.hexdigest()[:16]
         self._seen[name] += 1
         return f"{name}:{self._seen[name]}"

@@ -1,4 +1,4 @@
-"""A question that the analysis of a kernel left open, for ``--timings``."""
+"""The record of a question that the analysis of a kernel could not answer, for ``--timings``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ __all__ = ["GiveUp"]
 
 
 class GiveUp(NamedTuple):
-    """A question about one line of a kernel that was left open: silence about it is not an answer."""
+    """A question about one line of a kernel that was left unanswered, so that the absence of a finding proves
+    nothing."""
 
     kernel: str
     line: int

@@ -1,4 +1,4 @@
-"""Where findings point: lines and columns of spans, and the source line that PTX was made from."""
+"""Locations of findings: lines and columns of spans, and the source line from which the PTX was generated."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ __all__ = ["place", "region", "source_location"]
 
 
 def source_location(module: Module, location: Location | None) -> SourceLocation | None:
-    """The place that ``.loc`` gives, with the calls through which it was inlined; None where there is none."""
+    """The source position of a ``.loc``, with the calls through which it was inlined; None if there is none."""
     if location is None:
         return None
     chain = [location]
     while chain[-1].inlined_at is not None:
         chain.append(chain[-1].inlined_at)
-    chain = [place for place in chain if place.line > 0]  # line 0: the compiler made it
+    chain = [l for l in chain if l.line > 0]  # line 0 is code without a source line
     if not chain:
         return None
-    places = [SourceLocation(module.files.get(l.file, f"file {l.file}"), l.line, l.column) for l in chain]
-    first, *rest = places
+    first, *rest = [
+        SourceLocation(module.files.get(l.file, f"file {l.file}"), l.line, l.column) for l in chain
+    ]
     return SourceLocation(first.file, first.line, first.column, tuple(rest))
 
 
 def region(report: FileReport, span: Span) -> tuple[Position, Position]:
-    """Where a span of a report's findings starts, and the place after its last character."""
-    assert report.source is not None  # FileReport makes sure
+    """The position of the first character of *span*, and the position after its last one."""
+    assert report.source is not None  # guaranteed by FileReport
     return report.source.position(span.start), report.source.position(span.end)
 
 
 def place(report: FileReport) -> str:
-    """How the input of a report is called: ``kernels.fatbin(gemm.ptx)`` for a member of a container."""
+    """The displayed name of the input of a report: ``kernels.fatbin(gemm.ptx)`` for a member of a container."""
     return report.path if report.member is None else f"{report.path}({report.member})"

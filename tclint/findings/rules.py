@@ -1,13 +1,13 @@
 """The rules: one Markdown page each, ``rules/<ID>.md``, which is documentation, help text and test in one.
 
 A page starts with TOML between two ``+++`` lines and continues with the sections of ``HEADINGS``, in that order. The
-fenced ``ptx`` blocks under *Example* are modules that the rule must flag, those under *Correct* modules that no rule
-flags. A rule about what the ptxas of some CUDA toolkit does names one, ``toolkit = "12.8"``, that both are checked for.
-Where ptxas rejects the code that a rule flags, ``assembles = false`` is given.
+fenced ``ptx`` blocks under *Example* are modules that the rule must report, those under *Correct* modules that no rule
+reports. A rule about the ptxas of some CUDA toolkit names one, ``toolkit = "12.8"``, for which both are checked.
+``assembles = false`` states that ptxas rejects the code that the rule reports.
 
-``words`` in the TOML states what to change where the PTX was made from. It is a table with a text for each of
-``PRODUCERS``, or ``"none"`` for one that has no words; or the id of a rule that has such a table, which then applies to
-both; or ``"none"`` where no producer has words. A comment beside each ``"none"`` gives the reason.
+``words`` in the TOML states what to change in the source language from which the PTX was generated. It is a table with a
+text for each of ``PRODUCERS``, or ``"none"`` for one without such a text; or the id of a rule with such a table, which
+then applies to both; or ``"none"`` if no producer has a text. A comment beside each ``"none"`` gives the reason.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ HEADINGS = (
     "References",
 )
 PRODUCERS = ("CUTLASS", "CuTe DSL", "CUDA C++", "Triton")
-"""What the source of a module can be written in."""
+"""The languages and libraries in which the source of a module can be written."""
 ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
-"""The id of a rule: letters of its family, and three digits."""
+"""The id of a rule: the letters of its family, and three digits."""
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -56,11 +56,11 @@ _NO_WORDS = "none"
 
 
 class RuleError(Exception):
-    """A rule page is not as it must be; the message names the file and the line."""
+    """A rule page is invalid; the message names the file and the line."""
 
 
 class UnknownRule(LookupError):
-    """There is no rule of that id or name; the message may suggest one."""
+    """No rule has that id or name; the message may suggest one."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -80,17 +80,17 @@ class Rule:
     id: str
     """Letters of the family and three digits: ``WG001``. Never reused."""
     name: str
-    """kebab-case; ``id`` and ``name`` are accepted alike wherever a rule is named."""
+    """In kebab-case; wherever a rule is named, both ``id`` and ``name`` are accepted."""
     family: str
     severity: Severity
     """The severity of its findings unless a check lowers it."""
     confidence: Confidence
     since: str
-    """The version of tclint that brought it."""
+    """The version of tclint that introduced it."""
     manual: tuple[str, ...]
-    """The sections of the PTX ISA manual that it rests on: ``9.7.15.7.3``."""
+    """The sections of the PTX ISA manual on which it is based: ``9.7.15.7.3``."""
     words: Mapping[str, str] | str = field(hash=False)
-    """Producer -> how its users write what a finding asks for; or the id of the rule whose words apply (``words_of``)."""
+    """Producer -> the help in its terms; or the id of the rule whose table applies (``words_of``)."""
     summary: str
     """The first sentence of the page, in plain text."""
     body: str
@@ -100,17 +100,20 @@ class Rule:
     corrections: tuple[CodeBlock, ...]
     """Modules in which no rule finds anything."""
     toolkit: tuple[int, int] | None = None
-    """The CUDA toolkit that both are checked for, when the rule depends on one."""
+    """The CUDA toolkit for which both are checked; None if the rule does not depend on it."""
     assembles: bool = True
     """Whether ptxas accepts the examples; it accepts all corrections."""
 
     def __reduce__(self) -> tuple[Callable[[str], Rule], tuple[str]]:
-        """Findings travel between processes: a rule travels as its id."""
+        """Pickle a rule as its id: findings are passed between processes."""
         return find, (self.id,)
 
 
 class _Pages(Mapping[str, Rule]):
-    """The rules of a folder by id; a page is read when its rule is asked for: a run needs those that find something."""
+    """Id -> rule for the pages of a folder.
+
+    A page is read on first access, as a run needs only the rules with findings.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._paths = {path.stem: path for path in sorted(folder.glob("*.md"))}
@@ -134,50 +137,51 @@ class _Pages(Mapping[str, Rule]):
 
 @cache
 def all_rules() -> Mapping[str, Rule]:
-    """All rules by id, in the order of their ids. Asking for one raises RuleError if its page is not as it must be.
+    """All rules by id, in the order of their ids. Accessing one raises RuleError if its page is invalid.
 
-    Raises RuleError as well where there are none: without its pages, tclint would find nothing anywhere.
+    Raises RuleError if there are none: without its pages, tclint would silently find nothing.
     """
     folder = data("rules")
     rules = _Pages(folder)
     if not rules:
-        raise RuleError(f"tclint is not installed completely: there are no rules in {folder}")
+        raise RuleError(f"incomplete installation of tclint: no rules in {folder}")
     return rules
 
 
 def load_rules(folder: Path) -> Mapping[str, Rule]:
-    """The rules of the pages in ``folder``, all of them read. Raises RuleError."""
+    """The rules of the pages in ``folder``, with all pages read. Raises RuleError if one is invalid."""
     rules = _Pages(folder)
     names: dict[str, str] = {}
     for rule in rules.values():
         if (other := names.setdefault(rule.name, rule.id)) != rule.id:
-            raise RuleError(f"{rule.id}.md:1: {other} has the name {rule.name} already")
+            raise RuleError(f"{rule.id}.md:1: {other} already has the name {rule.name}")
         words_of(rule, rules)
     return rules
 
 
 def words_of(rule: Rule, rules: Mapping[str, Rule]) -> Mapping[str, str]:
-    """Producer -> how its users write what a finding of *rule* asks for; a producer that has no words is left out.
+    """Producer -> the help for a finding of *rule* in its terms; producers without one are omitted.
 
-    Raises RuleError where the page names a rule that is not among *rules*, or whose page has no table of words.
+    Raises RuleError if the page refers to a rule that is not among *rules*, or that has no table of words.
     """
     if not isinstance(rule.words, str):
         return rule.words
     owner = rules.get(rule.words)
     if owner is None:
-        raise RuleError(f"{rule.id}.md:1: front matter: words: there is no rule {rule.words}")
+        raise RuleError(f"{rule.id}.md:1: front matter: words: unknown rule {rule.words}")
     if isinstance(owner.words, str) or not owner.words:
         raise RuleError(f"{rule.id}.md:1: front matter: words: {owner.id} has no table of words")
     return owner.words
 
 
 def page(rule: Rule) -> Path:
-    """The file of its page."""
+    """The file of the page of *rule*."""
     return data("rules") / f"{rule.id}.md"
 
 
 def url(rule: Rule) -> str | None:
-    """Where its page is published: below ``TCLINT_DOCS_URL``, as docs/site lays pages out. None where that is not set."""
+    """The address of the published page, below ``TCLINT_DOCS_URL`` in the layout of docs/site; None if that is not
+    set."""
     from urllib.parse import quote
 
     base = os.environ.get("TCLINT_DOCS_URL", "").rstrip("/")
@@ -185,18 +189,18 @@ def url(rule: Rule) -> str | None:
 
 
 def find(text: str) -> Rule:
-    """The rule of that id or name, whatever its case. Raises UnknownRule, with a suggestion where one is near."""
+    """The rule with that id or name, in any case. Raises UnknownRule, with a suggestion if a similar name exists."""
     rules = all_rules()
     if (rule := rules.get(text.upper())) is not None:
         return rule
     by_name = {rule.name: rule for rule in rules.values()}
     if (rule := by_name.get(text.lower())) is not None:
         return rule
-    raise UnknownRule(f"there is no rule {text}{nearest(text, [*by_name, *rules])}")
+    raise UnknownRule(f"unknown rule {text}{nearest(text, [*by_name, *rules])}")
 
 
 def nearest(text: str, words: Iterable[str]) -> str:
-    """``; did you mean WG001?`` when one of *words* is near *text*, whatever its case; else nothing."""
+    """``; did you mean WG001?`` if one of *words* is similar to *text*, in any case; else empty."""
     from difflib import get_close_matches
 
     by_case = {word.lower(): word for word in words}
@@ -205,7 +209,10 @@ def nearest(text: str, words: Iterable[str]) -> str:
 
 
 def parse_page(rule_id: str, text: str) -> Rule:
-    """The rule that a page describes. Raises RuleError, naming ``<rule_id>.md`` and the line."""
+    """The rule that a page describes.
+
+    Raises RuleError, naming ``<rule_id>.md`` and the line, if the page is invalid.
+    """
 
     def fail(line: int, message: str) -> RuleError:
         return RuleError(f"{rule_id}.md:{line}: {message}")
@@ -243,7 +250,7 @@ def parse_page(rule_id: str, text: str) -> Rule:
 def _outline(
     lines: list[str], first: int, fail: Callable[[int, str], RuleError]
 ) -> tuple[dict[str, int], dict[str, list[CodeBlock]]]:
-    """The line of each heading from ``lines[first]`` on, and the ptx blocks under it."""
+    """Heading -> its line, and heading -> the ptx blocks under it, from ``lines[first]`` on."""
     headings: dict[str, int] = {}
     blocks: dict[str, list[CodeBlock]] = {}
     fence: tuple[int, str] | None = None  # the line of the open fence, and its language
@@ -259,9 +266,9 @@ def _outline(
         elif fence is None and line.startswith("## "):
             heading = line[3:].strip()
             if heading not in HEADINGS:
-                raise fail(number, f"heading {heading!r} is none of {', '.join(HEADINGS)}")
+                raise fail(number, f"unknown heading {heading!r}: must be one of {', '.join(HEADINGS)}")
             if heading in headings:
-                raise fail(number, f"heading {heading!r} occurs twice")
+                raise fail(number, f"heading {heading!r} appears twice")
             headings[heading] = number
         elif fence is None and line.startswith("# "):
             raise fail(number, "the title is made from id and name; start with '## What it finds'")
@@ -271,7 +278,7 @@ def _outline(
 
 
 def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]:
-    """The fields of Rule that the front matter gives; ``fail`` makes the exception from a message."""
+    """The fields of Rule that the front matter specifies; ``fail`` makes the exception for a message."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -295,7 +302,7 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
             raise fail(f"front matter: {key} must be one of {', '.join(labels)}")
         meta[key] = labels[meta[key]]
     if meta["confidence"] is Confidence.CONFIRMED:
-        raise fail("front matter: only the executor may say confirmed")
+        raise fail("front matter: confidence must not be confirmed, which only the executor assigns")
     for key, pattern in (("name", _NAME), ("since", _VERSION)):
         if not pattern.fullmatch(meta[key]):
             raise fail(f"front matter: {key} = {meta[key]!r} is malformed")
@@ -305,13 +312,13 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
     if "toolkit" in meta:
         toolkit = _TOOLKIT.fullmatch(meta["toolkit"])
         if toolkit is None:
-            raise fail(f'front matter: toolkit = {meta["toolkit"]!r} is no version such as "12.8"')
+            raise fail(f'front matter: toolkit = {meta["toolkit"]!r} is not a version such as "12.8"')
         meta["toolkit"] = (int(toolkit[1]), int(toolkit[2]))
     return meta
 
 
 def _words(value: object, fail: Callable[[str], RuleError]) -> Mapping[str, str] | str:
-    """``Rule.words`` from the front matter; ``fail`` makes the exception from a message."""
+    """``Rule.words`` from the front matter; ``fail`` makes the exception for a message."""
     if value == _NO_WORDS:
         return {}
     if isinstance(value, str) and ID.fullmatch(value):
@@ -319,7 +326,9 @@ def _words(value: object, fail: Callable[[str], RuleError]) -> Mapping[str, str]
     if not isinstance(value, dict):
         raise fail(f'front matter: words must be a table, the id of a rule such as WG001, or "{_NO_WORDS}"')
     if unknown := value.keys() - set(PRODUCERS):
-        raise fail(f"front matter: words: {min(unknown)} is none of {', '.join(PRODUCERS)}")
+        raise fail(
+            f"front matter: words: unknown producer {min(unknown)}: must be one of {', '.join(PRODUCERS)}"
+        )
     for producer in PRODUCERS:
         if not (isinstance(value.get(producer), str) and value[producer]):
             raise fail(f'front matter: words: {producer} must be a text, or "{_NO_WORDS}"')
@@ -327,6 +336,6 @@ def _words(value: object, fail: Callable[[str], RuleError]) -> Mapping[str, str]
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of the first paragraph of a Markdown text, in one line."""
+    """The first sentence of the first paragraph of a Markdown text, on one line."""
     paragraph = text.strip().split("\n\n", 1)[0]
     return _SENTENCE_END.split(" ".join(paragraph.split()), maxsplit=1)[0]

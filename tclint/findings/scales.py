@@ -1,4 +1,4 @@
-"""The two scales of a finding: how serious the ISA makes the defect, and how tclint knows of it."""
+"""The two scales of a finding: how serious the defect is, and how certain tclint is of it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ class _Scale(IntEnum):
 
 
 class Severity(_Scale):
-    """What the ISA says about the code."""
+    """How serious the defect is according to the ISA."""
 
     INFO = 1
     """Legal, but worth knowing."""
     WARNING = 2
-    """The ISA requires otherwise but practice tolerates it, or a heuristic decided."""
+    """It violates the ISA but works in practice, or a heuristic decided."""
     ERROR = 3
-    """Undefined, illegal, a hang or a leak."""
+    """Undefined or illegal behaviour, a hang or a leak."""
 
 
 class Confidence(_Scale):
-    """How tclint knows."""
+    """How certain tclint is."""
 
     LOW = 1
     """Counted, but shown only on request."""
     MEDIUM = 2
-    """Rests on an assumption that the finding states."""
+    """It depends on an assumption that the finding states."""
     HIGH = 3
-    """Follows from the code."""
+    """It follows from the code."""
     CONFIRMED = 4
-    """The executor saw it happen; no check may claim it."""
+    """The executor observed it; no check may assign this."""

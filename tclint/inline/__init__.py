@@ -1,9 +1,9 @@
-"""PTX where people write it: the strings of inline assembly in CUDA C++ and Python.
+"""Inline assembly: the strings of PTX in CUDA C++ and Python.
 
-:func:`check` makes one module of all strings of a file, each the body of a function, and passes it through the same
-parser, IR and checks as any other module; spans of the findings are those of the file. Only what an instruction says
-by itself is checked (``RULES``), because the code around a string, and so control flow, is unknown. The grammars of
-the host languages come with ``tclint-ptx[inline]``. Imports ``linting`` and what is below.
+:func:`check` builds one module from all strings of a file, each as the body of a function, and passes it through the same
+parser, IR and checks as any other module; the spans of findings refer to the file. Only rules about single instructions
+are checked (``RULES``), because the code around a string, and so the control flow, is unknown. The grammars of the host
+languages come with ``tclint-ptx[inline]``. Imports ``linting`` and the layers below it.
 
 Change this package to find strings in another host language, or to understand more of a statement around them.
 """
@@ -21,12 +21,12 @@ __all__ = ["check"]
 
 
 def check(source: Source, config: Config | None = None) -> FileReport:
-    """Lint the PTX in the strings of a CUDA C++ or Python source, going by its name.
+    """The report of linting the PTX strings in a CUDA C++ or Python source; the language follows from its name.
 
-    Spans of findings are those of *source*. ``report.asm`` says how many strings there are, how many of them have
-    pieces that only the preprocessor or Python knows (the statements without one are checked), and for how many it is
-    not known whether they are compiled for ``config.arch``. A Python string that is a whole module is checked as such,
-    by all rules. Raises SourceError where the grammars are not installed and the source may have inline assembly.
+    The spans of findings refer to *source*. ``report.asm`` counts the strings, those with pieces that only the
+    preprocessor or Python can determine (statements without such a piece are checked), and those of which it is unknown
+    whether they are compiled for ``config.arch``. A Python string that is a whole module is checked as such, by all rules.
+    Raises SourceError if the grammars are not installed and the source may contain inline assembly.
     """
     from tclint.inline.module import check
 

@@ -1,7 +1,7 @@
-"""One inline-assembly string: its operands, and the PTX that stands in it.
+"""One inline assembly string: its operands, and the PTX in it.
 
-What a compiler puts for an operand is a register whose size the constraint fixes, so the placeholder itself becomes the
-name of one: ``%0`` and ``$0`` are names in PTX (4.4), and messages name what the user wrote.
+A compiler replaces a placeholder by a register whose size the constraint determines. So the placeholder itself becomes the
+name of a register: ``%0`` and ``$0`` are names in PTX (4.4), and messages show what the user wrote.
 """
 
 from __future__ import annotations
@@ -18,79 +18,79 @@ from tclint.inline.text import UNKNOWN, Text
 __all__ = ["Asm", "Operand", "Ptx", "exposed", "kind_of", "operands_of", "ptx_of", "together"]
 
 Dialect = Literal["gcc", "llvm", "module"]
-"""How operands are written: ``%0``, ``$0``; or the string is a whole module, which has none."""
+"""The syntax of placeholders: ``%0`` (gcc), ``$0`` (llvm); a string that is a whole module has none."""
 
 _TYPES = {"h": ".b16", "c": ".b16", "r": ".b32", "f": ".b32", "l": ".b64", "N": ".b64", "d": ".b64", "q": ".b128",
           "b": ".pred"}  # fmt: skip
-"""The registers of the constraints that nvcc and LLVM know. Compilers differ in whether ``f`` is a .f32 or a .b32."""
+"""Constraint of nvcc or LLVM -> type of the register. Compilers differ in whether ``f`` is a .f32 or a .b32."""
 _IMMEDIATES = frozenset("ni")
 _STRINGS = frozenset("C")
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What stands in an operand list."""
+    """One entry of an operand list."""
 
     constraint: str
-    """``=r``; empty where it is not a plain string."""
+    """``=r``; empty if it is not a plain string."""
     name: str = ""
-    """That of ``[name]``."""
+    """The symbolic name, of ``[name]``; may be empty."""
     value: str = ""
-    """What an immediate is, where it is a number."""
+    """The value of an immediate, if it is written as a number."""
 
 
 @dataclass(slots=True)
 class Asm:
-    """A string that holds PTX, where it stands."""
+    """A string of PTX and its context in the host source."""
 
     statement: Span
     """The whole statement or call."""
     template: Text
-    """The string after its escapes, with UNKNOWN for pieces that are not known."""
+    """The string with its escapes resolved, and UNKNOWN for unknown pieces."""
     operands: tuple[Operand, ...] | None
-    """None: the lists could not be read."""
+    """None if the operand lists could not be parsed."""
     dialect: Dialect
     entry: str | None = None
-    """The function of the host that it stands in."""
+    """The host function that contains it; None if there is none."""
     scope: Span | None = None
-    """All of that function."""
+    """The span of that function."""
     conditions: tuple[str, ...] = ()
     """The conditions under which it is compiled, innermost first; ``?`` for one that cannot be decided."""
     basic: bool = False
-    """``asm("...")`` without a colon: nothing in it is a placeholder."""
+    """``asm("...")`` without a colon: it has no placeholders."""
 
 
 @dataclass(slots=True)
 class Ptx:
-    """The PTX of a string, ready to be put into a function."""
+    """The PTX of a string, for the body of a function."""
 
     text: Text
     declarations: tuple[str, ...]
-    """A ``.reg`` for each operand that is a register."""
+    """A ``.reg`` for each register operand."""
     missing: list[tuple[Span, str]] = field(default_factory=list)
-    """Placeholders without an operand, with what is to be said of them."""
+    """The placeholders without an operand, each with a message."""
     values: list[tuple[int, int]] = field(default_factory=list)
-    """Where immediates stand whose value is not known."""
+    """The positions of immediates with unknown values."""
     whole: bool = True
     """Nothing in it is unknown."""
     unknown: bool = False
-    """Some piece of it is, apart from placeholders without an operand."""
+    """Some piece of it is unknown, not counting placeholders without an operand."""
     borrowed: tuple[str, ...] = ()
-    """Declarations of other strings of the same function that it uses."""
+    """The declarations that it uses from other strings of the same function."""
     opened: int = 0
-    """Scopes that it closes and another string opens."""
+    """The number of scopes that it closes and another string opens."""
     closed: int = 0
-    """Scopes that it opens and another string closes."""
+    """The number of scopes that it opens and another string closes."""
 
 
 def operands_of(constraints: str) -> tuple[Operand, ...]:
-    """The operands of a constraint list of LLVM: ``=r,=r,r,n,~{memory}``."""
+    """The operands of an LLVM constraint list: ``=r,=r,r,n,~{memory}``."""
     words = [word.strip() for word in constraints.split(",")]
     return tuple(Operand(word) for word in words if word and not word.startswith("~"))
 
 
 def kind_of(operands: Sequence[Operand], operand: Operand, depth: int = 0) -> str:
-    """The type of the register, ``n`` for an immediate, ``C`` for a string, or "" where it is not known."""
+    """The type of an operand's register, ``n`` for an immediate, ``C`` for a string; empty if unknown."""
     letters = operand.constraint.lstrip("=+&%")
     if letters.isdigit() and int(letters) < len(operands) and depth < 2:
         return kind_of(operands, operands[int(letters)], depth + 1)
@@ -109,11 +109,11 @@ _LLVM = re.compile(
     rb"|(?P<variant>[(|)]))"
 )
 _GLUE = re.compile(rb"[\w$.:]")
-"""Beside one of these a placeholder is a part of a word, not an operand."""
+"""A placeholder next to one of these is a part of a word, not an operand."""
 
 
 def ptx_of(asm: Asm) -> Ptx:
-    """The PTX that *asm* stands for: its placeholders become registers, and what is not known goes."""
+    """The PTX of *asm*: placeholders become registers, and statements with unknown pieces become blanks."""
     operands = asm.operands or ()
     named = {operand.name.encode(): number for number, operand in enumerate(operands) if operand.name}
     kinds = [kind_of(operands, operand) for operand in operands]
@@ -122,7 +122,7 @@ def ptx_of(asm: Asm) -> Ptx:
     data = bytes(source.data)
     used: dict[str, str] = {}
     at = 0
-    # A basic asm is taken as it is, and by some compilers as any other.
+    # In a basic asm there are no placeholders, although some compilers substitute them as in any other asm.
     pattern = _LLVM if asm.dialect == "llvm" else _GCC
     for match in pattern.finditer(data):
         start, end = match.span()
@@ -137,7 +137,7 @@ def ptx_of(asm: Asm) -> Ptx:
         elif asm.basic:
             out.text.add_part(source, start, end)
         elif (number := _number(groups, named)) is None or asm.operands is None:
-            # A name as registers have it, which nvcc leaves alone, or a modifier of another compiler.
+            # Either a register name, which nvcc does not change, or a placeholder with a modifier of another compiler.
             if groups.get("modified") is not None and _declares(data, match[0]):
                 out.text.add_part(source, start, end)
             elif groups.get("name") is not None and asm.operands is not None:
@@ -169,7 +169,7 @@ def _place(
     match: re.Match[bytes],
     host: Span,
 ) -> None:
-    """Append what stands for an operand."""
+    """Append the text that replaces a placeholder."""
     glued = _GLUE.match(data, match.end()) is not None or (
         match.start() > 0 and _GLUE.match(data, match.start() - 1) is not None
     )
@@ -182,7 +182,7 @@ def _place(
         value = asm.operands[number].value if asm.operands else ""
         if not value:
             out.values.append((len(out.text.data), len(out.text.data) + 1))
-        out.text.add((value or "1").encode(), host)  # fits where most do
+        out.text.add((value or "1").encode(), host)  # 1 is valid for most immediate operands
         return
     name = f"{'$' if asm.dialect == 'llvm' else '%'}{number}"
     used[name] = kind
@@ -198,7 +198,7 @@ def _number(groups: Mapping[str, bytes | None], named: dict[bytes, int]) -> int 
 
 
 def _declares(data: bytes, name: bytes) -> bool:
-    """Whether a template declares a register by this name, or by a range of such names."""
+    """Whether a template declares a register *name*, directly or in a range."""
     prefix = name.rstrip(b"0123456789")
     return (
         re.search(rb"\.reg\b[^;]*(?:" + re.escape(name) + rb"\b|" + re.escape(prefix) + rb"<)", data)
@@ -221,9 +221,9 @@ _LABEL = re.compile(rb"([\w$%]+)\s*:(?!:)")
 
 
 def together(strings: Sequence[Ptx]) -> frozenset[str]:
-    """Lend *strings*, those of one function in their order, what they have of each other; the names that they share.
+    """Give each of *strings*, those of one function in order, the declarations and scopes that it shares with others.
 
-    People open a scope in one string, with its registers, and close it in another.
+    A string may open a scope with registers that another one closes. Returns the shared names.
     """
     open_ends = [_open_ended(bytes(ptx.text.data)) for ptx in strings]
     declared: dict[bytes, bytes] = {}
@@ -237,7 +237,7 @@ def together(strings: Sequence[Ptx]) -> frozenset[str]:
                 types.setdefault(name, set()).add(match[0].split()[1])
             names.update(name.decode() for name in found)
         names.update(match[1].decode() for match in _LABEL.finditer(text))
-    # Which of two registers of one name a string means is not known.
+    # If registers of two types have one name, it is unknown which of them a string refers to.
     declared = {name: text for name, text in declared.items() if len(types[name]) == 1}
     lent = any(b"{" in text or b"}" in text for text in open_ends)
     for ptx, text in zip(strings, open_ends, strict=True):
@@ -254,10 +254,10 @@ def together(strings: Sequence[Ptx]) -> frozenset[str]:
 
 
 def exposed(strings: Sequence[Ptx]) -> Iterator[tuple[Ptx, Span, str]]:
-    """The labels and registers that *strings*, those of one function, define outside of braces, each in words.
+    """The labels and registers that *strings*, those of one function, define outside braces, each with a description.
 
-    Not those whose name is another one in each copy of the statement, none where strings share a scope, and no register that
-    two of them name.
+    Excluded are names that are unique in each copy of the statement, all names if strings share a scope, and registers
+    that two strings name.
     """
     texts = [_open_ended(bytes(ptx.text.data)) for ptx in strings]
     if any(b"{" in text or b"}" in text for text in texts):
@@ -272,7 +272,7 @@ def exposed(strings: Sequence[Ptx]) -> Iterator[tuple[Ptx, Span, str]]:
 
 
 def _open_ended(text: bytes) -> bytes:
-    """A string with blanks for its comments and for what lies between braces that both are in it."""
+    """A string with blanks for its comments and for balanced pairs of braces with their contents."""
     if b"/" in text:
         text = _COMMENT.sub(_blank, text)
     count = 1
@@ -289,9 +289,9 @@ _STATEMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)|[;{}()\[\]]|[\w$%]+\s*:(?!:
 
 
 def _without_unknown(data: bytearray) -> bool:
-    """Blank every statement that a piece of unknown text stands in; whether there was one.
+    """Blank every statement that contains an unknown piece, and return whether there was one.
 
-    Braces of scopes stay, so that what is left is still well formed if the pieces are.
+    The braces of scopes are kept, so that the rest is still well formed if the pieces are.
     """
     if UNKNOWN not in data:
         return False
@@ -324,7 +324,7 @@ def _without_unknown(data: bytearray) -> bool:
                 blank(end)
             begin, depth, kept, fresh, dirty = end, 0, [], True, False
         elif token == b"}" and depth == 0 and dirty:
-            # The unknown piece may have ended its statement itself.
+            # The unknown piece may have contained the end of its statement.
             kept = [match.start()]
             blank(match.start())
             begin, kept, fresh, dirty = end, [], True, False

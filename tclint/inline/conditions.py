@@ -1,4 +1,4 @@
-"""Whether code under preprocessor conditions is compiled for an architecture, where that can be known."""
+"""Evaluation of preprocessor conditions: whether code is compiled for an architecture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALWAYS = frozenset(("__CUDACC__", "__CUDA_ARCH__", "__cplusplus"))
 
 
 def compiled(conditions: Iterable[str], target: Target) -> bool | None:
-    """True where all *conditions* hold for *target*, False where one does not, None where that is not known."""
+    """True if all *conditions* hold for *target*, False if one does not, None if that is unknown."""
     answers = [_decide(condition, target) for condition in conditions]
     if False in answers:
         return False
@@ -36,7 +36,7 @@ def _decide(condition: str, target: Target) -> bool | None:
     return None if rest or value is None else bool(value)
 
 
-# Three values: a number, or None where it is not known. Each function takes what it understands from the front.
+# A value is a number, or None if it is unknown. Each function parses a prefix of the tokens and returns the rest.
 
 
 def _either(tokens: list[str], target: Target) -> tuple[int | None, list[str]]:
@@ -86,7 +86,7 @@ def _single(tokens: list[str], target: Target) -> tuple[int | None, list[str]]:
         return target.number * 10, rest
     if re.fullmatch(r"\d{1,9}", word):
         return int(word), rest
-    if rest[:1] == ["("]:  # a macro with arguments: pass over them
+    if rest[:1] == ["("]:  # a macro with arguments, which are skipped
         depth = 0
         for at, token in enumerate(rest):
             depth += (token == "(") - (token == ")")

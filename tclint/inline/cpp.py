@@ -58,23 +58,22 @@ _MACRO = re.compile(
 
 
 def _without_arguments(data: bytes) -> bytes:
-    """The same with blanks for the arguments of macros beside strings, as grammars know only macros without any."""
+    """*data* with blanks for the arguments of macros next to strings: the grammar knows only macros without
+    arguments."""
     return _MACRO.sub(lambda match: match[1] + b" " * len(match[2]), data)
 
 
 def _in_macro(macro: Node, data: bytes) -> Iterator[Asm]:
-    """The asm statements in the body of a macro, whose parameters can be anything."""
+    """The asm statements in the body of a macro; the values of its parameters are unknown."""
     begin, end = macro.start_byte, macro.end_byte
     body = re.sub(rb"\\\r?\n", lambda match: b" " * (len(match[0]) - 1) + b"\n", data[begin:end])
-    body = re.sub(
-        rb"#+(?=\s*[A-Za-z_])", lambda match: b" " * len(match[0]), body
-    )  # what # makes is a name too
-    # At its own place, so that offsets are those of the file; what it is in does not matter to an asm.
+    # The result of # and ## is treated as a name, like the parameter itself.
+    body = re.sub(rb"#+(?=\s*[A-Za-z_])", lambda match: b" " * len(match[0]), body)
+    # The body keeps its offset, so that offsets are those of the file; the context does not matter to an asm.
     before = b" " * (begin - 1) + b"{" if begin else b""
     tree = Parser(_language()).parse(b"%b%b}" % (before, body))
     text = before + body
     for node in _captured("(gnu_asm_expression) @asm", "asm", tree.root_node):
-        # A literal that goes on in the next line, and what # makes of an argument.
         if (asm := _asm(node, text)) is not None:
             asm.conditions = (*_conditions(macro, data), "?")
             asm.entry = asm.scope = None
@@ -96,7 +95,7 @@ def _asm(node: Node, data: bytes) -> Asm | None:
     ]
     readable = all(child.type in _OPERANDS and not child.has_error for child in children)
     for error in _errors(node) if node.has_error else ():
-        # A macro beside the strings is no error of the user; what else there is may have swallowed operands.
+        # A macro next to the strings is not an error in the source. Any other error may hide operands.
         readable = readable and re.fullmatch(rb"[\w\s]+", _text(error, data)) is not None
         if error.start_byte >= code.end_byte:
             template.add_unknown(Span(error.start_byte, error.end_byte))
@@ -112,7 +111,7 @@ def _asm(node: Node, data: bytes) -> Asm | None:
 
 
 def _errors(node: Node) -> Iterator[Node]:
-    """What the grammar could not read or missed in *node*."""
+    """The ERROR and MISSING nodes in *node*."""
     for child in node.children:
         if child.is_error or child.is_missing:
             yield child
@@ -141,7 +140,7 @@ def _text(node: Node, data: bytes) -> bytes:
 
 
 def _literal(node: Node, data: bytes, out: Text) -> None:
-    """Append what a string literal, or several beside each other, stand for."""
+    """Append the text of a string literal, or of several adjacent ones."""
     if node.type == "concatenated_string":
         for child in node.children:
             if child.type != "comment":
@@ -177,7 +176,7 @@ def _escaped(code: bytes) -> bytes:
 
 
 def _entry(node: Node, data: bytes) -> tuple[str | None, Span | None]:
-    """The name of the function that *node* stands in, and where that is."""
+    """The name and the span of the function that contains *node*; None for both if there is none."""
     parent = node.parent
     while parent is not None and parent.type != "function_definition":
         parent = parent.parent
@@ -194,7 +193,7 @@ def _entry(node: Node, data: bytes) -> tuple[str | None, Span | None]:
 
 
 def _conditions(node: Node, data: bytes) -> Iterator[str]:
-    """The conditions under which *node* is compiled, as C expressions; ``?`` for what cannot be one."""
+    """The conditions under which *node* is compiled, as C expressions; ``?`` for one that cannot be expressed."""
     below, parent = node, node.parent
     while parent is not None:
         kind = parent.type
@@ -228,7 +227,7 @@ def _condition(node: Node, data: bytes) -> str:
 
 
 def _guards_file(node: Node, data: bytes) -> bool:
-    """Whether this is the ``#ifndef X`` / ``#define X`` around a header."""
+    """Whether *node* is the include guard of a header: ``#ifndef X`` with ``#define X``."""
     name = node.child_by_field_name("name")
     if node.type != "preproc_ifdef" or name is None:
         return False

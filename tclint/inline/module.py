@@ -1,4 +1,5 @@
-"""A module made of the strings of inline assembly of a source, and what the checks say of it, back in the source."""
+"""Checking of inline assembly: builds a module from the strings of a source, and maps its findings back to the
+source."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "check", "is_ptx", "modules", "strings", "told_of"]
 
 RULES = frozenset("PX001 PX002 PX003 PX004 PX005 PX006 PX007 AV001 AV002".split())
-"""What can be said of an instruction without the code around it; the last two where the architecture is named."""
+"""The rules that need only the instruction, not the code around it; AV001 and AV002 only if the architecture is
+given."""
 
 _ASM = re.compile(rb"\b(?:asm|__asm__|__asm)\b")
 _PTX = re.compile(
@@ -38,7 +40,7 @@ _STATEMENT = re.compile(
 )
 _BRACES = re.compile(rb"[\s{}]*[{}][\s{}]*")
 _PLAIN = re.compile(r"[\w.:, \[\]+-]*")
-"""What means the same in a string, in its constraints and in PTX."""
+"""Text of a fix that means the same in a string literal, in a template and in PTX."""
 _BARE = frozenset((b"ret", b"exit", b"trap", b"brkpt", b"bra"))
 _QUIET = frozenset(("undefined-register", "undefined-guard", "undefined-label"))
 
@@ -64,13 +66,13 @@ def check(source: Source, config: Config | None = None) -> FileReport:
 
 
 def _asked(config: Config) -> frozenset[str]:
-    """The rules that inline assembly is checked by under these settings."""
+    """The rules that are checked in inline assembly with these settings."""
     rules = RULES if config.rules is None else RULES & config.rules
     return rules if config.arch else rules - {"AV001", "AV002"}
 
 
 def _found(source: Source, python: bool) -> tuple[list[Asm], list[Span]]:
-    # CUDA C++ stands in strings of Python too.
+    # Strings in Python may contain CUDA C++ too.
     needed = ("tree_sitter_cpp", "tree_sitter_python") if python else ("tree_sitter_cpp",)
     if any(find_spec(name) is None for name in needed):
         raise SourceError(MISSING)
@@ -82,7 +84,7 @@ def _found(source: Source, python: bool) -> tuple[list[Asm], list[Span]]:
 
 
 def is_ptx(asm: Asm) -> bool:
-    """Whether a string is PTX at all: a source may hold assembly of the host or of other GPUs."""
+    """Whether a string is PTX: a source may also contain assembly of the host or of other GPUs."""
     from tclint.inline.asm import kind_of
     from tclint.isa.table import table
 
@@ -96,13 +98,13 @@ def is_ptx(asm: Asm) -> bool:
             return True
         if root in _BARE and not operands:
             return True
-    # A scope that one string opens may be closed by another.
+    # A string may consist of the brace that closes a scope of another one.
     return _WORD.search(asm.template.data) is not None or _BRACES.fullmatch(asm.template.data) is not None
 
 
 @dataclass(slots=True)
 class _Placed:
-    """A string in the module that was made of it: the offsets of its text there, and of its function."""
+    """A string and the offsets of its text in the module."""
 
     asm: Asm
     ptx: Ptx
@@ -111,7 +113,7 @@ class _Placed:
 
 
 def strings(source: Source) -> list[tuple[Asm, Ptx]]:
-    """The strings of inline assembly of a source, with the PTX that they stand for. Raises SourceError as check does."""
+    """The inline assembly strings of a source, each with its PTX. Raises SourceError as :func:`check` does."""
     from tclint.inline.asm import ptx_of
 
     python = source.path.lower().endswith(PYTHON)
@@ -124,7 +126,7 @@ def strings(source: Source) -> list[tuple[Asm, Ptx]]:
 
 
 def told_of(asm: Asm) -> bool:
-    """Whether there is anything to say of a string by itself."""
+    """Whether a string by itself has a problem or a finding of more than low confidence."""
     fragments = _Fragments(Source(bytes(asm.template.data), "string.cu"), Config(), [asm])
     report = fragments.report()
     return bool(report.problems) or any(f.confidence > Confidence.LOW for f in report.findings)
@@ -140,14 +142,15 @@ def modules(fragments: Sequence[Asm], target: str, version: tuple[int, int]) -> 
 
 
 def _lend(made: Sequence[tuple[Asm, Ptx]]) -> frozenset[str]:
-    """Lend the strings of each function what they have of each other; the names that they share."""
+    """Share declarations and scopes between the strings of each function (see ``together``), and return the shared
+    names."""
     from tclint.inline.asm import together
 
     return frozenset().union(*map(together, _by_function(made)))
 
 
 def _by_function(made: Sequence[tuple[Asm, Ptx]]) -> list[list[Ptx]]:
-    """The strings of each function, and each of those in none by itself."""
+    """The strings grouped by function; each string outside a function is a group of its own."""
     functions: dict[Span | None, list[Ptx]] = {}
     for asm, ptx in made:
         functions.setdefault(asm.scope, []).append(ptx)
@@ -173,7 +176,7 @@ def _module(
 
 
 class _Fragments:
-    """Checks the strings of inline assembly of one source."""
+    """Checks the inline assembly strings of one source."""
 
     def __init__(self, source: Source, config: Config, found: Sequence[Asm]) -> None:
         from tclint.findings.rules import all_rules
@@ -200,7 +203,7 @@ class _Fragments:
         self.prints = Fingerprints()
 
     def report(self) -> FileReport:
-        """The report of all of them."""
+        """The report for all strings."""
         self.check(self.made)
         self._exposed()
         unknown = sum(not ptx.whole and ptx.unknown for _, ptx in self.made)
@@ -216,7 +219,10 @@ class _Fragments:
         )
 
     def check(self, made: Sequence[tuple[Asm, Ptx]]) -> None:
-        """Check these strings in one module; one that is no PTX would spoil its neighbours, so then each in its own."""
+        """Check these strings in one module.
+
+        If it has syntax errors, they are split until the others are unaffected.
+        """
         from tclint.ir.build import build
         from tclint.isa.newer import later
         from tclint.syntax import parse, problems
@@ -241,7 +247,7 @@ class _Fragments:
         self.take(build(tree, data), data, placed)
 
     def take(self, module: Module, data: bytes, placed: Sequence[_Placed]) -> None:
-        """Have the checks look at a module, and take what they say of the strings."""
+        """Run the checks on a module, and add their findings about the strings."""
         from tclint.checks import module_checks
         from tclint.linting.check import as_findings
 
@@ -255,7 +261,7 @@ class _Fragments:
                     continue
                 if self._holds(hit, function, by_function[id(function)]):
                     hits.append((function, _at_its_word(hit, function, data)))
-        for function in module.functions:  # a fingerprint has the name that the user knows
+        for function in module.functions:  # the fingerprint uses the name of the host function
             function.name = by_function[id(function)].asm.entry or ""
         begins = [one.start for one in placed]
         for finding in as_findings(Source(data, self.source.path), module, hits, self.prints):
@@ -264,7 +270,7 @@ class _Fragments:
             self._missing(one)
 
     def _holds(self, hit: Hit, function: Function, one: _Placed) -> bool:
-        """Whether what a check says of a string is so whatever is around it and in its unknown pieces."""
+        """Whether a hit holds independently of the code around the string and of its unknown pieces."""
         if hit.rule in ("AV001", "AV002"):
             return bool(self.compiled[id(one.asm)]) and (
                 hit.rule == "AV001" or self.config.toolkit is not None
@@ -278,24 +284,24 @@ class _Fragments:
         return True
 
     def _undefined(self, hit: Hit, function: Function, one: _Placed) -> bool:
-        """Whether a name cannot be defined elsewhere: by another string of the file, or by the program around it."""
+        """Whether a name cannot be defined elsewhere, in another string of the file or in the surrounding program."""
         assert hit.span is not None
         begin = hit.span[0] - function.start
         match = re.search(r"(?:register|name|label) (\S+) is", hit.message)
         if not one.ptx.whole or match is None or match[1] in self.declared:
             return False
         site = next((i for i in function.instructions if i.start <= begin < i.end), None)
-        if site is None or site.match is None:  # what its operands are is not known
+        if site is None or site.match is None:  # the kinds of its operands are unknown
             return False
-        # A name may be that of a variable or a function of the program, unless none could stand there.
+        # A name may be a variable or a function of the program, unless the operand does not accept one.
         return not hit.message.startswith("name") or bool(site.match.problem)
 
     def _missing(self, one: _Placed) -> None:
         for span, message in one.ptx.missing if "PX005" in self.rules else ():
-            self._tell("PX005", one.asm, span, message)
+            self._report("PX005", one.asm, span, message)
 
     def _exposed(self) -> None:
-        """Names that a statement defines once more wherever the compiler copies it."""
+        """Report the names that a statement defines again in each copy that the compiler makes."""
         from tclint.inline.asm import exposed
 
         if "PX007" not in self.rules:
@@ -303,11 +309,15 @@ class _Fragments:
         owners = {id(ptx): asm for asm, ptx in self.made}
         for strings in _by_function(self.made):
             for ptx, span, what in exposed(strings):
-                message = f"{what} stands outside of braces: it is defined twice where the statement is inlined twice"
-                remedy = "put the text of the statement into braces { }"
-                self._tell("PX007", owners[id(ptx)], span, message, remedy, Severity.INFO, Confidence.MEDIUM)
+                message = f"{what} is outside braces: it is defined twice if the statement is inlined twice"
+                # The message of the first releases, so that fingerprints in baselines stay valid.
+                key = f"{what} stands outside of braces: it is defined twice where the statement is inlined twice"
+                remedy = "enclose the text of the statement in braces { }"
+                self._report(
+                    "PX007", owners[id(ptx)], span, message, remedy, Severity.INFO, Confidence.MEDIUM, key
+                )
 
-    def _tell(
+    def _report(
         self,
         name: str,
         asm: Asm,
@@ -316,12 +326,14 @@ class _Fragments:
         remedy: str = "",
         severity: Severity | None = None,
         confidence: Confidence | None = None,
+        key: str = "",
     ) -> None:
-        """Add a finding that no module of the strings could show."""
+        """Add a finding that does not come from a check of the module; its fingerprint is that of *key*, or the message."""
         rule = self.all_rules[name]
         finding = Finding(
             rule=rule, severity=severity or rule.severity, confidence=confidence or rule.confidence, span=span,
-            message=message, help=remedy, entry=asm.entry, fingerprint=self.prints.make(name, asm.entry, [message]),
+            message=message, help=remedy, entry=asm.entry,
+            fingerprint=self.prints.make(name, asm.entry, [key or message]),
         )  # fmt: skip
         self.found.append(finding)
 
@@ -330,13 +342,16 @@ class _Fragments:
         fixes = tuple(filter(None, (self._carried(fix, one, data) for fix in finding.fixes)))
         confidence = finding.confidence
         if finding.rule.id.startswith("AV"):
-            confidence = min(confidence, Confidence.MEDIUM)  # nothing says that the function is used there
+            confidence = min(
+                confidence, Confidence.MEDIUM
+            )  # the function may not be used on that architecture
         self.found.append(
             replace(finding, span=span, entry=one.asm.entry, confidence=confidence, fixes=fixes)
         )
 
     def _carried(self, fix: Fix, one: _Placed, data: bytes) -> Fix | None:
-        """The fix in the string, where that has the same bytes and the new ones mean there what they say."""
+        """The fix mapped to the host; None unless the host has the same bytes there and the new text needs no
+        escapes."""
         edits = []
         for edit in fix.edits:
             start, end = edit.span.start, edit.span.end
@@ -352,7 +367,7 @@ class _Fragments:
 
 
 def _at_its_word(hit: Hit, function: Function, data: bytes) -> Hit:
-    """The hit at the word that is wrong, since a string may hold many instructions in one line."""
+    """The hit with the span of the wrong word, because a string may have many instructions on one line."""
     if hit.rule not in ("PX001", "PX002"):
         return hit
     ins = function.instructions[hit.site]
@@ -361,18 +376,18 @@ def _at_its_word(hit: Hit, function: Function, data: bytes) -> Hit:
     if head is None:
         return hit
     begin, end = head.span(3)
-    modifier = re.search(r" has no modifier (\S+) here", hit.message)
+    modifier = re.search(r" does not accept the modifier (\S+) here", hit.message)
     if modifier and (at := head[3].find(modifier[1])) >= 0:
         begin, end = begin + at, begin + at + len(modifier[1])
     return replace(hit, span=(start + begin, start + end))
 
 
 _ANY = "sm_90a"
-"""What .target says where no architecture is named: which instruction a text is does not depend on it."""
+"""The ``.target`` of the module if no architecture is given; the matching of instructions does not depend on it."""
 
 
 def _whole(source: Source, config: Config, asm: Asm) -> FileReport | None:
-    """The report of a string that is a whole module; None where some of it is not known."""
+    """The report of a string that is a whole module; None if a piece of it is unknown."""
     from tclint.inline.text import UNKNOWN
     from tclint.linting.check import check_source
 

@@ -1,4 +1,5 @@
-"""Finds PTX in Python: the strings of the calls in ``CALLS``, and those that a comment ``# tclint: ptx`` names."""
+"""Finds PTX in Python: string arguments of the calls in ``CALLS``, and strings marked by a comment ``# tclint:
+ptx``."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ __all__ = ["CALLS", "MARKER", "SOURCES", "Call", "find"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function that takes PTX: where among its arguments the text is, and the constraints."""
+    """A function that takes PTX: the positions of the text and of the constraints among its arguments."""
 
     library: str
     text: tuple[int, str]
     """Position and keyword."""
     constraints: tuple[int, str] | None = None
-    """None: the text is a module, not inline assembly."""
+    """Position and keyword; None if the text is a module and not inline assembly."""
     beside: str = ""
-    """A string that must be among the arguments."""
+    """A string that must be another argument of the call."""
 
 
 CALLS = {
@@ -40,7 +41,7 @@ CALLS = {
     "add_ptx": Call("numba-cuda", (0, "ptx")),
     "module_from_buffer": Call("PyCUDA", (0, "buffer")),
 }
-"""By the last name of what is called."""
+"""Name of the called function or method -> description."""
 
 SOURCES = {
     "RawKernel": Call("CuPy", (0, "code")),
@@ -49,10 +50,10 @@ SOURCES = {
     "load_inline": Call("PyTorch", (2, "cuda_sources")),
     "Program": Call("cuda.core", (0, "code"), beside="c++"),
 }
-"""Those that take CUDA C++, in which there may be asm statements; one or a list of them."""
+"""The functions that take CUDA C++, one string or a list, which may contain asm statements."""
 
 MARKER = re.compile(rb"#\s*tclint:\s*ptx\b")
-"""Says that the string on this line, or the next one, is PTX."""
+"""Marks the string on this line, or on the next one, as PTX."""
 
 _CALL = (
     "(call function: [(identifier) @name (attribute attribute: (identifier) @name)]) @call "
@@ -61,7 +62,7 @@ _CALL = (
     "(augmented_assignment left: (identifier) @target right: (_) @value)"
 )
 _Assigned = dict[tuple[int, bytes], list[Node]]
-"""What names are given, by the scope and the name."""
+"""``(scope, name)`` -> the values assigned to the name."""
 
 _ESCAPES = {
     b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f", b"a": b"\a", b"b": b"\b",
@@ -81,7 +82,7 @@ def _query() -> Query:
 
 
 def find(data: bytes) -> tuple[list[Asm], list[Span]]:
-    """The strings of PTX in a source in the order of the text, and its comments."""
+    """The PTX strings of a source in the order of the text, and its comments."""
     tree = Parser(_language()).parse(data)
     captures = QueryCursor(_query()).captures(tree.root_node)
     assigned: _Assigned = {}
@@ -123,7 +124,7 @@ def _call_of(name: Node) -> Node | None:
 
 
 def _sources(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Iterator[Text]:
-    """The CUDA C++ that a call is given, as far as all of it is known."""
+    """The CUDA C++ strings passed to a call, except those with unknown pieces."""
     value = _value(call, node, data)
     if value is None:
         return
@@ -136,7 +137,7 @@ def _sources(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Iterat
 
 
 def _statements(text: Text, conditions: tuple[str, ...]) -> tuple[list[Asm], list[Span]]:
-    """The asm statements in CUDA C++ that stands in a string, and its comments, at their places in Python."""
+    """The asm statements in a CUDA C++ string, and its comments, with their spans in the Python source."""
     from tclint.inline.cpp import find
 
     def host(span: Span) -> Span:
@@ -164,7 +165,7 @@ def _arguments(node: Node) -> list[Node]:
 
 
 def _value(call: Call, node: Node, data: bytes) -> Node | None:
-    """The argument that is the text."""
+    """The argument that is the text; None if there is none, or ``beside`` is missing."""
     arguments = _arguments(node)
     if call.beside and not any(_plain(one, data) == call.beside for one in arguments):
         return None
@@ -186,15 +187,15 @@ def _asm(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Asm | None
             constraints = _plain(_resolved(listed_constraints, data, assigned), data)
             operands = None if constraints is None else operands_of(constraints)
     elif b".version" not in template.data:
-        return None  # in a variable that nobody knows, or no PTX
+        return None  # the value is unknown, or is not PTX
     return Asm(
         Span(node.start_byte, node.end_byte), template, operands, dialect, *_entry(node, data),
         tuple(_conditions(node)),
     )  # fmt: skip
 
 
-def _argument(arguments: list[Node], place: tuple[int, str], data: bytes) -> Node | None:
-    position, keyword = place
+def _argument(arguments: list[Node], where: tuple[int, str], data: bytes) -> Node | None:
+    position, keyword = where
     for argument in arguments:
         if argument.type == "keyword_argument":
             name = argument.child_by_field_name("name")
@@ -207,7 +208,8 @@ def _argument(arguments: list[Node], place: tuple[int, str], data: bytes) -> Nod
 
 
 def _resolved(node: Node, data: bytes, assigned: _Assigned) -> Node:
-    """The string that a name was given, where its function, or else the module, gives it one only once."""
+    """The value of a name that its function, or else the module, assigns exactly once; *node* itself for anything
+    else."""
     if node.type != "identifier":
         return node
     name = _text(node, data)
@@ -216,7 +218,7 @@ def _resolved(node: Node, data: bytes, assigned: _Assigned) -> Node:
 
 
 def _scope(node: Node) -> int:
-    """Which function *node* stands in, by where that ends; 0 for the module."""
+    """The end of the function that contains *node*, which identifies it; 0 for the module."""
     parent = node.parent
     while parent is not None and parent.type not in ("function_definition", "lambda"):
         parent = parent.parent
@@ -224,7 +226,7 @@ def _scope(node: Node) -> int:
 
 
 def _marked(comment: Node, data: bytes) -> Asm | None:
-    """The string that a marker on its line, or the one before, names."""
+    """The string marked by *comment*, on the same line or on the next; None if there is none."""
     root: Node = comment
     while (parent := root.parent) is not None:
         root = parent
@@ -267,14 +269,14 @@ def _text(node: Node, data: bytes) -> bytes:
 
 
 def _plain(node: Node, data: bytes) -> str | None:
-    """The text of a literal of which all is known."""
+    """The text of a literal; None if a piece of it is unknown."""
     text = Text()
     _literal(node, data, text)
     return None if UNKNOWN in text.data else text.data.decode(errors="replace")
 
 
 def _literal(node: Node, data: bytes, out: Text) -> None:
-    """Append what a literal stands for: strings beside each other, added, in parentheses, with interpolations."""
+    """Append the text of a literal: adjacent strings, sums of strings, parentheses; interpolations are unknown."""
     kind = node.type
     if kind in ("concatenated_string", "parenthesized_expression"):
         for child in node.named_children:
@@ -293,7 +295,7 @@ def _string(node: Node, data: bytes, out: Text) -> None:
     start = node.children[0]
     prefix = _text(start, data).rstrip(b"\"'").lower()
     at = start.end_byte
-    parts: list[tuple[int, int, bytes | None]] = []  # None: not known
+    parts: list[tuple[int, int, bytes | None]] = []  # None: unknown
     for child in node.children[1:-1]:
         if child.type == "interpolation":
             parts.append((child.start_byte, child.end_byte, None))
@@ -326,7 +328,7 @@ def _escaped(code: bytes) -> bytes:
 
 
 def _entry(node: Node, data: bytes) -> tuple[str | None, Span | None]:
-    """The name of the function that *node* stands in, and where that is."""
+    """The name and the span of the function that contains *node*; None for both if there is none."""
     parent = node.parent
     while parent is not None and parent.type != "function_definition":
         parent = parent.parent
@@ -337,7 +339,7 @@ def _entry(node: Node, data: bytes) -> tuple[str | None, Span | None]:
 
 
 def _conditions(node: Node) -> Iterator[str]:
-    """A ``?`` for each branch of Python that *node* stands in: what it asks is not known."""
+    """A ``?`` for each Python branch that contains *node*: its condition cannot be decided."""
     parent = node.parent
     while parent is not None:
         if parent.type in ("if_statement", "conditional_expression", "match_statement", "try_statement"):

@@ -1,4 +1,4 @@
-"""Comments of the host that hide findings: as :mod:`tclint.linting.suppress`, in C++ and Python."""
+"""Comments in C++ and Python that hide findings, like those of PTX in :mod:`tclint.linting.suppress`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def apply(
     *,
     complete: bool,
 ) -> tuple[Finding, ...]:
-    """The findings with those marked that a comment suppresses, and what is wrong with the comments.
+    """The findings, with those marked that a comment suppresses, and the findings about the comments.
 
-    A comment is about its line, or the next one with code; at the first or the last line of a statement it is about all
-    of the statement. *on* are the rules that were checked.
+    A comment applies to its line, or to the next line with code; on the first or the last line of a statement it applies
+    to the whole statement. *on* are the rules that were checked.
     """
     if MARK not in source.data:
         return tuple(sorted(findings, key=lambda f: (f.span.start, f.rule.id)))
@@ -75,7 +75,7 @@ class _HostAudit(Audit):
 
 
 def _inside(found: Iterable[Asm]) -> Iterable[Span]:
-    """The comments of PTX in the strings."""
+    """The PTX comments in the strings."""
     for asm in found:
         for match in LEXICAL.finditer(bytes(asm.template.data)):
             if match["comment"]:

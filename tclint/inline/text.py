@@ -1,7 +1,7 @@
-"""Text that was made of pieces of another one, and where each of its bytes came from.
+"""Text composed of pieces of a host source, with the source position of each of its bytes.
 
-A string literal becomes PTX by several steps: escapes, operands, a place in a module. Each makes a :class:`Text` of
-the one before it, so that a span of the PTX is always a span of the file that people wrote.
+A string literal becomes PTX in several steps: escapes, operands, insertion into a module. Each step creates a new
+:class:`Text` from the previous one, so that every span of the PTX can be mapped to a span of the host source.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tclint.findings.finding import Span
 __all__ = ["UNKNOWN", "Text"]
 
 UNKNOWN = 0
-"""The byte that stands for a piece whose text is not known: a macro, an interpolation, a constant of a template."""
+"""The byte that represents a piece of unknown text: a macro, an interpolation, a template constant."""
 
 
 class Text:
-    """Bytes with the span of the host that each of them stands for."""
+    """Bytes, each mapped to a span of the host."""
 
     __slots__ = ("_hosts", "_starts", "data")
 
@@ -25,21 +25,21 @@ class Text:
         self.data = bytearray()
         self._starts: list[int] = []
         self._hosts: list[Span] = []
-        """For each segment the span it came from. One of the same length maps byte by byte, any other as a whole."""
+        """The host span of each segment. A span of the same length maps byte by byte, any other as a whole."""
 
     def add(self, data: bytes, host: Span) -> None:
-        """Append *data*, which was made of *host*."""
+        """Append *data*, which comes from *host*."""
         if data:
             self._starts.append(len(self.data))
             self._hosts.append(host)
             self.data += data
 
     def add_unknown(self, host: Span) -> None:
-        """Append a piece whose text is not known."""
+        """Append a piece of unknown text."""
         self.add(bytes((UNKNOWN,)), host)
 
     def add_part(self, other: Text, start: int, end: int) -> None:
-        """Append the bytes ``start`` to ``end`` of *other*, each with the span it has there."""
+        """Append the bytes ``start`` to ``end`` of *other*, each with its host span there."""
         at = bisect_right(other._starts, start) - 1
         while start < end:
             begin = other._starts[at]
@@ -51,7 +51,7 @@ class Text:
             start, at = stop, at + 1
 
     def inside(self, outer: Text) -> Text:
-        """The same text, made of the bytes of *outer*, with the spans that those came from."""
+        """The same text, whose host is *outer*, mapped to the host of *outer*."""
         made = Text()
         for at, start in enumerate(self._starts):
             host, data = self._hosts[at], bytes(self.data[start : self._end(at)])
@@ -62,12 +62,13 @@ class Text:
         return made
 
     def host(self, start: int, end: int) -> Span:
-        """The span of the host that the bytes ``start`` to ``end`` came from, whatever stands between its ends."""
+        """The host span from the origin of byte ``start`` to that of the byte before ``end``."""
         first = self._at(start, end=False)
         return Span(first, max(first, self._at(max(start, end - 1), end=True)))
 
     def whole(self, start: int, end: int) -> Span | None:
-        """The span that has the same bytes in the host; None where these do not stand there as they are."""
+        """The host span with exactly the bytes ``start`` to ``end``; None if the host does not contain them
+        unchanged."""
         at = bisect_right(self._starts, start) - 1
         if at < 0 or not self._exact(at) or end > self._end(at):
             return None

@@ -1,4 +1,4 @@
-"""Modules, functions and instructions as the later stages see them, with their control-flow graph.
+"""The intermediate representation: modules, functions and instructions, with their control-flow graph.
 
 Owns the step from a syntax tree to :class:`Module` (``build``, ``rebuild`` after an edit, ``frontend`` with the
 problems of a whole module), the nodes, inlining of calls, and the CFG with dominators, loops and the call graph.

@@ -1,9 +1,8 @@
 """From the syntax tree to instructions.
 
-The tree is read at the level of statements only; the text of an instruction
-is split by :mod:`tclint.ir.operands`. Register and label names are resolved
-in their lexical scopes (PTX ISA 5.4.1, 6.4.4): inline assembly makes brace
-scopes that use the same names again and again.
+The tree is read at the level of statements only; the text of an instruction is split by :mod:`tclint.ir.operands`. The
+names of registers and labels are resolved in their lexical scopes (PTX ISA 5.4.1, 6.4.4), because inline assembly opens
+many brace scopes with the same names.
 """
 
 from __future__ import annotations
@@ -61,22 +60,22 @@ _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
 
 
 class _Scope:
-    """One brace scope: the names declared in it, and what was looked up through it."""
+    """One brace scope: the names declared in it, and a cache of the names looked up through it."""
 
     __slots__ = ("absent", "known", "labels", "last", "parent", "pending", "ranges", "tables", "variables")
 
     def __init__(self, parent: _Scope | None) -> None:
         self.parent = parent
-        self.last = -1  # where its last declaration ends, relative to the function
+        self.last = -1  # end of its last declaration, relative to the function
         self.known: dict[str, int] = {}
         self.ranges: dict[str, tuple[int, str]] = {}  # prefix -> (count, type)
         self.labels: dict[str, int] = {}
         self.tables: dict[str, list[str]] = {}
         self.variables: set[str] = set()
-        self.absent: set[str] = set()  # names that no register has
+        self.absent: set[str] = set()  # names known not to be registers
         self.pending: dict[
             str, list[tuple[int, int]]
-        ] = {}  # label -> instructions and which of their targets
+        ] = {}  # unresolved label -> (instruction, index in its targets)
 
 
 class _Builder:
@@ -89,27 +88,25 @@ class _Builder:
         self.base = function.start
         self.isa = isa
         self.scope = _Scope(None)
-        self.places_of_scopes = [(0, self.scope)]
-        """From where on, relative to the function, which scope is the present one."""
-        self.longest = 0  # range of registers
-        self.troubles = (
-            0  # so many of the function's are its own; those of names that the module lacks follow
-        )
+        self.scope_starts = [(0, self.scope)]
+        """``(offset relative to the function, scope that is current from there on)``, in order."""
+        self.longest = 0  # size of the largest range of registers
+        self.own_errors = 0  # number of the function's own errors; those of undeclared names follow them
         self.uses: dict[tuple[str, str], Use] = {}
         self.names: list[tuple[int, str, bool]] = []
-        """Names that are no register here: the instruction, and whether it is its guard. Others than guards may be the
-        module's."""
-        self.plenty = (function.end - function.start) // 8  # more registers than any instructions could use
+        """``(instruction, name, whether it is the guard)`` for each name that is not a register; other names than guards may
+        be declared in the module."""
+        self.plenty = (function.end - function.start) // 8  # more registers than the instructions can use
         self.vectors: dict[int, int] = {}  # register declared with .v2 or .v4 -> its length
-        self.constants: dict[str, tuple[Operand, str]] = {}  # operands that mean the same in every scope
-        self.named = False  # whether the instruction being built names a symbol
+        self.constants: dict[str, tuple[Operand, str]] = {}  # operands that do not depend on the scope
+        self.named = False  # whether the current instruction names a symbol
         self.targets: dict[int, list[int]] = {}
-        self.places: dict[tuple[int, ...], Location] = {}
+        self.locations: dict[tuple[int, ...], Location] = {}
 
     # ------------------------------------------------------------ names
 
     def lookup(self, name: str) -> int | None:
-        """The register called *name* in the present scope, or None."""
+        """The register called *name* in the current scope, or None."""
         register = self.scope.known.get(name)
         return register if register is not None else self._resolve(name)
 
@@ -139,7 +136,7 @@ class _Builder:
         return register
 
     def declare(self, text: str, start: int, end: int, module: Module | None = None) -> None:
-        """Take a variable declaration: registers into the scope, everything else into the function."""
+        """Add the names of a variable declaration: registers to the scope, everything else to the function."""
         self.scope.last = end - self.base
         if message := _misaligned(text):
             self.trouble("alignment", start, end, message)
@@ -174,14 +171,14 @@ class _Builder:
                 self.function.variables.setdefault(name, variable)
 
     def claim(self, name: str, start: int, end: int) -> None:
-        """Note that the present scope declares *name*, which it can do once (5.4.1)."""
+        """Record that the current scope declares *name*, which is an error the second time (5.4.1)."""
         if name in self.scope.variables:
             message = f"{_quoted(name.rstrip('<'))} is declared twice in one scope"
             self.trouble("duplicate-name", start, end, message)
         self.scope.variables.add(name)
 
     def fill(self, prefix: str, count: int, kind: str) -> None:
-        """Make every register of a range: cheaper than one by one when first met, as compilers use all they declare."""
+        """Create all registers of a range, which is cheaper than on first use: compilers use all that they declare."""
         names = [f"{prefix}{number}" for number in range(count)]
         registers = self.function.registers
         known = self.scope.known
@@ -203,7 +200,7 @@ class _Builder:
             if child is None:
                 _, end = stack.pop()
                 self.close()
-                self.places_of_scopes.append((end - self.base, self.scope))
+                self.scope_starts.append((end - self.base, self.scope))
                 continue
             kind = child.type
             if kind == "instruction":
@@ -225,18 +222,17 @@ class _Builder:
                 self.function.labels.setdefault(len(instructions), name)
             elif kind == "block":
                 self.scope = _Scope(self.scope)
-                self.places_of_scopes.append((child.start_byte - self.base, self.scope))
+                self.scope_starts.append((child.start_byte - self.base, self.scope))
                 stack.append((iter(child.named_children), child.end_byte))
             elif kind == "branch_targets":
                 match = _TABLE.match(clean(self.text[child.start_byte : child.end_byte]))
                 if match:
                     names: list[str] = []
-                    most = (
-                        self.text.count(":", self.base, self.function.end) + 1
-                    )  # no more labels can be there, and one that is not
+                    # The function has at most as many labels as colons; one more name is enough for an error.
+                    max_labels = self.text.count(":", self.base, self.function.end) + 1
                     for name, count in _RANGED.findall(match[2]):
                         names.extend(
-                            f"{name}{i}" for i in range(min(integer(count), most))
+                            f"{name}{i}" for i in range(min(integer(count), max_labels))
                         ) if count else names.append(name)
                     self.scope.tables[match[1]] = names
             elif kind in ("ERROR", "unclosed"):
@@ -245,16 +241,16 @@ class _Builder:
                 self.unknown_directive(child)
 
     def close(self) -> None:
-        """Leave the present scope: resolve what its labels resolve and pass the rest outwards."""
+        """Leave the current scope: resolve the branches to its labels, and pass the others to the enclosing scope."""
         scope, parent = self.scope, self.scope.parent
-        for name, names in scope.tables.items():  # a table after its branch
+        for name, names in scope.tables.items():  # tables that follow their branch
             for index, _ in scope.pending.pop(name, ()):
                 self.jump(scope, index, names)
         for name, at in scope.labels.items():
             for index, slot in scope.pending.pop(name, ()):
                 self.targets[index][slot] = at
         if parent is not None:
-            # The smaller collection goes into the larger one, so that deep nesting stays linear.
+            # The smaller collection is merged into the larger one, so that deep nesting stays linear.
             small, large = sorted((scope.pending, parent.pending), key=len)
             for name, waiting in small.items():
                 few, many = sorted((waiting, large.get(name, [])), key=len)
@@ -278,19 +274,21 @@ class _Builder:
         self.function.errors.append(BuildError(kind, instruction.start, instruction.end, message))
 
     def jump(self, scope: _Scope, index: int, names: list[str]) -> None:
-        """Let the instruction at *index* wait for labels, which are looked up in *scope*."""
+        """Record that the targets of the branch at *index* are the labels *names*, to be resolved in *scope*."""
         self.targets[index] = [-1] * len(names)
         for slot, name in enumerate(names):
             scope.pending.setdefault(name, []).append((index, slot))
 
     def location(self, node: Node) -> None:
-        found = _places(self.text[node.start_byte : node.end_byte])
+        found = _positions(self.text[node.start_byte : node.end_byte])
         if found is None:
             return
-        # The place of the call is that of an earlier .loc, which may be inlined itself (11.5.4).
-        place, call = found
-        inlined = (self.places.get(call) or Location(*call)) if call is not None and call != place else None
-        self.places[place] = location = Location(*place, inlined)
+        # The position of the call is that of an earlier .loc, which may be inlined itself (11.5.4).
+        position, call = found
+        inlined = (
+            (self.locations.get(call) or Location(*call)) if call is not None and call != position else None
+        )
+        self.locations[position] = location = Location(*position, inlined)
         at = len(self.function.instructions)
         locations = self.function.locations
         if locations and locations[-1][0] == at:
@@ -302,9 +300,9 @@ class _Builder:
         text = self.text[start:end]
         if "/" in text and ("//" in text or "/*" in text):
             text = clean(text)
-        if text[-1:] != ";":  # a missing one is reported as such
+        if text[-1:] != ";":  # a missing semicolon is reported as a syntax error
             text += ";"
-        # Most instructions are words and commas: splitting beats any pattern. What has more is read with care.
+        # Most instructions are words and commas, for which splitting is faster than any pattern. Others take the slow path.
         guard_name, negated = "", False
         if "{" in text or "(" in text or "|" in text or text.find("!", 2) > 0:
             parts = []
@@ -313,18 +311,18 @@ class _Builder:
             if len(parts) > 1 and parts[0][0] == "@" and len(parts[0]) > 1:
                 guard_name = parts[0][1:]
                 del parts[0]
-            # Sums and addresses must have come out whole: as many operands as commas allow.
+            # If the number of operands does not match the commas, a sum or an address contained blanks.
             if ("[" in text or "+" in text) and len(parts) - 2 != text.count(","):
                 parts, guard_name = [], ""
-        # A lone @ or !, and blanks before the dots of an opcode, are for the pattern too.
+        # A separate @ or !, and blanks before the dots of an opcode, need the pattern too.
         if parts and guard_name != "!" and parts[0][0] != "@" and (len(parts) < 2 or parts[1][0] not in ".:"):
             opcode = parts[0]
             del parts[0]
         else:
             head = HEAD.match(text)
-            if head is None:  # the name of a register in the place of an opcode
+            if head is None:  # the name of a register in the position of an opcode
                 self.function.damaged = True
-                self.trouble("unreadable", start, end, f"there is no instruction in {_quoted(text)}")
+                self.trouble("unreadable", start, end, f"no instruction in {_quoted(text)}")
                 return
             bang, name, opcode = head.groups()
             guard_name = f"{bang}{name}" if name else ""
@@ -361,7 +359,7 @@ class _Builder:
         use = self.uses.get((opcode, key))
         if use is None:
             use = self.uses[opcode, key] = Use(opcode, *_meaning(self.isa, opcode, key))
-        reads: tuple[Any, ...]  # registers: the kinds in the key say so
+        reads: tuple[Any, ...]  # registers, according to the kinds in the key
         writes: tuple[Any, ...]
         if use.scalar:
             reads = use.pick_reads(operands)
@@ -391,7 +389,7 @@ class _Builder:
             self.symbols(instruction)
 
     def operand(self, text: str) -> tuple[Operand, str]:
-        """An operand that is no register known by this spelling, and its kind as :func:`_meaning` reads it."""
+        """An operand whose spelling is not a known register, and its kind as :func:`_meaning` reads it."""
         first = text[:1]
         if first == "%":
             register = self._resolve(text)
@@ -423,7 +421,8 @@ class _Builder:
         return made
 
     def with_vectors(self, key: str, parts: list[str], operands: list[Any]) -> str:
-        """*key* with registers declared as vectors (5.4.2) counted as such, unless one element is selected."""
+        """*key* with the kind of registers declared as vectors (5.4.2) replaced by a vector, unless an element is
+        selected."""
         kinds = key.split(",")
         for at, (part, operand) in enumerate(zip(parts, operands, strict=True)):
             if isinstance(operand, int) and operand in self.vectors and "." not in part:
@@ -459,12 +458,13 @@ class _Builder:
             scope: _Scope | None = self.scope
             while scope is not None and name not in scope.tables:
                 scope = scope.parent
-            # The names of a table are looked up where it stands.
+            # The names in a table are resolved in the scope of the table.
             owner = scope or self.scope
             self.jump(owner, index, owner.tables.get(name, [name]))
 
     def symbols(self, instruction: Instruction) -> None:
-        """Note the names that nothing declares; branch targets are resolved elsewhere."""
+        """Record the names that are not registers, to be resolved in the module; branch targets are resolved in
+        ``close``."""
         if instruction.flow == "call" and instruction.callee:
             self.names.append((len(self.instructions) - 1, instruction.callee, False))
         if instruction.flow in ("branch", "branch-table", "call"):
@@ -477,12 +477,12 @@ class _Builder:
 def _meaning(
     isa: Table, opcode: str, key: str
 ) -> tuple[Match | None, tuple[int, ...], tuple[int, ...], bool, bool]:
-    """What a :class:`Use` says of an opcode over operands of one kind each."""
+    """The fields of the :class:`Use` of an opcode over operands of the kinds in *key*."""
     shapes = key.replace("S", "r").split(",")[:-1]
     match = isa.match(opcode, tuple(shapes))
     every = tuple(range(len(shapes)))
     if match is None or match.problem:
-        reads = writes = every  # an unknown instruction may read and write whatever it names
+        reads = writes = every  # an unknown instruction may read and write all its operands
     elif match.syntax.open:
         reads, writes = every, ()
     else:
@@ -496,28 +496,27 @@ def _meaning(
 
 
 def _quoted(name: str) -> str:
-    """*name* as a message shows it."""
+    """*name* as a message shows it, truncated if it is long."""
     return name if len(name) <= 60 else name[:60] + "…"
 
 
 def _misaligned(text: str) -> str:
-    """What is wrong with the alignments in a declaration, or ""."""
+    """What is wrong with the alignments in a declaration; empty if nothing is."""
     for digits in _ALIGN.findall(text):
         align = integer(digits)
         if align.bit_count() != 1:
-            return f"an alignment of {align} is no power of two"
+            return f"an alignment of {align} is not a power of two"
     return ""
 
 
 def _unknown_directive(text: str) -> str:
-    """Why a directive that the grammar has no rule for cannot stand; "" for the lines of DWARF data."""
-    return (
-        "" if text.startswith("@@") else f"there is no directive {_quoted(text.split()[0].rstrip(';'))} here"
-    )
+    """The error for a directive without a rule in the grammar; empty for the lines of DWARF data."""
+    return "" if text.startswith("@@") else f"unknown directive {_quoted(text.split()[0].rstrip(';'))}"
 
 
 def _split(ranges: dict[str, tuple[int, str]], name: str, first: int) -> tuple[int, str] | None:
-    """The range whose own name ends in digits that declares *name*: ``%r12`` is number 2 of ``%r1<9>``."""
+    """The range that declares *name* and whose own name ends in digits (``%r12`` is element 2 of ``%r1<9>``), or
+    None."""
     for at in range(max(first + 1, len(name) - 9), len(name)):
         found = ranges.get(name[:at])
         short = at > len(name) - 10 and (name[at] != "0" or at == len(name) - 1)
@@ -539,8 +538,8 @@ def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:
 
 
 @lru_cache(maxsize=4096)
-def _places(text: str) -> tuple[tuple[int, int, int], tuple[int, int, int] | None] | None:
-    """File, line and column that a ``.loc`` names, and those of the call that was inlined there."""
+def _positions(text: str) -> tuple[tuple[int, int, int], tuple[int, int, int] | None] | None:
+    """File, line and column of a ``.loc``, and those of its ``inlined_at`` if it has one; None if it is malformed."""
     match = _LOC.match(text)
     if not match:
         return None
@@ -551,13 +550,13 @@ def _places(text: str) -> tuple[tuple[int, int, int], tuple[int, int, int] | Non
 
 @lru_cache(maxsize=64)
 def _bytes(kind: str) -> int:
-    """The size of a type: 4 for ``.b32``; 0 for a predicate."""
+    """The size of a type in bytes: 4 for ``.b32``; 0 for a predicate."""
     return _SIZES.get(re.sub(r"\D", "", kind)[:3], 0)
 
 
 @lru_cache(maxsize=1024)
 def _declared(text: str) -> tuple[tuple[str, str, str, int, Variable], ...]:
-    """``(space, type, name, count of a range or 0, variable)`` for each declarator of a declaration."""
+    """``(space, type, name, size of a range or 0, variable)`` for each declarator of a declaration."""
     return tuple(_declarators(text))
 
 
@@ -595,17 +594,17 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
 
 
 def _initial(declarator: str, at: int) -> str:
-    """What stands behind ``=``."""
+    """The initialiser of a declarator, without ``=``; empty if it has none."""
     rest = declarator[at:].lstrip()
     return rest[1:].strip() if rest.startswith("=") else ""
 
 
 class _Header:
-    """Sees that a module begins as it must (11.1), and that nothing in it is defined twice."""
+    """Checks the order of the directives at the start of a module (11.1), and that nothing is defined twice."""
 
     _EXTRAS = frozenset(("comment", "unterminated_comment", "preprocessor"))
     _ORDER = ("version_directive", "target_directive", "address_size_directive")
-    _PLACES = ("at the start of the module", "right after .version", "right after .target")
+    _POSITIONS = ("at the start of the module", "right after .version", "right after .target")
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -613,44 +612,43 @@ class _Header:
         self.defined: set[str] = set()
 
     def take(self, kind: str, start: int, end: int) -> None:
-        """The next item of the module."""
+        """Check the next item of the module."""
         if kind in self._EXTRAS:
             return
-        if kind in self._ORDER and (place := self._ORDER.index(kind)) != self.items:
+        if kind in self._ORDER and (position := self._ORDER.index(kind)) != self.items:
             name = kind.removesuffix("_directive")
-            message = f".{name} must stand once, {self._PLACES[place]}"
-            self.module.troubles.append(BuildError("misplaced", start, end, message))
+            message = f".{name} must appear exactly once, {self._POSITIONS[position]}"
+            self.module.errors.append(BuildError("misplaced", start, end, message))
         self.items += 1
 
     def define(self, name: str, start: int, end: int) -> None:
-        """The next function with a body, or variable that is not external."""
+        """Check the next definition: a function with a body, or a variable that is not external."""
         if name in self.defined:
             message = f"{_quoted(name)} is defined twice"
-            self.module.troubles.append(BuildError("duplicate-name", start, end, message))
+            self.module.errors.append(BuildError("duplicate-name", start, end, message))
         self.defined.add(name)
 
 
 Make = Callable[["Node", str, Module, Table], tuple[Function, _Builder | None]]
-"""Makes the function of a syntax node, given the text and what the module said before it."""
+"""Builds the function of a syntax node from the text, the module header before it, and the ISA table."""
 
 
 def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None = None) -> Module:
-    """Make the module of a syntax tree over *data*.
+    """The module of a syntax tree over *data*.
 
-    Never raises for a broken tree: what lies in damaged functions is marked
-    (:attr:`Function.damaged`) and what is undefined is listed
-    (:attr:`Function.errors`). *make* makes the functions
-    (:mod:`tclint.ir.rebuild` has some already).
+    Never raises for a broken tree: functions with syntax errors are marked (:attr:`Function.damaged`), and undefined
+    names and the like are listed (:attr:`Function.errors`). *make* builds the functions; :mod:`tclint.ir.rebuild` passes
+    one that reuses those of an earlier state.
     """
     isa = isa or table()
     make = make or make_function
-    # Every byte one character, so that byte offsets index the text; names are ASCII (4.4).
+    # One character per byte, so that byte offsets index the text; names are ASCII (4.4).
     text = data.decode("latin-1")
     module = Module()
     pending: list[tuple[_Builder, Function]] = []
     header = _Header(module)
     first: dict[str, int] = {}
-    """Where each function and variable is declared first."""
+    """Offset of the first declaration of each function and variable."""
     for node in tree.root_node.named_children:
         kind = node.type
         start, end = node.start_byte, node.end_byte
@@ -666,7 +664,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
         elif kind == "variable_declaration":
             declaration = text[start:end]
             if message := _misaligned(declaration):
-                module.troubles.append(BuildError("alignment", start, end, message))
+                module.errors.append(BuildError("alignment", start, end, message))
             external = ".extern" in declaration
             for _, _, name, _, variable in _declared(declaration):
                 if not external:
@@ -675,7 +673,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                 module.variables[name] = variable
         elif kind == "directive":
             if message := _unknown_directive(text[start:end]):
-                module.troubles.append(BuildError("misplaced", start, end, message))
+                module.errors.append(BuildError("misplaced", start, end, message))
         elif kind == "version_directive":
             try:
                 module.version = parse_version(clean(text[start:end]).split()[1])
@@ -725,7 +723,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
 
 
 def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
-    """The function of a syntax node, and its builder if it has a body; names are still to be looked up in the module."""
+    """The function of a syntax node, and its builder if it has a body. Names are not resolved in the module yet."""
     name_node = node.child_by_field_name("name")
     kind_node = node.child_by_field_name("kind")
     body = node.child_by_field_name("body")
@@ -760,6 +758,6 @@ def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Fu
         function.declared_only = True
         return function, None
     builder.block(body)
-    builder.troubles = len(function.errors)
+    builder.own_errors = len(function.errors)
     function.uses = list(builder.uses.values())
     return function, builder

@@ -1,7 +1,7 @@
-"""Parameters of calls: where caller and callee store and load them, and which of them may as well be registers.
+"""Parameters of calls: where caller and callee store and load them, and which of them can become registers.
 
-A caller stores arguments in the straight line of instructions that leads to the call, and loads results in the one that
-follows it (PTX ISA 7.1); a callee accesses its own parameters anywhere.
+A caller stores arguments in the straight-line code that leads to the call, and loads results in the straight-line code
+that follows it (PTX ISA 7.1). A callee accesses its own parameters anywhere.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from tclint.isa.widths import width_of
 __all__ = ["Access", "Parameters", "access_of", "passed_by", "same_parts"]
 
 _SIZES = (2, 4, 8)
-"""Bytes of a part that a move copies."""
+"""The sizes in bytes of the parts that a single move can copy."""
 
 
 class Access(NamedTuple):
-    """A load from a parameter, or a store to it: elements of *size* bytes, the first at byte *start*."""
+    """A load from a parameter, or a store to it (``stores``): elements of ``size`` bytes, the first at byte
+    ``start``."""
 
     site: int
     start: int
@@ -30,11 +31,11 @@ class Access(NamedTuple):
     items: tuple[Operand, ...]
 
     def parts(self) -> Iterator[tuple[int, Operand]]:
-        """The byte where each element begins, and its register or what is stored."""
+        """The byte offset of each element, and its register or the stored operand."""
         return ((self.start + k * self.size, item) for k, item in enumerate(self.items))
 
     def moves(self, function: Function) -> bool:
-        """Whether a move does the same: nothing is extended or cut off."""
+        """Whether moves are equivalent to it: nothing is extended or truncated."""
         return self.size in _SIZES and all(
             width_of(function.registers[item].type) == self.size * 8
             if isinstance(item, int)
@@ -44,12 +45,12 @@ class Access(NamedTuple):
 
 
 class Parameters:
-    """How a function accesses parameters: its own, and those of its calls."""
+    """How a function accesses its own parameters and those of its calls."""
 
     def __init__(self, function: Function) -> None:
         self._accesses: dict[str, list[Access]] = {}
         self._memory: set[str] = set()
-        """Parameters that are named for anything else: their address is taken, or they are passed on."""
+        """Parameters that must stay in memory, because their address is taken or they are passed on."""
         own = {parameter.name for parameter in function.parameters}
         flow = [i for use in function.uses if use.flow for i in use.sites]
         for i, instruction in enumerate(function.instructions):
@@ -61,7 +62,7 @@ class Parameters:
                 self._memory |= own.intersection(named) if instruction.flow == "call" else {*named}
         targets = (t for i in flow for t in function.instructions[i].targets)
         self._ends = sorted({0, *targets, *(i + 1 for i in flow), len(function.instructions)})
-        """Where straight lines of instructions begin and end."""
+        """The boundaries of straight-line code, as instruction indices."""
         passed = {
             access.site
             for i in flow
@@ -73,11 +74,11 @@ class Parameters:
                 self._memory.add(name)
 
     def start(self, call: int) -> int:
-        """The start of the straight line of instructions that leads to a call."""
+        """The first instruction of the straight-line code that leads to a call."""
         return self._ends[bisect_right(self._ends, call) - 1]
 
     def around(self, call: int, name: str, result: bool) -> list[Access] | None:
-        """The stores of an argument of a call, or the loads of a *result*; None: it has to be in memory."""
+        """The stores of an argument of a call, or the loads of a *result*; None if it must stay in memory."""
         if name in self._memory:
             return None
         end = self._ends[min(bisect_right(self._ends, call + 1), len(self._ends) - 1)]
@@ -85,12 +86,12 @@ class Parameters:
         return [a for a in self._accesses.get(name, ()) if a.site in line and a.stores is not result]
 
     def of(self, name: str) -> list[Access] | None:
-        """The accesses of a callee to its own parameter; None: it has to be in memory."""
+        """The accesses of a callee to its own parameter; None if it must stay in memory."""
         return None if name in self._memory else self._accesses.get(name, [])
 
 
 def access_of(site: int, instruction: Instruction) -> tuple[str, Access] | None:
-    """The parameter that an instruction loads from or stores to, by its name, and how."""
+    """The name of the parameter that an instruction loads or stores, and the access; None if it does neither."""
     match = instruction.match
     if match is None or match.problem or match.form.name not in ("ld", "st"):
         return None
@@ -98,12 +99,12 @@ def access_of(site: int, instruction: Instruction) -> tuple[str, Access] | None:
         return None
     first, second = instruction.operands[:2]
     stores = isinstance(first, Memory)
-    place, value = (first, second) if stores else (second, first)
-    if not isinstance(place, Memory) or not isinstance(place.base, Symbol):
+    address, value = (first, second) if stores else (second, first)
+    if not isinstance(address, Memory) or not isinstance(address.base, Symbol):
         return None
     items = value.items if isinstance(value, Vector) else (value,)
-    start = place.base.offset + place.offset
-    return place.base.name, Access(site, start, int(match.element[2:]) // 8, stores, items)
+    start = address.base.offset + address.offset
+    return address.base.name, Access(site, start, int(match.element[2:]) // 8, stores, items)
 
 
 def _symbols(operands: Iterable[Operand]) -> Iterator[str]:
@@ -117,7 +118,10 @@ def _symbols(operands: Iterable[Operand]) -> Iterator[str]:
 
 
 def passed_by(call: Instruction) -> list[tuple[str, bool]]:
-    """What a call passes, its results first: the name in the caller, and whether it is a result (9.7.13.5)."""
+    """The parameters of a call, results first: the name in the caller, and whether it is a result (9.7.13.5).
+
+    The name is empty for an argument that is not a symbol.
+    """
     return [
         (item.name if isinstance(item, Symbol) else "", at == 0)
         for at, operand in enumerate(call.operands)
@@ -127,7 +131,8 @@ def passed_by(call: Instruction) -> list[tuple[str, bool]]:
 
 
 def same_parts(given: list[Access], caller: Function, taken: list[Access], callee: Function) -> bool:
-    """Whether caller and callee access the same parts of a parameter, and what is loaded was stored."""
+    """Whether caller and callee access the same parts of a parameter, and every part that one loads the other
+    stores."""
     if not all(a.moves(caller) for a in given) or not all(a.moves(callee) for a in taken):
         return False
     accesses = [*given, *taken]

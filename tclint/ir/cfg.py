@@ -1,13 +1,12 @@
 """The control-flow graph of a function: blocks, edges, dominators, loops.
 
-Everything is plain integers: blocks are numbered in program order, and block
-0 is the entry. Guarded instructions that do not transfer control stay inside
-their block; the analyses deal with guards.
+Everything is plain integers: blocks are numbered in program order, and block 0 is the entry. Guarded instructions that
+do not transfer control stay inside their block; the analyses handle guards.
 
-The algorithms are ours, as every function that is linted needs them. Over the 20 largest functions at hand (36 to 672
-blocks), reverse postorder, dominators and components take 14 ms, those of networkx 29 ms with its graph built; the
-reachable blocks of all blocks take 6 ms as bit sets and 2,190 ms as its transitive closure. Its import alone takes
-more than 100 ms, so what only shows a graph imports it where it does.
+The algorithms are our own, because every function that is linted needs them. For the 20 largest functions at hand (36
+to 672 blocks), reverse postorder, dominators and components take 14 ms, and 29 ms with networkx including the
+construction of its graph; the blocks reachable from each block take 6 ms as bit sets, and 2,190 ms as its transitive
+closure. The import of networkx alone takes more than 100 ms, so code that only displays a graph imports it locally.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ __all__ = ["CFG", "Edge", "call_graph"]
 
 
 class Edge(NamedTuple):
-    """One way from a block to another.
+    """An edge between two blocks.
 
-    ``predicate`` is the register that decides it (-1: nothing does) and
-    ``value`` what it must be. ``case`` numbers the entry of a branch table.
+    The edge is taken if the register ``predicate`` has the truth value ``value``; -1 means unconditionally. ``case`` is
+    the index of the entry in a branch table, -1 for any other edge.
     """
 
     source: int
@@ -42,19 +41,18 @@ class Edge(NamedTuple):
 
 @dataclass
 class Block:
-    """Instructions ``start`` (inclusive) to ``end`` (exclusive)."""
+    """A basic block: instructions ``start`` (inclusive) to ``end`` (exclusive)."""
 
     start: int
     end: int
 
 
 class CFG:
-    """The graph of one function.
+    """The control-flow graph of one function.
 
-    ``exits`` are blocks that leave the function: ``ret``, ``exit`` or the end
-    of the body, with no edge for it (PTX ISA 9.7.12.6 and 9.7.12.7); ``trap``
-    ends the program and is no exit in this sense. A predicated one also has an
-    edge to what follows.
+    ``exits`` are the blocks that leave the function by ``ret``, ``exit`` or the end of the body, which has no edge (PTX
+    ISA 9.7.12.6 and 9.7.12.7). A ``trap`` ends the program and does not count as an exit. A guarded exit also has an edge
+    to the following block.
     """
 
     def __init__(self, function: Function) -> None:
@@ -123,7 +121,7 @@ class CFG:
 
     @cached_property
     def block_of(self) -> list[int]:
-        """Block number of every instruction."""
+        """The block number of every instruction."""
         numbers: list[int] = []
         for b, block in enumerate(self.blocks):
             numbers.extend([b] * (block.end - block.start))
@@ -158,13 +156,13 @@ class CFG:
 
     @cached_property
     def sources(self) -> list[tuple[int, ...]]:
-        """For every block, the reachable blocks from which it is entered, in order."""
+        """For every block, its reachable predecessors in ascending order."""
         rank = self.rank
         return [tuple(sorted({e.source for e in edges if e.source in rank})) for edges in self.predecessors]
 
     @cached_property
     def idom(self) -> dict[int, int]:
-        """Immediate dominator of every reachable block; the entry's is itself."""
+        """The immediate dominator of every reachable block; that of the entry is itself."""
         rank = self.rank
         return _dominators(
             self.order, rank, lambda b: [e.source for e in self.predecessors[b] if e.source in rank]
@@ -175,7 +173,10 @@ class CFG:
         return self.function.instructions[self.blocks[block].end - 1].flow == "trap"
 
     def dominates(self, a: int, b: int) -> bool:
-        """Whether every way from the entry to block *b* passes block *a*."""
+        """Whether block *a* dominates block *b*: every path from the entry to *b* passes *a*.
+
+        False if either is unreachable.
+        """
         idom, rank = self.idom, self.rank
         if a not in rank or b not in rank:
             return False
@@ -185,9 +186,9 @@ class CFG:
 
     @cached_property
     def ipdom(self) -> dict[int, int]:
-        """Immediate post-dominator of every block that reaches an end; -1 stands for the end itself.
+        """The immediate post-dominator of every block that reaches an end of the function; -1 is the end itself.
 
-        What aborts the kernel is no end: where one thread does, none goes on.
+        A block that aborts the kernel is not an end: if one thread aborts, no thread continues.
         """
         return self._post_dominators(
             self.order,
@@ -196,12 +197,13 @@ class CFG:
 
     @cached_property
     def _ipdom_of_aborts(self) -> dict[int, int]:
-        """The same of the blocks from which no end is reached, but one that aborts the kernel, as if that were one."""
+        """The immediate post-dominators of the blocks that reach no end, with blocks that abort the kernel as the
+        ends."""
         blocks = [b for b in self.order if b not in self.ipdom]
         return self._post_dominators(blocks, [b for b in blocks if self.aborts(b)])
 
     def _post_dominators(self, blocks: list[int], ends: list[int]) -> dict[int, int]:
-        """Immediate post-dominators over *blocks*, of which *ends* lead to one artificial end, -1."""
+        """The immediate post-dominators within *blocks*, with edges from *ends* to one artificial end, -1."""
         inside = set(blocks)
         reverse: dict[int, list[int]] = {-1: ends}
         for b in blocks:
@@ -233,9 +235,9 @@ class CFG:
 
     @cached_property
     def reachable_from(self) -> list[int]:
-        """For every block, the set of the blocks that can be executed after it: one bit for each."""
+        """For every block, the set of blocks that can be executed after it, with one bit per block."""
         following = [0] * len(self.blocks)
-        # Ends first, so that only loops take more than one round.
+        # Exits first, so that only loops need more than one iteration.
         blocks = [*reversed(self.order), *(b for b in range(len(self.blocks)) if b not in self.rank)]
         changed = True
         while changed:
@@ -250,7 +252,7 @@ class CFG:
 
     @cached_property
     def loops(self) -> dict[int, frozenset[int]]:
-        """Loop header -> blocks of its natural loop."""
+        """Loop header -> the blocks of its natural loop."""
         rank = self.rank
         bodies: dict[int, set[int]] = {}
         for b in self.order:
@@ -266,16 +268,16 @@ class CFG:
         return {header: frozenset(body) for header, body in bodies.items()}
 
     def innermost(self, *blocks: int) -> frozenset[int]:
-        """The blocks of the smallest loop that all of *blocks* are in; empty when there is none."""
+        """The blocks of the smallest loop that contains all of *blocks*; empty if there is none."""
         return min(map(self.loops.__getitem__, self.enclosing_loops(*blocks)), key=len, default=frozenset())
 
     def enclosing_loops(self, *blocks: int) -> list[int]:
-        """The headers of the loops that all of *blocks* are in."""
+        """The headers of the loops that contain all of *blocks*."""
         return [header for header, loop in self.loops.items() if loop.issuperset(blocks)]
 
     @cached_property
     def in_cycle(self) -> frozenset[int]:
-        """Blocks that can be executed more than once."""
+        """The blocks that can be executed more than once."""
         component = self.component
         size = Counter(component.values())
         return frozenset(
@@ -286,7 +288,8 @@ class CFG:
 
     @cached_property
     def component(self) -> dict[int, int]:
-        """For every reachable block, the number of its strongly connected component: no edge leads to a larger one."""
+        """For every reachable block, the number of its strongly connected component; no edge leads to a larger
+        number."""
         found: dict[int, int] = {}
         index: dict[int, int] = {}
         low: dict[int, int] = {}
@@ -327,7 +330,7 @@ class CFG:
         return found
 
     def control_dependences(self, block: int) -> list[Edge]:
-        """The branch edges that decide whether *block* runs (control dependence, transitive)."""
+        """The branch edges on which *block* is control-dependent, transitively."""
         known = self._controllers.get(block)
         if known is not None:
             return known
@@ -346,12 +349,12 @@ class CFG:
 
     @cached_property
     def _dependence(self) -> dict[int, list[Edge]]:
-        """Block -> edges on which it is directly control dependent (Ferrante, Ottenstein and Warren).
+        """Block -> the edges on which it is directly control-dependent (Ferrante, Ottenstein and Warren).
 
-        Of the blocks that only lead to one that aborts the kernel it is asked apart: no end is reached from there.
+        Blocks that only lead to an abort of the kernel reach no end; they get post-dominators of their own.
         """
         parents = self.ipdom
-        if len(parents) <= len(self.order):  # with -1 there is one more where every block reaches an end
+        if len(parents) <= len(self.order):  # if every block reaches an end, -1 makes it one more
             parents = self._ipdom_of_aborts | parents
         found: dict[int, list[Edge]] = {}
         for b in self.order:
@@ -368,7 +371,8 @@ class CFG:
 
 
 def _dominators(order: list[int], rank: dict[int, int], before: object) -> dict[int, int]:
-    """Cooper, Harvey and Kennedy's algorithm over *order*, whose first node is the root."""
+    """Node -> immediate dominator, by the algorithm of Cooper, Harvey and Kennedy over *order*, whose first node is the
+    root."""
     if not order:
         return {}
     root = order[0]
@@ -398,7 +402,7 @@ def _dominators(order: list[int], rank: dict[int, int], before: object) -> dict[
 
 
 def call_graph(functions: list[Function]) -> networkx.DiGraph[str]:
-    """Who calls whom, by name; an indirect call adds an edge to ``?``."""
+    """The call graph of *functions* by name; an indirect call adds an edge to ``?``."""
     import networkx
 
     graph: networkx.DiGraph[str] = networkx.DiGraph()

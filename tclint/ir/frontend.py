@@ -1,4 +1,4 @@
-"""From the bytes of a module to its instructions, and what is wrong with it as a whole."""
+"""From the bytes of a module to its IR and its problems."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["analyse"]
 
 
 def analyse(source: Source, builds: Builds | None = None) -> tuple[Module, list[Problem]]:
-    """The module of *source*, and what is wrong with it as a whole.
+    """The module in *source*, and its problems: syntax errors, a missing header, and everything the assembler rejects.
 
-    *builds* keeps the earlier states of an edited text, so that only the edited part is built again.
+    *builds* keeps the earlier states of an edited text, so that only the edited part is rebuilt.
     """
     from tclint.syntax import problems
 
@@ -23,7 +23,7 @@ def analyse(source: Source, builds: Builds | None = None) -> tuple[Module, list[
         for p in problems(tree)
     ]
     if not found and not module.functions and module.version is None and not module.variables:
-        found.append(Problem(1, "no PTX in it: neither .version nor a function"))
+        found.append(Problem(1, "contains no PTX (no .version directive, no function)"))
         return module, found
     if module.version is None:
         found.append(Problem(1, ".version is missing"))
@@ -32,16 +32,16 @@ def analyse(source: Source, builds: Builds | None = None) -> tuple[Module, list[
     for name in module.targets:
         if Target.parse(name) is None and name not in _TARGET_OPTIONS:
             found.append(Problem(source.position(module.target_span[0]).line, f"unknown target {name}"))
-    found += [Problem(source.position(t.start).line, t.message) for t in module.troubles]
+    found += [Problem(source.position(t.start).line, t.message) for t in module.errors]
     for function in module.functions:
-        for trouble in function.errors:
-            line = source.position(function.start + trouble.start).line
-            found.append(Problem(line, f"{function.name}: {trouble.message}"))
+        for error in function.errors:
+            line = source.position(function.start + error.start).line
+            found.append(Problem(line, f"{function.name}: {error.message}"))
     return module, found
 
 
 def _without_end(source: Source, function: int) -> str:
-    """Where the function that the text ends in begins, and where that is; -1: it ends in none."""
+    """A note for an error at the end of the text: where the unclosed *function* begins; empty if it is -1 (none)."""
     if function < 0:
         return ""
     end = len(source.data.rstrip(b"\0").rstrip())

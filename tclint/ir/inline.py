@@ -1,15 +1,13 @@
-"""Calls replaced by the bodies of their callees.
+"""Inlining: calls replaced by the bodies of their callees.
 
-An asynchronous operation may be issued in one function and waited for in
-another, so the analyses see a kernel with its callees inside. Only callees
-that matter are inlined: those that contain, or call something that contains,
-an instruction with an event, and those that are short with all that they call:
-a debug build converts every address in one, and asks others about it.
-Recursion and indirect calls stay calls.
+An asynchronous operation may be issued in one function and waited for in another, so the analyses see a kernel with its
+callees inlined. Only relevant callees are inlined: those that contain an instruction with an event, directly or in a
+callee, and those that are short including all their callees; a debug build converts and queries every address in such a
+function. Recursive and indirect calls stay calls.
 
-What a call passes by a parameter (5.1.6.2, 7.1) becomes a move: each part that the caller stores and the callee loads,
-or the other way round, is a register of this call. Where the two access different parts, take the address, or extend
-what they load, the parameter stays memory.
+A parameter of a call (5.1.6.2, 7.1) becomes registers: each part that the caller stores and the callee loads, or vice
+versa, is one register of this call, and the accesses become moves. If the two access different parts, take the address,
+or extend a loaded value, the parameter stays in memory.
 """
 
 from __future__ import annotations
@@ -38,17 +36,17 @@ from tclint.isa.table import table
 
 __all__ = ["callees", "inlinable", "inline", "reached"]
 
-_LIMIT = 50_000
-"""Instructions that a function may grow to; a call beyond that stays a call."""
+MAX_INSTRUCTIONS = 50_000
+"""The size to which a function may grow by inlining; a call that would exceed it stays a call."""
 Names = dict[str, str]
-"""Parameters of a callee, and what it passes on, by what they are called where it is inlined."""
+"""Parameter of a callee, or variable that it passes on -> its name in the function into which it is inlined."""
 
 Parts = dict[int, int]
-"""The register of each part of a parameter, by the byte where it begins."""
-_SHORT = 32
-"""Instructions of a function that is inlined without an event, and of all it calls: what it returns may be an address."""
-_DEPTH = 64
-"""Calls inside calls that are inlined; one beyond that stays a call."""
+"""Byte offset of a part of a parameter -> its register."""
+MAX_SHORT_INSTRUCTIONS = 32
+"""The size, with all callees, of a function that is inlined although it has no event: its result may be an address."""
+MAX_DEPTH = 64
+"""The nesting of calls that are inlined; a call that is deeper stays a call."""
 
 
 def callees(function: Function) -> set[str]:
@@ -57,9 +55,9 @@ def callees(function: Function) -> set[str]:
 
 
 def reached(function: Function, functions: Iterable[Function]) -> tuple[Function, ...]:
-    """Those of *functions* that *function* calls, or that a function calls that it calls; in their order.
+    """Those of *functions* that *function* calls, directly or indirectly, in their order.
 
-    Ours and not networkx's: each run over a module with calls would pay more than 100 ms for the import.
+    Written here and not taken from networkx, whose import costs each run over a module with calls more than 100 ms.
     """
     names: set[str] = set()
     if fresh := callees(function):
@@ -72,20 +70,20 @@ def reached(function: Function, functions: Iterable[Function]) -> tuple[Function
 
 
 def inlinable(module: Module) -> dict[str, Function]:
-    """The functions of *module* whose calls are worth inlining, by name; the same for all of its functions."""
+    """Name -> function, for the functions of *module* whose calls are inlined, whichever function contains the call."""
     bodies = {f.name: f for f in module.functions if f.instructions and not f.damaged and not f.entry}
-    return _worth_it(bodies)
+    return _relevant(bodies)
 
 
 def inline(function: Function, wanted: dict[str, Function]) -> Function:
-    """*function* with its calls of :func:`inlinable` functions inlined; itself when there are none."""
+    """*function* with its calls of :func:`inlinable` functions inlined; *function* itself if there are none."""
     if not any(_callee(function, i, wanted) for use in function.uses if use.flow for i in use.sites):
         return function
     return _Inliner(function, wanted).run()
 
 
-def _worth_it(bodies: dict[str, Function]) -> dict[str, Function]:
-    """The functions that have an event themselves or through a callee, and short ones."""
+def _relevant(bodies: dict[str, Function]) -> dict[str, Function]:
+    """The functions that contain an event, directly or in a callee, and the short ones."""
     found = {
         name: f
         for name, f in bodies.items()
@@ -104,19 +102,19 @@ def _worth_it(bodies: dict[str, Function]) -> dict[str, Function]:
 
 
 def _short(bodies: dict[str, Function]) -> dict[str, int]:
-    """The functions of few instructions, with those of what they call inside; how many these are."""
+    """Name -> size including all callees, for the functions of at most ``MAX_SHORT_INSTRUCTIONS``."""
     found: dict[str, int] = {}
-    left = {name: _called(f) for name, f in bodies.items() if len(f.instructions) <= _SHORT}
+    left = {name: _called(f) for name, f in bodies.items() if len(f.instructions) <= MAX_SHORT_INSTRUCTIONS}
     while ready := [name for name, called in left.items() if found.keys() >= set(called)]:
         for name in ready:
             size = len(bodies[name].instructions) + sum(map(found.__getitem__, left.pop(name)))
-            if size <= _SHORT:
+            if size <= MAX_SHORT_INSTRUCTIONS:
                 found[name] = size
     return found
 
 
 def _called(function: Function) -> list[str]:
-    """The callee of each call; empty: which one is not known."""
+    """The name of the callee of each call; empty for an indirect call."""
     uses = (u for u in function.uses if u.match is not None and u.match.form.flow == "call")
     return [function.instructions[i].callee for u in uses for i in u.sites]
 
@@ -163,7 +161,10 @@ class _Inliner:
     def _body(
         self, body: Function, shift: int, active: tuple[str, ...], names: Names, passed: dict[int, Parts]
     ) -> None:
-        """Append *body*, its registers renumbered by *shift* and its parameters renamed; *passed* are registers instead."""
+        """Append *body* with its registers renumbered by *shift* and its parameters renamed by *names*.
+
+        *passed* has the accesses to parameters that become moves.
+        """
         out = self.result.instructions
         moved: dict[int, int] = {}  # index in body -> index in the result
         jumps: list[tuple[Instruction, tuple[int, ...]]] = []
@@ -203,7 +204,7 @@ class _Inliner:
             copy.targets = (len(out),)
 
     def _calls(self, body: Function) -> Iterator[tuple[int, int]]:
-        """The calls that may be inlined, each with the start of the straight line of instructions that leads to it."""
+        """The calls that may be inlined, each preceded by the start of the straight-line code that leads to it."""
         for use in body.uses:
             for call in use.sites if use.flow else ():
                 if _callee(body, call, self.bodies) is not None:
@@ -212,7 +213,7 @@ class _Inliner:
     def _fits(self, body: Function, call: int, active: tuple[str, ...]) -> bool:
         callee = self.bodies[body.instructions[call].callee]
         size = len(self.result.instructions) + len(callee.instructions)
-        return callee.name not in active and len(active) < _DEPTH and size < _LIMIT
+        return callee.name not in active and len(active) < MAX_DEPTH and size < MAX_INSTRUCTIONS
 
     def _parameters(self, body: Function) -> Parameters:
         found = self._known.get(body.name)
@@ -221,7 +222,7 @@ class _Inliner:
         return found
 
     def _passing(self, body: Function, call: int) -> tuple[dict[int, Parts], dict[int, Parts]]:
-        """The parameters of a call that become registers: where *body* accesses them, and where the callee does."""
+        """The accesses to the parameters of a call that become registers: those of *body*, and those of the callee."""
         callee = self.bodies[body.instructions[call].callee]
         outside, inside = self._parameters(body), self._parameters(callee)
         caller: dict[int, Parts] = {}
@@ -244,7 +245,7 @@ class _Inliner:
         return caller, within
 
     def _moves(self, body: Function, site: int, shift: int, parts: Parts) -> None:
-        """Append the moves that a load from a parameter is, or a store to it."""
+        """Append the moves that replace a load from a parameter, or a store to it."""
         instruction = body.instructions[site]
         found = access_of(site, instruction)
         assert found is not None
@@ -286,7 +287,7 @@ class _Inliner:
         inner = len(result.registers)
         own = {formal: names.get(name, name) for formal, name, _ in _arguments(call, callee)}
         for name, variable in callee.variables.items():
-            if variable.space == ".param":  # what it passes on, in each call of it anew
+            if variable.space == ".param":  # a parameter that it passes on is a new variable in each call
                 own.setdefault(name, f"{name}.{inner}")
             result.variables.setdefault(own.get(name, name), variable._replace(name=own.get(name, name)))
         result.registers.extend(callee.registers)
@@ -312,7 +313,10 @@ class _Inliner:
 
 
 def _arguments(call: Instruction, callee: Function) -> list[tuple[str, str, bool]]:
-    """The parameters of the callee, results first: name there, name in the caller, whether it is a result."""
+    """The parameters of the callee, results first: name in the callee, name in the caller, whether it is a result.
+
+    Empty if the call does not have as many arguments as the callee has parameters.
+    """
     given = passed_by(call)
     if len(given) != len(callee.parameters):
         return []
@@ -324,6 +328,7 @@ def _arguments(call: Instruction, callee: Function) -> list[tuple[str, str, bool
 
 
 def _moved(operand: Operand, shift: int, names: Names) -> Operand:
+    """*operand* with its registers renumbered by *shift* and its symbols renamed by *names*."""
     if isinstance(operand, int):
         return operand + shift
     if isinstance(operand, Symbol):

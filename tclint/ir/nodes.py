@@ -1,10 +1,8 @@
 """The types of the intermediate representation.
 
-A register operand is a plain ``int``, the register's number in its function:
-four of five operands are registers, and an int is free. Everything else an
-operand can be is one of the small classes below. Spans are byte offsets
-relative to the function, so that an edit elsewhere in a file leaves a
-function's instructions valid.
+A register operand is a plain ``int``, the register's number in its function: four of five operands are registers, and
+an int costs nothing. Every other kind of operand is one of the small classes below. Spans are byte offsets relative to
+the function, so that an edit elsewhere in a file leaves a function's instructions valid.
 """
 
 from __future__ import annotations
@@ -48,12 +46,13 @@ class Immediate(NamedTuple):
     value: int | float
 
     def pattern(self, size: int) -> int:
-        """What a register of *size* bytes holds: an integer as it is, and the bits of a floating-point number of 4 or 8 bytes."""
+        """The contents of a register of *size* bytes: the integer itself, or the bits of a floating-point number (4 or
+        8 bytes)."""
         if isinstance(self.value, int):
             return self.value
         try:
             return int.from_bytes(pack("<d" if size == 8 else "<f", self.value), "little")
-        except OverflowError:  # too large for a single: infinite
+        except OverflowError:  # too large for single precision: infinity
             return int.from_bytes(pack("<f", copysign(inf, self.value)), "little")
 
 
@@ -77,7 +76,7 @@ class Not(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """An address ``[base+offset]``; ``extras`` are its further parts, as in ``[tensorMap, {x, y}]``."""
+    """An address ``[base+offset]``; ``extras`` are its other parts, as in ``[tensorMap, {x, y}]``."""
 
     base: Operand
     offset: int = 0
@@ -98,7 +97,7 @@ class Pair(NamedTuple):
 
 
 class _Sink:
-    """The operand ``_``: a result nobody wants."""
+    """The operand ``_``: a discarded result."""
 
     def __repr__(self) -> str:
         return "SINK"
@@ -124,15 +123,16 @@ class Variable(NamedTuple):
     """``.shared``, ``.global``, ``.param``, ..."""
     align: int
     size: int
-    """Bytes; 0 when the declaration leaves it open (``[]``)."""
+    """In bytes; 0 if the declaration does not specify it (``[]``)."""
     type: str = ""
-    """Of an element: ``.b8``, ``.f32``."""
+    """The type of an element: ``.b8``, ``.f32``."""
     initial: str = ""
-    """The initialiser as it is written, without ``=`` (5.4.4)."""
+    """The initialiser as written, without ``=`` (5.4.4)."""
 
 
 class Location(NamedTuple):
-    """A source position from ``.loc``: file index, line, column, and the call it was inlined at."""
+    """A source position from ``.loc``: file index, line, column, and the position of the call through which it was
+    inlined."""
 
     file: int
     line: int
@@ -143,10 +143,9 @@ class Location(NamedTuple):
 class Instruction:
     """One instruction.
 
-    ``match`` is None for an opcode that the ISA table does not know. ``reads``
-    and ``writes`` are register numbers in operand order, the guard not among
-    them. ``targets`` are the instruction indices that a branch may go to;
-    one that names nothing is -1.
+    ``match`` is None for an opcode that is not in the ISA table. ``reads`` and ``writes`` are register numbers in operand
+    order, without the guard. ``targets`` are the indices of the instructions to which a branch may jump, -1 for an
+    undefined label.
     """
 
     __slots__ = (
@@ -205,16 +204,16 @@ class Instruction:
 
     @property
     def callee(self) -> str:
-        """The function that a direct call names (9.7.13.5), or ""."""
+        """The name of the function that a direct call calls (9.7.13.5); empty for any other instruction."""
         if self.flow != "call":
             return ""
-        # `call f;`, `call f, (a);` or `call (r), f, (a);`: the callee is the first operand that is no list. In an
-        # indirect call that is a register, and the name behind it is a prototype.
+        # `call f;`, `call f, (a);` or `call (r), f, (a);`: the callee is the first operand that is not a list. In an
+        # indirect call that is a register, and the name after it is a prototype.
         callee = next((o for o in self.operands if not isinstance(o, Vector)), None)
         return callee.name if isinstance(callee, Symbol) else ""
 
     def role(self, name: str) -> Operand | None:
-        """The operand that plays the part *name* (``mbarrier``, ``taddr``, ...), if there is one."""
+        """The operand with the role *name* (``mbarrier``, ``taddr``, ...); None if the instruction has none."""
         match = self.match
         part = match.parts.get(name) if match is not None else None
         if part is None:
@@ -224,7 +223,7 @@ class Instruction:
         return operand[which] if isinstance(operand, Pair) else operand
 
     def named(self, name: str) -> Operand | None:
-        """The operand that the syntax line calls *name*."""
+        """The operand that the syntax line calls *name*; None if there is none."""
         at = self.match.named.get(name) if self.match else None
         return self.operands[at] if at is not None else None
 
@@ -233,7 +232,7 @@ class Instruction:
 
 
 def registers(operand: Operand) -> tuple[int, ...]:
-    """All registers that *operand* mentions, in order."""
+    """All registers in *operand*, in order."""
     if isinstance(operand, int):
         return (operand,)
     if isinstance(operand, Vector):
@@ -252,7 +251,7 @@ def registers(operand: Operand) -> tuple[int, ...]:
 
 @cache
 def _picker(indices: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """What takes the elements at *indices* out of a sequence, as a tuple."""
+    """A function that returns the elements of a sequence at *indices*, as a tuple."""
     if not indices:
         return lambda items: ()
     if len(indices) == 1:
@@ -262,11 +261,10 @@ def _picker(indices: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ..
 
 
 class Use:
-    """One opcode over one kind of operands, and every instruction of a function that is that.
+    """One opcode with one combination of operand kinds, and all instructions of a function that have it.
 
-    A function has a few hundred of them at most: whoever asks something of
-    the opcode asks it here, not of every instruction. ``reads`` and
-    ``writes`` are operand indices; ``scalar`` says that each is a register.
+    A function has at most a few hundred of them, so questions about an opcode are answered per use and not per
+    instruction. ``reads`` and ``writes`` are operand indices; ``scalar`` means that each of these operands is a register.
     """
 
     __slots__ = (
@@ -303,11 +301,11 @@ class Directive(NamedTuple):
 
 
 MOST_THREADS = 1024
-"""Of a CTA on every target there is (11.4.2)."""
+"""The maximum number of threads in a CTA, on every target (11.4.2)."""
 
 
 class BuildError(NamedTuple):
-    """Something in a function or module that the assembler would refuse, found while building it."""
+    """Something in a function or module that the assembler rejects, found while building the IR."""
 
     kind: str
     """``undefined-register``, ``undefined-guard``, ``undefined-label``, ``duplicate-label``, ``duplicate-register``,
@@ -330,32 +328,35 @@ class Function:
     version: Version = (0, 0)
     instructions: list[Instruction] = field(default_factory=list)
     uses: list[Use] = field(default_factory=list)
-    """The opcodes that occur, in order of first occurrence."""
+    """The opcodes and operand kinds that occur, in order of first occurrence."""
     registers: list[Register] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     parameters: list[Variable] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """``.reqntid`` and the like, with their numbers; the last one of a name counts, as for ptxas."""
+    """Name of a directive such as ``.reqntid`` -> its values; of several with one name the last is used, as by
+    ptxas."""
     stated: list[Directive] = field(default_factory=list)
-    """The same one by one, as they stand in the text."""
+    """All directives, in the order of the text."""
     labels: dict[int, str] = field(default_factory=dict)
-    """Instruction index -> one label that stands before it."""
+    """Instruction index -> one label in front of it."""
     locations: list[tuple[int, Location]] = field(default_factory=list)
-    """``(first instruction, location)`` in order: what ``.loc`` said."""
+    """``(first instruction, location)`` for each ``.loc``, in order."""
     errors: list[BuildError] = field(default_factory=list)
     declared_only: bool = False
     damaged: bool = False
-    """A syntax error lies inside: no finding about it can be trusted."""
+    """It contains a syntax error, so no finding about it can be trusted."""
     noreturn: bool = False
 
     @property
     def threads(self) -> int | None:
-        """Threads of a CTA when ``.reqntid`` fixes them (11.4.4); None for more than any CTA can have."""
+        """The number of threads in a CTA if ``.reqntid`` fixes it (11.4.4); None if not, or if no CTA can have so
+        many."""
         return self._product(".reqntid")
 
     @property
     def most_threads(self) -> int | None:
-        """Threads of a CTA at most, when ``.reqntid`` or ``.maxntid`` says so (11.4.2, 11.4.3); None as above."""
+        """The maximum number of threads in a CTA by ``.reqntid`` or ``.maxntid`` (11.4.2, 11.4.3); None as for
+        ``threads``."""
         return self._product(".reqntid" if self.directives.get(".reqntid") else ".maxntid")
 
     def _product(self, directive: str) -> int | None:
@@ -364,7 +365,7 @@ class Function:
         return product if 0 <= product <= MOST_THREADS else None
 
     def location(self, index: int) -> Location | None:
-        """The source position of the instruction at *index*."""
+        """The source position of the instruction at *index*; None if no ``.loc`` precedes it."""
         import bisect
 
         at = bisect.bisect_right(self.locations, index, key=lambda pair: pair[0]) - 1
@@ -383,21 +384,21 @@ class Module:
     functions: list[Function] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
-    troubles: list[BuildError] = field(default_factory=list)
-    """Those outside its functions."""
+    errors: list[BuildError] = field(default_factory=list)
+    """The errors outside its functions."""
 
     @property
     def target(self) -> Target | None:
-        """The first architecture that ``.target`` names."""
+        """The first architecture that ``.target`` names; None if it names none that exists."""
         return next((t for t in map(Target.parse, self.targets) if t), None)
 
     @property
     def debug(self) -> bool:
-        """Whether it is a debug build (11.1.2)."""
+        """Whether the module is a debug build (11.1.2)."""
         return "debug" in self.targets
 
     def function(self, name: str) -> Function | None:
-        """The function called *name*, its definition before its declaration."""
+        """The function called *name*, preferably its definition; None if there is none."""
         found = None
         for function in self.functions:
             if function.name == name and (found is None or found.declared_only):

@@ -1,8 +1,7 @@
-"""Reads the text of one instruction: guard, opcode, operands.
+"""Parser for the text of one instruction: guard, opcode, operands.
 
-The syntax tree has decided that the statement is well formed; what is left is
-to split its text, which is done here once for the IR and once more, on
-demand, for carets and fixes.
+The syntax tree has established that the statement is well formed. The text only has to be split, which is done once for
+the IR, and once more, on demand, for the carets of messages and for fixes.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _PART = re.compile(r"\s*((?:[^,\[\]{}()]|\[[^\]]*\]|\{[^{}]*\}|\([^()]*\))+)(?:,
 
 
 def split_operands(text: str) -> list[str]:
-    """Split at the commas outside brackets; blanks around the parts are dropped."""
+    """The parts of *text* between commas outside brackets, without surrounding blanks."""
     if not text:
         return []
     if "{" not in text and "[" not in text and "(" not in text:
@@ -69,11 +68,11 @@ def _split_nested(text: str) -> list[str]:
 
 
 LARGEST = (1 << 64) - 1
-"""Integer constants have 64 bits (4.5.1)."""
+"""The largest integer constant: they have 64 bits (4.5.1)."""
 
 
 def integer(text: str) -> int:
-    """The integer constant that *text* spells (4.5.1); one of more than 64 bits is the largest there is."""
+    """The value of the integer constant *text* (4.5.1); one of more than 64 bits is clamped to the largest."""
     text = text.replace(" ", "").rstrip("U")
     sign, digits = (text[0], text[1:]) if text[0] in "-+~" else ("", text)
     base = 10
@@ -83,7 +82,7 @@ def integer(text: str) -> int:
         base = 2
     elif digits[0] == "0" and "8" not in digits and "9" not in digits:
         base = 8
-    # Python does not read decimal numbers of thousands of digits.
+    # Python refuses to convert decimal numbers with thousands of digits.
     value = LARGEST if len(digits) > 99 and base == 10 else min(int(digits, base), LARGEST)
     return -value if sign == "-" else ~value if sign == "~" else value
 
@@ -93,7 +92,7 @@ _PLAIN_ADDRESS = re.compile(rf"\[\s*({_NAME})\s*(?:\+\s*(-?\d{{1,18}})\s*)?\]$")
 
 @lru_cache(maxsize=8192)
 def _literal(text: str) -> Operand | None:
-    """The constant that *text* spells, or None when it is not a lone literal."""
+    """The value of the literal *text*; None if it is not a single literal."""
     if _INTEGER.match(text):
         return Immediate(integer(text))
     bits = _BITS.match(text)
@@ -108,7 +107,7 @@ def _literal(text: str) -> Operand | None:
 
 
 def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
-    """The operand that *text* spells; *lookup* gives the register of a name, or None."""
+    """The operand written as *text*; *lookup* returns the register with a name, or None."""
     if not text:
         return Symbol("")
     first = text[0]
@@ -164,7 +163,7 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
 
 
 def _list(text: str, lookup: Callable[[str], int | None]) -> Vector:
-    """A vector, or the arguments of a call: neither holds a list."""
+    """A vector, or the arguments of a call; neither can contain another list."""
     items: list[Operand] = []
     for part in split_operands(text[1:-1].strip()):
         if part[:1] in ("(", "{"):
@@ -176,7 +175,8 @@ def _list(text: str, lookup: Callable[[str], int | None]) -> Vector:
 
 
 def _encloses(text: str) -> bool:
-    """Whether the parenthesis that *text* starts with ends at its end: a list, not the start of a constant expression."""
+    """Whether the parenthesis at the start of *text* closes at its end: a list, not the start of a constant
+    expression."""
     depth = 0
     for at, char in enumerate(text):
         depth += (char == "(") - (char == ")")
@@ -219,7 +219,7 @@ _ARITHMETIC = re.compile(r"[\s\d+\-*/%()<>&|^~!xXa-fA-FU?:=]+$")
 
 
 def _constant(text: str) -> int | None:
-    """The value of a constant expression over literals (4.5.4), or None when it is not one."""
+    """The value of a constant expression over literals (4.5.4); None if *text* is not one."""
     if not _ARITHMETIC.match(text) or "?" in text or len(text) > 200 or "**" in text:
         return None
     import ast

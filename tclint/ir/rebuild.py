@@ -1,9 +1,9 @@
-"""States of one module one after the other: what an edit leaves alone is taken from the state before it.
+"""Incremental building: the module of an edited text reuses what the edit left unchanged.
 
-A function whose text is the same is taken over as a whole. In the function that was edited, the statements around the
-edit are built anew where nothing else depends on them; labels, branches, declarations and blocks make it a new function.
-The result is always the module that :func:`tclint.ir.build.build` makes; only the instructions may be older objects,
-with their spans moved.
+A function whose text is the same is reused as a whole. In the edited function, only the statements around the edit are
+rebuilt if nothing else depends on them; if the edit involves labels, branches, declarations or blocks, the whole function
+is rebuilt. The result always equals the module that :func:`tclint.ir.build.build` builds from scratch; only the
+instructions may be older objects with moved spans.
 """
 
 from __future__ import annotations
@@ -23,25 +23,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Builds", "same_program"]
 
-_ROUNDS = 4
-"""So often the part that is built anew may grow to whole statements."""
+MAX_WINDOW_EXTENSIONS = 4
+"""Attempts to extend the edited part to whole statements; if it still grows, the function is rebuilt."""
 
 
 class Builds:
-    """Builds the states of one text."""
+    """Builds the modules of successive states of one text."""
 
     def __init__(self) -> None:
         self._data = b""
         self._built: tuple[Tree, Module] | None = None
         self._made: dict[int, tuple[Function, _Builder, bool]] = {}
-        """By its start: a function with a body, its builder, and whether its syntax has errors."""
+        """Start of a function with a body -> the function, its builder, and whether it has syntax errors."""
 
     def build(self, data: bytes) -> tuple[Tree, Module]:
-        """The tree and the module of the next state."""
+        """The syntax tree and the module of the next state of the text."""
         if self._built is not None and data == self._data:
             return self._built
         before, self._made = self._made, {}
-        built, self._built = self._built, None  # its tree is moved now, and of no use if anything goes wrong
+        built, self._built = (
+            self._built,
+            None,
+        )  # reparse modifies the old tree, so it is lost if anything raises
         if built is None:
             tree = parse(data)
             module = build(tree, data, make=self._fresh)
@@ -65,7 +68,7 @@ class Builds:
 
 
 class _Step:
-    """From one state to the next."""
+    """The transition from one state of the text to the next."""
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class _Step:
         self.fresh = fresh
 
     def make(self, node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
-        """The function of *node*, from its earlier state if possible."""
+        """The function of *node*, reused from the earlier state if possible."""
         start, end = node.start_byte, node.end_byte
         low, high = self.window
         moved = start >= self.change.new_end and start > high
@@ -96,7 +99,7 @@ class _Step:
             if end - start == function.end - function.start and not broken and not node.has_error:
                 builder.text, builder.base = text, start
                 return replace(
-                    function, start=start, end=end, errors=function.errors[: builder.troubles]
+                    function, start=start, end=end, errors=function.errors[: builder.own_errors]
                 ), builder
         elif (
             start < low
@@ -112,12 +115,12 @@ class _Step:
         return self.fresh(node, text, module, isa)
 
     def _statements(self, node: Node) -> tuple[int, int, list[Node]] | None:
-        """The bytes that whole statements around the edit fill, and those of them that are instructions now.
+        """The byte range of the whole statements around the edit, and the instructions in it after the edit.
 
-        None: there is more than instructions and comments, now or before.
+        None if the range contains anything but instructions and comments, before or after the edit.
         """
         low, high = self.window
-        for _ in range(_ROUNDS):
+        for _ in range(MAX_WINDOW_EXTENSIONS):
             around: list[list[Node]] = []
             blocks = [_block(tree.root_node, low, high) for tree in (self.old, self.new)]
             for block in blocks:
@@ -126,7 +129,7 @@ class _Step:
                 ):
                     return None
                 around.append(list(_touched(block, low, high)))
-            # What only touches the edit, and did so before, is the same text.
+            # A node that only touches the edit, both before and after it, has the same text.
             beside = {_extent(c) for c in around[0]} & {_extent(c) for c in around[1]}
             beside = {extent for extent in beside if extent[2] <= low or extent[1] >= high}
             around = [[child for child in found if _extent(child) not in beside] for found in around]
@@ -141,7 +144,7 @@ class _Step:
 
 
 def _block(root: Node, low: int, high: int) -> Node | None:
-    """The innermost block that has bytes before *low* and after *high*."""
+    """The innermost block that starts before *low* and ends after *high*; None if there is none."""
     node = root.descendant_for_byte_range(max(low - 1, 0), high + 1)
     while node is not None and not (node.type == "block" and node.start_byte < low and high < node.end_byte):
         node = node.parent
@@ -153,7 +156,7 @@ def _extent(node: Node) -> tuple[str, int, int]:
 
 
 def _touched(block: Node, low: int, high: int) -> Iterator[Node]:
-    """The parts of a block from *low* to *high*, with those that end or begin just there."""
+    """The children of a block that overlap or touch the bytes from *low* to *high*."""
     cursor = block.walk()
     if cursor.goto_first_child_for_byte(max(low - 1, 0)) is None:
         return
@@ -171,18 +174,19 @@ def _touched(block: Node, low: int, high: int) -> Iterator[Node]:
 def _edited(
     function: Function, builder: _Builder, text: str, change: Change, low: int, high: int, nodes: list[Node]
 ) -> Function | None:
-    """The function with the statements from *low* to *high* made of *nodes*; None: more than these may change."""
-    if builder.troubles:
+    """The function with the statements from *low* to *high* rebuilt from *nodes*; None if more than these may
+    change."""
+    if builder.own_errors:
         return None
     start, delta = function.start, change.delta
     old_high = high - delta - start
     instructions = function.instructions
     first = bisect_left(instructions, low - start, key=lambda i: i.start)
-    behind = bisect_left(instructions, old_high, lo=first, key=lambda i: i.start)
-    if any(i.flow for i in instructions[first:behind]):
+    end = bisect_left(instructions, old_high, lo=first, key=lambda i: i.start)
+    if any(i.flow for i in instructions[first:end]):
         return None
-    at = bisect_right(builder.places_of_scopes, low - start, key=lambda pair: pair[0]) - 1
-    scope = innermost = builder.places_of_scopes[at][1]
+    at = bisect_right(builder.scope_starts, low - start, key=lambda pair: pair[0]) - 1
+    scope = innermost = builder.scope_starts[at][1]
     while scope is not None:
         if scope.last > low - start:
             return None
@@ -191,21 +195,21 @@ def _edited(
     if builder.longest > min(builder.plenty, (length + delta) // 8):
         return None
 
-    # From here on the builder changes; who gives up makes a new one.
+    # From here on the builder is modified. If this returns None, the caller creates a new one.
     for use in builder.uses.values():
         sites = use.sites
-        del sites[bisect_left(sites, first) : bisect_left(sites, behind)]
-    tail = instructions[behind:]
-    shift = len(nodes) - (behind - first)
+        del sites[bisect_left(sites, first) : bisect_left(sites, end)]
+    tail = instructions[end:]
+    shift = len(nodes) - (end - first)
     new = replace(
         function, end=function.end + delta, instructions=instructions[:first], errors=[], damaged=False
     )
-    if shift and not _renumber(new, builder, tail, first, behind, shift):
+    if shift and not _renumber(new, builder, tail, first, end, shift):
         return None
     builder.names = [
         (i if i < first else i + shift, name, guard)
         for i, name, guard in builder.names
-        if not first <= i < behind
+        if not first <= i < end
     ]
     builder.function, builder.instructions, builder.text = new, new.instructions, text
     builder.scope, builder.plenty = innermost, (length + delta) // 8
@@ -226,54 +230,53 @@ def _edited(
         for instruction in tail:
             instruction.start += delta
             instruction.end += delta
-        scopes = {id(scope): scope for _, scope in builder.places_of_scopes}
+        scopes = {id(scope): scope for _, scope in builder.scope_starts}
         for scope in scopes.values():
             if scope.last >= old_high:
                 scope.last += delta
-        builder.places_of_scopes = [
-            (place + delta if place >= old_high else place, scope)
-            for place, scope in builder.places_of_scopes
+        builder.scope_starts = [
+            (offset + delta if offset >= old_high else offset, scope)
+            for offset, scope in builder.scope_starts
         ]
     return new
 
 
 def _renumber(
-    new: Function, builder: _Builder, tail: list[Instruction], first: int, behind: int, shift: int
+    new: Function, builder: _Builder, tail: list[Instruction], first: int, end: int, shift: int
 ) -> bool:
-    """Give the instructions from *behind* on numbers that are larger by *shift*; False: something else moves too.
+    """Increase the numbers of the instructions from *end* on by *shift*; False if that is not sufficient.
 
-    What stands between two instructions is known by the number of the second one, so its place is lost where an
-    instruction comes or goes.
+    A label or location between two instructions is recorded by the number of the second one, so its position is unknown
+    if instructions are added or removed there.
     """
-    here = range(first, behind + 1)
+    here = range(first, end + 1)
     if any(at in new.labels for at in here) or any(at in here for at, _ in new.locations):
         return False
-    if any(
-        t in here for use in new.uses if use.flow for i in use.sites for t in _targets(new, tail, behind, i)
-    ):
+    if any(t in here for use in new.uses if use.flow for i in use.sites for t in _targets(new, tail, end, i)):
         return False
-    new.labels = {at + shift if at > behind else at: name for at, name in new.labels.items()}
-    new.locations = [(at + shift if at > behind else at, place) for at, place in new.locations]
+    new.labels = {at + shift if at > end else at: name for at, name in new.labels.items()}
+    new.locations = [(at + shift if at > end else at, location) for at, location in new.locations]
     for use in builder.uses.values():
         sites = use.sites
-        at = bisect_left(sites, behind)
+        at = bisect_left(sites, end)
         sites[at:] = [site + shift for site in sites[at:]]
         if not use.flow:
             continue
-        for site in sites:  # a branch is an object of one state: others may still compare it
-            where = new.instructions if site < first else tail
-            index = site if site < first else site - behind - shift
-            branch = where[index]
-            if any(t > behind for t in branch.targets):
-                where[index] = _aimed(branch, tuple(t + shift if t > behind else t for t in branch.targets))
+        for site in sites:  # a branch is copied, because an earlier state may still be compared with this one
+            instructions = new.instructions if site < first else tail
+            index = site if site < first else site - end - shift
+            branch = instructions[index]
+            if any(t > end for t in branch.targets):
+                targets = tuple(t + shift if t > end else t for t in branch.targets)
+                instructions[index] = _with_targets(branch, targets)
     return True
 
 
-def _targets(new: Function, tail: list[Instruction], behind: int, site: int) -> tuple[int, ...]:
-    return (new.instructions[site] if site < behind else tail[site - behind]).targets
+def _targets(new: Function, tail: list[Instruction], end: int, site: int) -> tuple[int, ...]:
+    return (new.instructions[site] if site < end else tail[site - end]).targets
 
 
-def _aimed(branch: Instruction, targets: tuple[int, ...]) -> Instruction:
+def _with_targets(branch: Instruction, targets: tuple[int, ...]) -> Instruction:
     copy = Instruction(
         branch.opcode, branch.match, branch.guard, branch.negated, branch.operands, branch.reads, branch.writes,
         branch.start, branch.end,
@@ -296,7 +299,7 @@ _FIELDS = (
 
 
 def same_program(one: Function, other: Function) -> bool:
-    """Whether two functions differ at most in where their parts stand in the text, and in what ``.loc`` says."""
+    """Whether two functions are equal except for positions in the text and ``.loc`` locations."""
     if len(one.instructions) != len(other.instructions) or one.labels != other.labels:
         return False
     if any(getattr(one, name) != getattr(other, name) for name in _FIELDS):
@@ -318,5 +321,5 @@ def _same_instruction(a: Instruction, b: Instruction) -> bool:
 
 
 def _identical(a: tuple[Operand, ...], b: tuple[Operand, ...]) -> bool:
-    """Equality that tells apart what operands are but tuples are not: kinds of them, 1 and 1.0, 0.0 and -0.0."""
+    """Equality that also distinguishes operands that compare equal as tuples: their kinds, 1 and 1.0, 0.0 and -0.0."""
     return a == b and (all(type(item) is int for item in a) or repr(a) == repr(b))

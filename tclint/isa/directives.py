@@ -16,7 +16,7 @@ __all__ = ["DirectiveSpec", "directives"]
 
 @dataclass(frozen=True)
 class DirectiveSpec:
-    """What is to be known about one directive. Field meanings: ``README.md`` beside this module."""
+    """The description of one directive. Field meanings: ``README.md`` beside this module."""
 
     name: str
     on: frozenset[str]
@@ -53,6 +53,6 @@ def _spec(raw: Mapping[str, Any]) -> DirectiveSpec:
 
 @cache
 def directives() -> Mapping[str, DirectiveSpec]:
-    """Every directive by its name."""
+    """Name -> description of every directive."""
     document = read_toml(Path(__file__).parent / "directives.toml")
     return {raw["name"]: _spec(raw) for raw in document["directive"]}

@@ -1,4 +1,4 @@
-"""What is newer than the ISA table: spellings of PTX ISA 9.4 that CCCL and ptxas 13.5 have."""
+"""Spellings of PTX ISA 9.4 that CCCL and ptxas 13.5 know and the ISA table does not have yet."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ _LATER = (
 
 
 def later(text: str) -> bool:
-    """Whether it has what CCCL and ptxas 13.5 have of PTX ISA 9.4 and the table has not: it may well be right."""
+    """Whether *text* contains a spelling of PTX ISA 9.4 that the table does not have, so that it may be valid."""
     return re.search(_LATER, text) is not None

@@ -1,15 +1,14 @@
-"""The manual's notation for instructions, read and matched.
+"""The manual's notation for instructions: parsing, and matching of modifiers.
 
-A *syntax line* is written as the PTX ISA writes it: an opcode whose modifiers
-are literals or named choices, optional parts in braces, then the operands::
+A *syntax line* is written as in the PTX ISA: an opcode whose modifiers are literals or named choices, optional parts in
+braces, then the operands::
 
     cp.async.bulk.dst.src.completion{.level} [dstMem], [srcMem], size, [mbar] {, policy}
 
-A choice is named by a key of the form's ``where`` table. A spelling in that
-table may hold ``{8..256/8}`` (a range with a step) or ``{a,b}``; both are
-expanded when the table is loaded. Modifiers match in any order, as ptxas
-takes them, except types: ``cvt.f16.f32`` is not ``cvt.f32.f16``. Several choices
-over the same spellings are filled from left to right.
+A choice is a key of the form's ``where`` table. A spelling in that table may contain ``{8..256/8}`` (a range with a
+step) or ``{a,b}``; both are expanded when the table is loaded. Modifiers match in any order, as in ptxas, except that
+types keep theirs: ``cvt.f16.f32`` is not ``cvt.f32.f16``. Several choices over the same spellings are filled from left
+to right.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ __all__ = ["TYPE", "NotationError", "Operand", "Slot", "Syntax", "expand", "pars
 
 
 class NotationError(ValueError):
-    """A syntax line or a spelling of the ISA table is not in the notation."""
+    """A syntax line or a spelling of the ISA table violates the notation."""
 
 
 TYPE = re.compile(r"\.(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:x\d)?|s2f6(?:x2)?)")
-"""A modifier that says an operand's type: the only kind whose order counts."""
+"""A modifier that is the type of an operand: the only kind of modifier whose order is significant."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 @cache
 def expand(spellings: str) -> tuple[str, ...]:
-    """All spellings that *spellings* (separated by blanks) stands for, in order.
+    """All spellings that *spellings* (separated by blanks) expands to, in order.
 
     >>> expand(".m64n{8..24/8}k16 .x{1,2}")
     ('.m64n8k16', '.m64n16k16', '.m64n24k16', '.x1', '.x2')
@@ -69,8 +68,7 @@ class Slot:
 class Operand:
     """One operand position of a syntax line.
 
-    ``style`` is ``plain``, ``memory`` (``[a]``, with ``names`` for its parts)
-    or ``pair`` (``d|p``).
+    ``style`` is ``plain``, ``memory`` (``[a]``, with ``names`` for its parts) or ``pair`` (``d|p``).
     """
 
     names: tuple[str, ...]
@@ -90,16 +88,16 @@ class Syntax:
     root: str
     slots: tuple[Slot, ...]
     operands: tuple[Operand, ...]
-    """Without ``operands`` (a lone ``...``) any operands fit: see :attr:`open`."""
     open: bool = field(default=False)
+    """Any operands match; ``operands`` is empty. Written as a lone ``...``."""
 
     @cached_property
     def accepts(self) -> frozenset[str]:
-        """Every modifier spelling that some slot takes."""
+        """Every modifier spelling that some slot accepts."""
         return frozenset().union(*(slot.spellings for slot in self.slots))
 
     def bind(self, modifiers: tuple[str, ...]) -> dict[str, str] | None:
-        """The spelling chosen for each slot's name, or None if they do not fit."""
+        """Slot name -> the spelling of *modifiers* that fills it; None if they do not match this line."""
         slots = self.slots
         if len(modifiers) > len(slots):
             return None
@@ -158,9 +156,9 @@ def _parse_operands(text: str) -> tuple[Operand, ...]:
 
 
 def parse_syntax(line: str, where: dict[str, str]) -> Syntax:
-    """Read one syntax line; *where* maps choice names to their spellings.
+    """Parse one syntax line; *where* maps choice names to their spellings.
 
-    Raises :class:`NotationError` when the line is not in the notation.
+    Raises :class:`NotationError` if the line violates the notation.
     """
     opcode, _, rest = line.strip().partition(" ")
     words = _OPCODE.findall(opcode)

@@ -1,11 +1,11 @@
-"""What scalar integer instructions compute: one pure function per ``compute`` name of the ISA table.
+"""The semantics of scalar integer instructions: one pure function per ``compute`` name of the ISA table.
 
 ``COMPUTE[name](binding, *values)`` takes the modifiers that the form bound (:attr:`Match.binding`) and the source
 operands in their order as unsigned bit patterns, and returns the destination's bit pattern. Constant folding,
 address arithmetic and the executor share these functions. They are built from arithmetic operators alone, so that
 they also work on numpy arrays of Python ints (``dtype=object``), one element per lane; truth values are 0 and 1.
 
-The result is as wide as the instruction says. A destination register may be wider (9.4.1): see :func:`widen`.
+The result has the width of the instruction's type. A destination register may be wider (9.4.1): see :func:`widen`.
 Division by zero, which the ISA leaves unspecified (9.7.1.8), raises ZeroDivisionError.
 """
 
@@ -42,11 +42,11 @@ class _Type:
         return (1 << self.width) - 1
 
     def read(self, pattern: int) -> int:
-        """The number that the low bits of *pattern* stand for."""
+        """The number that the low bits of *pattern* represent."""
         return _field(pattern, self.width, self.signed)
 
     def clamp(self, number: int) -> int:
-        """The nearest number that the type holds."""
+        """The nearest number that the type can represent."""
         top = self.mask >> self.signed
         return _min(_max(number, -(top + 1) if self.signed else 0), top)
 
@@ -73,12 +73,12 @@ def _typed(modifiers: tuple[str, ...]) -> list[_Type]:
 
 
 def widen(binding: Binding, pattern: int, width: int) -> int:
-    """*pattern*, a result of the instruction, as a destination register of *width* bits holds it.
+    """The contents of a destination register of *width* bits for the result *pattern* of the instruction.
 
     Signed results are sign-extended, others zero-extended (9.4.1, and the notes of 9.7.9.21 on ``cvt``).
     """
     t = _types(binding)[0]
-    if ".wide" not in binding and t.lanes == 1:  # else it is wider than the type, and whole
+    if ".wide" not in binding and t.lanes == 1:  # otherwise the result is wider than the type, and complete
         pattern = t.read(pattern)
     return pattern & ((1 << width) - 1)
 
@@ -86,14 +86,14 @@ def widen(binding: Binding, pattern: int, width: int) -> int:
 def bind(name: str, binding: Binding, width: int) -> Callable[..., int]:
     """``COMPUTE[name]`` with these modifiers, for a destination register of *width* bits (see :func:`widen`).
 
-    Whoever executes an instruction often asks once.
+    An instruction that is executed often needs to be bound only once.
     """
     modifiers = tuple(binding.values())
     compute = _MAKERS[name](modifiers) if name in _MAKERS else partial(COMPUTE[name], binding)
     t = _typed(modifiers)[0]
     whole = t.lanes == 1 and (t.width == width or (t.width < width and not t.signed))
     if name.startswith("setp") or (whole and ".wide" not in binding):
-        return compute  # no result is wider
+        return compute  # the register is no wider than the result
     return lambda *values: widen(binding, compute(*values), width)
 
 
@@ -160,7 +160,7 @@ def _named(name: str) -> Callable[[Compute], Compute]:
 
 
 _Maker = Callable[[tuple[str, ...]], Callable[..., int]]
-"""Makes the function of the source operands for given modifiers: for what is executed most."""
+"""Returns the function of the source operands for given modifiers: for the most frequently executed operations."""
 _MAKERS: dict[str, _Maker] = {}
 
 
@@ -202,7 +202,7 @@ def _lanewise(name: str, operation: Callable[..., int]) -> None:
 
 
 _MODULAR = frozenset("mov add sub neg and or xor not".split())
-"""Operations whose low bits are made of no higher ones."""
+"""Operations whose low result bits do not depend on higher operand bits."""
 _LANEWISE: dict[str, Callable[..., int]] = {
     "mov": lambda a: a,
     "add": lambda a, b: a + b,
@@ -226,7 +226,7 @@ for _name, _operation in _LANEWISE.items():
 
 @_named("pack")
 def _pack(binding: Binding, *values: int) -> int:
-    """The elements of a vector in one register, the first one lowest (9.7.9.4)."""
+    """The elements of a vector packed into one register, the first one in the lowest bits (9.7.9.4)."""
     width = _types(binding)[0].width // len(values)
     return sum((v & ((1 << width) - 1)) << (width * i) for i, v in enumerate(values))
 

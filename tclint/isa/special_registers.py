@@ -1,6 +1,6 @@
-"""The special registers (PTX ISA 10): what each holds, in which group of threads it is uniform, what a launch makes of it.
+"""The special registers (PTX ISA 10): type, availability, bounds, the scope in which each is uniform, and its value in a launch.
 
-The table is Python and not TOML: every parse needs its names, and what a launch makes of a register is a function.
+The table is Python and not TOML: every parse needs the names, and the value in a launch is a function.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ WARP = 32
 Triple = tuple[int, int, int]
 """A size or a position along x, y and z."""
 _WARPS, _SMS = 64, 132
-"""Warps that an SM holds and SMs, of an H100: one permitted value of ``%nwarpid`` and ``%nsmid`` (10.5, 10.9)."""
+"""The warps per SM and the SMs of an H100: one permitted value each of ``%nwarpid`` and ``%nsmid`` (10.5, 10.9)."""
 
 
 class Scope(IntEnum):
     """The largest group of threads in which a register always has one value."""
 
     LANE = 0
-    """None: the value differs between any two lanes of a warp."""
+    """No group: the value differs between any two lanes of a warp."""
     THREAD = 1
-    """None, but some threads of a warp may share a value."""
+    """No group, although some threads of a warp may share a value."""
     WARP = 2
     CTA = 3
     CLUSTER = 4
@@ -38,7 +38,7 @@ class Scope(IntEnum):
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """CTAs of the grid, threads of a CTA and CTAs of a cluster, each along x, y and z. Clusters divide the grid."""
+    """The CTAs of the grid, threads of a CTA and CTAs of a cluster, each along x, y and z. Clusters divide the grid."""
 
     grid: Triple
     block: Triple
@@ -46,24 +46,24 @@ class LaunchShape:
 
     @property
     def threads(self) -> int:
-        """Threads of a CTA."""
+        """The number of threads in a CTA."""
         return prod(self.block)
 
     @property
     def warps(self) -> int:
-        """Warps of a CTA; the last one may be partial."""
+        """The number of warps in a CTA; the last one may be partial."""
         return -(-self.threads // WARP)
 
     @property
     def ranks(self) -> int:
-        """CTAs of a cluster."""
+        """The number of CTAs in a cluster."""
         return prod(self.cluster)
 
 
 class SpecialRegister(NamedTuple):
     """One special register, or one component of a vector register.
 
-    At most one of ``digit``, ``of_lane`` and ``of_cta`` is set; without one, a launch alone does not determine the value.
+    At most one of ``digit``, ``of_lane`` and ``of_cta`` is set. If none is, a launch alone does not determine the value.
     """
 
     name: str
@@ -73,7 +73,7 @@ class SpecialRegister(NamedTuple):
     """The section that defines it."""
     available: Availability
     bounds: tuple[int, int] | None = None
-    """The least and the greatest value on any target; None where the manual gives no limit."""
+    """The smallest and the largest value on any target; None if the manual gives no limit."""
     varies: bool = False
     """Two reads by one thread may differ. Preemption that moves a warp (10.4, 10.8) does not count."""
     vector: str = ""
@@ -96,7 +96,7 @@ class SpecialRegister(NamedTuple):
         return self.scope < Scope.CTA and not self.varies
 
     def value(self, shape: LaunchShape, cta: Triple, thread: int) -> int | None:
-        """What a *thread* of the CTA at *cta* reads; None where a launch of this *shape* does not determine it."""
+        """The value that *thread* of the CTA at *cta* reads; None if a launch of this *shape* does not determine it."""
         if self.digit is not None:
             weight, base = self.digit(shape.block)
             return thread // weight % base
@@ -108,7 +108,8 @@ class SpecialRegister(NamedTuple):
 _available = Availability.parse
 _OfCta = Callable[[LaunchShape, Triple], int]
 _Digit = Callable[[Triple], tuple[int, int]]
-_FAR = (1 << 31) - 1
+_MAX_GRID_X = (1 << 31) - 1
+"""The largest number of CTAs of a grid along x (10.7)."""
 
 
 def _vector(
@@ -122,7 +123,10 @@ def _vector(
     least: int = 0,
     most: Triple | None = None,
 ) -> Iterator[SpecialRegister]:
-    """A vector of a size or a position, and its components. The fourth one is 0 (10.1 and following)."""
+    """A vector register for a size or a position, and its components.
+
+    The fourth component is 0 (10.1 and following).
+    """
     yield SpecialRegister(name, ".v4.u32", scope, manual, available)
 
     def component(axis: int) -> _OfCta | None:
@@ -141,7 +145,7 @@ def _vector(
 
 
 def _positions() -> Iterator[SpecialRegister]:
-    """Threads in their CTA, CTAs in the grid and in their cluster, and how many of each there are."""
+    """The positions of threads in the CTA and of CTAs in the grid and the cluster, and the corresponding sizes."""
     first, cluster = _available("1.0"), _available("7.8", "sm_90+")
     digits: tuple[_Digit, ...] = (
         lambda block: (1, block[0]),
@@ -155,7 +159,7 @@ def _positions() -> Iterator[SpecialRegister]:
     yield SpecialRegister(
         "%laneid", ".u32", Scope.LANE, "10.3", _available("1.3"), (0, 31), digit=lambda block: (1, WARP)
     )
-    # A CTA has 32 warps at most (10.2), and 32 * base exceeds every thread number.
+    # A CTA has at most 32 warps (10.2), and 32 * base exceeds every thread index.
     yield SpecialRegister(
         "%warpid",
         ".u32",
@@ -168,9 +172,11 @@ def _positions() -> Iterator[SpecialRegister]:
     yield SpecialRegister(
         "%nwarpid", ".u32", Scope.GRID, "10.5", _available("2.0", "sm_20+"), of_cta=lambda s, cta: _WARPS
     )
-    yield from _vector("%ctaid", Scope.CTA, "10.6", first, lambda s, cta: cta, most=(_FAR - 1, 65534, 65534))
     yield from _vector(
-        "%nctaid", Scope.GRID, "10.7", first, lambda s, _: s.grid, least=1, most=(_FAR, 65535, 65535)
+        "%ctaid", Scope.CTA, "10.6", first, lambda s, cta: cta, most=(_MAX_GRID_X - 1, 65534, 65534)
+    )
+    yield from _vector(
+        "%nctaid", Scope.GRID, "10.7", first, lambda s, _: s.grid, least=1, most=(_MAX_GRID_X, 65535, 65535)
     )
     yield SpecialRegister(
         "%smid", ".u32", Scope.CTA, "10.8", _available("1.3"), of_cta=lambda s, cta: _rank(cta, s.grid) % _SMS
@@ -207,12 +213,12 @@ def _in_cluster(shape: LaunchShape, cta: Triple) -> Triple:
 
 
 def _rank(position: Triple, shape: Triple) -> int:
-    """The number of a position in a *shape*, counted along x first."""
+    """The linear index of a position in a *shape*, along x first."""
     return position[0] + shape[0] * (position[1] + shape[1] * position[2])
 
 
 def _masks() -> Iterator[SpecialRegister]:
-    """Lanes that compare with the own one."""
+    """Masks of the lanes whose index compares in a given way with that of the executing lane."""
     every = (1 << WARP) - 1
     for name, manual, of_lane in (
         ("eq", "10.18", lambda lane: 1 << lane),
@@ -226,7 +232,7 @@ def _masks() -> Iterator[SpecialRegister]:
 
 
 def _counters() -> Iterator[SpecialRegister]:
-    """Time, and what the hardware counts."""
+    """Clocks, timers and performance counters."""
 
     def counter(name: str, type_: str, manual: str, *available: str) -> SpecialRegister:
         return SpecialRegister(name, type_, Scope.THREAD, manual, _available(*available), varies=True)
@@ -242,8 +248,8 @@ def _counters() -> Iterator[SpecialRegister]:
 
 
 def _environment() -> Iterator[SpecialRegister]:
-    """What the driver and the launch define beside the shape."""
-    for n in range(32):  # wide as a CTA or as a grid: the driver defines which
+    """Registers that the driver and the launch define, apart from the shape."""
+    for n in range(32):  # uniform in a CTA or in a grid, as the driver defines
         yield SpecialRegister(f"%envreg{n}", ".b32", Scope.CTA, "10.27", _available("2.1"))
     for name in ("begin", "end", "cap", "0", "1"):
         yield SpecialRegister(
@@ -260,4 +266,4 @@ SPECIAL_REGISTERS: Mapping[str, SpecialRegister] = {
     for family in (_positions(), _masks(), _counters(), _environment())
     for register in family
 }
-"""Every special register and every component by its name as PTX spells it: ``%tid``, ``%tid.x``, ``%laneid``."""
+"""Name as PTX spells it (``%tid``, ``%tid.x``, ``%laneid``) -> the special register or component."""

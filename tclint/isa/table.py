@@ -1,8 +1,7 @@
 """The ISA table: every instruction form, read from the TOML files beside this module.
 
-A form is a group of syntax lines with one meaning. See ``README.md`` in this
-folder for the keys of a form; this module reads them, refuses what it does
-not know, and matches instructions against them.
+A form is a group of syntax lines with one meaning. ``README.md`` in this folder describes the keys of a form. This
+module reads them, rejects unknown ones, and matches instructions against the forms.
 """
 
 from __future__ import annotations
@@ -29,26 +28,25 @@ EVENTS = frozenset(
     barrier-sync barrier-arrive barrier-wait proxy-fence memory-fence
     elect setmaxnreg pdl-wait pdl-launch clc-request clc-query vote shuffle match redux""".split()
 )
-"""What an instruction can mean to the analyses (key ``event``)."""
+"""The meanings that an instruction can have to the analyses (key ``event``)."""
 
 GROUPS = frozenset("wgmma cp.async bulk mbarrier tcgen05 tcgen05.ld tcgen05.st cluster none".split())
-"""What completes an asynchronous operation (key ``group``)."""
+"""The mechanisms that complete an asynchronous operation (key ``group``)."""
 
 SCOPES = ("thread", "lanes", "warp", "warpgroup", "cta", "cluster")
 FLOWS = frozenset("branch branch-table call return exit trap".split())
 
 
 class TableError(ValueError):
-    """A TOML file of the ISA table says something that this module does not understand."""
+    """A TOML file of the ISA table is malformed or has an unknown key or value."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """What may stand at an operand: access, kinds, vector length, immediate range.
+    """What an operand accepts: access, kinds, vector length, range of immediates.
 
-    ``kinds`` are the first letters of operand shapes (see :func:`fits`);
-    ``vector`` is an expression over modifier numbers (``""``: no vector,
-    ``"*"``: any length); ``immediates`` the allowed integers, None for any.
+    ``kinds`` are the first letters of operand shapes (see :func:`fits`). ``vector`` is an expression over modifier
+    numbers (``""``: no vector, ``"*"``: any length). ``immediates`` are the allowed integers, None for any.
     """
 
     access: str = "read"
@@ -71,7 +69,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Rule:
-    """A combination rule: with all of ``when``, one of ``needs`` must stand and none of ``forbids``."""
+    """A combination rule: an opcode with all of ``when`` must have one of ``needs`` and none of ``forbids``."""
 
     when: frozenset[str]
     needs: frozenset[str]
@@ -85,7 +83,7 @@ class Form:
     name: str
     family: str
     place: tuple[str, int]
-    """Where it stands: its family, and its number there."""
+    """Its position in the table: its family (the TOML file), and its index there."""
     syntax: tuple[Syntax, ...]
     available: Availability
     requires: tuple[Requirement, ...]
@@ -114,7 +112,10 @@ class Form:
     types: Mapping[str, str]
 
     def number(self, slot: str, binding: Mapping[str, str]) -> int | None:
-        """The number that a modifier stands for: ``.x16`` is 16; ``shape.n`` the n of ``.m64n8k16``."""
+        """The number that the modifier in *slot* denotes; None if it is absent or denotes none.
+
+        ``.x16`` denotes 16; a slot ``shape.n`` denotes the n of ``.m64n8k16``.
+        """
         slot, _, letter = slot.partition(".")
         spelling = binding.get(slot)
         if spelling is None:
@@ -129,7 +130,7 @@ class Form:
         return int(found[-1]) if found else None
 
     def vector_length(self, spec: OperandSpec, binding: Mapping[str, str]) -> int | None:
-        """Registers that a vector operand must have; None when it is not a vector here."""
+        """The number of registers that a vector operand must have; None if it may not be a vector, or of any length."""
         if not spec.vector or spec.vector == "*":
             return None
         total = 1
@@ -143,7 +144,8 @@ class Form:
     def availability(
         self, modifiers: Iterable[str], operands: Iterable[str] = ()
     ) -> list[tuple[str, Availability]]:
-        """Everything that must be available: ``(what, availability)``, the form itself first."""
+        """Each feature that an instruction uses, as ``(what, availability)``; the form itself is first, with ``what``
+        empty."""
         have, named = set(modifiers), set(operands)
         wanted = [("", self.available)]
         for requirement in self.requires:
@@ -155,7 +157,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Match:
-    """A form found for an opcode spelling and operand shapes."""
+    """The form that matches an opcode spelling and operand shapes, with its bindings."""
 
     form: Form
     syntax: Syntax
@@ -166,14 +168,14 @@ class Match:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     problem: str = ""
-    """Why the operands do not fit, when they do not."""
+    """Why the operands do not fit; empty if they do."""
 
     def number(self, slot: str) -> int | None:
         return self.form.number(slot, self.binding)
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[int, int]]:
-        """Role -> the index of the operand that plays it in the instruction, and which of a pair it is."""
+        """Role -> the index of the operand that has it, and which half of a pair it is (0 or 1)."""
         first: dict[int, str] = {}
         for name, at in self.named.items():
             first.setdefault(at, name)
@@ -182,25 +184,28 @@ class Match:
 
     @cached_property
     def space(self) -> str:
-        """The state space accessed: ``.shared::cta``, ``.global``, "" for generic."""
+        """The state space accessed: ``.shared::cta``, ``.global``; empty for generic addressing."""
         space = self.form.space
         return self.binding.get(space, "") if space and not space.startswith(".") else space
 
     @cached_property
     def element(self) -> str:
-        """The type of an element of a vector, or of a scalar: the last one among the modifiers."""
+        """The type of the scalar, or of an element of the vector: the last type among the modifiers."""
         return next((m for m in reversed(self.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")
 
     @cached_property
     def scope(self) -> str:
-        """The convergence scope, with a conditional ``.aligned`` resolved."""
+        """The convergence scope; ``thread`` if ``.aligned`` decides it and is absent."""
         form = self.form
         if form.scope_when and form.scope_when not in self.modifiers:
             return "thread"
         return form.scope
 
     def missing(self, target: Target, version: Version) -> list[tuple[str, str, Availability]]:
-        """What *target* or *version* lacks: ``(kind, what, availability)``, kind ``target`` or ``version``."""
+        """Each feature that *target* or *version* does not have: ``(kind, what, availability)``.
+
+        ``kind`` is ``target`` or ``version``; ``what`` is empty for the instruction itself.
+        """
         lacking = []
         for what, available in self.form.availability(self.modifiers, self.named):
             if not available.on(target, version):
@@ -210,7 +215,7 @@ class Match:
         return lacking
 
     def slower(self, target: Target) -> bool:
-        """Whether the manual warns that *target*, which has it, executes it slowly."""
+        """Whether the manual warns that *target* executes it slowly, although it is available."""
         return any(o.when <= set(self.modifiers) and not o.available.on(target) for o in self.form.optimized)
 
 
@@ -230,11 +235,10 @@ def split_opcode(opcode: str) -> tuple[str, tuple[str, ...]]:
 
 
 def fits(spec: OperandSpec, operand: Operand, shape: str, length: int | None) -> str:
-    """ "" when an operand of *shape* may stand at *operand*, else what is wrong.
+    """What is wrong with an operand of *shape* at the position of *operand*; empty if it fits.
 
-    Shapes: ``r`` register, ``i``/``f`` integer or floating immediate, ``s``
-    symbol or label, ``n`` negated predicate, ``_`` sink, ``v4`` vector of
-    four, ``m`` or ``m2`` address with that many parts, ``a|b`` pair of these.
+    Shapes: ``r`` register, ``i``/``f`` integer or floating-point immediate, ``s`` symbol or label, ``n`` negated
+    predicate, ``_`` sink, ``v4`` vector of four, ``m`` or ``m2`` address with that many parts, ``a|b`` pair of these.
     """
     kind = shape[0]
     if "|" in shape:
@@ -244,27 +248,29 @@ def fits(spec: OperandSpec, operand: Operand, shape: str, length: int | None) ->
             return ""
         shape = shape.partition("|")[0]
     elif operand.style == "pair" and "single" not in spec.access:
-        return "a pair d|p is needed"
+        return "a pair d|p is required"
     if operand.style == "memory":
         if kind != "m":
-            return f"an address [{', '.join(operand.names)}] is needed"
+            return f"an address [{', '.join(operand.names)}] is required"
         parts = int(shape[1:] or 1)
         return (
             ""
             if parts == len(operand.names)
-            else f"the address takes {len(operand.names)} parts, not {parts}"
+            else f"the address must have {len(operand.names)} parts, not {parts}"
         )
     if kind == "m":
-        return "no address is allowed here"
+        return "an address is not allowed here"
     if kind == "v":
         if length is None:
-            # A vector of one stands for a register wherever a vector could stand.
+            # A vector of one is equivalent to a register wherever a vector is allowed.
             return (
-                "" if spec.vector == "*" or (spec.vector and shape == "v1") else "no vector is allowed here"
+                ""
+                if spec.vector == "*" or (spec.vector and shape == "v1")
+                else "a vector is not allowed here"
             )
-        return "" if int(shape[1:]) == length else f"a vector of {length} is needed, not of {shape[1:]}"
+        return "" if int(shape[1:]) == length else f"a vector of {length} is required, not of {shape[1:]}"
     if length is not None and not (length == 1 and "single" in spec.access):
-        return f"a vector of {length} is needed"
+        return f"a vector of {length} is required"
     return "" if kind in spec.kinds else f"{_KINDS.get(kind, 'this')} is not allowed here"
 
 
@@ -277,7 +283,7 @@ _KINDS = {
 class Table:
     """All forms, indexed by the first word of the opcode.
 
-    The forms of *unread* files are made when one of their opcodes is asked for: most kernels use few of them.
+    The forms of *unread* files are parsed when one of their opcodes is first looked up: most kernels use few of them.
     """
 
     def __init__(self, forms: Iterable[Form], unread: Iterable[Path] = ()) -> None:
@@ -297,7 +303,7 @@ class Table:
 
     @property
     def roots(self) -> Mapping[str, list[tuple[Form, Syntax]]]:
-        """The forms and their syntax lines by the first word of the opcode."""
+        """First word of the opcode -> the forms and their syntax lines."""
         self._read()
         return self._roots
 
@@ -309,11 +315,11 @@ class Table:
                 self._forms = dict(sorted(self._forms.items(), key=lambda item: item[1].place))
 
     def _add(self, forms: Iterable[Form]) -> None:
-        """Takes in forms; the order of those of an opcode does not depend on when they came."""
+        """Add *forms*. The order of the forms of an opcode does not depend on the order in which they are added."""
         roots = set()
         for form in forms:
             if form.name in self._forms:
-                raise TableError(f"two forms are called {form.name}")
+                raise TableError(f"two forms have the name {form.name}")
             self._forms[form.name] = form
             for syntax in form.syntax:
                 self._roots.setdefault(syntax.root, []).append((form, syntax))
@@ -322,7 +328,7 @@ class Table:
             self._roots[root].sort(key=lambda line: line[0].place)
 
     def candidates(self, opcode: str) -> list[tuple[Form, Syntax, dict[str, str]]]:
-        """The forms whose modifiers fit *opcode*, each with the modifiers it bound."""
+        """The forms that accept the modifiers of *opcode*, each with its syntax line and the bound modifiers."""
         found = self._candidates.get(opcode)
         if found is None:
             root, modifiers = split_opcode(opcode)
@@ -343,10 +349,10 @@ class Table:
         )
 
     def match(self, opcode: str, shapes: tuple[str, ...]) -> Match | None:
-        """The form for *opcode* over operands of *shapes*; None for an unknown opcode.
+        """The form for *opcode* with operands of *shapes*; None for an unknown opcode.
 
-        When the opcode is known but no form takes these operands, the match
-        of the nearest form is returned with :attr:`Match.problem` set.
+        If the opcode is known but no form accepts these operands, the match of the nearest form is returned with
+        :attr:`Match.problem` set.
         """
         key = (opcode, shapes)
         try:
@@ -372,7 +378,7 @@ class Table:
     def _align(
         form: Form, syntax: Syntax, binding: Mapping[str, str], shapes: tuple[str, ...]
     ) -> tuple[dict[str, int], int, str]:
-        """Operand names to indices, how many fitted, and the first thing that did not."""
+        """Operand name -> index, the number of operands that fit, and what is wrong with the first that does not."""
         if syntax.open:
             return {}, len(shapes), ""
         operands = syntax.operands
@@ -386,7 +392,7 @@ class Table:
                     return named
                 best = max(
                     best,
-                    (at, f"{len(shapes)} operands where {syntax.text.partition(' ')[2].strip()!r} is meant"),
+                    (at, _wrong_count(syntax, shapes)),
                 )
                 return None
             operand = operands[k]
@@ -404,14 +410,11 @@ class Table:
             if operand.optional:
                 return place(k + 1, at, spare, named)
             if at >= len(shapes):
-                best = max(
-                    best,
-                    (at, f"{len(shapes)} operands where {syntax.text.partition(' ')[2].strip()!r} is meant"),
-                )
+                best = max(best, (at, _wrong_count(syntax, shapes)))
             return None
 
         if spare < 0:
-            return {}, -1, f"{len(shapes)} operands where {syntax.text.partition(' ')[2].strip()!r} is meant"
+            return {}, -1, _wrong_count(syntax, shapes)
         named = place(0, 0, spare, {})
         return (named, len(shapes), "") if named is not None else ({}, best[0], best[1])
 
@@ -420,6 +423,10 @@ class Table:
 
 
 DEFAULT = OperandSpec()
+
+
+def _wrong_count(syntax: Syntax, shapes: tuple[str, ...]) -> str:
+    return f"{len(shapes)} operands, but the syntax is {syntax.text.partition(' ')[2].strip()!r}"
 
 
 def _accesses(
@@ -452,11 +459,11 @@ _SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn"
 
 @cache
 def parse_operand(text: str) -> OperandSpec:
-    """Read an operand description: ``"write reg"``, ``"read vec(shape*num)"``, ``"imm(0..15, 31)"``.
+    """Parse an operand description: ``"write reg"``, ``"read vec(shape*num)"``, ``"imm(0..15, 31)"``.
 
-    Words: ``read``, ``write``, ``single`` (a pair may shrink to its first
-    name, a vector of one to a plain register), ``reg``, ``imm``, ``float``, ``symbol``, ``pred``, ``sink``,
-    ``vec(EXPRESSION)``, ``imm(RANGES)``. Raises :class:`TableError`.
+    Words: ``read``, ``write``, ``single`` (a pair may be reduced to its first name, a vector of one to a plain
+    register), ``reg``, ``imm``, ``float``, ``symbol``, ``pred``, ``sink``, ``vec(EXPRESSION)``, ``imm(RANGES)``. Raises
+    :class:`TableError` for any other word.
     """
     access: list[str] = []
     kinds = ""
@@ -513,7 +520,7 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
     except (KeyError, ValueError, NotationError) as error:
         raise TableError(f"{family}.toml: form {name}: {error}") from error
     if "operands" not in raw and syntax and not syntax[0].open and syntax[0].operands:
-        # The manual's convention: the destination comes first and is called d.
+        # By the manual's convention, the destination is the first operand and is called d.
         operands = {"d": OperandSpec("write", "r_")}
     elif "d" not in operands:
         operands["d"] = OperandSpec("write", "r_")
@@ -574,7 +581,7 @@ def _alternatives(text: str) -> list[list[str]]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The document in *path*. Raises :class:`TableError`."""
+    """The TOML document in *path*. Raises :class:`TableError` if it is malformed."""
     return _document(path.read_text("utf-8"), path)
 
 
@@ -598,14 +605,14 @@ def _forms_of(path: Path) -> list[Form]:
 
 
 class _Unread:
-    """A file of which only those forms are read whose opcodes are asked for: reading TOML is slow."""
+    """A file whose forms are parsed only when their opcodes are looked up, because parsing TOML is slow."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._head, *forms = _FORM.split(path.read_text("utf-8"))
         self._forms = dict(enumerate(forms))
         self._numbers: defaultdict[str, list[int]] = defaultdict(list)
-        """The first word of a text, such as the root of an opcode -> the forms that have such a text."""
+        """First word of a quoted text, such as the root of an opcode -> the indices of the forms with such a text."""
         for number, form in enumerate(forms):
             for word in set(_FIRST_WORD.findall(form)):
                 self._numbers[word].append(number)
@@ -615,7 +622,8 @@ class _Unread:
         return _document(self._head, self._path)
 
     def take(self, root: str) -> Iterator[Form]:
-        """The forms in which a text begins with the word *root*, or all, as far as they were not taken before."""
+        """The forms with a quoted text whose first word is *root*, or all if it is empty; each form is returned
+        once."""
         for number in self._numbers.get(root, ()) if root else list(self._forms):
             text = self._forms.pop(number, None)
             if text is None:
@@ -629,12 +637,12 @@ def _files(folder: Path) -> list[Path]:
 
 
 def load(folder: Path | None = None) -> Table:
-    """Read every ``*.toml`` of *folder* (this package's by default). Raises :class:`TableError`."""
+    """The table of every ``*.toml`` in *folder*, by default of this package. Raises :class:`TableError`."""
     paths = _files(folder or Path(__file__).parent)
     return Table(form for path in paths for form in _forms_of(path))
 
 
 @cache
 def table() -> Table:
-    """The table of this package."""
+    """The ISA table of this package."""
     return Table((), unread=_files(Path(__file__).parent))

@@ -1,8 +1,8 @@
-"""Targets and versions: which ``.target`` may use what, from which ``.version`` on.
+"""Targets and versions: the features available under each ``.target``, and from which ``.version`` on.
 
-PTX ISA 11.1.1 (``.version``) and 11.1.2 (``.target``). A plain target contains
-every plain target with a smaller number; ``sm_XXf`` adds the features common
-to its family from XX upwards; ``sm_XXa`` adds to these what only that chip has.
+PTX ISA 11.1.1 (``.version``) and 11.1.2 (``.target``). A plain target has the features of every plain target with a
+smaller number; ``sm_XXf`` adds the features common to its family from XX upwards; ``sm_XXa`` adds those that only
+architecture XX has.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ INTRODUCED: dict[str, Version] = {
     )
     for name in names.split()
 }  # fmt: skip
-"""The ``.version`` that introduced each target (11.1.2; 9.4 as ptxas 13.5 has it)."""
+"""Target -> the ``.version`` that introduced it (11.1.2; for 9.4, as ptxas 13.5 behaves)."""
 
 FAMILIES: tuple[frozenset[int], ...] = (
     frozenset((100, 103, 107)), frozenset((101, 110)), frozenset((120, 121)),
 )  # fmt: skip
-"""Numbers that share one family (11.1.2)."""
+"""The target numbers of each family (11.1.2)."""
 
 RENAMED = {101: 110}
-"""Numbers that PTX ISA 9.0 replaced (13.2)."""
+"""Target number -> the number that PTX ISA 9.0 replaced it with (13.2)."""
 
 TOOLKITS: dict[Version, Version] = {
     (9, 0): (6, 0), (9, 1): (6, 1), (9, 2): (6, 2), (10, 0): (6, 3), (10, 1): (6, 4), (10, 2): (6, 5),
@@ -58,10 +58,10 @@ TOOLKITS: dict[Version, Version] = {
     (12, 9): (8, 8), (13, 0): (9, 0), (13, 1): (9, 1), (13, 2): (9, 2), (13, 3): (9, 3), (13, 4): (9, 4),
     (13, 5): (9, 5),
 }  # fmt: skip
-"""CUDA toolkit -> the newest ``.version`` that its ptxas takes.
+"""CUDA toolkit -> the newest ``.version`` that its ptxas accepts.
 
-As the release history in section 13 has it; those from 12.0 on (but 12.7, of
-which there is no package) as ptxas itself says, asked for one that is too new.
+According to the release history in section 13; from 12.0 on according to the error message of ptxas for a version that
+is too new, except for 12.7, for which no package exists.
 """
 
 _TARGET = re.compile(r"(?:sm|compute)_(\d{1,9})([af]?)$")
@@ -81,7 +81,7 @@ def dotted(version: Version) -> str:
 
 
 def toolkit_for(version: Version) -> Version | None:
-    """The first toolkit whose ptxas takes ``.version`` *version*."""
+    """The first toolkit whose ptxas accepts ``.version`` *version*; None if none does."""
     return min((toolkit for toolkit, newest in TOOLKITS.items() if newest >= version), default=None)
 
 
@@ -94,7 +94,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target | None:
-        """The target named *text* (``sm_90a``, ``compute_90a``), or None if that names none."""
+        """The target named *text* (``sm_90a``, ``compute_90a``); None if no such target exists."""
         match = _TARGET.match(text)
         if not match:
             return None
@@ -116,7 +116,7 @@ class _Pattern:
     upwards: bool
     since: Version
     until: Version
-    """The first version that no longer allows it here."""
+    """The first version that no longer allows it on these targets."""
 
     def covers(self, target: Target) -> bool:
         if self.suffix == "":
@@ -133,13 +133,11 @@ _NEVER: Version = (1 << 31, 0)
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """From which ``.version`` on, and under which targets, something may be used.
+    """The ``.version`` from which a feature may be used, and the targets under which it may.
 
-    The text of ``targets`` is a list of ``sm_90+`` (this or any higher
-    number), ``sm_100a`` (exactly this), ``sm_100f+`` (its family from 100 up,
-    suffix f or a), each with an optional ``@8.8``: the first version that
-    allows it there, and ``<6.4``: the first that no longer does. No patterns:
-    every target.
+    The text of ``targets`` is a list of ``sm_90+`` (this or any higher number), ``sm_100a`` (exactly this) and
+    ``sm_100f+`` (its family from 100 up, suffix f or a), each with an optional ``@8.8``, the first version that allows
+    it there, and ``<6.4``, the first that no longer does. Without patterns, every target is allowed.
     """
 
     since: Version
@@ -148,7 +146,7 @@ class Availability:
     @classmethod
     @lru_cache(maxsize=4096)
     def parse(cls, since: str, targets: str = "") -> Availability:
-        """Raises ValueError when either text is malformed."""
+        """The availability that the two texts describe. Raises ValueError if either is malformed."""
         patterns = []
         for word in targets.replace(",", " ").split():
             match = _PATTERN.match(word)
@@ -166,24 +164,27 @@ class Availability:
         return cls(parse_version(since), tuple(patterns))
 
     def on(self, target: Target, version: Version = (0, 0)) -> bool:
-        """Whether *target* has it in *version* or a later one."""
+        """Whether *target* has the feature in *version* or a later one."""
         return not self.patterns or any(p.covers(target) and version < p.until for p in self.patterns)
 
     def version_for(self, target: Target) -> Version:
-        """The first ``.version`` that allows it under *target* (which must have it)."""
+        """The first ``.version`` that allows the feature under *target*, which must have it."""
         first = min((p.since for p in self.patterns if p.covers(target)), default=(0, 0))
         return max(self.since, first)
 
     def describe(self) -> str:
-        """The targets in words: ``sm_90 or higher``."""
-        words = []
+        """The targets as a message names them: ``sm_90 or higher``."""
+        words, families = [], []
         for p in self.patterns:
             name = f"sm_{p.number}{p.suffix}"
             before = f" before PTX ISA {dotted(p.until)}" if p.until < _NEVER else ""
             if p.suffix == "f":
-                words.append(f"{name} or higher in its family")
+                families.append(name)
             else:
                 words.append((f"{name} or higher" if p.upwards else name) + before)
+        if families:
+            names = " or ".join(dict.fromkeys(families))
+            words.append(f"{names} (or a later target of the same family)")
         return ", ".join(dict.fromkeys(words)) or "any target"
 
 

@@ -39,20 +39,19 @@ def check_source(
     past: IncrementalCache | None = None,
     gave_up: Counter[GiveUp] | None = None,
 ) -> FileReport:
-    """Lint one source.
+    """The report of linting one source.
 
-    The cyclic garbage collector rests meanwhile: what is made for a source is
-    dropped as a whole, and looking for cycles in it costs a tenth of the time.
+    The cyclic garbage collector is disabled meanwhile: the objects of a source are dropped as a whole, and searching them
+    for cycles would take a tenth of the time.
 
-    *clock* is told the seconds that each stage took. A function whose
-    analysis exceeds its limit, or that a syntax error lies in, is reported as
-    a problem; the others are still checked.
+    *clock* is called with each stage and the seconds that it took. A function whose analysis exceeds its limit, or that
+    contains a syntax error, is reported as a problem; the other functions are still checked.
 
-    *gave_up* counts the questions about each function that are left open; those of a function that *past* knows were
-    counted then.
+    *gave_up* counts the unanswered questions about each function. Those about a function that *past* knows were counted in
+    the earlier run.
 
-    *past* knows earlier states of the same text, and learns this one. What it
-    says is what a run without it says, unless it was told to be quick.
+    *past* has the results for earlier states of the same text, and is updated. With it, the report is the same as without,
+    unless a deadline is set (:attr:`IncrementalCache.until`).
     """
     with _without_collector():
         return _check(
@@ -111,22 +110,21 @@ def _check(
 
     def check(function: Function) -> CheckResult:
         model = KernelModel(function, module, config, past.pause)
-        said = _kernel_hits(model, on, tick)
+        result = _kernel_hits(model, on, tick)
         gave_up.update(_located(source, model))
-        return said
+        return result
 
     for function in module.functions:
         if not function.instructions or function.declared_only or not _wanted(function, config):
             continue
-        if any(t.kind in ("undefined-guard", "undefined-label", "duplicate-label") for t in function.errors):
+        if any(e.kind in ("undefined-guard", "undefined-label", "duplicate-label") for e in function.errors):
             continue
         whole = inline(function, callees)
         hits, limits = past.checked(module, whole, facts, check)
         line = source.position(function.start).line if limits else 0
         problems += [Problem(line, limit) for limit in limits]
         off = ignored(config, source.path, function.name) if hits else ()
-        told = without_subsumed(hits, config.confidence, off)
-        found += [(whole, hit) for hit in told]
+        found += [(whole, hit) for hit in without_subsumed(hits, config.confidence, off)]
     if not problems:
         past.forget_all_but(module)
     made = as_findings(source, module, found)
@@ -145,7 +143,7 @@ def _check(
 
 
 def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], None]) -> CheckResult:
-    """What the checks of the rules that are *on* say of a function, and which of them gave up."""
+    """The hits of the rules that are *on* in a function, and the messages of the checks that exceeded a limit."""
     hits: list[Hit] = []
     limits: list[str] = []
     roots = {use.opcode.partition(".")[0] for use in model.function.uses}
@@ -162,14 +160,14 @@ def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], N
             model.ledger.drop("fixpoint", -1, f"more than {MAX_VISITS_PER_BLOCK} visits of a block: {error}")
         tick("check " + kernel_check.rules[0])
     if hits and model.reachability.aborted:
-        doubt = "some thread aborts the kernel whatever the launch is"
+        doubt = "some thread aborts the kernel in every launch"
         hits = [hit.doubted(doubt) for hit in hits]
     model.release()
     return tuple(hits), tuple(limits)
 
 
 def _located(source: Source, model: KernelModel) -> Counter[GiveUp]:
-    """The questions about a function that were left open, with their lines."""
+    """The unanswered questions about a function, with their lines."""
     function = model.function
     starts = [0, *(instruction.start for instruction in function.instructions)]  # the function itself is -1
     return Counter(
@@ -183,7 +181,7 @@ def _located(source: Source, model: KernelModel) -> Counter[GiveUp]:
 
 
 def _wanted(function: Function, config: Config) -> bool:
-    """Whether findings about a function can be trusted, and are asked for."""
+    """Whether a function has no syntax errors and is selected."""
     return not function.damaged and wants_entry(config, function.name)
 
 
@@ -193,7 +191,7 @@ def as_findings(
     found: list[tuple[Function | None, Hit]],
     prints: Fingerprints | None = None,
 ) -> tuple[Finding, ...]:
-    """The findings that *found*, hits of rules in functions of *module*, stand for; by place, then by rule."""
+    """The findings for *found*, hits of rules in functions of *module*, ordered by position and then by rule."""
     if not found:
         return ()
     from tclint.findings.vocabulary import source_help
@@ -255,7 +253,8 @@ def _span(hit: Hit, function: Function | None) -> Span:
 
 
 def _parts(source: Source, spans: list[Span]) -> Iterator[str]:
-    """The tokens of *spans*, names numbered by first occurrence: what a recompile leaves alone."""
+    """The tokens of *spans*, with names numbered by first occurrence: the part of the text that recompiling
+    preserves."""
     numbers: dict[str, str] = {}
     for span in spans:
         text = source.data[span.start : span.end].decode("latin-1")

@@ -1,4 +1,5 @@
-"""One finding for one fault: what follows from a hit of another rule, and goes with it, is not told."""
+"""Each defect is reported once: a hit is dropped if hits of rules that may be its cause cover all its ``about``
+instructions."""
 
 from __future__ import annotations
 
@@ -30,20 +31,20 @@ _CAUSES = {
     "WG007": (*_READS, "WG004", "WG005", "WG011"),
     "WG011": (*_READS, "WG004"),
 }
-"""Rule -> the rules whose findings may be the cause of its own, or name the same fault more precisely."""
+"""Rule -> the rules whose findings may be the cause of its own, or describe the same defect more precisely."""
 
-_STALLS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence".split())
-"""Families whose faults change what the rest of a replay does."""
+_AFFECTING_REPLAYS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence".split())
+"""Rule families whose defects change the rest of a replay."""
 
 
 def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collection[str] = ()) -> Iterator[Hit]:
-    """The hits in one function of which no other hit says the cause.
+    """The hits in one function that are not subsumed by others.
 
-    What is not *shown*, or is of a rule that is *ignored* there, is the cause of nothing.
+    Hits below the confidence *shown*, and hits of rules that are *ignored* there, subsume nothing.
     """
     hits = list(found)
     for hit in hits:
-        if hit.replayed and any(_tells(h, shown) and h.rule not in ignored for h in hits):
+        if hit.replayed and any(_explains_replay(h, shown) and h.rule not in ignored for h in hits):
             continue
         wanted = {id for id in _CAUSES.get(hit.rule, ()) if id not in ignored}
         causes = (h for h in hits if h.rule in wanted and _outweighs(h, hit, shown))
@@ -55,11 +56,11 @@ def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collectio
             yield hit
 
 
-def _tells(hit: Hit, shown: Confidence) -> bool:
-    """Whether a hit says what may be behind all that goes wrong in a replay."""
+def _explains_replay(hit: Hit, shown: Confidence) -> bool:
+    """Whether a hit may be the cause of everything that goes wrong in a replay."""
     severity, confidence = _weight(hit)
     return (
-        all_rules()[hit.rule].family in _STALLS
+        all_rules()[hit.rule].family in _AFFECTING_REPLAYS
         and not hit.replayed
         and severity > Severity.INFO
         and confidence >= max(shown, Confidence.MEDIUM)
@@ -67,7 +68,7 @@ def _tells(hit: Hit, shown: Confidence) -> bool:
 
 
 def _outweighs(hit: Hit, than: Hit, shown: Confidence) -> bool:
-    """Whether who does not see *than* sees *hit*, and takes it as seriously."""
+    """Whether *hit* is shown if *than* is not, and is as severe and as certain."""
     (severity, confidence), (least, known) = _weight(hit), _weight(than)
     return severity >= least and confidence >= min(known, max(shown, Confidence.MEDIUM))
 

@@ -1,8 +1,8 @@
 """Comments that hide findings: ``// tclint: ignore[WG001] reason`` and ``// tclint: ignore-entry[WG001] reason``.
 
-The first is about the statement on its line or, when it has a line of its own, the next one; the second about the
-function that it stands before or in. One that hides nothing is a finding of SU001, one that cannot be understood a
-finding of SU002. A text without ``tclint:`` costs one search for these bytes.
+The first applies to the statement on its line or, if it is alone on its line, to the next statement; the second to the
+function that contains or follows it. A comment that hides nothing is reported by SU001, an invalid one by SU002. A text
+without ``tclint:`` costs one search for these bytes.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ UNUSED, INVALID = RULES = ("SU001", "SU002")
 MARK = b"tclint:"
 LEXICAL = re.compile(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
 _DIRECTIVE = re.compile(r"(?:^|//)\s*tclint:\s*")
-"""At the start of a comment, or of one inside it; a reason may hold the ``//`` of an address."""
+"""The mark at the start of a comment, or after ``//`` inside it; a reason may contain the ``//`` of a URL."""
 _FORM = re.compile(
     r"(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)(?P<closed>\]?))?[\s:-]*(?P<reason>.*)", re.DOTALL
 )
 _MEANT = r"did you mean ([\w-]+)\?"
 _VERBS = ("ignore", "ignore-entry")
 _NO_STATEMENT = re.compile(rb"\s*(?:\.loc\b.*\n?|[\w$%]+:\s*)?")
-"""A line between a comment and its statement: blank, a label, or the position in the user's source."""
+"""A line that may separate a comment from its statement: blank, a label, or a ``.loc``."""
 
-_INLINE = 1 << 16
-"""Bytes of inline assembly before a comment in which its beginning is looked for."""
+MAX_INLINE_ASSEMBLY = 1 << 16
+"""The number of bytes before a comment in which the start of its inline assembly is searched."""
 
 
 @dataclass(slots=True)
@@ -48,12 +48,13 @@ class _Suppression:
     reason: str
     rules: dict[str, frozenset[str]]
     line: int
-    """The line that it is about; 0: it is about ``function``."""
+    """The line to which it applies; 0 if it applies to ``function``."""
     function: Function | None
     unused: set[str]
-    """Those of its selectors that have hidden nothing yet; copies that a compiler made share this set."""
+    """Those of its selectors that have hidden nothing yet; copies made by a compiler share this set."""
 
     def hides(self, rule: str) -> bool:
+        """Whether it applies to *rule*; the selectors that do are then used."""
         hit = {selector for selector, ids in self.rules.items() if rule in ids}
         self.unused -= hit
         return bool(hit)
@@ -62,9 +63,9 @@ class _Suppression:
 def apply(
     source: Source, module: Module, findings: tuple[Finding, ...], config: Config, *, complete: bool
 ) -> tuple[Finding, ...]:
-    """The findings with those marked that a comment suppresses, and what is wrong with the comments.
+    """The findings, with those marked that a comment suppresses, and the findings about the comments.
 
-    A comment is never called unused when the input was not analysed as a whole.
+    No comment is reported as unused unless *complete*: the whole input was analysed.
     """
     if MARK not in source.data:
         return findings
@@ -72,10 +73,10 @@ def apply(
 
 
 class Audit:
-    """What the comments of one source hide, and what is wrong with them."""
+    """Applies the comments of one source to its findings, and checks the comments."""
 
     def __init__(self, source: Source, module: Module, config: Config, code: bytes | None = None) -> None:
-        """*code* is the source with blanks for its comments, where these are not those of PTX."""
+        """*code* is the source with its comments blanked, if the source is not PTX."""
         self.source = source
         self.module = module
         self.config = config
@@ -83,13 +84,13 @@ class Audit:
         self.functions = sorted(module.functions, key=lambda function: function.start)
         self.code = LEXICAL.sub(_without_comment, source.data) if code is None else code
         self.code_after: dict[int, int] = {}
-        """For lines without code, by their starts: the start of the next one with code."""
+        """Start of a line without a statement -> start of the next line with one."""
         self.prints = Fingerprints()
         self.copies: dict[tuple[str, ...], set[str]] = {}
         self.wrong: list[Finding] = []
 
     def run(self, findings: tuple[Finding, ...], complete: bool) -> tuple[Finding, ...]:
-        """The findings, marked, and those about the comments."""
+        """The findings, with the suppressed ones marked, and those about the comments."""
         suppressions = [s for comment in self._comments() for s in self._read(comment)]
         marked = tuple(self._marked(finding, suppressions) for finding in findings)
         if complete:
@@ -107,10 +108,10 @@ class Audit:
         text = text[2:].removesuffix("*/") if text.startswith("/*") else text.removeprefix("//").lstrip("#")
         for directive in _DIRECTIVE.split(text)[1:]:
             form = _FORM.match(directive.strip())
-            assert form is not None  # every part of it may be empty
-            if trouble := _malformed(form):
-                remedy = "write // tclint: ignore[WG001] and the reason"
-                self._found(INVALID, comment, trouble, remedy, fixes=self._corrected(comment, trouble))
+            assert form is not None  # every part of the pattern may be empty
+            if error := _malformed(form):
+                remedy = "write // tclint: ignore[WG001], followed by the reason"
+                self._found(INVALID, comment, error, remedy, fixes=self._corrected(comment, error))
                 continue
             rules = self._rules(comment, form["rules"])
             if rules:
@@ -132,7 +133,7 @@ class Audit:
             elif selector:
                 message = f"{selector} cannot be ignored by a comment"
                 self._found(
-                    INVALID, comment, message, "remove it from the list, or turn it off with --ignore"
+                    INVALID, comment, message, "remove it from the list, or disable the rule with --ignore"
                 )
         return rules
 
@@ -147,26 +148,27 @@ class Audit:
             function = function or next((f for f in self.functions if f.start >= comment.end), None)
             if function is None:
                 self._found(
-                    INVALID, comment, "no function follows", "put it before the function that it is about"
+                    INVALID, comment, "no function follows", "move it before the function to which it applies"
                 )
                 return
         unused = set(rules)
         if self._in_inline_assembly(comment):
             unused = self.copies.setdefault((verb, *rules, reason), unused)
             if function is not None and not wants_entry(self.config, function.name):
-                unused.clear()  # nobody looks whether this copy is used
+                unused.clear()  # the function is not checked, so it is unknown whether this copy is used
         yield _Suppression(comment, reason, rules, line, function, unused)
 
     def _in_inline_assembly(self, comment: Span) -> bool:
-        """Whether a compiler put it there, which unrolls loops and instantiates templates."""
+        """Whether it comes from inline assembly, of which a compiler makes copies (unrolled loops, template
+        instances)."""
         begin, end = (
-            self.source.data.rfind(mark, max(0, comment.start - _INLINE), comment.start)
+            self.source.data.rfind(mark, max(0, comment.start - MAX_INLINE_ASSEMBLY), comment.start)
             for mark in (b"// begin inline asm", b"// end inline asm")
         )
         return begin > end
 
     def _line(self, comment: Span) -> int:
-        """The line of the code that a comment stands beside, or of the next code."""
+        """The line of the statement beside a comment, or of the next statement."""
         start = self.code.rfind(b"\n", 0, comment.start) + 1
         passed = []
         while start < len(self.code) and start not in self.code_after:
@@ -195,13 +197,13 @@ class Audit:
             else:
                 assert s.function is not None  # see _placed
                 covers = s.function is owner or s.function.name == finding.entry
-            # All that match are used, so that none of them is called unused.
+            # Every matching comment counts as used, so that none of them is reported as unused.
             if covers and s.hides(finding.rule.id) and reason is None:
                 reason = s.reason
         return finding if reason is None else replace(finding, suppressed=reason)
 
     def _lines(self, finding: Finding) -> Collection[int]:
-        """The lines of the statement that a finding is in."""
+        """The lines of the statement that contains a finding."""
         start, end = finding.span.start, finding.span.end
         function = self._function(start)
         if function is not None and function.instructions:
@@ -217,17 +219,17 @@ class Audit:
                 selector for selector in s.rules if selector in s.unused and s.rules[selector] <= self.on
             ]
             if unused:
-                s.unused.difference_update(unused)  # copies are told once
+                s.unused.difference_update(unused)  # copies are reported once
                 verb = "ignore" if s.line else "ignore-entry"
                 message = f"{verb}[{', '.join(unused)}] hides nothing"
                 remedy = "remove the comment" if len(unused) == len(s.rules) else "remove this from the list"
                 fixes = self._without(s.span, unused, all_of_it=len(unused) == len(s.rules))
                 self._found(UNUSED, s.span, message, remedy, s.function, fixes)
 
-    # ---------------------------------------------------------------- mending
+    # ---------------------------------------------------------------- fixes
 
     def _text(self, comment: Span) -> str | None:
-        """The comment, when it is one directive and nothing else, so that an edit of it is about that one."""
+        """The text of a comment that consists of one directive, so that an edit affects only that; else None."""
         text = self.source.data[comment.start : comment.end].decode()
         return (
             text
@@ -236,7 +238,7 @@ class Audit:
         )
 
     def _without(self, comment: Span, unused: list[str], all_of_it: bool) -> tuple[Repair, ...]:
-        """The comment removed, or its list without what hides nothing."""
+        """The repair that removes the comment (*all_of_it*), or the selectors *unused* from its list."""
         text = self._text(comment)
         if text is None:
             return ()
@@ -249,7 +251,7 @@ class Audit:
         return (Repair(f"remove {', '.join(unused)} from the list", (Edit(span, ", ".join(kept)),), True),)
 
     def _respelled(self, comment: Span, wrong: str, message: str) -> tuple[Repair, ...]:
-        """What was probably meant instead of a word; where that is not known, the comment without the word."""
+        """The repair that replaces the word *wrong* by the suggestion in *message*, or removes it if there is none."""
         text = self._text(comment)
         meant = re.search(_MEANT, message)
         if text is None:
@@ -261,10 +263,10 @@ class Audit:
         edit = Edit(Span(first, first + len(wrong.encode())), meant[1])
         return (Repair(f"write {meant[1]}", (edit,)),)
 
-    def _corrected(self, comment: Span, trouble: str) -> tuple[Repair, ...]:
-        """A directive that cannot be understood: the word that was meant, or no comment at all."""
-        if re.search(_MEANT, trouble):
-            return self._respelled(comment, trouble.split()[4].rstrip(";"), trouble)
+    def _corrected(self, comment: Span, error: str) -> tuple[Repair, ...]:
+        """The repair of a malformed directive: the suggested verb, or removal of the comment."""
+        if re.search(_MEANT, error):
+            return self._respelled(comment, error.split()[2].rstrip(";"), error)
         return (Repair("remove the comment", (removed(comment),), True),) if self._text(comment) else ()
 
     def _found(
@@ -298,17 +300,17 @@ class Audit:
 
 
 def _without_comment(match: re.Match[bytes]) -> bytes:
-    """Blanks for a comment, so that offsets and lines stay; a string as it is."""
+    """Blanks for a comment, so that offsets and lines stay the same; a string unchanged."""
     return re.sub(rb"[^\n]", b" ", match[0]) if match["comment"] else match[0]
 
 
 def _malformed(form: re.Match[str]) -> str:
-    """What is wrong with a directive; empty: nothing."""
+    """What is wrong with a directive; empty if it is well formed."""
     verb, rules = form["verb"], form["rules"]
     if verb not in _VERBS:
-        return f"there is no directive {verb}{nearest(verb, _VERBS)}" if verb else "a directive is missing"
+        return f"unknown directive {verb}{nearest(verb, _VERBS)}" if verb else "a directive is missing"
     if rules is None:
         return f"{verb} names no rule"
     if not form["closed"]:
-        return f"the list of rules after {verb} has no ]"
+        return f"the list of rules after {verb} has no closing ]"
     return "" if rules.strip(" ,") else f"{verb}[] names no rule"

@@ -1,9 +1,9 @@
-"""PTX text to a syntax tree, and the text itself: the only package that imports tree_sitter besides ``inline``.
+"""The text of a module and its syntax tree: the only package besides ``inline`` that imports tree_sitter.
 
 Owns the grammar (`grammar.js`, which knows no instruction), the generated parser, :func:`parse`, :func:`problems`, and
-:class:`~tclint.syntax.source.Source` with its line index. A syntax error stays inside its statement: `parse` always
-returns a tree, and `problems` describes what in it is not PTX. Offsets are bytes everywhere; section numbers are those
-of the PTX ISA manual. Imports nothing else of tclint.
+:class:`~tclint.syntax.source.Source` with its line index. A syntax error is confined to its statement: `parse` always
+returns a tree, and `problems` describes the errors in it. Offsets are bytes everywhere; section numbers are those of the
+PTX ISA manual. Imports no other package of tclint.
 
 Change this package to accept new PTX *syntax*: a directive, an operand form, a literal. A new instruction needs no
 change here.
@@ -36,15 +36,15 @@ __all__ = [
 
 LANGUAGE = Language(language())
 
-# So many are shown for a file; the rest is counted. A binary file has one for nearly each byte.
-LIMIT = 20
+# Syntax errors that are listed for a file; the rest is counted. A binary file has one for nearly every byte.
+MAX_PROBLEMS = 20
 
-# So many characters of the input a message quotes.
-QUOTE = 40
+# Characters of the input that a message quotes.
+MAX_QUOTED = 40
 
 CLOSERS = {"{": "}", "(": ")", "[": "]"}
 
-# What to call a missing token that has no spelling of its own.
+# The descriptions of missing tokens without a fixed spelling.
 DESCRIPTIONS = {
     "identifier": "a name",
     "integer": "an integer",
@@ -57,20 +57,20 @@ DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class SyntaxProblem:
-    """A place where the text is not PTX. `start_byte` and `end_byte` bound it, and may be equal."""
+    """A syntax error. `start_byte` and `end_byte` delimit it, and may be equal."""
 
     start_byte: int
     end_byte: int
     message: str
     function: int = -1
-    """Where the function begins that the text ends in, so that it has no end; -1: there is none."""
+    """The start of the function that is not closed before the end of the text; -1 if there is none."""
 
 
 def parse(text: bytes, old_tree: Tree | None = None) -> Tree:
     """The syntax tree of a module; never fails, whatever the text (see `problems`).
 
-    `old_tree` is the tree of an earlier state of the text on which `Tree.edit` was called for each change since; the
-    parts that did not change are taken from it. NUL bytes at the end, as in PTX cut out of a program, are ignored.
+    `old_tree` is the tree of an earlier state of the text, on which `Tree.edit` was called for each change since;
+    unchanged parts are reused from it. NUL bytes at the end, as in PTX extracted from a program, are ignored.
     """
     text = text.rstrip(b"\0")
     parser = Parser(LANGUAGE)
@@ -79,7 +79,8 @@ def parse(text: bytes, old_tree: Tree | None = None) -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The bytes from ``start`` to ``old_end`` of a text became those from ``start`` to ``new_end`` of the next one."""
+    """An edit: bytes ``start`` to ``old_end`` of a text were replaced by bytes ``start`` to ``new_end`` of the next
+    one."""
 
     start: int
     old_end: int
@@ -87,21 +88,21 @@ class Change:
 
     @classmethod
     def between(cls, old: bytes, new: bytes) -> Change:
-        """The smallest change that makes *new* of *old*."""
-        start = _alike(min(len(old), len(new)), lambda n: old[:n] == new[:n])
-        most = min(len(old), len(new)) - start
-        tail = _alike(most, lambda n: n == 0 or old[-n:] == new[-n:])
+        """The smallest change that turns *old* into *new*."""
+        start = _largest(min(len(old), len(new)), lambda n: old[:n] == new[:n])
+        rest = min(len(old), len(new)) - start
+        tail = _largest(rest, lambda n: n == 0 or old[-n:] == new[-n:])
         return cls(start, len(old) - tail, len(new) - tail)
 
     @property
     def delta(self) -> int:
-        """How far what stands behind it moved."""
+        """The number of bytes by which the text after it moved."""
         return self.new_end - self.old_end
 
 
-def _alike(most: int, equal: Callable[[int], bool]) -> int:
-    """The largest number up to *most* for which *equal*, which holds for all smaller ones, holds."""
-    low, high = 0, most
+def _largest(limit: int, equal: Callable[[int], bool]) -> int:
+    """The largest number up to *limit* for which *equal* holds; *equal* must hold for all smaller ones."""
+    low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if equal(middle) else (low, middle - 1)
@@ -109,10 +110,10 @@ def _alike(most: int, equal: Callable[[int], bool]) -> int:
 
 
 def reparse(old_tree: Tree, old: bytes, new: bytes, change: Change) -> tuple[Tree, tuple[int, int]]:
-    """The tree of *new*, and the bytes of it outside of which both trees are the same.
+    """The tree of *new*, and the byte range of *new* outside of which both trees are equal.
 
-    *old_tree*, the tree of *old*, is moved to where *change* put its parts. How an error is recovered from depends on
-    what was reused, so a text with errors is parsed as a whole: the tree is always the one that `parse` makes.
+    *old_tree*, the tree of *old*, is modified: its positions are adjusted to *change*. Error recovery depends on what is
+    reused, so a text with errors is parsed from scratch; the result always equals that of `parse`.
     """
     if change.start == change.old_end == change.new_end:
         return old_tree, (change.start, change.start)
@@ -140,30 +141,33 @@ def _point(text: bytes, offset: int) -> Point:
 
 
 def problems(tree: Tree) -> list[SyntaxProblem]:
-    """What in `tree` is not PTX, by position; empty for a well-formed module.
+    """The syntax errors in `tree`, by position; empty for a well-formed module.
 
-    After the first 20 a last entry counts the others. Takes time linear in the size of the broken parts.
+    After the first 20, a last entry counts the others. Takes time linear in the size of the broken parts.
     """
     root = tree.root_node
-    # A comment without end hides the braces behind it.
+    # An unterminated comment hides the braces after it, so unclosed blocks are not reported then.
     found = [*_unterminated_comment(root)] or [*_unclosed(root)]
     count = len(found)
     if root.has_error:
         errors = _errors(tree.walk())
-        for node in islice(errors, LIMIT):
+        for node in islice(errors, MAX_PROBLEMS):
             count += 1
             found.append(_missing(node) if node.is_missing else _unexpected(node))
         count += sum(1 for _ in errors)
     found.sort(key=lambda problem: problem.start_byte)
-    del found[LIMIT:]
-    if count > LIMIT:
+    del found[MAX_PROBLEMS:]
+    if count > MAX_PROBLEMS:
         end = found[-1].end_byte
-        found.append(SyntaxProblem(end, end, f"and {count - LIMIT} more syntax errors"))
+        found.append(SyntaxProblem(end, end, f"and {count - MAX_PROBLEMS} more syntax errors"))
     return found
 
 
 def _unclosed(root: Node) -> Iterator[SyntaxProblem]:
-    """Blocks that the scanner ended (`unclosed` in the grammar): each is the last statement of its parent."""
+    """The functions with blocks that the scanner closed (`unclosed` in the grammar), one problem each.
+
+    Such a block is the last statement of its parent.
+    """
     for function in root.children:
         block = function.child_by_field_name("body") if function.type == "function" else None
         innermost, depth = None, 0
@@ -171,7 +175,7 @@ def _unclosed(root: Node) -> Iterator[SyntaxProblem]:
             innermost, depth = block, depth + 1
             block = block.child(block.child_count - 2)
         if innermost is not None:
-            blocks = "its body is" if depth == 1 else f"{depth} blocks, one in another, are"
+            blocks = "its body is" if depth == 1 else f"{depth} nested blocks are"
             last = function.end_byte == _last(root).end_byte
             before = "the end of the file" if last else "what follows it"
             name = _quote(_text(function.child_by_field_name("name")))
@@ -181,14 +185,14 @@ def _unclosed(root: Node) -> Iterator[SyntaxProblem]:
 
 
 def _unterminated_comment(root: Node) -> Iterator[SyntaxProblem]:
-    """It reaches the end of the file."""
+    """The problem of a comment without an end; such a comment extends to the end of the file."""
     node = root.descendant_for_byte_range(max(root.end_byte - 1, 0), root.end_byte)
     if node is not None and node.type == "unterminated_comment":
         yield SyntaxProblem(node.start_byte, node.start_byte + 2, "the comment that starts here has no `*/`")
 
 
 def _errors(cursor: TreeCursor) -> Iterator[Node]:
-    """Each outermost ERROR node and each MISSING one, in order. Enters only nodes that have errors below them."""
+    """Each outermost ERROR node and each MISSING node, in order. Only nodes with errors below them are visited."""
     in_error: list[bool] = []  # for each node above the cursor: is it an ERROR?
     while True:
         node = cursor.node
@@ -213,7 +217,8 @@ def _missing(node: Node) -> SyntaxProblem:
 
 
 def _unexpected(node: Node) -> SyntaxProblem:
-    """Why a stretch of text could not be parsed: an unbalanced quote or bracket in it, or else its first words."""
+    """The problem of a piece of text that could not be parsed: an unbalanced quote or bracket in it, or else its first
+    words."""
     text = _text(node)
     if text.count(b'"') % 2:
         quote = node.start_byte + text.rindex(b'"')
@@ -238,9 +243,9 @@ def _unexpected(node: Node) -> SyntaxProblem:
 
 
 def _cut(node: Node, openers: Sequence[Node]) -> SyntaxProblem | None:
-    """A function in which the text ends, in the middle of a statement: all of it is one error, the last thing of the text.
+    """The problem of a function that the end of the text cuts off in the middle of a statement; None if that is not the case.
 
-    The first bracket that has no end is that of its body, or of its parameters.
+    All of it is one ERROR node, the last node of the text. The first unclosed bracket is that of its body or its parameters.
     """
     after = node.next_sibling
     while after is not None and after.is_extra:
@@ -262,12 +267,12 @@ def _last(node: Node) -> Node:
 
 
 def _text(node: Node | None) -> bytes:
-    """The text of a node; empty when the tree was edited since it was parsed."""
+    """The text of a node; empty if the tree was edited since it was parsed."""
     return (node.text or b"") if node is not None else b""
 
 
 def _quote(text: bytes) -> str:
-    """The text on one line in backticks, shortened, with what cannot be printed escaped."""
-    words = " ".join(text[: 4 * QUOTE].decode("utf-8", "backslashreplace").split())
+    """The text on one line in backticks, truncated, with unprintable characters escaped."""
+    words = " ".join(text[: 4 * MAX_QUOTED].decode("utf-8", "backslashreplace").split())
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
-    return f"`{shown}`" if len(shown) <= QUOTE else f"`{shown[:QUOTE]}…`"
+    return f"`{shown}`" if len(shown) <= MAX_QUOTED else f"`{shown[:MAX_QUOTED]}…`"

@@ -10,7 +10,7 @@
 // 4.4: a percent sign, an underscore or a dollar sign needs at least one more character.
 const NAME = /[a-zA-Z][a-zA-Z0-9_$]*|[_$%][a-zA-Z0-9_$]+/;
 
-// 4.5.1. The sign is no part of an integer literal in the manual; taken into the token it saves a node for each
+// 4.5.1. In the manual, the sign is not part of an integer literal; included in the token it saves a node for each
 // negative number, and `a-1` is still a subtraction because no literal can follow a term.
 const INTEGER = /-?(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)U?/;
 
@@ -47,7 +47,7 @@ module.exports = grammar({
   rules: {
     module: $ => repeat($._item),
 
-    // Only what cannot stand inside a function is an item of its own: such a directive inside a block shows that
+    // Only what cannot appear inside a function is an item of its own: such a directive inside a block shows that
     // a brace is missing before it.
     _item: $ => choice(
       $.version_directive,
@@ -78,8 +78,8 @@ module.exports = grammar({
 
     file_directive: $ => seq('.file', $.integer, $.string, optional(seq(',', $.integer, ',', $.integer))),
 
-    // One token: DWARF data is most of a debug build and nobody reads it byte by byte. The alternatives are the
-    // characters of data, labels and label arithmetic (11.5.2), and comments, which may hold a brace.
+    // One token: DWARF data is most of a debug build, and no stage needs its contents. The alternatives are the
+    // characters of data, labels and label arithmetic (11.5.2), and comments, which may contain a brace.
     section_directive: _ => token(seq(
       '.section', /\s+/, /[.a-zA-Z_$%][a-zA-Z0-9_$.]*/, /\s*/, '{',
       repeat(choice(/[a-zA-Z0-9_$%.,:+\-\s]/, /\/\/[^\n]*\n/, /\/\*[^*]*\*+([^/*][^*]*\*+)*\//)),
@@ -87,7 +87,7 @@ module.exports = grammar({
     )),
 
     // One token in nearly every case, since a build with line information has one for each instruction; spelled out
-    // for the case that a comment stands inside.
+    // for the case that it contains a comment.
     loc_directive: $ => seq(
       choice($._location, seq('.loc', $.integer, $.integer, $.integer)),
       optional(seq(
@@ -107,7 +107,7 @@ module.exports = grammar({
 
     alias_directive: $ => seq('.alias', field('name', $.identifier), ',', field('aliasee', $.identifier), ';'),
 
-    // A directive this grammar has no rule for. `@@DWARF` lines are what `.section` was before PTX 2.0 (11.5.1).
+    // A directive without a rule in this grammar. `@@DWARF` lines preceded `.section`, before PTX 2.0 (11.5.1).
     directive: $ => choice(
       seq($.dot_word, repeat(choice($.dot_word, $.identifier, $.integer, $.float, $.string, ',')), ';'),
       token(/@@DWARF[^\n]*/),
@@ -182,13 +182,13 @@ module.exports = grammar({
       seq($.data, optional(choice($.group, repeat1(seq($._operator, $._scalar))))),
     ),
 
-    // Two numbers and more as one token: tables of 100,000 bytes are common.
+    // Two or more numbers are one token: tables of 100,000 bytes are common.
     data: _ => token(prec(1, seq(NUMBER, repeat1(seq(/\s*,\s*/, NUMBER))))),
 
     // ---- statements (4.3.2, 9.7.12) ----
 
     // `unclosed` comes from the scanner: where a brace is missing, the block ends before the next module-level
-    // directive or at the end of the file, so that one missing brace does not cost the rest of the module.
+    // directive or at the end of the file, so that one missing brace does not invalidate the rest of the module.
     block: $ => seq('{', repeat($._statement), choice('}', $.unclosed)),
 
     _statement: $ => choice(
@@ -263,7 +263,7 @@ module.exports = grammar({
 
     cast: _ => token(seq('(', /\s*/, /\.[su]64/, /\s*/, ')')),
 
-    // What is between brackets or braces holds no address, and a vector no vector: neither nests.
+    // Brackets and braces contain no address, and a vector no vector: neither nests.
     address: $ => seq('[', $._part, repeat(seq($._separator, $._part)), ']'),
 
     _part: $ => choice($._scalar, $.vector),
@@ -275,12 +275,12 @@ module.exports = grammar({
 
     _operator: $ => choice(...OPERATORS, alias($._remainder, '%')),
 
-    // Before a letter or a digit, `%` starts a name (4.4): `5 %3` is no remainder, and `%r1 %r2` lacks a comma.
+    // Before a letter or a digit, `%` starts a name (4.4): `5 %3` is not a remainder, and `%r1 %r2` lacks a comma.
     _remainder: _ => /%\s/,
 
     // ---- tokens ----
 
-    // Whitespace may stand before a dot of an opcode; ptxas takes it too.
+    // Whitespace is allowed before a dot of an opcode; ptxas accepts it too.
     opcode: _ => token(prec(1, /[a-zA-Z][a-zA-Z0-9_]*(\s*(\.|::)[a-zA-Z0-9_]+)+/)),
 
     dot_word: _ => /\.[a-zA-Z_][a-zA-Z0-9_]*/,
@@ -297,7 +297,7 @@ module.exports = grammar({
 
     comment: _ => token(choice(/\/\/[^\n]*/, /\/\*[^*]*\*+([^/*][^*]*\*+)*\//)),
 
-    // Up to the end of the file. As a token it is read once; as an error, each `/*` in it would be tried again.
+    // Up to the end of the file. As a token it is scanned once; as an error, each `/*` in it would be tried again.
     unterminated_comment: _ => /\/\*([^*]|\*+[^*/])*\**/,
 
     // Lines meant for a C preprocessor (4.1).

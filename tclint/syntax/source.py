@@ -1,7 +1,7 @@
-"""The text of one module: its bytes, and where in it a byte offset is.
+"""The text of one module: its bytes, and the line and column of a byte offset.
 
-Every offset in tclint is a byte offset into :attr:`Source.data`. Lines and columns exist only at the edge, where
-findings are shown; :meth:`Source.position` makes them.
+Every offset in tclint is a byte offset into :attr:`Source.data`. Lines and columns are computed only for output, by
+:meth:`Source.position`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 
 class SourceError(Exception):
-    """An input that cannot be read or worked on as text; the message is meant for the user.
+    """An input that cannot be read, or is not text; the message is written for the user.
 
-    ``line`` is the 1-based line that the message is about, or 0 when it is about the whole input.
+    ``line`` is the 1-based line to which the message refers, or 0 for the whole input.
     """
 
     def __init__(self, message: str, line: int = 0) -> None:
@@ -27,7 +27,7 @@ class SourceError(Exception):
 
 
 class Position(NamedTuple):
-    """A place in a text, both 1-based; columns count code points, and a tab is one."""
+    """Line and column in a text, both 1-based; columns count code points, and a tab counts as one."""
 
     line: int
     column: int
@@ -39,7 +39,7 @@ CONTAINERS = (
     (b"!<arch>\n", "an archive of object files"),
     (b"MZ", "a Windows executable or library"),
 )
-"""How the files begin in which PTX may be embedded, and what they are."""
+"""The first bytes of the file formats in which PTX may be embedded, and their descriptions."""
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 _NOT_TEXT = (
@@ -75,15 +75,15 @@ class Source:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Source:
-        """Read a file. Raises SourceError when it cannot be read or is not text."""
+        """The Source of a file. Raises SourceError if it cannot be read or is not text."""
         return cls.from_bytes(read_bytes(path), fspath(path))
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> Source:
-        """Make a Source of ``data``. Raises SourceError, naming line and byte, when ``data`` is not UTF-8 text.
+        """The Source of ``data``. Raises SourceError, naming line and byte, if ``data`` is not UTF-8 text.
 
-        PTX is ASCII (PTX ISA 4.1); UTF-8 is taken because comments and names of source files hold it. A byte order
-        mark is dropped, and so are NUL bytes at the very end: NVRTC counts the terminating one into its result.
+        PTX is ASCII (PTX ISA 4.1); UTF-8 is accepted because comments and names of source files contain it. A byte order
+        mark is dropped, and so are NUL bytes at the end: NVRTC counts the terminating one as part of its result.
         """
         for magic, kind in _NOT_TEXT:
             if data.startswith(magic):
@@ -113,11 +113,11 @@ class Source:
 
     @property
     def line_count(self) -> int:
-        """The number of lines; the one after a final line feed counts, as it does in an editor."""
+        """The number of lines, including an empty one after a final line feed, as in an editor."""
         return len(self._starts())
 
     def position(self, offset: int) -> Position:
-        """Line and column of a byte offset; the end of the data is the place after the last character.
+        """Line and column of a byte offset; the end of the data is the position after the last character.
 
         Raises ValueError for an offset outside the data.
         """
@@ -131,7 +131,7 @@ class Source:
         return Position(line, width + 1)
 
     def line_text(self, line: int) -> str:
-        """The text of a 1-based line without its line end. Raises IndexError for a line that is not there."""
+        """The text of a 1-based line without its line end. Raises IndexError if there is no such line."""
         starts = self._starts()
         if not 1 <= line <= len(starts):
             raise IndexError(f"line {line} is outside {self!r}")
@@ -148,7 +148,7 @@ class Source:
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
-    """The contents of a file. Raises SourceError when it cannot be read."""
+    """The contents of a file. Raises SourceError if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -168,7 +168,7 @@ def _line_of(data: bytes, offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why an input could not be analysed, or not all of it. Line 0: about the whole input."""
+    """Why an input, or a part of it, could not be analysed. ``line`` is 0 if the whole input is meant."""
 
     line: int
     message: str

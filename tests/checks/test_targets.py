@@ -46,4 +46,4 @@ def test_a_renamed_target(target: str, toolkit: tuple[int, int] | None, new: str
     source = Source.from_bytes(text(target, "9.0").encode(), "t.ptx")
     found = by_rule(check_source(source, Config(toolkit=toolkit)), "AV004")
     assert len(found) == bool(new)
-    assert not found or f"is called {new} " in found[0].message
+    assert not found or f"was renamed {new} " in found[0].message

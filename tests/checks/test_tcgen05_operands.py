@@ -206,7 +206,7 @@ ADDRESS = "mov.u32 %r5, tile; bfe.u32 %r5, %r5, 4, 14; cvt.u64.u32 %rd5, %r5;"
         ("mov.b64 %rd0, {%r8, 0x40004040};", ""),
         ("mov.b64 %rd0, {%r8, 0x40000040};", "fixed constant"),
         ("ld.param.u64 %rd0, [pointer];", ""),
-        ("mov.b64 %rd0, 0x4010404000010000;", "which sm_100 does not have"),
+        ("mov.b64 %rd0, 0x4010404000010000;", "which sm_100 does not support"),
     ],
 )
 def test_shared_memory_descriptors(made: str, reason: str) -> None:
@@ -283,7 +283,7 @@ def test_the_columns_of_a_load(shape_and_count: str, registers: int, columns: in
     assert not of("TC017", f"{load}{64 - columns}];")
     (finding,) = of("TC017", f"{load}{65 - columns}];")
     assert finding.message == (
-        f"tcgen05.ld uses columns {65 - columns} to 64 of the allocation, which has 64 columns"
+        f"tcgen05.ld accesses columns {65 - columns} to 64 of the allocation, which has 64 columns"
     )
 
 
@@ -420,7 +420,7 @@ def test_the_second_warpgroup_has_the_same_windows() -> None:
     assert not of("TC023", own, threads=256)
     plain = f"shl.b32 %r11, %r2, 21; add.u32 %r10, %r9, %r11;\n{load}"
     (finding,) = of("TC023", plain, threads=256)
-    assert finding.message == "tcgen05.ld of warp 4 at lane 128: this warp reaches lanes 0 to 31 only"
+    assert finding.message == "tcgen05.ld of warp 4 at lane 128: this warp can access lanes 0 to 31 only"
 
 
 def test_warps_that_may_not_exist() -> None:
@@ -451,7 +451,7 @@ SPARSE = {
         ("ordered", "mov.b32 %r7, 0x44444446;", "0110 in bits 0-3"),
         ("tf32", "mov.b32 %r7, 0x4e4e4e4e;", ""),
         ("tf32", "mov.b32 %r7, 0x4e4e4e49;", "1001 in bits 0-3"),
-        ("tf32", "and.b32 %r6, %r8, 0x1; or.b32 %r7, %r6, 0x4e4e4e4a;", "cannot have a group in bits 0-3"),
+        ("tf32", "and.b32 %r6, %r8, 0x1; or.b32 %r7, %r6, 0x4e4e4e4a;", "has no legal value in bits 0-3"),
     ],
 )
 def test_metadata(form: str, made: str, reason: str) -> None:

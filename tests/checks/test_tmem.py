@@ -157,14 +157,14 @@ def test_allocation(case: str) -> None:
     [
         ("never freed", "TM001", "error", "never frees", ["allocated here"]),
         ("freed on one path", "TM001", "warning", "128 columns", ["allocated here", "ends here"]),
-        ("freed twice", "TM003", "error", "freed before", ["allocated here", "freed here", "freed again"]),
+        ("freed twice", "TM003", "error", "already freed", ["allocated here", "freed here", "freed again"]),
         ("more is freed", "TM003", "error", "frees 256 columns of an allocation of 128", ["128 columns", "256 columns"]),
-        ("given up first", "TM004", "error", "gave up the right", ["given up", "all the same"]),
-        ("given up by another warp first", "TM004", "error", "gave up", ["given up", "wait", "all the same"]),
+        ("given up first", "TM004", "error", "relinquished the permit", ["relinquishes", "after relinquishing"]),
+        ("given up by another warp first", "TM004", "error", "relinquished", ["relinquishes", "wait", "after relinquishing"]),
         ("growing over a barrier", "TM005", "error", "128 columns of tensor memory after an allocation of 64", ["64", "wait", "128"]),
         ("freed while the others load", "TM006", "error", "warps 1-3 may still be using", ["last tcgen05.ld", "ends", "freed"]),
         ("all warps allocate", "TM007", "error", "executed by all threads", ["tcgen05.alloc"]),
-        ("read by another warp at once", "TM008", "error", "no barrier", ["tcgen05.alloc", "without waiting"]),
+        ("read by another warp at once", "TM008", "error", "no intervening barrier", ["tcgen05.alloc", "without waiting"]),
     ],
 )  # fmt: skip
 def test_what_a_finding_says(case: str, rule: str, severity: str, words: str, steps: list[str]) -> None:
@@ -229,7 +229,7 @@ WAIT = "W: mbarrier.try_wait.parity.shared::cta.b64 %p6, [done], 0;\n@!%p6 bra W
 @pytest.mark.parametrize(
     ("between", "words"),
     [
-        (lines(MMA, COMMIT), "nothing was waited for"),
+        (lines(MMA, COMMIT), "no wait follows its commit"),
         (lines(MMA, COMMIT, WAIT), None),
         (lines(MMA, COMMIT, BAR), None),
     ],
@@ -296,7 +296,7 @@ def test_a_warp_that_frees_what_its_last_copy_is_multiplied_into(
     """It has waited for the MMA of the round before, and nothing says that of the last one is done."""
     body = lines(BRING, ALLOC, READ, RING.format(behind, others, before), FREE)
     findings = by_rule(lint(text(body)), "TM006")
-    assert ["after the copy that tcgen05.mma there waits for" in f.message for f in findings] == [
+    assert ["since the copy that their tcgen05.mma waits for" in f.message for f in findings] == [
         True
     ] * found
 

@@ -17,11 +17,11 @@ def told(code: str) -> list[Finding]:
 def test_what_is_said() -> None:
     (finding,) = told(block("TC001", "read_by_another_role"))
     assert finding.message == (
-        "reads the result of tcgen05.mma in another role, on a way on which nothing tells it that the operation is complete"
+        "reads the result of tcgen05.mma of another role, on a path with no wait that guarantees its completion"
     )
     assert [(step.message, step.role) for step in finding.steps] == [
         ("tcgen05.mma starts", "thread 0"),
-        ("tcgen05.ld on the same columns", "warps 4-7"),
+        ("tcgen05.ld reads the same columns", "warps 4-7"),
     ]
 
 

@@ -197,15 +197,15 @@ def test_standard_input(run: Run) -> None:
         (["check", "a", "--pedantik"], "'--pedantic'?"),
         (["check", "a", "--output-format", "jason"], "Did you mean 'json'"),
         (["check", "a", "--fail-on", "warn"], "Did you mean 'warning'"),
-        (["explain", "WG999"], "there is no rule WG999"),
+        (["explain", "WG999"], "unknown rule WG999"),
         (["dump", "tre", "a"], "Did you mean 'tree'"),
-        (["check", "a", "--select", "wgma"], "--select: 'wgma' names no rule; did you mean wgmma?"),
+        (["check", "a", "--select", "wgma"], "--select: unknown rule 'wgma'; did you mean wgmma?"),
         (
             ["check", "a", "--pedantic", "--min-confidence", "high"],
             "--pedantic and min-confidence contradict",
         ),
         (["check", "a", "--exit-zero", "--fail-on", "error"], "--exit-zero and fail-on contradict"),
-        (["check", "a", "--ignore", "ALL"], "leave no rule to check"),
+        (["check", "a", "--ignore", "ALL"], "leave no rules to check"),
         (["check", "a", "--toolkit", "12"], "--toolkit must be a CUDA version"),
         (["check", "a", "--exclude"], "requires an argument"),
         (["check", "a", "--jobs", "x"], "--jobs must be a number"),
@@ -216,7 +216,7 @@ def test_standard_input(run: Run) -> None:
         (["check", "a", "--statistics", "--output-format", "json"], "--statistics is text"),
         (["explain"], "Name rules, or give --all"),
         (["explain", "--all", "WG001"], "--all contradicts naming rules"),
-        (["rules", "WX"], "'WX' names no rule"),
+        (["rules", "WX"], "unknown rule 'WX'"),
         (["isa", "wgma"], "there is no instruction wgma; did you mean wgmma?"),
     ],
 )
@@ -238,7 +238,7 @@ def test_a_file_is_no_command(run: Run) -> None:
 def test_a_configuration_cannot_steer_the_terminal(run: Run) -> None:
     Path("tclint-ptx.toml").write_text('"\\u009b31m" = 1\n')
     code, _, err = run("check", "a.ptx")
-    assert (code, "there is no setting \ufffd31m" in err) == (2, True)
+    assert (code, "unknown setting \ufffd31m" in err) == (2, True)
 
 
 def test_settings_come_from_a_file_and_options_override(run: Run) -> None:
@@ -256,7 +256,7 @@ def test_settings_come_from_a_file_and_options_override(run: Run) -> None:
     assert (code, out) == (0, "No findings in 1 file; 2 findings ignored by the configuration.\n")
     Path("pyproject.toml").write_text("[tool.tclint-ptx]\nfail-no = 1\n")
     code, _, err = run("check", "a.ptx", "--config", "pyproject.toml")
-    assert (code, "there is no setting fail-no; did you mean fail-on?" in err) == (2, True)
+    assert (code, "unknown setting fail-no; did you mean fail-on?" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,7 @@ def test_a_broken_configuration_file_stops_no_compile(run_tclint: Run, ptxas: Pa
     (tmp_path / "tclint-ptx.toml").write_text("slect = 3\n")
     done = run_tclint("ptxas", str(RIGHT))
     assert (done.returncode, said(ptxas)) == (0, [str(RIGHT)])
-    assert "there is no setting slect; did you mean select?" in done.stderr
+    assert "unknown setting slect; did you mean select?" in done.stderr
     assert run_tclint("ptxas", "--pedantic", "--", str(RIGHT)).returncode == 2
 
 

@@ -121,12 +121,12 @@ def test_what_is_said_later_counts(texts: list[str], changes: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('min_severity = "error"', "t.toml: there is no setting min_severity; did you mean min-severity?"),
+        ('min_severity = "error"', "t.toml: unknown setting min_severity; did you mean min-severity?"),
         (
             "[tool.tclint-ptx]\njobs = 1",
-            "t.toml: [tool.tclint-ptx] is for pyproject.toml; here settings need no",
+            "t.toml: [tool.tclint-ptx] is for pyproject.toml; in this file settings need no",
         ),
-        ("banana = 1", "t.toml: there is no setting banana"),
+        ("banana = 1", "t.toml: unknown setting banana"),
         (
             'fail-on = "eror"',
             't.toml: fail-on must be one of error, warning, info, never, not "eror"; did you mean error?',
@@ -138,7 +138,7 @@ def test_what_is_said_later_counts(texts: list[str], changes: dict[str, Any]) ->
         ('select = "WG"', 'select must be a list of rules, not "WG"'),
         ("ignore = [1]", "ignore must be a list of rules"),
         ('ignore = [""]', "ignore must be a list of rules"),
-        ('select = ["wgma"]', "select: 'wgma' names no rule; did you mean wgmma?"),
+        ('select = ["wgma"]', "select: unknown rule 'wgma'; did you mean wgmma?"),
         ('entry = "gemm"', "entry must be a list of patterns"),
         ('exclude = "build"', "exclude must be a list of patterns"),
         ("toolkit = 12.8", "toolkit must be a CUDA version"),
@@ -149,7 +149,7 @@ def test_what_is_said_later_counts(texts: list[str], changes: dict[str, Any]) ->
         ("jobs = 1979-05-27", "jobs must be a number"),
         ('per-file-ignores = ["WG"]', "per-file-ignores must be a table"),
         ('per-file-ignores = { "a" = "WG" }', "per-file-ignores must be a table"),
-        ('per-entry-ignores = { "a" = ["WX"] }', "per-entry-ignores: 'WX' names no rule"),
+        ('per-entry-ignores = { "a" = ["WX"] }', "per-entry-ignores: unknown rule 'WX'"),
         ('select = ["WG"]\nignore = ["WG"]', "leave no rule"),
         ("select = []", "leave no rule"),
         ('pedantic = true\nmin-confidence = "medium"', "t.toml: pedantic and min-confidence contradict"),
@@ -221,7 +221,7 @@ def test_a_broken_file_is_refused(tmp_path: Path, name: str, text: str, message:
 def test_a_setting_on_the_command_line() -> None:
     assert inline('min-severity = "error"').values == {"min-severity": "error"}
     assert inline('per-file-ignores = {"a" = ["WG"]}').values == {"per-file-ignores": {"a": ["WG"]}}
-    with pytest.raises(SettingsError, match="a text needs quotes: --config 'fail-on = \"error\"'"):
+    with pytest.raises(SettingsError, match="a string needs quotes: --config 'fail-on = \"error\"'"):
         inline("fail-on=error")
 
 

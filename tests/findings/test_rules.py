@@ -61,20 +61,24 @@ def test_a_page_becomes_a_rule() -> None:
         ('family = "some"', 'family = "some"\ntags = 1', "unknown key tags"),
         ('["9.7.15.7.3"]', '["wgmma"]', "section numbers"),
         ('["9.7.15.7.3"]', "[]", "section numbers"),
-        ('family = "some"', 'family = "some"\ntoolkit = "12"', "toolkit = '12' is no version"),
+        ('family = "some"', 'family = "some"\ntoolkit = "12"', "toolkit = '12' is not a version"),
         ('family = "some"', 'family = "some"\ntoolkit = 12.8', "toolkit must be a str"),
         ('family = "some"', "family = some", "front matter: "),
         ('family = "some"', 'family = "some"\nassembles = "no"', "assembles must be a bool"),
         (NO_WORDS, "", "words must be a table, the id of a rule such as WG001, or"),
         (NO_WORDS, "words = 1", "words must be a table"),
         (NO_WORDS, 'words = "wgmma"', "words must be a table"),
-        (NO_WORDS, WORDS + 'OpenCL = "x"', r"words: OpenCL is none of CUTLASS, CuTe DSL, CUDA C\+\+, Triton"),
+        (
+            NO_WORDS,
+            WORDS + 'OpenCL = "x"',
+            r"words: unknown producer OpenCL: must be one of CUTLASS, CuTe DSL, CUDA C\+\+, Triton",
+        ),
         (NO_WORDS, WORDS.replace("Triton", "# Triton"), "words: Triton must be a text"),
         (NO_WORDS, WORDS.replace("call g()", ""), "words: CuTe DSL must be a text"),
         ("## Exceptions\n\nText.\n\n", "", r"missing: Exceptions"),
-        ("## Exceptions", "## Except", "'Except' is none of"),
+        ("## Exceptions", "## Except", "unknown heading 'Except'"),
         ("## Exceptions\n\nText.", "## Exceptions\n", "nothing under 'Exceptions'"),
-        ("## Exceptions", "## Correct", "'Correct' occurs twice"),
+        ("## Exceptions", "## Correct", "'Correct' appears twice"),
         ("## What it finds", "# AB001\n## What it finds", "the title is made from"),
         ("```ptx\n// good\n```", "", "'Correct' needs a ptx block"),
         ("# output\n```", "# output\n", "code block without an end"),
@@ -125,7 +129,7 @@ def test_a_page_that_names_another_one_has_its_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("words = 'AB009'",), r"AB001\.md:1: front matter: words: there is no rule AB009"),
+        (("words = 'AB009'",), r"AB001\.md:1: front matter: words: unknown rule AB009"),
         (("words = 'AB001'",), r"AB001\.md:1: front matter: words: AB001 has no table of words"),
         ((NO_WORDS, "words = 'AB001'"), r"AB002\.md:1: front matter: words: AB001 has no table of words"),
         ((WORDS, "words = 'AB001'", "words = 'AB002'"), r"AB003\.md:1: .*: AB002 has no table of words"),
@@ -159,7 +163,7 @@ def test_names_are_unique(tmp_path: Path) -> None:
     (tmp_path / "AB001.md").write_text(FRONT + BODY)
     assert list(load_rules(tmp_path)) == ["AB001"]
     (tmp_path / "AB002.md").write_text(FRONT + BODY)
-    with pytest.raises(RuleError, match="AB001 has the name some-rule already"):
+    with pytest.raises(RuleError, match="AB001 already has the name some-rule"):
         load_rules(tmp_path)
 
 
@@ -170,13 +174,13 @@ def test_rules_are_found_by_id_and_name(monkeypatch: pytest.MonkeyPatch) -> None
     for text, suggestion in (("AB010", "did you mean AB001?"), ("some-role", "did you mean some-rule?")):
         with pytest.raises(UnknownRule) as caught:
             rules.find(text)
-        assert str(caught.value) == f"there is no rule {text}; {suggestion}"
+        assert str(caught.value) == f"unknown rule {text}; {suggestion}"
     with pytest.raises(UnknownRule) as caught:
         rules.find("zzz")
-    assert str(caught.value) == "there is no rule zzz"
+    assert str(caught.value) == "unknown rule zzz"
 
 
 def test_without_pages_nothing_looks_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "data", lambda name: tmp_path / name)
-    with pytest.raises(RuleError, match="not installed completely"):
+    with pytest.raises(RuleError, match="incomplete installation of tclint"):
         rules.all_rules.__wrapped__()

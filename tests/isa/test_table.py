@@ -222,7 +222,7 @@ def test_availability(instruction: str, version: str, target: str, missing: str)
     ("instruction", "says"),
     [
         ("add.s32 %r1, %r2;", "2 operands"),
-        ("add.s32 [%r1], %r2, %r3;", "no address"),
+        ("add.s32 [%r1], %r2, %r3;", "an address is not"),
         ("ld.global.v2.b32 {%r1, %r2, %r3}, [%rd1];", "vector of 2"),
         ("ld.global.b32 %r1, %rd1;", "an address"),
         ("tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r1, %r2, %r3}, [%r9];", "vector of 4"),

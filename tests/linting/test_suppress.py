@@ -121,14 +121,14 @@ def test_a_finding_of_the_module_is_hidden_at_its_line(comment: str) -> None:
 @pytest.mark.parametrize(
     ("comment", "message"),
     [
-        ("ignroe[WG001]", "there is no directive ignroe; did you mean ignore?"),
+        ("ignroe[WG001]", "unknown directive ignroe; did you mean ignore?"),
         ("[WG001]", "a directive is missing"),
         ("ignore", "ignore names no rule"),
         ("ignore this", "ignore names no rule"),
         ("ignore[]", "ignore[] names no rule"),
         ("ignore[ , ]", "ignore[] names no rule"),
-        ("ignore[WG001", "the list of rules after ignore has no ]"),
-        ("ignore[WG0001] x", "'WG0001' names no rule; did you mean WG001?"),
+        ("ignore[WG001", "the list of rules after ignore has no closing ]"),
+        ("ignore[WG0001] x", "unknown rule 'WG0001'; did you mean WG001?"),
         ("ignore[SU001] x", "SU001 cannot be ignored by a comment"),
     ],
 )

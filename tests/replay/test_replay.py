@@ -2018,8 +2018,10 @@ def test_what_is_said_of_a_wait_that_does_not_end() -> None:
     assert [(s.message, s.role) for s in finding.steps] == [
         ("expects 128 arrivals in each phase", None),
         (
-            "blocked: phase 0 of another mbarrier receives 0 of 1 arrival; its arrivals at the ring of the first mbarrier"
-            " follow this wait",
+            (
+                "blocked: phase 0 of another mbarrier receives 0 of 1 arrival; its arrivals at the ring of the first"
+                " mbarrier follow this wait"
+            ),
             "warps 0-3",
         ),
         ("blocked: waits for phase 0", "lane 0 of warp 4"),

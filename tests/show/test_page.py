@@ -417,7 +417,7 @@ def test_of_several_kernels_the_one_with_findings_is_shown(show: Any, tmp_path: 
         (["two.ptx", "--entry", "one", "-o", "."], ". is a folder, not a file"),
         (["two.ptx", "--sources", "absent"], "Directory 'absent' does not exist"),
         (["."], "has 2 modules; show draws one kernel"),
-        (["two.ptx", "--select", "NOPE"], "'NOPE' names no rule"),
+        (["two.ptx", "--select", "NOPE"], "unknown rule 'NOPE'"),
     ],
 )
 def test_what_cannot_be_done_is_said(show: Any, tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -168,7 +168,7 @@ def test_truncated_at_every_byte_keeps_what_was_whole() -> None:
         (
             ".entry k() {{ ret;\n.entry b() {}",
             "{",
-            "unbalanced `{` in `k`: 2 blocks, one in another, are not closed before what follows it",
+            "unbalanced `{` in `k`: 2 nested blocks are not closed before what follows it",
         ),
         *(
             (
