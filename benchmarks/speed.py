@@ -182,7 +182,7 @@ def _split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
         (model, "CFG", "CFG"),
         (model, "Values", "values"),
         (model, "Views", "views"),
-        (model, "Survey", "survey of paths"),
+        (model, "PathSearchCache", "survey of paths"),
         (model, "solve", "analysis"),
     ]
     with ExitStack() as stack:

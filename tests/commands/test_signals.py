@@ -72,6 +72,8 @@ def wait_for(path: Path) -> None:
 def test_processes_and_temporary_files_are_gone_when_a_run_ends(
     tmp_path: Path, start: Start, number: int
 ) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip("the tests run where this signal is ignored, as below nohup, and tclint leaves it so")
     (tmp_path / "lib.so").write_bytes(b"\x7fELF")
     tool = tmp_path / "cuobjdump"
     tool.write_text(
