@@ -154,14 +154,14 @@ class Selection:
 
     select: tuple[str, ...] | None = field(
         default=None,
-        metadata=_about(RULES, "The rules to check, by id, name, family or prefix, or ALL (the default)."),
+        metadata=_about(RULES, "Rules to check, by id, name, family or id prefix, or ALL (the default)."),
     )
     extend_select: tuple[str, ...] = field(
-        default=(), metadata=_about(RULES, "Rules to check besides those of select.")
+        default=(), metadata=_about(RULES, "Rules to check in addition to those of select.")
     )
     ignore: tuple[str, ...] = field(
         default=(),
-        metadata=_about(RULES, "Rules not to check. Of select and ignore, the more specific one wins."),
+        metadata=_about(RULES, "Rules not to check. The more specific of select and ignore wins."),
     )
 
 
@@ -170,85 +170,86 @@ class Config:
     """What the user asked for, apart from how it is displayed."""
 
     fail_on: Severity | None = field(
-        default=Severity.WARNING, metadata=_about(FAIL_ON, "The lowest severity that makes the exit code 1.")
+        default=Severity.WARNING, metadata=_about(FAIL_ON, "Lowest severity that makes the exit code 1.")
     )
     """None: no finding does."""
 
     exit_zero: bool = field(
-        default=False, metadata=_about(FLAG, "Exit with 0 where findings would make it 1.")
+        default=False, metadata=_about(FLAG, "Exit with 0 instead of 1 if there are findings.")
     )
 
     min_severity: Severity = field(
-        default=Severity.INFO, metadata=_about(SEVERITY, "Hide findings of a lower severity.")
+        default=Severity.INFO, metadata=_about(SEVERITY, "Hide findings below this severity.")
     )
 
     min_confidence: Confidence = field(
-        default=Confidence.MEDIUM, metadata=_about(CONFIDENCE, "Hide findings of a lower confidence.")
+        default=Confidence.MEDIUM, metadata=_about(CONFIDENCE, "Hide findings below this confidence.")
     )
 
     pedantic: bool = field(
-        default=False, metadata=_about(FLAG, "Show findings of low confidence too, and let them count.")
+        default=False,
+        metadata=_about(FLAG, "Show low-confidence findings too, and count them towards the exit code."),
     )
 
     entry: tuple[str, ...] = field(
-        default=(), metadata=_about(GLOBS, "Check only the functions whose names match.")
+        default=(), metadata=_about(GLOBS, "Check only functions whose name matches.")
     )
     """Empty: all of them."""
 
     exclude: tuple[str, ...] = field(
         default=(),
-        metadata=_about(PATHS, "Leave out the files and folders that match, unless they are named."),
+        metadata=_about(PATHS, "Leave out matching files and folders, unless they are named explicitly."),
     )
 
     force_exclude: bool = field(
-        default=False, metadata=_about(FLAG, "Leave out what exclude says even where it is named.")
+        default=False, metadata=_about(FLAG, "Apply exclude even to paths that are named explicitly.")
     )
 
     toolkit: tuple[int, int] | None = field(
-        default=None, metadata=_about(TOOLKIT, "The CUDA toolkit whose ptxas will compile the code.")
+        default=None, metadata=_about(TOOLKIT, "CUDA toolkit whose ptxas will compile the code.")
     )
     """``(12, 8)``; None: not named."""
 
     arch: str | None = field(
         default=None,
-        metadata=_about(
-            ARCH, "The architecture that inline assembly in CUDA C++ and Python is compiled for."
-        ),
+        metadata=_about(ARCH, "Architecture for which inline assembly in CUDA C++ and Python is compiled."),
     )
     """``sm_90a``; None: not named, and availability is not checked there."""
 
     include: tuple[str, ...] = field(
         default=(),
         metadata=_about(
-            PATHS, "Look into the files of folders that match too, such as *.cu or *.py, for inline assembly."
+            PATHS, "Also check matching files in folders, such as *.cu or *.py, for inline assembly."
         ),
     )
 
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(
-        default=(), metadata=_about(IGNORES, "Rules to ignore in the files whose paths match.")
+        default=(), metadata=_about(IGNORES, "Rules to ignore in files whose path matches.")
     )
 
     per_entry_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(
-        default=(), metadata=_about(IGNORES, "Rules to ignore in the functions whose names match.")
+        default=(), metadata=_about(IGNORES, "Rules to ignore in functions whose name matches.")
     )
 
     baseline: str | None = field(
-        default=None, metadata=_about(PATH, "Hide the findings that are in this file of tclint baseline.")
+        default=None, metadata=_about(PATH, "Hide the findings that tclint baseline recorded in this file.")
     )
     """None: there is none."""
 
-    jobs: int = field(default=0, metadata=_about(JOBS, "The number of processes; a few small files get one."))
+    jobs: int = field(
+        default=0, metadata=_about(JOBS, "Number of processes; a few small files are checked in one.")
+    )
     """0: one for each core."""
 
     confirm: bool = field(
         default=False,
         metadata=_about(
-            FLAG, "Execute kernels with findings on the CPU, to confirm them (needs tclint-ptx[run])."
+            FLAG, "Confirm findings by executing their kernels on the CPU (needs tclint-ptx[run])."
         ),
     )
 
     confirm_seconds: int = field(
-        default=10, metadata=_about(SECONDS, "The seconds that --confirm spends on a finding, at most.")
+        default=10, metadata=_about(SECONDS, "Maximum number of seconds that --confirm spends on a finding.")
     )
 
     launch: str | None = None
