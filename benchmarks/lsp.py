@@ -92,9 +92,9 @@ class Watched(Document):
 
     moments: list[float] = []  # noqa: RUF012 - a class with slots has no other place
 
-    def _go_on(self, version: int) -> None:
+    def _check_current(self, version: int) -> None:
         self.moments.append(process_time())
-        super()._go_on(version)
+        super()._check_current(version)
 
 
 def _found(report: FileReport) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
-"""tclint for programs: :func:`check` takes PTX and says what is wrong with it.
+"""The Python API: :func:`check` lints PTX and returns a :class:`Report`.
 
-What ``tclint`` exports is stable: ``tclint.check(ptx)``. docs/api.md describes it; everything else in tclint may change from
-one version to the next.
+What the package ``tclint`` exports, such as ``tclint.check(ptx)``, is stable and described in docs/api.md. Everything
+else in tclint may change between versions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Options", "Report", "SettingsError", "check", "check_paths"]
 
 
 class Options(TypedDict, total=False):
-    """The settings of a run, as docs/configuration.md describes them; values are those of a configuration file."""
+    """The settings of a run (docs/configuration.md), with the values that a configuration file would have."""
 
     select: Iterable[str]
     extend_select: Iterable[str]
@@ -58,32 +58,35 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found in some inputs; ``str()`` of it is what ``tclint check`` prints."""
+    """The result for some inputs. ``str()`` of it is the output of ``tclint check``."""
 
     files: tuple[FileReport, ...]
-    """A report for each module, with the findings that are to be shown and those that a comment suppresses."""
+    """A report for each module, with the findings that are shown and those that a comment suppresses."""
     summary: Summary
-    """The numbers, those of what is hidden among them."""
+    """The counts, including those of hidden findings."""
     config: Config
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings that are shown, in the order of the files and of their lines."""
+        """The findings that are shown, ordered by file and line."""
         return tuple(f for report in self.files for f in report.findings if f.suppressed is None)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Why some of it could not be analysed; empty when all of it was."""
+        """Why inputs or parts of them could not be analysed; empty if everything was."""
         return tuple(problem for report in self.files for problem in report.problems)
 
     @property
     def exit_code(self) -> int:
-        """That of ``tclint check``: 0 clean, 1 findings at or above ``fail_on``, 2 not analysed, or not all of it."""
+        """The exit code of ``tclint check``: 0 clean, 1 findings at or above ``fail_on``, 2 not fully analysed.
+
+        It is also 2 if a suppression comment is unused or malformed.
+        """
         return exit_code(self.files, self.config.failing)
 
     @property
     def ok(self) -> bool:
-        """Whether all of it was analysed and nothing in it fails a run."""
+        """Whether everything was analysed and no finding fails the run."""
         return self.exit_code == 0
 
     def __iter__(self) -> Iterator[Finding]:
@@ -93,7 +96,7 @@ class Report:
         return self.render()
 
     def position(self, finding: Finding) -> tuple[str, Position]:
-        """The path of the input and the line and column, from 1, where a finding of this report starts.
+        """The path of the input, and the 1-based line and column at which a finding of this report starts.
 
         Raises ValueError for a finding of another report.
         """
@@ -107,14 +110,14 @@ class Report:
     ) -> str:
         """The report as ``tclint check`` writes it with ``--output-format`` and ``--locate``, *width* columns wide.
 
-        Raises ValueError for a format or a place that there is not.
+        Raises ValueError for an unknown *output_format* or *locate*.
         """
         from tclint.report.formats import formats, renderer
 
         if output_format not in formats():
-            raise ValueError(f"there is no output format {output_format}: {', '.join(formats())}")
+            raise ValueError(f"unknown output format '{output_format}'; available: {', '.join(formats())}")
         if locate not in MODES:
-            raise ValueError(f"locate is {locate}, which is none of {', '.join(MODES)}")
+            raise ValueError(f"invalid locate '{locate}'; must be one of {', '.join(MODES)}")
         context = Context(
             self.summary,
             color=color,
@@ -134,12 +137,12 @@ def check(
     config: str | os.PathLike[str] | None = None,
     **options: Unpack[Options],
 ) -> Report:
-    """Lint PTX text, or what a path names.
+    """Lints PTX text, or the files at a path.
 
-    A path, or a string without a line feed, is that of a file or folder, as for :func:`check_paths`. Bytes and any
-    other string are PTX, shown as *name*. *config* is a configuration file to use; none is looked for. An input that
-    cannot be read or is not PTX makes a report with a problem. Raises SettingsError for settings that are not as they
-    must be.
+    A path object, or a string without a line feed, names a file or folder, as for :func:`check_paths`. Bytes and any
+    other string are PTX, shown as *name*. *config* is the configuration file to use; without it, none is searched for.
+    An input that cannot be read or is not PTX results in a report with a problem. Raises SettingsError for invalid
+    settings.
     """
     return lint(source, configured(config, options), name)
 
@@ -150,7 +153,7 @@ def check_paths(
     config: str | os.PathLike[str] | None = None,
     **options: Unpack[Options],
 ) -> Report:
-    """Lint files, folders and patterns, as ``tclint check PATH...`` does. Raises SettingsError as :func:`check` does."""
+    """Lints files, folders and patterns like ``tclint check PATH...``. Raises SettingsError for invalid settings."""
     return lint_paths(paths, configured(config, options))
 
 
@@ -158,7 +161,7 @@ def check_paths(
 
 
 def lint(source: Source | str | bytes | os.PathLike[str], config: Config, name: str = "<string>") -> Report:
-    """:func:`check` with settings that are resolved already."""
+    """:func:`check` with resolved settings."""
     if isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source):
         return lint_paths([source], config)
     if isinstance(source, Source):
@@ -171,7 +174,7 @@ def lint(source: Source | str | bytes | os.PathLike[str], config: Config, name: 
 
 
 def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Report:
-    """:func:`check_paths` with settings that are resolved already."""
+    """:func:`check_paths` with resolved settings."""
     from tclint.driver.inputs import LeftOut, inputs
 
     left_out = LeftOut(config)
@@ -183,7 +186,7 @@ def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Repor
 def configured(
     file: str | os.PathLike[str] | None, options: Mapping[str, object], before: Iterable[Layer] = ()
 ) -> Config:
-    """The settings of a call: what *before* says, then the *file*, then the *options*. Raises SettingsError."""
+    """The settings of a call: *options* override *file*, which overrides *before*. Raises SettingsError."""
     layers = list(before)
     if file is not None:
         layers.append(named(Path(file)))

@@ -1,6 +1,6 @@
-"""The pytest plugin: a fixture that asserts that PTX is clean, and ``--tclint``, which lints the ``.ptx`` files.
+"""The pytest plugin: a fixture that asserts that PTX is clean, and ``--tclint``, which lints ``.ptx`` files.
 
-pytest loads this module wherever tclint is installed, so it imports nothing of tclint before it is used.
+pytest loads this module wherever tclint is installed, so it does not import tclint before it is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTINGS = "tclint_options"
 
 
 class AssertCleanPtx(Protocol):
-    """What the fixture ``assert_clean_ptx`` is."""
+    """The type of the fixture ``assert_clean_ptx``."""
 
     def __call__(
         self,
@@ -34,10 +34,10 @@ class AssertCleanPtx(Protocol):
         name: str = ...,
         **options: Unpack[Options],
     ) -> Report:
-        """Lint *source* as :func:`tclint.check` does; the test fails where ``tclint check`` would.
+        """Lints *source* like :func:`tclint.check`, and fails the test if ``tclint check`` would fail.
 
-        The settings are those of the project and of ``tclint_options``, with *options* on top. Returns the report,
-        which may have findings below ``fail_on``. Raises SettingsError.
+        *options* override ``tclint_options``, which overrides the settings of the project. Returns the report, which
+        may have findings below ``fail_on``. Raises SettingsError.
         """
 
 
@@ -61,11 +61,11 @@ def assert_clean_ptx(pytestconfig: pytest.Config) -> AssertCleanPtx:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("tclint", "tclint, a linter for PTX").addoption(
-        "--tclint", action="store_true", help="Lint the .ptx files below the arguments, a test each."
+        "--tclint", action="store_true", help="Lint .ptx files below the arguments, each as a test."
     )
     parser.addini(
         SETTINGS,
-        "Settings of tclint, a line 'key = value' each, on top of the project's configuration file.",
+        "Settings of tclint, one 'key = value' per line, which override the project's configuration file.",
         type="linelist",
     )
 
@@ -73,7 +73,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("tclint"):
         return
-    config.addinivalue_line("markers", "tclint: the lint of a .ptx file, as --tclint collects them.")
+    config.addinivalue_line("markers", "tclint: lints a .ptx file (collected by --tclint).")
     from tclint.config.settings import SettingsError
 
     try:
@@ -116,11 +116,11 @@ class _Lint(pytest.Item):
 
 
 class _Unclean(Exception):
-    """A file is not clean; the message is the report."""
+    """Raised for a file that is not clean. The message is the report."""
 
 
 def _settings(config: pytest.Config, **options: Unpack[Options]) -> Config:
-    """The configuration file of the folder that pytest takes as the project's root, ``tclint_options``, *options*."""
+    """The settings: those of the file in pytest's root folder, overridden by ``tclint_options`` and then *options*."""
     from tclint.api import configured
     from tclint.config.settings import discover, inline
 

@@ -43,7 +43,7 @@ def test_positions_and_formats() -> None:
     path, position = report.position(finding)
     assert path == "kernel.ptx"
     assert report.render("concise").startswith(f"kernel.ptx:{position.line}:{position.column}: error WG001")
-    with pytest.raises(ValueError, match="no output format yaml"):
+    with pytest.raises(ValueError, match="unknown output format 'yaml'"):
         report.render("yaml")
     (other,) = tclint.check(WRONG)
     with pytest.raises(ValueError, match="not a finding of this report"):

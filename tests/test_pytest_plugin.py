@@ -58,7 +58,7 @@ def test_a_kernel_with_findings_fails_its_test_with_the_report(project: pytest.P
             "E       Failed: error?WG001? wgmma-unwaited-accumulator-read: *",
             "E         --> gemm.ptx:51:5 in gemm_unwaited_bad",
             "E       Found 1 error in 1 file; 1 fixable with --fix.",
-            "E       Failed: problem: <string>:1: unexpected*",
+            "E       Failed: error: <string>:1: unexpected*",
         ]
     )
     assert "pytest_plugin.py" not in result.stdout.str()  # no frame of it is shown

@@ -1,8 +1,8 @@
-"""The commands, one module each: ``tclint NAME`` is ``tclint/commands/NAME.py``, found by discovery.
+"""The commands, one module each: ``tclint NAME`` is ``tclint/commands/NAME.py``, discovered by file name.
 
 The module has a function ``command`` decorated with ``@click.command()``, which returns the exit code. Only the module
-of the command that runs is imported, and what costs time is imported inside the function. ``cli`` finds and runs the
-command. Imports everything; nothing imports it.
+of the command that runs is imported, and that module imports anything slow inside the function. ``_cli`` finds and runs
+the command. This package may import all others and is imported by none.
 
 Add a module here to add a command.
 """
@@ -18,23 +18,24 @@ if TYPE_CHECKING:
     import click
 
 CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
-"""The exit codes: nothing found; findings; an error of usage or input, whatever else was found; interrupted."""
+"""The exit codes: no findings; findings; a usage error or an input that was not analysed, with or without findings;
+interrupted."""
 
 
 def names() -> list[str]:
-    """The commands there are, sorted."""
+    """The names of all commands, sorted."""
     return modules(__path__)
 
 
 def load(name: str) -> click.Command | None:
-    """The command of that name; None when there is none."""
+    """The command called *name*; None if there is none."""
     if name.startswith("_") or not name.isidentifier():
         return None
     try:
         command: click.Command = import_module(f"{__name__}.{name}").command
     except ModuleNotFoundError as error:
         if error.name != f"{__name__}.{name}":
-            raise  # of something that the command needs
+            raise  # a dependency of the command is missing
         return None
     command.name = name
     return command

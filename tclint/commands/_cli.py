@@ -1,6 +1,6 @@
-"""The command line: it finds the command, runs it, and makes an exit code of whatever comes of it.
+"""The command line: finds the command, runs it, and turns its result or exception into an exit code.
 
-The commands are modules of :mod:`tclint.commands`, which has the exit codes too.
+The commands are modules of :mod:`tclint.commands`, which also defines the exit codes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tclint.commands._signals import unwound_by_signals
 
 
 class _Commands(click.Group):
-    """The commands; a file in the place of one gets what was meant suggested."""
+    """The commands. For a file name instead of a command, the error suggests ``tclint check``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return commands.names()
@@ -34,7 +34,7 @@ class _Commands(click.Group):
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             if os.path.exists(name):
-                raise usage(f"there is no command {name}; did you mean tclint check {name}?")
+                raise usage(f"no such command '{name}'; did you mean tclint check {name}?")
             raise click.UsageError(f"No such command {name!r}.{_suggestion(name)}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -49,27 +49,27 @@ def _suggestion(name: str) -> str:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="tclint", message="%(prog)s %(version)s")
 def cli() -> None:
-    """A linter for NVIDIA PTX: finds missing waits, fences and commits around asynchronous instructions."""
+    """A linter for NVIDIA PTX. It finds missing waits, fences and commits around asynchronous instructions."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """The entry point of the command: runs it and exits. No exception becomes a traceback without TCLINT_DEBUG."""
+    """The entry point: runs a command and exits. Exceptions become tracebacks only with ``TCLINT_DEBUG``."""
     with unwound_by_signals():
         code = _run(args)
     sys.exit(code)
 
 
 def _run(args: Sequence[str] | None) -> int:
-    """Run a command; the exit code."""
-    if sys.stdout is None:  # closed; now writing to it is an error like any other
+    """Runs a command and returns the exit code."""
+    if sys.stdout is None:  # closed: open a file that refuses writes, so that they fail like other errors
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    # Most of what a run makes it keeps: looking for cycles in that took a tenth of a short one.
+    # A run keeps most of its objects, and searching them for cycles took a tenth of the time of a short run.
     gc.set_threshold(50_000)
     try:
         code: int = cli.main(args=args, prog_name="tclint", standalone_mode=False)
-    except SystemExit as end:  # from click: a closed pipe, and what completion has for a shell
+    except SystemExit as end:  # from click: after a closed pipe, or after shell completion
         code = FAILURE if end.code else CLEAN
     except click.ClickException as error:
         code = _failed(error)
@@ -80,7 +80,7 @@ def _run(args: Sequence[str] | None) -> int:
 
         if debug():
             raise
-        # --help and --version are written by click.
+        # An OSError without a file name comes from writing --help or --version, which click does itself.
         if writing := isinstance(error, OSError) and error.filename is None:
             abandon(sys.stdout)
         code = _failed(click.ClickException(unwritable(error) if writing else internal_error(error)))

@@ -1,4 +1,4 @@
-"""What several commands share: options, how errors are said, and how text is written."""
+"""Shared by several commands: options, error messages, and writing of output."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 STDIN = "-"
 STDIN_NAME = "<stdin>"
 _TEXT_WIDTH = 120
-"""Columns of the output where there is no terminal."""
+"""Columns of the output without a terminal."""
 
 
 class Choice(click.Choice[str]):
-    """One of a list of words; a wrong one gets the nearest suggested."""
+    """One of a list of words. The error for any other word suggests the nearest one."""
 
     def __init__(self, choices: Sequence[str]) -> None:
         super().__init__(choices, case_sensitive=False)
@@ -43,38 +43,39 @@ def complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 stdin_filename_option = click.option(
-    "--stdin-filename", metavar="NAME", help="The name under which standard input (-) is shown."
+    "--stdin-filename", metavar="NAME", help="Name to show for standard input (-)."
 )
 color_option = click.option(
     "--color",
     type=Choice(("auto", "always", "never")),
     default="auto",
     show_default=True,
-    help="auto: on a terminal, unless NO_COLOR is set; FORCE_COLOR turns it on elsewhere.",
+    help="Colour the output; auto: on a terminal or with FORCE_COLOR, unless NO_COLOR is set.",
 )
 
 
 def refuse_unused(stdin_filename: str | None, paths: Sequence[str]) -> None:
     if stdin_filename is not None and STDIN not in paths:
-        raise click.UsageError("--stdin-filename needs '-' among the paths.")
+        raise click.UsageError("--stdin-filename requires '-' among the paths.")
 
 
 def usage(message: object) -> click.UsageError:
     from tclint.report.formats._style import printable
 
-    text = printable(str(message))  # it may quote the configuration of a project that nobody trusts
+    text = printable(str(message))  # may quote the configuration of an untrusted project
     return click.UsageError(text if text.endswith("?") else f"{text}.")
 
 
 def no_function(patterns: Sequence[str], names: Iterable[str]) -> click.UsageError:
-    """That none of the functions *names* is called as ``--entry`` says."""
+    """The error that no function among *names* matches ``--entry``."""
     from tclint.findings.rules import nearest
 
-    return usage(f"no function is called {', '.join(patterns)}{nearest(patterns[0], names)}")
+    quoted = ", ".join(f"'{pattern}'" for pattern in patterns)
+    return usage(f"no function matches {quoted}{nearest(patterns[0], names)}")
 
 
 def need_numpy() -> None:
-    """The executor computes with numpy, which linting does without."""
+    """Raises ClickException if numpy is missing, which the executor needs and linting does not."""
     from importlib.util import find_spec
 
     if find_spec("numpy") is None:
@@ -92,14 +93,14 @@ def use_color(choice: str, stream: TextIO | None = None) -> bool:
 
 
 def use_links() -> bool:
-    """Terminals that know no hyperlinks leave them out, except for very old ones; logs are no terminals."""
+    """Whether to write hyperlinks: on terminals, which ignore them if unsupported unless very old, but not in logs."""
     if (forced := os.environ.get("FORCE_HYPERLINK")) is not None:
         return forced not in ("", "0")
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def width() -> int:
-    """The width of the terminal or of COLUMNS; elsewhere one that reads well in a log."""
+    """The columns of the terminal or the value of COLUMNS; a width that reads well in a log without a terminal."""
     if not sys.stdout.isatty():
         return _TEXT_WIDTH
     from shutil import get_terminal_size
@@ -108,13 +109,15 @@ def width() -> int:
 
 
 def write(text: str, stream: TextIO | None = None) -> None:
-    """Write to standard output. A reader that went away is no reason to say anything, but the work is not done."""
+    """Writes *text* to *stream*, by default standard output.
+
+    If the reader of a pipe has gone away, the command ends without a message, but with the exit code of a failure.
+    """
     stream = stream or sys.stdout
     data = memoryview(text.encode(stream.encoding or "utf-8", "replace"))
     try:
-        while (
-            data
-        ):  # a pipe or a full disk takes a part of it where Python does not buffer (PYTHONUNBUFFERED)
+        # Without buffering (PYTHONUNBUFFERED), a pipe or a full disk may accept only a part of the data.
+        while data:
             data = data[stream.buffer.write(data) :]
         stream.flush()
     except BrokenPipeError:
@@ -126,13 +129,13 @@ def write(text: str, stream: TextIO | None = None) -> None:
 
 
 def abandon(stream: TextIO) -> None:
-    """The interpreter flushes once more on its way out; let that succeed."""
-    with suppress(OSError):  # it may be no file
+    """Redirects *stream* to the null device, so that the interpreter's flush at exit does not fail."""
+    with suppress(OSError):  # it may not be a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def unwritable(error: Exception) -> str:
-    return f"the output cannot be written: {getattr(error, 'strerror', None) or error}"
+    return f"cannot write the output: {getattr(error, 'strerror', None) or error}"
 
 
 def at(path: str, error: SourceError) -> str:

@@ -1,4 +1,4 @@
-"""How far a long run is, on a terminal only."""
+"""The progress line of a long run, on a terminal only."""
 
 from __future__ import annotations
 
@@ -12,29 +12,34 @@ from tclint.report.formats._style import printable
 if TYPE_CHECKING:
     from tclint.driver.pool import Checked
 
-_PATIENCE = 1.0
-"""Seconds before anything is said."""
-_PERIOD = 0.1
+_DELAY_SECONDS = 1.0
+"""A run that is shorter than this shows no progress."""
+_UPDATE_SECONDS = 0.1
 _CLEAR = "\r\x1b[2K"
-_WIDTH = 78
-"""At most; a line that is wider than the terminal could not be cleared."""
+_MAX_WIDTH = 78
+"""Columns of the line, which must not be wider than the terminal, since only one row is cleared."""
 
 
-def shown_on(stream: TextIO, items: Iterable[Checked]) -> Iterator[Checked]:
-    """The items, while a line on *stream* says how many there were; it is gone when they are."""
+def shown_on(stream: TextIO, items: Iterable[Checked], total: int) -> Iterator[Checked]:
+    """*items*, while a line on *stream* shows how many of *total* files are checked. The line is removed at the end.
+
+    Items with the same path, the modules of a container, must be adjacent and count as one file.
+    """
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         yield from items
         return
-    due = monotonic() + _PATIENCE
+    due = monotonic() + _DELAY_SECONDS
     visible = False
+    number, path = 0, None
     try:
-        for number, item in enumerate(items, 1):
+        for item in items:
+            number, path = number + (item.report.path != path), item.report.path
             if monotonic() >= due:
-                text = printable(f"tclint: {number} checked, the last one {item.report.path}")
-                width = min(_WIDTH, _columns(stream) - 1)
+                text = printable(f"tclint: {number}/{total} files, {path}")
+                width = min(_MAX_WIDTH, _columns(stream) - 1)
                 stream.write(_CLEAR + (text if len(text) <= width else text[: width - 1] + "…"))
                 stream.flush()
-                visible, due = True, monotonic() + _PERIOD
+                visible, due = True, monotonic() + _UPDATE_SECONDS
             yield item
     finally:
         if visible:
@@ -44,6 +49,6 @@ def shown_on(stream: TextIO, items: Iterable[Checked]) -> Iterator[Checked]:
 
 def _columns(stream: TextIO) -> int:
     try:
-        return os.get_terminal_size(stream.fileno()).columns or _WIDTH
+        return os.get_terminal_size(stream.fileno()).columns or _MAX_WIDTH
     except OSError:
-        return _WIDTH
+        return _MAX_WIDTH

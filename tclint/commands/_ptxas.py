@@ -1,7 +1,7 @@
-"""A drop-in for ``ptxas``: what of its command line is PTX, and the ptxas that compiles it.
+"""The drop-in replacement for ``ptxas``: finds the PTX in its command line, and the real ptxas.
 
-:func:`main` is the program ``tclint-ptxas``, for compilers that are given the path of a ptxas. Nothing of tclint is
-imported where there is no PTX to lint: compilers ask a ptxas for its version first.
+:func:`main` is the program ``tclint-ptxas``, for compilers that take the path of a ptxas. Without PTX to lint, nothing
+else of tclint is imported, since compilers first ask ptxas for its version.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["Given", "PtxasMissing", "execute", "find", "given", "main", "release
 
 STDIN = "-"
 TRIED = "TCLINT_PTXAS_TRIED"
-"""An environment variable: the programs that were taken for ptxas on the way here, so that none is taken twice."""
+"""An environment variable that lists the programs already run as ptxas in this chain of calls; none is run twice."""
 
 TRITON = {"TRITON_PTXAS_PATH": "ptxas", "TRITON_PTXAS_BLACKWELL_PATH": "ptxas-blackwell"}
-"""What Triton calls instead of which of its own programs."""
+"""Environment variable -> the program bundled with Triton that it replaces."""
 
 AS_TEXT = ("--input-as-string", "-ias")
 FROM_FILE = ("--options-file", "-optf")
@@ -38,28 +38,28 @@ VALUED = frozenset(
         *"--register-usage-level -regUsageLevel --sanitize -sanitize --split-compile -split-compile".split(),
     )
 )
-"""The options whose value is the next argument, unless it follows a ``=``."""
+"""The options of ptxas whose value is the next argument, unless it follows ``=``."""
 
 
 class PtxasMissing(Exception):
-    """There is no ptxas to run; the message says what to do about it."""
+    """No ptxas was found. The message says how to provide one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The PTX that a command line of ptxas gives it."""
+    """The PTX in a command line of ptxas."""
 
     paths: tuple[str, ...]
-    """Its inputs, whether they exist or not; ``-`` is standard input."""
+    """Input files, whether they exist or not; ``-`` is standard input."""
     texts: tuple[str, ...]
-    """PTX that is itself an argument (``--input-as-string``)."""
+    """PTX passed as an argument (``--input-as-string``)."""
 
     def __bool__(self) -> bool:
         return bool(self.paths or self.texts)
 
 
 def given(arguments: Sequence[str]) -> Given:
-    """What *arguments*, those after the name of the program, give ptxas to compile, files of options included."""
+    """The PTX in *arguments*, which exclude the name of the program. Options files are followed."""
     paths: list[str] = []
     texts: list[str] = []
     read: set[str] = set()
@@ -87,7 +87,7 @@ def given(arguments: Sequence[str]) -> Given:
 
 
 def _words(path: str) -> Iterator[str]:
-    """The arguments in a file of options; none of one that ptxas will not be able to read either."""
+    """The arguments in an options file; none if it cannot be read, which ptxas will report."""
     import shlex
 
     try:
@@ -100,11 +100,12 @@ def _words(path: str) -> Iterator[str]:
 
 
 def find(program: str | None = None) -> str:
-    """The ptxas that *program* (by default this one) stands in for. Raises PtxasMissing.
+    """The ptxas that *program* (by default this one) replaces. Raises PtxasMissing.
 
-    ``TCLINT_PTXAS`` names it. Without that, it is the program of Triton's own that Triton calls *program* instead of,
-    then the ptxas that nvcc has, if *program* is called ptxas and stands beside a link to nvcc, then the first of
-    :func:`tclint.driver.cuda_tools.candidates`. What is this program under another name, or has called it, is left out.
+    ``TCLINT_PTXAS`` gives it. Without that, the first of these that is executable: the program bundled with Triton that
+    *program* replaces; nvcc's ptxas, if *program* is called ptxas and is beside a link to nvcc; and
+    :func:`tclint.driver.cuda_tools.candidates`. *program* itself under another name, and programs that have called it,
+    are skipped.
     """
     program = sys.argv[0] if program is None else program
     tried = os.environ.get(TRIED, "").split(os.pathsep)
@@ -115,9 +116,9 @@ def find(program: str | None = None) -> str:
         elif os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return candidate
         else:
-            refused = f"{candidate} is no program"
+            refused = f"{candidate} is not an executable"
     because = f" ({refused})" if refused else ""
-    raise PtxasMissing(f"there is no ptxas to run{because}: name one in TCLINT_PTXAS, or put it on PATH")
+    raise PtxasMissing(f"ptxas was not found{because}: set TCLINT_PTXAS to its path, or put it on PATH")
 
 
 def _candidates(program: str) -> Iterator[str]:
@@ -140,12 +141,12 @@ def _candidates(program: str) -> Iterator[str]:
 
 
 def release(path: str) -> tuple[int, int] | None:
-    """The CUDA release of a ptxas, ``(13, 5)``; None where it does not say."""
+    """The CUDA release of a ptxas, ``(13, 5)``; None if it cannot be determined."""
     import re
     import subprocess
 
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [path, "--version"],
             env=_environment(path),
             stdin=subprocess.DEVNULL,
@@ -157,33 +158,36 @@ def release(path: str) -> tuple[int, int] | None:
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r"release (\d+)\.(\d+)", said)
+    found = re.search(r"release (\d+)\.(\d+)", output)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def execute(path: str, arguments: Sequence[str]) -> NoReturn:
-    """Become the program at *path*, so that its output, exit status and signals are nobody else's. Raises OSError."""
+    """Replaces this process by the program at *path*, whose output, exit status and signals are then its own.
+
+    Raises OSError.
+    """
     environment = _environment(path)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    if os.name == "nt":  # there, exec does not wait for the program
+    if os.name == "nt":  # exec does not wait for the program on Windows
         import subprocess
 
         sys.exit(subprocess.run([path, *arguments], env=environment, check=False).returncode)
-    for name in ("SIGPIPE", "SIGXFSZ"):  # which Python ignores, and what it executes would too
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and the program would inherit that
         if (number := getattr(signal, name, None)) is not None:
             signal.signal(number, signal.SIG_DFL)
     os.execve(path, [path, *arguments], environment)
 
 
 def _environment(path: str) -> dict[str, str]:
-    """That of a program which may be a script that calls tclint again."""
+    """The environment for the program at *path*, which may be a script that calls tclint again."""
     return {**os.environ, TRIED: os.pathsep.join(filter(None, (os.environ.get(TRIED), path)))}
 
 
 def main() -> None:
-    """``tclint-ptxas ARGUMENTS...``: all of them are for ptxas."""
+    """``tclint-ptxas ARGUMENTS...``, where all arguments belong to ptxas."""
     arguments = sys.argv[1:]
     if not given(arguments):
         try:

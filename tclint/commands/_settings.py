@@ -1,4 +1,4 @@
-"""An option for each setting, and the places that say something about the settings."""
+"""The options that set settings, and the layers from which settings are resolved."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class SettingsCommand(click.Command):
-    """A command with an option for each setting; those cost imports that ``--version`` does not need.
+    """A command with an option for each setting, made on demand, since ``--version`` does not need their imports.
 
-    Its function takes ``configs``, ``isolated`` and the settings as ``**options``, all for :func:`resolve`.
+    Its function takes ``configs``, ``isolated`` and the settings as ``**options``, and passes all to :func:`resolve`.
     """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -29,9 +29,9 @@ _config = click.Option(
     ["--config", "configs"],
     multiple=True,
     metavar="FILE|KEY=VALUE",
-    help="A configuration file to use, or one setting as in a file.",
+    help="Configuration file to use, or a single setting as in a file.",
 )
-_isolated = click.Option(["--isolated"], is_flag=True, help="Use no configuration file.")
+_isolated = click.Option(["--isolated"], is_flag=True, help="Ignore all configuration files.")
 
 
 def _setting_options() -> Iterator[click.Option]:
@@ -63,7 +63,7 @@ def resolve(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> 
 
 
 def _layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> Iterator[Layer]:
-    """Every place that says something about the settings, the weakest first."""
+    """The sources of settings in increasing precedence: file, ``--config KEY=VALUE``, options."""
     from pathlib import Path
 
     from tclint.config import settings
@@ -71,9 +71,9 @@ def _layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> 
     inline = [text for text in configs if "=" in text and not os.path.exists(text)]
     files = [text for text in configs if text not in inline]
     if len(files) > 1:
-        raise settings.SettingsError(f"--config names two files: {files[0]} and {files[1]}")
+        raise settings.SettingsError(f"--config was given two files: {files[0]} and {files[1]}")
     if files and isolated:
-        raise settings.SettingsError(f"--isolated and --config {files[0]} contradict each other")
+        raise settings.SettingsError(f"--isolated cannot be used with --config {files[0]}")
     if files:
         yield settings.named(Path(files[0]))
     elif not isolated and (found := settings.discover(Path.cwd())) is not None:
@@ -85,7 +85,7 @@ def _layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> 
 
 
 def _as_in_a_file(value: Any) -> Any:
-    """What a file would have for the value of an option."""
+    """The value of an option in the form that a configuration file would use."""
     if isinstance(value, tuple):
         return [word.strip() for text in value for word in text.split(",") if word.strip()]
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value

@@ -1,4 +1,4 @@
-"""Signals that end the process, such as SIGTERM: worker processes and temporary files go first."""
+"""Signals that end the process, such as SIGTERM: worker processes and temporary files are cleaned up first."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-_GRACE = 2.0
-"""Seconds that the process has to clean up before it is ended in any case."""
+_MAX_CLEANUP_SECONDS = 2.0
+"""Time for the cleanup, after which the process is ended in any case."""
 
 
 class _Unwinding:
-    """A handler that raises SystemExit, so that what a run has begun is cleaned up."""
+    """A handler that raises SystemExit, so that a run unwinds and cleans up."""
 
     def __init__(self) -> None:
         self.received: list[int] = []
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.received:  # timeout(1) sends two signals: the second one must not disturb the cleanup
+        if self.received:  # timeout(1) sends two signals; the second one must not interrupt the cleanup
             return
         self.received.append(number)
         if sys.platform != "win32":
-            # Python drops an exception that a handler raises in a finaliser. The process ends nevertheless.
+            # Python drops an exception that a handler raises in a finaliser. The timer ends the process then too.
             signal.signal(signal.SIGALRM, lambda *_: self.end())
-            signal.setitimer(signal.ITIMER_REAL, _GRACE)
+            signal.setitimer(signal.ITIMER_REAL, _MAX_CLEANUP_SECONDS)
         raise SystemExit(128 + number)
 
     def end(self) -> None:
-        """End the process by the signal that it has received."""
+        """Ends the process by the signal that it received."""
         self.reset()
         os.kill(os.getpid(), self.received[0])
-        sys.exit(128 + self.received[0])  # process 1 of a container survives its own signal
+        sys.exit(128 + self.received[0])  # process 1 of a container survives signals from itself
 
     def reset(self) -> None:
         for number in _ENDING:
@@ -44,9 +44,9 @@ class _Unwinding:
 
 @contextmanager
 def unwound_by_signals() -> Iterator[None]:
-    """Raise SystemExit in here where a signal would end the process; the signal ends it afterwards.
+    """In the ``with`` block, signals that would end the process raise SystemExit; afterwards, the signal ends it.
 
-    A signal that is ignored (nohup) or has a handler already is left alone.
+    A signal that is ignored (nohup) or already has a handler is left alone.
     """
     handler = _Unwinding()
     for number in _ENDING:
@@ -62,7 +62,7 @@ def unwound_by_signals() -> Iterator[None]:
 
 
 def ended_by_signals() -> None:
-    """Let signals end the process at once from here on, for a command whose threads would keep it from unwinding."""
+    """Makes signals end the process immediately from now on, for a command whose threads would block unwinding."""
     for number in _ENDING:
         if isinstance(handler := signal.getsignal(number), _Unwinding):
             handler.reset()

@@ -1,4 +1,4 @@
-"""``tclint barriers``: who waits for whom."""
+"""``tclint barriers``: the synchronisation of a kernel as a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tclint.commands._common import (
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="KERNEL...")
 @click.option(
-    "--entry", multiple=True, metavar="NAME", help="This function only; a pattern, may be repeated."
+    "--entry", multiple=True, metavar="NAME", help="Show only functions whose name matches; may be repeated."
 )
 @stdin_filename_option
 @click.option(
@@ -28,7 +28,7 @@ from tclint.commands._common import (
     type=Choice(("text", "json")),
     default="text",
     show_default=True,
-    help="A table, or an object as docs/barriers.schema.json describes it.",
+    help="A table, or JSON as described by docs/barriers.schema.json.",
 )
 @color_option
 def command(
@@ -38,10 +38,10 @@ def command(
     output_format: str,
     color: str,
 ) -> int:
-    """Show who waits for whom in a kernel.
+    """Show which threads of a kernel wait for which.
 
-    Its mbarriers with their arrivals, bytes and parities, its other barriers, its shared memory, and the events of each
-    role in order. A KERNEL is a PATH as check takes it. What cannot be resolved is said to be.
+    Shows the mbarriers with their arrivals, bytes and parities, the other barriers, the shared memory, and the events
+    of each role in order. What cannot be resolved is marked as unknown. KERNEL is a PATH as for check.
 
     Exit code: 0 shown, 2 usage error, or an input that could not be analysed.
     """

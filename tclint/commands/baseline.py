@@ -1,4 +1,4 @@
-"""``tclint baseline``: record the findings that there are, so that only new ones are shown."""
+"""``tclint baseline``: record the current findings, so that later runs show only new ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--output",
     metavar="FILE",
-    help="The baseline to write; by default that of the settings, or else tclint-baseline.json.",
+    help="Baseline to write. Defaults to the one in the settings, or else to tclint-baseline.json.",
 )
 @click.option("--prune", is_flag=True, help="Only remove findings that are gone; add none.")
 def command(
@@ -36,14 +36,15 @@ def command(
 ) -> int:
     """Record the findings in PTX files, for check --baseline to hide.
 
-    A PATH is as for check, and so are the settings: what check would show is recorded. A baseline that exists is
-    updated: what is gone is removed, what came is added, what this run did not look at stays. Comments that suppress
-    wrongly (SU001, SU002) are not recorded.
+    PATH and the settings are as for check: the findings that check would show are recorded. An existing baseline is
+    updated: findings that are gone are removed, new ones are added, and those this run did not look for are kept. Wrong
+    suppression comments (SU001, SU002) are not recorded.
 
-    Exit code: 0 written, 2 usage error, or an input that could not be analysed; what was found in the others is written.
+    Exit code: 0 written, 2 usage error, or an input that could not be analysed; findings in the other inputs are still
+    written.
     """
     from tclint.commands._progress import shown_on
-    from tclint.driver.inputs import LeftOut, inputs
+    from tclint.driver.inputs import LeftOut, files, read
     from tclint.driver.pool import reports
     from tclint.findings.places import place
     from tclint.report.baseline import DEFAULT
@@ -55,13 +56,13 @@ def command(
     config = resolve(configs, isolated, options).config
     refuse_unused(stdin_filename, paths)
     path = output or config.baseline or DEFAULT
-    _known(path, prune)  # to refuse it before the analysis
-    sources = inputs(paths, stdin_filename or STDIN_NAME, LeftOut(config))
-    found = [item.report for item in shown_on(sys.stderr, reports(sources, config))]
+    _known(path, prune)  # refuses an invalid one before the analysis
+    chosen = files(paths, stdin_filename or STDIN_NAME, LeftOut(config))
+    found = [item.report for item in shown_on(sys.stderr, reports(read(chosen), config), len(chosen))]
     try:
         refuse_inputs([path], [report.path for report in found])
         with locked(path):
-            # Read it now: another run may have updated it during the analysis.
+            # Read it again, since another run may have updated it during the analysis.
             found, old = _known(path, prune).compared(found, config, paths)
             new = old.updated(found, config, prune=prune)
             write_files({path: str(new)})
@@ -70,16 +71,16 @@ def command(
     for report in found:
         for problem in report.problems:
             line = f":{problem.line}" if problem.line else ""
-            write(printable(f"problem: {place(report)}{line}: {problem.message}") + "\n")
-    came = len(new.entries) - len(old.entries) + len(old.gone)
+            write(printable(f"error: {place(report)}{line}: {problem.message}") + "\n")
+    added = len(new.entries) - len(old.entries) + len(old.gone)
     write(
-        printable(f"{path}: {count(len(new.entries), 'finding')} ({came} new, {len(old.gone)} gone)") + "\n"
+        printable(f"{path}: {count(len(new.entries), 'finding')} ({added} new, {len(old.gone)} gone)") + "\n"
     )
     return FAILURE if any(report.problems for report in found) else CLEAN
 
 
 def _known(path: str, prune: bool) -> Baseline:
-    """The baseline to update; an empty one where there is no file. Raises click.UsageError."""
+    """The baseline to update; an empty one if the file does not exist. Raises click.UsageError."""
     from tclint.config.settings import SettingsError
     from tclint.report.baseline import Baseline, read
 
@@ -88,5 +89,5 @@ def _known(path: str, prune: bool) -> Baseline:
     except SettingsError as error:
         raise usage(error) from None
     if prune and not known.entries:
-        raise click.UsageError(f"--prune: {path} has no findings.")
+        raise click.UsageError(f"--prune: {path} does not exist or has no findings.")
     return known

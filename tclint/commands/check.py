@@ -1,4 +1,4 @@
-"""``tclint check``: lint."""
+"""``tclint check``: lint PTX files."""
 
 from __future__ import annotations
 
@@ -44,43 +44,41 @@ if TYPE_CHECKING:
     type=Choice(formats()),
     default="text",
     show_default=True,
-    help="How findings are written to standard output.",
+    help="Format of the findings on standard output.",
 )
 @click.option(
     "--output",
     "outputs",
     multiple=True,
     metavar="FORMAT=FILE",
-    help="Write a report to a file as well, such as sarif=tclint.sarif; may be repeated.",
+    help="Also write a report to a file, such as sarif=tclint.sarif; may be repeated.",
 )
 @click.option(
     "--locate",
     type=Choice(("auto", "ptx", "source")),
     default="auto",
     show_default=True,
-    help="Where findings point: to the PTX or to the line of CUDA or Python that it was made from. "
-    "auto: to the PTX where git tracks it.",
+    help="Whether findings point to the PTX or to the CUDA or Python line it was compiled from; "
+    "auto: to the PTX if git tracks it.",
 )
 @click.option(
     "--launch",
     metavar="FILE",
-    help="How --confirm launches the kernel; by default KERNEL.launch.toml beside it, or else a launch is assumed.",
+    help="Launch file for --confirm. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed launch.",
 )
 @click.option(
     "--fix",
     is_flag=True,
-    help="Make the safe fixes in the files; standard input goes fixed to standard output.",
+    help="Apply safe fixes to the files; fixed standard input is written to standard output.",
 )
 @click.option(
-    "--unsafe-fixes", is_flag=True, help="Also those fixes that may change what the program computes."
+    "--unsafe-fixes", is_flag=True, help="Also apply fixes that may change what the program computes."
 )
-@click.option(
-    "--diff", is_flag=True, help="Show what --fix would change, as a unified diff, and change nothing."
-)
+@click.option("--diff", is_flag=True, help="Show the changes of --fix as a unified diff without making them.")
 @color_option
-@click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of showing them.")
-@click.option("--timings", is_flag=True, help="Say on standard error what the time was spent on.")
-@click.option("--show-settings", is_flag=True, help="Show the settings and where each comes from, and stop.")
+@click.option("--statistics", is_flag=True, help="Show counts per rule only.")
+@click.option("--timings", is_flag=True, help="Print a timing breakdown to stderr.")
+@click.option("--show-settings", is_flag=True, help="Print the settings and the origin of each, then exit.")
 def command(
     paths: tuple[str, ...],
     stdin_filename: str | None,
@@ -101,19 +99,21 @@ def command(
 ) -> int:
     """Lint PTX files, and the inline assembly of CUDA C++ and Python.
 
-    A PATH is a file, a folder (all *.ptx, *.ptx.gz and *.ptx.zst below it, and what --include asks for), a pattern such
-    as 'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. A fatbin, cubin, object, library or executable is opened with NVIDIA's cuobjdump.
+    A PATH is a file, a folder (all *.ptx, *.ptx.gz and *.ptx.zst files below it, and files matching --include), a
+    pattern such as 'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted from a fatbin, cubin,
+    object, library or executable with NVIDIA's cuobjdump.
 
-    RULES are ids, names, families, beginnings of ids, or ALL, separated by commas.
+    RULES are ids, names, families, id prefixes, or ALL, separated by commas.
 
     Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error, an input that could not be analysed, or a
-    comment that suppresses nothing. After --fix what is left counts; with --diff it is 1 if something would change.
+    comment that suppresses nothing. With --fix, only the remaining findings count; with --diff, it is 1 if anything
+    would change.
     """
     from dataclasses import replace
 
     from tclint.commands._progress import shown_on
     from tclint.config import settings
-    from tclint.driver.inputs import LeftOut, inputs
+    from tclint.driver.inputs import LeftOut, files, read
     from tclint.driver.one import debug
     from tclint.driver.pool import reports
     from tclint.report.fold import presented
@@ -124,7 +124,7 @@ def command(
     from tclint.report.summary import Context, exit_code, gave_up_of, statistics_of, timings_of
 
     if statistics and output_format not in ("text", "concise"):
-        raise click.UsageError(f"--statistics is text; {output_format} has these numbers in its summary.")
+        raise click.UsageError(f"--statistics requires the format text or concise, not {output_format}.")
     resolved = resolve(configs, isolated, options)
     config = replace(resolved.config, launch=launch)
     if show_settings:
@@ -135,11 +135,12 @@ def command(
     refuse_unused(stdin_filename, paths)
     _refuse_unconfirmable(config)
     try:
-        files = parse(outputs)
+        targets = parse(outputs)
     except OutputError as error:
         raise usage(f"--output: {error}") from None
     left_out = LeftOut(config)
-    sources = inputs(paths, stdin_filename or STDIN_NAME, left_out)
+    chosen = files(paths, stdin_filename or STDIN_NAME, left_out)
+    sources = read(chosen)
     known = _baseline(config)
     fixing = None
     if fix or diff:
@@ -150,7 +151,7 @@ def command(
         sources = fixing.through(sources, stdin_filename or STDIN_NAME)
     if fixing is not None and diff:
         return _show(fixing, sources)
-    checked = list(shown_on(sys.stderr, reports(sources, config)))
+    checked = list(shown_on(sys.stderr, reports(sources, config), len(chosen)))
     found = [item.report for item in checked]
     _refuse_unreadable(found)
     _refuse_unmatched(config, found)
@@ -164,8 +165,8 @@ def command(
         baseline=known is not None,
     )
     try:
-        refuse_inputs(files, [report.path for report in shown])
-        write_files({path: renderer(name)(shown, context) for path, name in files.items()})
+        refuse_inputs(targets, [report.path for report in shown])
+        write_files({path: renderer(name)(shown, context) for path, name in targets.items()})
     except OutputError as error:
         raise click.ClickException(str(error)) from None
     terminal = replace(context, color=use_color(color), width=width(), links=use_links())
@@ -184,11 +185,13 @@ def command(
 
 def _refuse_unfixable(paths: tuple[str, ...], diff: bool) -> None:
     if STDIN in paths and len(paths) > 1 and not diff:
-        raise click.UsageError("--fix writes standard input to standard output: it must be the only path.")
+        raise click.UsageError(
+            "With --fix, standard input must be the only path, since it is written to standard output."
+        )
 
 
 def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
-    """The diffs on standard output, and all else on standard error."""
+    """Writes the diffs to standard output and everything else to standard error; returns the exit code."""
     from tclint.report.summary import count
 
     for _ in sources:
@@ -210,7 +213,7 @@ def _note(fixing: Fixing) -> None:
 
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
-    """That nothing is called as ``--entry`` says must not look clean."""
+    """Raises UsageError if no function matches ``--entry``, since otherwise the run would look clean."""
     from tclint.config.selection import wants_entry
 
     names = {name: None for report in reports for name in report.entries}
@@ -231,7 +234,7 @@ def _baseline(config: Config) -> Baseline | None:
 
 
 def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
-    """That the grammars of other languages are not installed is said once, not for every file."""
+    """Raises ClickException if the grammars of other languages are not installed, once and not for every file."""
     from tclint.inline.hosts import MISSING
 
     if any(problem.message == MISSING for report in reports for problem in report.problems):
@@ -240,7 +243,7 @@ def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
 
 def _refuse_unconfirmable(config: Config) -> None:
     if config.launch and not config.confirm:
-        raise click.UsageError("--launch needs --confirm.")
+        raise click.UsageError("--launch requires --confirm.")
     if config.confirm:
         need_numpy()
         from tclint.executor.launch import LaunchError, read

@@ -1,4 +1,4 @@
-"""``tclint diff``: what became of the synchronisation."""
+"""``tclint diff``: changes in the synchronisation between two builds."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from tclint.commands._settings import SettingsCommand, resolve
     type=Choice(("text", "json", "sarif")),
     default="text",
     show_default=True,
-    help="For people, as docs/diff.schema.json describes it, or for code scanning.",
+    help="Text for people, JSON as described by docs/diff.schema.json, or SARIF for code scanning.",
 )
 @click.option(
-    "--no-findings", is_flag=True, help="Compare the synchronisation only; that takes a fraction of the time."
+    "--no-findings",
+    is_flag=True,
+    help="Compare only the synchronisation, which takes a fraction of the time.",
 )
 @color_option
 def command(
@@ -35,13 +37,13 @@ def command(
     isolated: bool,
     **options: Any,
 ) -> int:
-    """Show what a new compiler or source did to the synchronisation.
+    """Show how a new compiler or source changed the synchronisation.
 
-    OLD and NEW are two files or two folders, whose files are paired by name. For each kernel: the waits, fences, commits,
-    barriers, arrivals and elections that were lost, added or moved, or that became weaker or stronger; and the findings
-    that came and went.
+    OLD and NEW are two files or two folders, whose files are paired by name. For each kernel, shows the waits, fences,
+    commits, barriers, arrivals and elections that were lost, added or moved, or became weaker or stronger, and the
+    findings that are new or resolved.
 
-    Exit code: 0 nothing changed, 1 something did, 2 usage error, or an input that could not be analysed.
+    Exit code: 0 nothing changed, 1 something changed, 2 usage error, or an input that could not be analysed.
     """
     from tclint.diff.pairs import differences, sides
     from tclint.diff.show import render

@@ -1,4 +1,4 @@
-"""``tclint dump``: what the linter made of a file."""
+"""``tclint dump``: the result of one stage of the analysis of a file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tclint.commands._common import STDIN, STDIN_NAME, Choice, at, write
 @click.command()
 @click.argument("stage", type=Choice(("tree", "ir", "cfg", "states")))
 @click.argument("file")
-@click.option("--dot", is_flag=True, help="As a graph for Graphviz.")
-@click.option("--entry", metavar="NAME", help="This function only.")
+@click.option("--dot", is_flag=True, help="Print a graph for Graphviz.")
+@click.option("--entry", metavar="NAME", help="Show this function only.")
 def command(stage: str, file: str, dot: bool, entry: str | None) -> int:
-    """Show what a stage of the analysis made of FILE.
+    """Print the result of a stage of the analysis of FILE.
 
     FILE may be - for standard input.
     """
@@ -27,7 +27,7 @@ def command(stage: str, file: str, dot: bool, entry: str | None) -> int:
         sources = list(read_sources(file, name))
         if len(sources) > 1:
             members = ", ".join(str(source.member) for source in sources)
-            raise SourceError(f"holds several modules ({members}): take one out with cuobjdump -xptx")
+            raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")
         text: str = getattr(stages, stage)(sources[0], dot=dot, entry=entry)
     except SourceError as error:
         raise click.ClickException(at(name, error)) from None

@@ -1,4 +1,4 @@
-"""``tclint isa``: what the table says of an instruction."""
+"""``tclint isa``: an instruction as the ISA table describes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _complete_opcodes(ctx: click.Context, param: click.Parameter, incomplete: st
 def command(opcode: str) -> int:
     """Describe an instruction.
 
-    OPCODE is a whole one, its first words, or the name of a form.
+    OPCODE is a complete opcode, its first words, or the name of a form.
     """
     from tclint.inspect import explain as texts
     from tclint.isa.table import table

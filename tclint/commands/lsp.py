@@ -1,4 +1,4 @@
-"""``tclint lsp``."""
+"""``tclint lsp``: the language server."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import click
 
 
 @click.command
-@click.option("--stdio", is_flag=True, help="Speak over standard input and output, which it does anyway.")
+@click.option("--stdio", is_flag=True, help="Use standard input and output (always the case).")
 def command(stdio: bool) -> None:
-    """Start the language server, for editors.
+    """Start the language server for editors.
 
-    It speaks the Language Server Protocol over standard input and output; messages for people go to standard error.
+    It speaks the Language Server Protocol over standard input and output. Messages for people go to standard error.
     """
     from importlib.util import find_spec
 
@@ -19,5 +19,5 @@ def command(stdio: bool) -> None:
     from tclint.commands._signals import ended_by_signals
     from tclint.lsp.server import make_server
 
-    ended_by_signals()  # a thread waits for the client, and the server waits for that thread
+    ended_by_signals()  # one thread blocks on input from the client, and the server joins that thread
     make_server().start_io()

@@ -1,4 +1,4 @@
-"""``tclint ptxas``: a ptxas that lints what it compiles."""
+"""``tclint ptxas``: a replacement for ptxas that lints its inputs first."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _HELP = ("--help", "-h")
 _END = "--"
-"""Ends tclint's own options; ptxas has no such argument."""
+"""Ends tclint's own options. It is not an argument of ptxas."""
 
 
 class _DropIn(SettingsCommand):
-    """All arguments are ptxas's, but for those before ``--`` where there is one, and for a lone ``--help``."""
+    """All arguments belong to ptxas, except those before ``--``, if present, and a lone ``--help``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if len(args) == 1 and args[0] in _HELP:
@@ -42,7 +42,7 @@ class _DropIn(SettingsCommand):
     is_flag=True,
     envvar="TCLINT_PTXAS_STRICT",
     show_envvar=True,
-    help="Do not compile what tclint check would fail on.",
+    help="Do not compile if tclint check would fail.",
 )
 @click.option(
     "--output-format",
@@ -50,21 +50,21 @@ class _DropIn(SettingsCommand):
     show_envvar=True,
     default="text",
     show_default=True,
-    help="How findings are written, as by tclint check.",
+    help="Format of the findings, as for tclint check.",
 )
 @click.option(
     "--log",
     metavar="FILE",
     envvar="TCLINT_PTXAS_LOG",
     show_envvar=True,
-    help="Append the findings to a file, for compilers that hide what ptxas writes.",
+    help="Also append the findings to a file, for compilers that hide the output of ptxas.",
 )
 @click.option(
     "--reports",
     metavar="FOLDER",
     envvar="TCLINT_PTXAS_REPORTS",
     show_envvar=True,
-    help="Write a SARIF report of every module that is compiled into this folder.",
+    help="Write a SARIF report for every compiled module to this folder.",
 )
 @color_option
 @click.pass_context
@@ -83,15 +83,15 @@ def command(
 ) -> int:
     """Lint the inputs of ptxas, then run it.
 
-    The findings go to standard error. Then the real ptxas takes over, with the same arguments; output and exit status
-    are its own. TCLINT_PTXAS names it; without that it is the first one on PATH or in a toolkit.
+    Findings are written to standard error. The real ptxas then runs with the same arguments; output and exit status are
+    its own. TCLINT_PTXAS gives its path; by default it is the first ptxas on PATH or in a toolkit.
 
-    Options of tclint end with '--'. Without one, all arguments are those of ptxas, and options come from the
-    environment and from the configuration file, which TCLINT_PTXAS_CONFIG can name. The program tclint-ptxas is the
-    same without options of its own.
+    tclint's own options come first and end with '--'. Without '--', all arguments belong to ptxas, and tclint's options
+    come from the environment and from the configuration file, which TCLINT_PTXAS_CONFIG can set. The program
+    tclint-ptxas is the same without options of its own.
 
-    Exit code: that of ptxas; with --strict 1 or 2 without running it, as from tclint check. 2 also when there is no
-    ptxas.
+    Exit code: that of ptxas. With --strict, 1 or 2 as from tclint check, without running ptxas. 2 also if no ptxas is
+    found.
     """
     from tclint.commands._ptxas import TRIED, PtxasMissing, execute, find, given
 
@@ -100,16 +100,15 @@ def command(
     except PtxasMissing as error:
         raise click.ClickException(str(error)) from None
     asked = given(arguments)
-    if (
-        asked and TRIED not in os.environ
-    ):  # or else this was called by what it has called, and has linted already
+    # With TRIED set, this was called by a program that it started itself, and has linted already.
+    if asked and TRIED not in os.environ:
         code = CLEAN
         try:
             if not (configs or isolated) and (named := os.environ.get("TCLINT_PTXAS_CONFIG")):
                 configs = (named,)
             config = resolve(configs, isolated, options).config
             code = _lint(ptxas, asked, config, output_format, log, reports, use_color(color, sys.stderr))
-        except Exception as error:  # whatever it is, it is no reason not to compile
+        except Exception as error:  # no failure of the linter is a reason not to compile
             if strict or ctx.meta[_END]:
                 raise click.ClickException(_reason(error)) from error
             _say(_reason(error))
@@ -119,7 +118,7 @@ def command(
     try:
         execute(ptxas, arguments)
     except OSError as error:
-        raise click.ClickException(f"{ptxas} cannot be run: {error.strerror or error}") from None
+        raise click.ClickException(f"cannot run {ptxas}: {error.strerror or error}") from None
 
 
 def _lint(
@@ -131,7 +130,7 @@ def _lint(
     folder: str | None,
     color: bool,
 ) -> int:
-    """Lint what ptxas is given and say what was found. The exit code is that of ``tclint check``."""
+    """Lints the inputs of ptxas and writes the findings. Returns the exit code of ``tclint check``."""
     from dataclasses import replace
 
     from tclint.api import lint
@@ -140,7 +139,7 @@ def _lint(
     from tclint.report.formats import formats
 
     if output_format not in formats():
-        raise usage(f"there is no output format {output_format}{nearest(output_format, formats())}")
+        raise usage(f"unknown output format '{output_format}'{nearest(output_format, formats())}")
     if config.confirm:
         need_numpy()
     if config.toolkit is None:
@@ -163,7 +162,7 @@ def _lint(
 
 
 def _modules(asked: Given, config: Config) -> Iterator[tuple[str, bytes | str]]:
-    """Name and text of every module that ptxas will compile, or why it cannot be linted."""
+    """The name of each module that ptxas will compile, with its text, or with the reason why it cannot be linted."""
     from tclint.driver.inputs import LeftOut
 
     for text in asked.texts:
@@ -175,14 +174,14 @@ def _modules(asked: Given, config: Config) -> Iterator[tuple[str, bytes | str]]:
         if path in ("-", "/dev/stdin"):
             yield "<stdin>", _standard_input()
         elif os.path.isfile(path):
-            with suppress(OSError), open(path, "rb") as file:  # ptxas will say what is wrong with it
+            with suppress(OSError), open(path, "rb") as file:  # ptxas will report the error
                 yield path, file.read()
         elif os.path.exists(path) and not os.path.isdir(path):
             yield path, "it can be read only once"
 
 
 def _standard_input() -> bytes:
-    """What it holds; ptxas will find it as it was."""
+    """The content of standard input, which is replaced by a copy for ptxas to read."""
     from tempfile import TemporaryFile
 
     data = sys.stdin.buffer.read()
@@ -194,7 +193,7 @@ def _standard_input() -> bytes:
 
 
 def _append(path: str, text: str) -> None:
-    """In one piece, so that the findings of compilers that run at the same time do not mix."""
+    """Appends *text* in a single write, so that the findings of concurrent compilers do not mix."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         os.write(descriptor, text.encode(errors="replace"))
@@ -203,7 +202,7 @@ def _append(path: str, text: str) -> None:
 
 
 def _collect(report: Report, data: bytes, folder: str) -> None:
-    """A report under a name that is that of the module's text: compiled twice, it is there once."""
+    """Writes a report under a name derived from the module's text, so that compiling it twice makes one report."""
     from hashlib import sha256
 
     from tclint.report.formats._files import write

@@ -1,4 +1,4 @@
-"""``tclint rules``: a list of them."""
+"""``tclint rules``: a list of the rules."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tclint.commands._common import Choice, complete_rules, usage, write
     type=Choice(("text", "markdown")),
     default="text",
     show_default=True,
-    help="Lines, or a table for each family.",
+    help="One line per rule, or one table per family.",
 )
 def command(selectors: tuple[str, ...], output_format: str) -> int:
-    """List all rules, or those of a family or a prefix."""
+    """List all rules, or some by id, name, family or id prefix."""
     from tclint.config.selection import meant
     from tclint.findings.rules import UnknownRule, all_rules
     from tclint.inspect.explain import rule_list, rules_table

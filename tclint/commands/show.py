@@ -1,4 +1,4 @@
-"""``tclint show``: a kernel as a page."""
+"""``tclint show``: a kernel as an HTML page."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     metavar="FILE",
-    help="The page; - for standard output. By default KERNEL's name with .tclint.html, in the current folder.",
+    help="File to write, or - for standard output. Defaults to KERNEL.tclint.html in the current folder.",
 )
 @click.option(
     "--sources",
     metavar="FOLDER",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Show lines of the CUDA or Python files below it; without it no file is opened that the PTX names.",
+    help="Show lines of CUDA or Python files below this folder. Without it, no file that the PTX names is opened.",
 )
 @stdin_filename_option
 def command(
@@ -54,13 +54,13 @@ def command(
     isolated: bool,
     **options: Any,
 ) -> int:
-    """Draw a kernel as one page of HTML.
+    """Draw a kernel as a self-contained HTML page.
 
-    Its control flow with who runs what, what may be in flight at every instruction, its barriers, and the findings as
-    paths. The page needs nothing but a browser. KERNEL is a PATH as check takes it; where it has several kernels,
-    --entry names one.
+    The page shows the control flow with the threads that execute each block, the operations that may be in flight at
+    each instruction, the barriers, and the findings with their paths. It needs only a browser. KERNEL is a PATH as for
+    check; if it contains several kernels, select one with --entry.
 
-    Exit code: 0 written, 2 usage error, or a kernel that could not be analysed, or not all of it.
+    Exit code: 0 written, 2 usage error, or a kernel that could not be fully analysed.
     """
     from tclint.driver.inputs import inputs
     from tclint.driver.pool import check
@@ -88,7 +88,9 @@ def command(
         raise usage(f"--output: {error}") from None
     found = list(inputs((path,), name))
     if len(found) != 1:
-        raise usage(f"{path} has {len(found)} modules; show draws one kernel, so name the file that it is in")
+        raise usage(
+            f"{path} has {len(found)} modules, but show draws one kernel: name the file that contains it"
+        )
     shown_as, source = found[0]
     if isinstance(source, SourceError):
         raise click.ClickException(at(shown_as, source))
@@ -110,7 +112,7 @@ def command(
             raise click.ClickException(str(error)) from None
         write(f"{printable(target)}: {printable(short_name(function.name))}\n", sys.stderr)
     for problem in report.problems:
-        write(f"problem: {printable(at(shown_as, SourceError(problem.message, problem.line)))}\n", sys.stderr)
+        write(f"error: {printable(at(shown_as, SourceError(problem.message, problem.line)))}\n", sys.stderr)
     return FAILURE if report.problems else CLEAN
 
 
@@ -120,14 +122,17 @@ def _default(path: str) -> str:
 
 
 def _chosen(functions: Sequence[Function], report: FileReport, config: Config) -> Function:
-    """The only function that ``entry`` means; without it the only kernel, or the only one with findings."""
+    """The only function that matches ``entry``; without it, the only kernel, or the only kernel with findings.
+
+    If there are several candidates, the only one with findings. Raises ClickException if none can be chosen.
+    """
     from tclint.config.selection import wants_entry
     from tclint.report.formats._style import printable
     from tclint.report.summary import count
 
     bodies = [f for f in functions if f.instructions and not f.declared_only]
     if not bodies:
-        raise click.ClickException(f"{report.path}: there is no function with a body in it")
+        raise click.ClickException(f"{report.path}: contains no function with a body")
     if config.entry:
         wanted = [f for f in bodies if wants_entry(config, f.name)]
         if not wanted:
@@ -142,5 +147,5 @@ def _chosen(functions: Sequence[Function], report: FileReport, config: Config) -
         return found[0]
     names = "".join(f"\n  {name}" + (f" ({count(n, 'finding')})" if n else "") for name, n in times.items())
     raise click.UsageError(
-        printable(f"{report.path} has {len(wanted)} kernels; --entry names the one to show:{names}")
+        printable(f"{report.path} has {len(wanted)} kernels; choose one with --entry:{names}")
     )

@@ -1,8 +1,8 @@
 """The settings of a run: one frozen dataclass, and one declaration for each of them.
 
-A setting is a field with a :class:`Kind`, which defines how its value is written. The options of the command line
+A setting is a field with a :class:`Kind`, which says how its value is written. The options of the command line
 (``commands/_settings.py``), the keys of a file and their schema (``settings.py``) and the table in docs/configuration.md
-are derived from it: to add a setting, add a field here and a line in ``api.Options``.
+all follow from it: a new setting is a new field here, and a line in ``api.Options``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ class Kind:
     """How a value is written."""
 
     wanted: str
-    """The expected value, as an error message describes it: ``one of error, warning``."""
+    """What a message says is wanted here: ``one of error, warning``."""
     schema: Mapping[str, Any]
-    """The JSON schema of the value in a file."""
+    """The JSON schema of what stands in a file."""
     read: Callable[[Any], Any]
-    """The setting for a value in a file; raises ValueError, TypeError or KeyError if it is invalid."""
+    """The value that a file's stands for; raises ValueError, TypeError or KeyError for one that stands for none."""
     write: Callable[[Any], Any]
-    """The inverse of ``read``."""
+    """The inverse."""
     option: str = "value"
-    """The form on the command line: ``flag``, ``choice``, ``list``, ``value``, or ``none`` for a setting of files
-    only."""
+    """On the command line: ``flag``, ``choice``, ``list``, ``value``, or ``none`` for what only a file can say."""
     metavar: str = ""
 
 
@@ -122,7 +121,7 @@ TOOLKIT = Kind(
     metavar="X.Y",
 )
 PATH = Kind("a path", {"type": "string", "minLength": 1}, _path, str, metavar="FILE")
-"""Relative to the folder of the file in which it is set."""
+"""Relative to the folder of the file that says it."""
 ARCH = Kind(
     'an architecture such as "sm_90a"',
     {"type": "string", "pattern": r"^(sm|compute)_\d+[af]?$"},
@@ -131,7 +130,7 @@ ARCH = Kind(
     metavar="sm_XX",
 )
 JOBS = Kind(
-    'a number, or "auto" (or 0) for one process per core',
+    'a number, or "auto" (or 0) for one for each core',
     {"anyOf": [{"type": "integer", "minimum": 0}, {"const": "auto"}]},
     _jobs,
     lambda number: number or "auto",
@@ -145,123 +144,123 @@ SECONDS = Kind(
 
 
 def _about(kind: Kind, text: str) -> dict[str, Any]:
-    """The metadata that makes a field a setting."""
+    """What makes a field a setting."""
     return {"kind": kind, "help": text}
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rules selected by one layer (a file, ``--config``, the command line); see :mod:`tclint.config.selection`."""
+    """What one place (a file, ``--config``, the command line) says about the rules; see :mod:`tclint.config.selection`."""
 
     select: tuple[str, ...] | None = field(
         default=None,
-        metadata=_about(RULES, "The rules to check, by id, name, family or prefix, or ALL (the default)."),
+        metadata=_about(RULES, "Rules to check, by id, name, family or id prefix, or ALL (the default)."),
     )
     extend_select: tuple[str, ...] = field(
         default=(), metadata=_about(RULES, "Rules to check in addition to those of select.")
     )
     ignore: tuple[str, ...] = field(
         default=(),
-        metadata=_about(RULES, "Rules not to check. Of select and ignore, the more specific one wins."),
+        metadata=_about(RULES, "Rules not to check. The more specific of select and ignore wins."),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings of a run, except how its results are displayed."""
+    """What the user asked for, apart from how it is displayed."""
 
     fail_on: Severity | None = field(
-        default=Severity.WARNING, metadata=_about(FAIL_ON, "The lowest severity that makes the exit code 1.")
+        default=Severity.WARNING, metadata=_about(FAIL_ON, "Lowest severity that makes the exit code 1.")
     )
-    """None: no finding makes it 1."""
+    """None: no finding does."""
 
     exit_zero: bool = field(
-        default=False, metadata=_about(FLAG, "Exit with 0 even if findings would make it 1.")
+        default=False, metadata=_about(FLAG, "Exit with 0 instead of 1 if there are findings.")
     )
 
     min_severity: Severity = field(
-        default=Severity.INFO, metadata=_about(SEVERITY, "Hide findings of a lower severity.")
+        default=Severity.INFO, metadata=_about(SEVERITY, "Hide findings below this severity.")
     )
 
     min_confidence: Confidence = field(
-        default=Confidence.MEDIUM, metadata=_about(CONFIDENCE, "Hide findings of a lower confidence.")
+        default=Confidence.MEDIUM, metadata=_about(CONFIDENCE, "Hide findings below this confidence.")
     )
 
     pedantic: bool = field(
         default=False,
-        metadata=_about(FLAG, "Show findings of low confidence too, and count them towards the exit code."),
+        metadata=_about(FLAG, "Show low-confidence findings too, and count them towards the exit code."),
     )
 
     entry: tuple[str, ...] = field(
-        default=(), metadata=_about(GLOBS, "Check only the functions whose names match.")
+        default=(), metadata=_about(GLOBS, "Check only functions whose name matches.")
     )
-    """Empty: all functions."""
+    """Empty: all of them."""
 
     exclude: tuple[str, ...] = field(
         default=(),
-        metadata=_about(PATHS, "Skip files and folders that match, unless they are named explicitly."),
+        metadata=_about(PATHS, "Leave out matching files and folders, unless they are named explicitly."),
     )
 
     force_exclude: bool = field(
-        default=False, metadata=_about(FLAG, "Apply exclude to explicitly named files and folders too.")
+        default=False, metadata=_about(FLAG, "Apply exclude even to paths that are named explicitly.")
     )
 
     toolkit: tuple[int, int] | None = field(
-        default=None, metadata=_about(TOOLKIT, "The CUDA toolkit whose ptxas will compile the code.")
+        default=None, metadata=_about(TOOLKIT, "CUDA toolkit whose ptxas will compile the code.")
     )
-    """``(12, 8)``; None: not specified."""
+    """``(12, 8)``; None: not named."""
 
     arch: str | None = field(
         default=None,
-        metadata=_about(
-            ARCH, "The architecture that inline assembly in CUDA C++ and Python is compiled for."
-        ),
+        metadata=_about(ARCH, "Architecture for which inline assembly in CUDA C++ and Python is compiled."),
     )
-    """``sm_90a``; None: not specified, and availability is not checked in inline assembly."""
+    """``sm_90a``; None: not named, and availability is not checked there."""
 
     include: tuple[str, ...] = field(
         default=(),
         metadata=_about(
-            PATHS, "Also check files in folders that match, such as *.cu or *.py, for inline assembly."
+            PATHS, "Also check matching files in folders, such as *.cu or *.py, for inline assembly."
         ),
     )
 
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(
-        default=(), metadata=_about(IGNORES, "Rules to ignore in the files whose paths match.")
+        default=(), metadata=_about(IGNORES, "Rules to ignore in files whose path matches.")
     )
 
     per_entry_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(
-        default=(), metadata=_about(IGNORES, "Rules to ignore in the functions whose names match.")
+        default=(), metadata=_about(IGNORES, "Rules to ignore in functions whose name matches.")
     )
 
     baseline: str | None = field(
-        default=None, metadata=_about(PATH, "Hide the findings in this file, which tclint baseline writes.")
+        default=None, metadata=_about(PATH, "Hide the findings that tclint baseline recorded in this file.")
     )
-    """None: no baseline."""
+    """None: there is none."""
 
-    jobs: int = field(default=0, metadata=_about(JOBS, "The number of processes; a few small files use one."))
-    """0: one per core."""
+    jobs: int = field(
+        default=0, metadata=_about(JOBS, "Number of processes; a few small files are checked in one.")
+    )
+    """0: one for each core."""
 
     confirm: bool = field(
         default=False,
         metadata=_about(
-            FLAG, "Execute kernels with findings on the CPU, to confirm them (needs tclint-ptx[run])."
+            FLAG, "Confirm findings by executing their kernels on the CPU (needs tclint-ptx[run])."
         ),
     )
 
     confirm_seconds: int = field(
-        default=10, metadata=_about(SECONDS, "The seconds that --confirm spends on a finding, at most.")
+        default=10, metadata=_about(SECONDS, "Maximum number of seconds that --confirm spends on a finding.")
     )
 
     launch: str | None = None
     """The launch file for ``confirm``; None: the one beside the kernel, or an assumed launch."""
 
     rules: frozenset[str] | None = None
-    """The ids of the rules to check, from all Selections; None: all rules."""
+    """The ids of the rules to check, which the Selections made; None: all."""
 
     @property
     def failing(self) -> Severity | None:
-        """The lowest severity that makes the exit code 1; None if none does."""
+        """The lowest severity that makes the exit code 1; None: none does."""
         return None if self.exit_zero else self.fail_on
 
     @property
@@ -272,12 +271,12 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting, from its declaration."""
+    """One setting as its declaration says."""
 
     key: str
-    """Its key in a file: ``min-severity``."""
+    """As a file has it: ``min-severity``."""
     name: str
-    """Its field: ``min_severity``."""
+    """As the dataclass has it: ``min_severity``."""
     kind: Kind
     default: Any
     help: str

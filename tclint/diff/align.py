@@ -1,8 +1,8 @@
-"""Two sequences aligned: which element of one is which of the other, in order.
+"""Alignment of two sequences: pairs of equal elements, in order.
 
-The shortest edit script is searched (Myers 1986), up to a number of edits. Where there are more, what occurs once in both
-divides them (as in a patience diff), again and again; where nothing does, the n-th of a kind is taken for the n-th. So
-the work is linear in the length, and not in its square, whatever the sequences are.
+A shortest edit script is searched for (Myers 1986) up to a number of edits. Beyond it, the sequences are divided
+recursively at elements that occur once in both, as in a patience diff. Where there are none, the n-th element of a kind
+is paired with the n-th. So the work is linear, not quadratic, in the length for all sequences.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ __all__ = ["align", "increasing"]
 
 Pair = tuple[int, int]
 
-_EDITS = 100
-"""Edits between two stretches that are searched for; more make them different code."""
-_ROUNDS = 12
-"""How often a stretch is divided by what is unique in it."""
+_MAX_EDITS = 100
+"""Length of the edit scripts that are searched for. Sequences with more edits are different code."""
+_MAX_DIVISIONS = 12
+"""Depth of the recursive division at unique elements."""
 
 
 def align(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
-    """The indices of equal elements, both increasing."""
+    """Pairs of indices of equal elements, increasing in both components."""
     found: list[Pair] = []
-    work = [(0, len(old), 0, len(new), _ROUNDS)]
+    work = [(0, len(old), 0, len(new), _MAX_DIVISIONS)]
     while work:
-        a, b, c, d, rounds = work.pop()
+        a, b, c, d, divisions = work.pop()
         while a < b and c < d and old[a] == new[c]:
             found.append((a, c))
             a, c = a + 1, c + 1
@@ -36,10 +36,10 @@ def align(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
         if a == b or c == d:
             continue
         pairs = _shortest(old[a:b], new[c:d])
-        unique = _unique(old, new, a, b, c, d) if pairs is None and rounds else []
+        unique = _unique(old, new, a, b, c, d) if pairs is None and divisions else []
         if unique:
             for x, y in [*unique, (b, d)]:
-                work.append((a, x, c, y, rounds - 1))
+                work.append((a, x, c, y, divisions - 1))
                 a, c = x + 1, y + 1
             found += unique
             continue
@@ -50,7 +50,7 @@ def align(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
 
 
 def _unique(old: Sequence[Hashable], new: Sequence[Hashable], a: int, b: int, c: int, d: int) -> list[Pair]:
-    """What occurs once in both stretches, as far as it has the same order."""
+    """The elements that occur once in both ranges, restricted to those in the same order."""
     there = Counter(new[c:d])
     here = Counter(old[a:b])
     where = {new[i]: i for i in range(c, d) if there[new[i]] == 1}
@@ -58,22 +58,22 @@ def _unique(old: Sequence[Hashable], new: Sequence[Hashable], a: int, b: int, c:
 
 
 def _in_turn(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
-    """The n-th of a kind with the n-th."""
+    """The n-th element of each kind paired with the n-th, restricted to those in the same order."""
     where: dict[Hashable, list[int]] = {}
     for i, token in enumerate(new):
         where.setdefault(token, []).append(i)
     taken: Counter[Hashable] = Counter()
     pairs = []
     for i, token in enumerate(old):
-        places = where.get(token, ())
-        if taken[token] < len(places):
-            pairs.append((i, places[taken[token]]))
+        indices = where.get(token, ())
+        if taken[token] < len(indices):
+            pairs.append((i, indices[taken[token]]))
             taken[token] += 1
     return increasing(pairs)
 
 
 def increasing(pairs: Iterator[Pair] | Sequence[Pair]) -> list[Pair]:
-    """Of pairs whose first numbers increase, the most whose second ones do too."""
+    """A longest subsequence of *pairs* whose second components increase; the first components must already increase."""
     ends: list[int] = []
     last: list[int] = []
     before: list[int] = []
@@ -95,13 +95,13 @@ def increasing(pairs: Iterator[Pair] | Sequence[Pair]) -> list[Pair]:
 
 
 def _shortest(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair] | None:
-    """What a shortest edit script leaves alone; None when it has too many edits."""
+    """The pairs that a shortest edit script keeps; None if it has more than ``_MAX_EDITS`` edits."""
     n, m = len(old), len(new)
-    if abs(n - m) > _EDITS:
+    if abs(n - m) > _MAX_EDITS:
         return None
     reach = {1: 0}
     trail: list[dict[int, int]] = []
-    for edits in range(min(n + m, _EDITS) + 1):
+    for edits in range(min(n + m, _MAX_EDITS) + 1):
         trail.append(reach)
         reach = dict(reach)
         for k in range(-edits, edits + 1, 2):
@@ -117,6 +117,7 @@ def _shortest(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair] | 
 
 
 def _back(trail: list[dict[int, int]], x: int, y: int) -> list[Pair]:
+    """The pairs on the diagonals of the path to (x, y), from the furthest points *trail* after each edit."""
     pairs = []
     for edits in range(len(trail) - 1, -1, -1):
         reach, k = trail[edits], x - y

@@ -1,8 +1,8 @@
-"""Two skeletons compared: what was lost, added, moved, and what became weaker or stronger.
+"""Comparison of two skeletons: what was lost, added or moved, and what became weaker or stronger.
 
-What is aligned is the same instruction. Of the rest, a lost and an added one at one source line, or at one mbarrier, or
-near each other, is one that moved. Which mbarrier or barrier is which is taken from the alignment, since their addresses
-and numbers change freely.
+Aligned instructions are the same instruction. Of the others, a lost and an added one are taken for one that moved if
+they are at the same source line, use the same mbarrier, or are near each other. The correspondence of mbarriers and
+barriers is taken from the alignment, since compilers choose their addresses and numbers freely.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ __all__ = ["STATUSES", "Change", "Comparison", "Place", "compare"]
 
 Status = Literal["lost", "weakened", "changed", "moved", "repeated", "strengthened", "added"]
 STATUSES: tuple[Status, ...] = ("lost", "weakened", "changed", "moved", "repeated", "strengthened", "added")
-"""What may have become of an instruction, the gravest first."""
-_NEAR, _NEAR_ON_A_LINE = 8, 16
-"""Aligned instructions between two places of one that moved, at most: in general, and when its source line is the same."""
+"""What may have happened to an instruction, the gravest first."""
+_MAX_CANDIDATES = 8
+"""Added instructions that are considered as the new position of a lost one."""
+_MAX_DISTANCE, _MAX_DISTANCE_ON_A_LINE = 8, 16
+"""Aligned instructions between the old and new positions of one that moved: in general, and on the same source line."""
 _SAME_SOURCE = 0.5
-"""The part of the aligned instructions that have the same source line in both when the source is the same."""
+"""The share of aligned instructions with equal source lines from which on both versions have the same source."""
 
 _SAME_LAYOUT = 0.9
-"""The part of the aligned instructions about mbarriers that agree on their places when these are the same."""
+"""The share of aligned instructions with equal mbarrier addresses from which on both versions have the same layout."""
 
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One instruction as it was and as it is; one of the two is None where it was lost or added."""
+    """One instruction in the old and in the new version; one of them is None if it was added or lost."""
 
     old: Op | None
     new: Op | None
@@ -49,18 +51,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that became of one instruction, or of several that follow each other."""
+    """A change of one instruction, or of several in a row."""
 
     status: Status
     message: str
-    """What is different, in words; empty where the status says all."""
+    """The difference in words; empty if the status is sufficient."""
     places: tuple[Place, ...]
     between: tuple[tuple[Op | None, Op | None], tuple[Op | None, Op | None]] | None = None
-    """For what was lost, added or moved: what stands before and behind it, in the old version and in the new."""
+    """If lost, added or moved: its predecessor and successor in the old and in the new version."""
 
     @property
     def what(self) -> str:
-        """The class: ``wait``, ``fence``; of several the words for all."""
+        """The class, such as ``wait`` or ``fence``; several are separated by commas."""
         return ", ".join(
             dict.fromkeys(_class(at.op) for at in self.places if at.op.what or self.status != "repeated")
         )
@@ -68,13 +70,13 @@ class Change:
 
 @dataclass(slots=True)
 class Comparison:
-    """What became of one kernel."""
+    """The changes of one kernel."""
 
     old: Skeleton
     new: Skeleton
     changes: list[Change] = field(default_factory=list)
     operations: dict[str, Pair] = field(default_factory=dict)
-    """Instructions whose number is another one, with both: they are not synchronisation, but may be why it changed."""
+    """Name -> old and new count of operations whose count changed. Not synchronisation, but may explain its changes."""
 
 
 def compare(old: Skeleton, new: Skeleton) -> Comparison:
@@ -82,7 +84,8 @@ def compare(old: Skeleton, new: Skeleton) -> Comparison:
     pairs = _pairs(old.ops, new.ops, _keys(False))
     same_source = _same_source(old.ops, new.ops, pairs)
     names = _named_alike(old.ops, new.ops, pairs)
-    # Lines tell equal instructions apart, but a compiler gives some of them another one: what leaves fewer changes counts.
+    # Source lines distinguish equal instructions, but a compiler may assign another line. Try with and without lines,
+    # and take the alignment with more unchanged instructions.
     pairs = max(
         (
             _fill(old.ops, new.ops, _pairs(old.ops, new.ops, _keys(lines, names)))
@@ -91,19 +94,19 @@ def compare(old: Skeleton, new: Skeleton) -> Comparison:
         key=lambda found: _unchanged(old.ops, new.ops, found),
     )
     names = _named_alike(old.ops, new.ops, pairs)
-    made = _Comparer(old.ops, new.ops, pairs, names, same_source)
-    return Comparison(old, new, made.changes(), _counted(old.ops, new.ops))
+    comparer = _Comparer(old.ops, new.ops, pairs, names, same_source)
+    return Comparison(old, new, comparer.changes(), _counted(old.ops, new.ops))
 
 
 def _unchanged(old: Sequence[Op], new: Sequence[Op], pairs: Iterable[Pair]) -> int:
-    """How many instructions are what they were, at the same depth of loops."""
+    """The number of aligned synchronising instructions that are equal and at the same loop depth."""
     return sum(
         bool(old[a].what) and old[a].token == new[b].token and old[a].loops == new[b].loops for a, b in pairs
     )
 
 
 def _same_source(old: Sequence[Op], new: Sequence[Op], pairs: Iterable[Pair]) -> bool:
-    """Whether a line number says the same in both versions: the compiler is another one, and not the source."""
+    """Whether line numbers mean the same in both versions, that is, only the compiler differs and not the source."""
     known = [(old[a].at, new[b].at) for a, b in pairs if old[a].at is not None and new[b].at is not None]
     return sum(here == there for here, there in known) > _SAME_SOURCE * len(known)
 
@@ -112,7 +115,7 @@ def _same_source(old: Sequence[Op], new: Sequence[Op], pairs: Iterable[Pair]) ->
 
 
 class _Key:
-    """What must be equal for two instructions to be aligned."""
+    """The properties that must be equal for two instructions to be aligned."""
 
     def __init__(
         self,
@@ -138,7 +141,7 @@ class _Key:
 
 
 def _keys(same_source: bool, names: dict[Hashable, Hashable] | None = None) -> list[_Key]:
-    """The most telling first: with the line, the objects, the numbers and the loops, then less and less of it."""
+    """Keys from the most to the least specific: with line, object, numbers and loops, then with fewer of these."""
     return [
         *([_Key(names, numbers=True, line=True, loops=True)] if same_source else []),
         *([_Key(names, line=True)] if same_source else []),
@@ -151,7 +154,7 @@ def _keys(same_source: bool, names: dict[Hashable, Hashable] | None = None) -> l
 
 
 def _pairs(old: Sequence[Op], new: Sequence[Op], keys: Iterable[_Key]) -> list[Pair]:
-    """What is aligned by the first key, and between that by the next ones."""
+    """The alignment by the first key, refined between its pairs by each following key."""
     found: list[Pair] = []
     for key in keys:
         here, there = [key(op, False) for op in old], [key(op, True) for op in new]
@@ -160,31 +163,31 @@ def _pairs(old: Sequence[Op], new: Sequence[Op], keys: Iterable[_Key]) -> list[P
 
 
 def _between(here: Sequence[Hashable], there: Sequence[Hashable], found: list[Pair]) -> list[Pair]:
-    """The pairs of *found*, and between them what is equal; None is equal to nothing."""
-    made = []
+    """The pairs in *found*, and an alignment of the equal elements between them. None equals nothing."""
+    pairs = []
     a = c = 0
     for b, d in [*found, (len(here), len(there))]:
         if a < b and c < d:
             left = [i for i in range(a, b) if here[i] is not None]
             right = [j for j in range(c, d) if there[j] is not None]
             aligned = align([here[i] for i in left], [there[j] for j in right])
-            made += [(left[x], right[y]) for x, y in aligned]
+            pairs += [(left[x], right[y]) for x, y in aligned]
         if b < len(here) or d < len(there):
-            made.append((b, d))
+            pairs.append((b, d))
         a, c = b + 1, d + 1
-    return made
+    return pairs
 
 
 def _fill(old: Sequence[Op], new: Sequence[Op], pairs: list[Pair]) -> list[Pair]:
-    """The pairs, and what is left between them of one kind: the same instruction, weaker or stronger."""
+    """*pairs*, and between them instructions of equal kind, which may be weaker or stronger forms of one."""
     return _between([None if op.access else op.kind for op in old], [op.kind for op in new], pairs)
 
 
 def _named_alike(old: Sequence[Op], new: Sequence[Op], pairs: Iterable[Pair]) -> dict[Hashable, Hashable]:
-    """For each object of the old version the one that takes its place; each is taken once.
+    """Object of the old version -> its counterpart in the new one; injective.
 
-    That is the one with which it is aligned most often; but where the layout of shared memory stayed what it was, the one
-    at the same place.
+    The counterpart is the object with which it is aligned most often; but if the layout of shared memory is unchanged,
+    it is the object at the same address.
     """
     votes = Counter(
         (old[a].object, new[b].object)
@@ -217,7 +220,7 @@ class _Comparer:
         same_source: bool,
     ) -> None:
         self._same_source = same_source
-        # The accesses have done their work.
+        # Accesses are needed only for the alignment.
         self._old = [op for op in old if not op.access]
         self._new = [op for op in new if not op.access]
         here = {id(op): i for i, op in enumerate(self._old)}
@@ -229,14 +232,14 @@ class _Comparer:
         self._owners = {name: owner for owner, name in names.items()}
 
     def changes(self) -> list[Change]:
-        """All of them, each instruction of which the class is known in one at most, or in a move as well."""
+        """All changes. An instruction with a class is in at most one of them, or in a move in addition."""
         lost = _missing(len(self._old), {a for a, _ in self._pairs})
         added = _missing(len(self._new), {b for _, b in self._pairs})
         found: list[tuple[Pair, Change]] = []
         lost = self._repeats(self._old, lost, found, old=True)
         added = self._repeats(self._new, added, found, old=False)
         moved = self._moved(lost, added)
-        gone, came = {a for a, _ in moved}, {b for _, b in moved}
+        moved_from, moved_to = {a for a, _ in moved}, {b for _, b in moved}
         for a, b in (*self._pairs, *moved):
             here, there = self._old[a], self._new[b]
             status, message = self._facets(here, there)
@@ -249,10 +252,10 @@ class _Comparer:
         for a, b in self._pairs:
             if message := self._nesting(self._old[a], self._new[b]):
                 found.append(((a, b), Change("moved", message, (Place(self._old[a], self._new[b]),))))
-        for a in (a for run in lost for a in run if a not in gone and self._old[a].what):
+        for a in (a for run in lost for a in run if a not in moved_from and self._old[a].what):
             place = Place(self._old[a], None)
             found.append((self._rank(a, None), Change("lost", "", (place,), self._around(a, None))))
-        for b in (b for run in added for b in run if b not in came and self._new[b].what):
+        for b in (b for run in added for b in run if b not in moved_to and self._new[b].what):
             place = Place(None, self._new[b])
             found.append((self._rank(None, b), Change("added", "", (place,), self._around(None, b))))
         found += self._late([change for _, change in found])
@@ -260,7 +263,7 @@ class _Comparer:
         return list(_grouped([change for _, change in found]))
 
     def _rank(self, a: int | None, b: int | None) -> Pair:
-        """Where a change is to be told: behind the last aligned instruction before it."""
+        """The sort key of a change, which puts it after the last aligned instruction before it."""
         if a is not None:
             return a, -1
         assert b is not None
@@ -270,7 +273,10 @@ class _Comparer:
     def _around(
         self, a: int | None, b: int | None
     ) -> tuple[tuple[Op | None, Op | None], tuple[Op | None, Op | None]]:
-        """What stands before and behind: in the version that has it, and in the other one what is aligned with that."""
+        """The predecessor and successor, in the old and in the new version.
+
+        In the version without the instruction, they are the counterparts of its nearest aligned neighbours.
+        """
         here, there = (
             self._neighbours(b, 1) if a is None else (a - 1, a + 1),
             (self._neighbours(a, 0) if b is None else (b - 1, b + 1)),
@@ -281,17 +287,17 @@ class _Comparer:
         )
 
     def _neighbours(self, index: int | None, side: int) -> Pair:
-        """What is aligned with what stands before and behind an instruction of *side*, on the other side."""
+        """The counterparts of the aligned instructions before and after one of *side*; -1 for none."""
         assert index is not None
         at = self._aligned(index, side)
         before = self._pairs[at - 1][1 - side] if at else -1
-        behind = self._pairs[at][1 - side] if at < len(self._pairs) else -1
-        return before, behind
+        after = self._pairs[at][1 - side] if at < len(self._pairs) else -1
+        return before, after
 
     def _repeats(
         self, ops: Sequence[Op], runs: list[list[int]], found: list[tuple[Pair, Change]], old: bool
     ) -> list[list[int]]:
-        """The runs without those that repeat a block that stands beside them, whose operations went or came as well."""
+        """*runs* without those that repeat an adjacent block including its operations, which are added to *found*."""
         tokens = [op.token for op in ops]
         left = []
         for run in runs:
@@ -299,14 +305,14 @@ class _Comparer:
             period = _period(tokens[first : first + length])
             block = ops[first : first + period]
             before = _repetitions(tokens, first, period, -1)
-            behind = _repetitions(tokens, first + length - period, period, 1)
-            if not (any(op.operation for op in block) and any(op.what for op in block) and before + behind):
+            after = _repetitions(tokens, first + length - period, period, 1)
+            if not (any(op.operation for op in block) and any(op.what for op in block) and before + after):
                 left.append(run)
                 continue
-            here = length // period + before + behind
-            there = before + behind
+            here = length // period + before + after
+            there = before + after
             was, now = (here, there) if old else (there, here)
-            message = f"a block of {len(block)} instructions stands {_times(now)} instead of {_times(was)}"
+            message = f"a block of {len(block)} instructions appears {_times(now)} instead of {_times(was)}"
             places = tuple(
                 Place(op, None) if old else Place(None, op) for op in block if op.what or op.operation
             )
@@ -315,52 +321,52 @@ class _Comparer:
         return left
 
     def _moved(self, lost: list[list[int]], added: list[list[int]]) -> list[Pair]:
-        """What was lost at one place and added at another."""
+        """Pairs of a lost and an added instruction that are one that moved."""
         there: dict[Hashable, list[int]] = {}
         for b in (b for run in added for b in run if self._new[b].what):
             there.setdefault(self._new[b].token, []).append(b)
         moved = []
         for a in (a for run in lost for a in run if self._old[a].what):
-            places = there.get(self._old[a].token, [])
-            best = min(places[:_NEAR], key=lambda b: self._likeness(a, b), default=None)
-            if best is not None and self._likeness(a, best)[0] < 2:
-                places.remove(best)
+            candidates = there.get(self._old[a].token, [])
+            best = min(candidates[:_MAX_CANDIDATES], key=lambda b: self._dissimilarity(a, b), default=None)
+            if best is not None and self._dissimilarity(a, best)[0] < 2:
+                candidates.remove(best)
                 moved.append((a, best))
         return moved
 
-    def _likeness(self, a: int, b: int) -> tuple[int, int]:
-        """How far two instructions are from being one that moved: 2 and more, they are not."""
+    def _dissimilarity(self, a: int, b: int) -> tuple[int, int]:
+        """(score, distance), to be minimised: with a score of 2 or more, the two are not one instruction that moved."""
         here, there = self._old[a], self._new[b]
         distance = abs(self._aligned(a, 0) - self._aligned(b, 1))
         if here.object is not None and there.object is not None and self._conflict(here, there):
             return 2, distance
         if here.source is not None and there.source is not None:
             if here.at == there.at:
-                return 2 * (distance > _NEAR_ON_A_LINE), distance
+                return 2 * (distance > _MAX_DISTANCE_ON_A_LINE), distance
             if self._same_source:
                 return 2 * (distance > 2), distance
         if here.object is not None and self._names.get(here.object) == there.object:
             return 0, distance
-        return 1 + (distance > _NEAR), distance
+        return 1 + (distance > _MAX_DISTANCE), distance
 
     def _aligned(self, index: int, side: int) -> int:
-        """How many aligned instructions stand before."""
+        """The number of aligned instructions before index *index* of *side*."""
         return bisect_left(self._pairs, index, key=lambda pair: pair[side])
 
     def _conflict(self, here: Op, there: Op) -> bool:
-        """Whether it is another mbarrier or barrier, both of which are known in both versions."""
+        """Whether the two use different mbarriers or barriers, and both of these have a counterpart."""
         name, owner = self._names.get(here.object), self._owners.get(there.object)
         return name is not None and owner is not None and name != there.object and owner != here.object
 
     def _facets(self, here: Op, there: Op) -> tuple[Status | None, str]:
-        """What is different in the instruction itself."""
+        """The status and description of the difference in the instruction itself; (None, "") if there is none."""
         found = list(_differences(here, there))
         if here.object is not None and there.object is not None and self._conflict(here, there):
             found.append((0, "another mbarrier" if "mbarrier" in here.text else "another barrier"))
         if not found:
             return None, ""
-        ways = {way for way, _ in found}
-        status: Status = "weakened" if ways == {-1} else "strengthened" if ways == {1} else "changed"
+        signs = {sign for sign, _ in found}
+        status: Status = "weakened" if signs == {-1} else "strengthened" if signs == {1} else "changed"
         return status, "; ".join(words for _, words in found)
 
     def _nesting(self, here: Op, there: Op) -> str:
@@ -368,91 +374,87 @@ class _Comparer:
             return ""
         return f"in {_loops(there.loops)} instead of {_loops(here.loops)}"
 
-    def _late(self, told: Iterable[Change]) -> Iterator[tuple[Pair, Change]]:
-        """The waits that went behind a read of what they wait for, or in front of it; not where that follows from another
-        change of a wait or commit of the group, which is *told*."""
-        changed = {at.op.group for change in told for at in change.places if at.op.what in ("wait", "commit")}
+    def _late(self, reported: Iterable[Change]) -> Iterator[tuple[Pair, Change]]:
+        """The waits that moved after, or before, a read of a register that they wait for.
+
+        Groups of which a *reported* change concerns a wait or commit are left out, since it may be the cause.
+        """
+        changed = {
+            at.op.group for change in reported for at in change.places if at.op.what in ("wait", "commit")
+        }
         for a, b in self._pairs:
             here, there = self._old[a], self._new[b]
             if here.late != there.late and here.group not in changed:
-                way = "behind" if there.late else "no longer behind"
-                change = Change("moved", f"{way} a read of what it waits for", (Place(here, there),))
-                yield (a, b), change
+                order = "after" if there.late else "no longer after"
+                message = f"{order} a read of a register that it waits for"
+                yield (a, b), Change("moved", message, (Place(here, there),))
 
 
 def _differences(here: Op, there: Op) -> Iterator[tuple[int, str]]:
-    """What two instructions of a kind do differently: -1 weaker, 1 stronger, 0 neither."""
+    """(sign, description) of each difference of two instructions of a kind: -1 weaker, 1 stronger, 0 neither."""
     for order, a, b in ((SEMANTICS, here.semantics, there.semantics), (SCOPES, here.scope, there.scope)):
         if a != b:
             rank, other = order.get(a, -1), order.get(b, -1)
-            words = f".{b} instead of .{a}" if a and b else f".{a} is gone" if a else f".{b} is new"
+            words = f".{b} instead of .{a}" if a and b else f"without .{a}" if a else f"with .{b}"
             yield (other > rank) - (other < rank), words
     if here.retried and not there.retried:
-        yield -1, "not repeated until the phase is complete any more"
+        yield -1, "no longer repeated until the phase completes"
     if there.retried and not here.retried:
-        yield 1, "repeated until the phase is complete"
+        yield 1, "now repeated until the phase completes"
     if here.guarded and not there.guarded and there.controls <= here.controls:
-        yield 0, "not under a condition any more"
+        yield 0, "no longer conditional"
     if there.guarded and not here.guarded and there.controls >= here.controls:
-        yield 0, "under a condition now"
-    yield from _words_apart(here, there)
+        yield 0, "now conditional"
+    yield from _modifiers(here, there)
     for role, number in here.numbers.items():
         now = there.numbers.get(role)
         if now is not None and number != now:
             yield _number(here, role, number, now)
 
 
-def _words_apart(here: Op, there: Op) -> Iterator[tuple[int, str]]:
-    gone, came = here.words - there.words, there.words - here.words
-    if not gone and not came:
+def _modifiers(here: Op, there: Op) -> Iterator[tuple[int, str]]:
+    removed, added = here.words - there.words, there.words - here.words
+    if not removed and not added:
         return
-    if "lanes" in gone | came and here.kind.startswith("barrier-sync"):
-        yield (
-            (-1, "the lanes of a warp meet instead of all warps")
-            if "lanes" in came
-            else (
-                1,
-                "all warps meet instead of the lanes of a warp",
-            )
-        )
+    if "lanes" in removed | added and here.kind.startswith("barrier-sync"):
+        if "lanes" in added:
+            yield -1, "synchronises the lanes of a warp instead of all warps"
+        else:
+            yield 1, "synchronises all warps instead of the lanes of a warp"
         return
-    spaces = {word for word in gone | came if word.startswith(("shared", "global"))}
-    if here.kind.startswith("proxy-fence") and spaces == gone | came and not (gone and came):
-        yield (-1, f"for .{_all(came)} alone") if came else (1, f"not for .{_all(gone)} alone any more")
+    spaces = {word for word in removed | added if word.startswith(("shared", "global"))}
+    if here.kind.startswith("proxy-fence") and spaces == removed | added and not (removed and added):
+        yield (-1, f"only for .{_all(added)}") if added else (1, f"no longer only for .{_all(removed)}")
         return
-    if gone | came == {"read"}:
-        yield (
-            (-1, "waits until the sources are read, not until all is written")
-            if came
-            else (
-                1,
-                "waits until all is written, not until the sources are read",
-            )
-        )
+    if removed | added == {"read"}:
+        if added:
+            yield -1, "waits until the sources are read, not until the writes complete"
+        else:
+            yield 1, "waits until the writes complete, not only until the sources are read"
         return
-    words = [f".{_all(came)} instead of .{_all(gone)}"] if gone and came else []
-    yield 0, (words or [f"without .{_all(gone)}" if gone else f"with .{_all(came)}"])[0]
+    words = [f".{_all(added)} instead of .{_all(removed)}"] if removed and added else []
+    yield 0, (words or [f"without .{_all(removed)}" if removed else f"with .{_all(added)}"])[0]
 
 
 def _number(here: Op, role: str, a: int, b: int) -> tuple[int, str]:
     fewer = 1 if b > a else -1
     if role == "depth":
-        return -fewer, f"leaves {_count(b, 'group')} in flight instead of {a}"
+        return -fewer, f"leaves {_count(b, 'group')} pending instead of {a}"
     if role == "mask":
-        way = 0
-        if not here.kind.startswith(("issue", "commit")):  # there it is a mask of CTAs
-            way = -1 if a & b == b else 1 if a & b == a else 0
-        return way, f"mask {b:#x} instead of {a:#x}"
+        sign = 0
+        if not here.kind.startswith(("issue", "commit")):  # their masks are CTA masks
+            sign = -1 if a & b == b else 1 if a & b == a else 0
+        return sign, f"mask {b:#x} instead of {a:#x}"
     if role == "count" and here.kind.startswith("barrier-"):
         return fewer, f"for {b} threads instead of {a}"
     if role == "count" and here.kind.startswith("mbarrier-init"):
-        return fewer, f"a phase needs {_count(b, 'arrival')} instead of {a}"
+        return fewer, f"expects {_count(b, 'arrival')} per phase instead of {a}"
     words = {"tx": "bytes", "count": "count", "parity": "parity", "columns": "columns"}[role]
     return 0, f"{words} {b} instead of {a}"
 
 
 def _grouped(changes: list[Change]) -> Iterator[Change]:
-    """Changes that follow each other and say the same as one: all of a move, or one instruction many times."""
+    """*changes* with equal consecutive ones merged: a move of several instructions, or one instruction many times."""
 
     def alike(change: Change) -> Hashable:
         op = change.places[0].op
@@ -468,7 +470,7 @@ def _grouped(changes: list[Change]) -> Iterator[Change]:
 
 
 def _missing(number: int, aligned: set[int]) -> list[list[int]]:
-    """The runs of what is not aligned."""
+    """The runs of indices below *number* that are not aligned."""
     runs: list[list[int]] = []
     for i in range(number):
         if i in aligned:
@@ -481,7 +483,7 @@ def _missing(number: int, aligned: set[int]) -> list[list[int]]:
 
 
 def _period(tokens: Sequence[Hashable]) -> int:
-    """The length of the shortest block that the tokens are a whole number of (Knuth, Morris and Pratt 1977)."""
+    """The length of the shortest block whose repetition yields *tokens* (Knuth, Morris and Pratt 1977)."""
     border = [0] * len(tokens)
     k = 0
     for i in range(1, len(tokens)):
@@ -493,11 +495,11 @@ def _period(tokens: Sequence[Hashable]) -> int:
     return period if len(tokens) % period == 0 else len(tokens)
 
 
-def _repetitions(tokens: Sequence[Hashable], at: int, period: int, way: int) -> int:
-    """How often the block at *at* stands before (-1) or behind (1) it without a gap."""
+def _repetitions(tokens: Sequence[Hashable], at: int, period: int, direction: int) -> int:
+    """How often the block at *at* is repeated directly before (-1) or after (1) it."""
     number = 0
     while True:
-        begin = at + way * period
+        begin = at + direction * period
         if (
             begin < 0
             or begin + period > len(tokens)

@@ -1,4 +1,4 @@
-"""Which file of one side is which of the other, and which kernel; then what became of each, and of the findings."""
+"""Pairs the files and kernels of the two versions, and compares the kernels and findings of each pair."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tclint.syntax.source import Problem, Source, SourceError
 __all__ = ["Difference", "Found", "Kernel", "Sides", "differences", "sides", "total"]
 
 How = Literal["name", "base name", "likeness", "only one"]
-_LIKE = 0.5
-"""How alike two kernels with different names must be to be taken for one, from 0 to 1."""
-_MOST = 200
-"""Kernels without a partner that are compared with each other, on each side."""
+_MIN_SIMILARITY = 0.5
+"""Similarity, from 0 to 1, above which two kernels with different names are paired."""
+_MAX_CANDIDATES = 200
+"""Kernels without a partner that are compared by similarity, on each side, since the work is quadratic."""
 _BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding with the report that it is in."""
+    """A finding with its report."""
 
     report: FileReport
     finding: Finding
@@ -46,7 +46,7 @@ class Found:
 
 @dataclass(slots=True)
 class Kernel:
-    """A kernel that both sides have."""
+    """A kernel that is in both versions."""
 
     how: How
     comparison: Comparison
@@ -54,28 +54,31 @@ class Kernel:
 
 @dataclass(slots=True)
 class Difference:
-    """What became of one file."""
+    """The differences of one file."""
 
     old: str | None
-    """Its name, None: it is new."""
+    """The name of the old file; None if the file is new."""
     new: str | None
+    """The name of the new file; None if the file was removed."""
     how: How = "name"
     kernels: list[Kernel] = field(default_factory=list)
     only_old: list[str] = field(default_factory=list)
     """Kernels without a partner."""
     only_new: list[str] = field(default_factory=list)
     problems: list[tuple[str, Problem]] = field(default_factory=list)
-    """What could not be analysed, with the path."""
+    """(path, problem) for what could not be analysed."""
     came: list[Found] = field(default_factory=list)
+    """New findings."""
     went: list[Found] = field(default_factory=list)
+    """Resolved findings."""
     compared: int = 0
-    """Kernels that both sides have, those that are equal byte for byte among them."""
+    """The number of kernels in both versions, including those of identical files."""
     source: Source | None = None
-    """The text of the new file; None where it is equal to the old one, or could not be read."""
+    """The text of the new file; None if it is identical to the old one, or could not be read."""
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to tell but problems."""
+        """Whether there is a difference, problems aside."""
         return bool(
             None in (self.old, self.new)
             or self.only_old
@@ -88,13 +91,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The modules of both sides, as pairs; one of two is None where the other has no partner."""
+    """The modules of both versions in pairs; one of a pair is None if the other has no partner."""
 
     pairs: tuple[tuple[Input | None, Input | None, How], ...]
 
 
 def sides(old: str, new: str) -> Sides:
-    """The modules below two paths, a file each or a folder each. Raises SourceError for one of both."""
+    """The modules at two paths, which must be two files or two folders; otherwise raises SourceError."""
     folders = os.path.isdir(old), os.path.isdir(new)
     if folders[0] != folders[1]:
         raise SourceError(f"{old if folders[0] else new} is a folder and {new if folders[0] else old} is not")
@@ -128,7 +131,7 @@ def _base(item: Input) -> Hashable:
 def _partners(
     old: Sequence[T], new: Sequence[T], here: Callable[[T], Hashable], there: Callable[[T], Hashable]
 ) -> tuple[list[tuple[T, T]], list[T], list[T]]:
-    """What has a key that nothing else on its side has, with what has it on the other; and the rest of both."""
+    """Pairs of items whose equal keys are unique on each side, and the remaining items of both sides."""
     left, right = defaultdict[Hashable, list[T]](list), defaultdict[Hashable, list[T]](list)
     for item in old:
         left[here(item)].append(item)
@@ -148,29 +151,28 @@ def _partners(
 
 
 def differences(found: Sides, config: Config, findings: bool = True) -> Iterator[Difference]:
-    """What became of each file, in order; without *findings* no rule is checked."""
+    """The difference of each pair of files, in order. Without *findings*, no rule is checked."""
     for old, new, how in found.pairs:
         yield _difference(old, new, how, config, findings)
 
 
 def _difference(old: Input | None, new: Input | None, how: How, config: Config, findings: bool) -> Difference:
-    made = Difference(_name(old), _name(new), how)
-    there = _modules(new, made)
+    difference = Difference(_name(old), _name(new), how)
+    there = _modules(new, difference)
     if there is not None and _data(old) == there[0].data:
-        made.compared = len(_wanted(there[1], config))
-        return made
-    here = _modules(old, made)
+        difference.compared = len(_wanted(there[1], config))
+        return difference
+    here = _modules(old, difference)
     if old is None or new is None:
-        return made
+        return difference
     if here is not None and there is not None:
-        made.source = there[0]
-        partners = _kernels(here, there, config, made)
-        made.compared = len(partners)
+        difference.source = there[0]
+        partners = _kernels(here, there, config, difference)
+        difference.compared = len(partners)
         if findings:
-            _findings(
-                made, (old, new), config, {k.comparison.old.name: k.comparison.new.name for k in partners}
-            )
-    return made
+            names = {k.comparison.old.name: k.comparison.new.name for k in partners}
+            _findings(difference, (old, new), config, names)
+    return difference
 
 
 def _name(item: Input | None) -> str | None:
@@ -185,33 +187,35 @@ def _data(item: Input | None) -> bytes | None:
     return item[1].data if item is not None and isinstance(item[1], Source) else None
 
 
-def _modules(item: Input | None, made: Difference) -> tuple[Source, Module] | None:
+def _modules(item: Input | None, difference: Difference) -> tuple[Source, Module] | None:
+    """The source and module of an input; None if it has none. Adds its problems to *difference*."""
     if item is None:
         return None
     path, source = item
     if isinstance(source, SourceError):
-        made.problems.append((path, Problem(source.line, str(source))))
+        difference.problems.append((path, Problem(source.line, str(source))))
         return None
     try:
         module, problems = analyse(source)
     except SourceError as error:
-        made.problems.append((path, Problem(error.line, str(error))))
+        difference.problems.append((path, Problem(error.line, str(error))))
         return None
-    made.problems += ((path, problem) for problem in problems)
+    difference.problems += ((path, problem) for problem in problems)
     return source, module
 
 
 def _wanted(module: Module, config: Config) -> list[Function]:
-    """The functions to compare: kernels, and what cannot be seen in one; without a kernel all."""
+    """The functions to compare: kernels and functions that are not inlined into them; without a kernel, all."""
     bodies = [f for f in module.functions if f.instructions and not f.declared_only]
     seen = inlinable(module) if any(f.entry for f in bodies) else {}
     return [f for f in bodies if (f.entry or f.name not in seen) and wants_entry(config, f.name)]
 
 
 def _kernels(
-    old: tuple[Source, Module], new: tuple[Source, Module], config: Config, made: Difference
+    old: tuple[Source, Module], new: tuple[Source, Module], config: Config, difference: Difference
 ) -> list[Kernel]:
-    here, there = list(_skeletons(*old, config, made)), list(_skeletons(*new, config, made))
+    """All pairs of kernels. Those worth showing, and kernels without a partner, are set in *difference*."""
+    here, there = list(_skeletons(*old, config, difference)), list(_skeletons(*new, config, difference))
     found, left, right = _partners(here, there, lambda s: s.name, lambda s: s.name)
     pairs: list[tuple[Skeleton, Skeleton, How]] = [(a, b, "name") for a, b in found]
     if len(left) == len(right) == 1 and not found:
@@ -222,37 +226,37 @@ def _kernels(
         pairs.append((a, b, "likeness"))
     order = {id(s): n for n, s in enumerate(here)}
     kernels = [Kernel(how, compare(a, b)) for a, b, how in sorted(pairs, key=lambda pair: order[id(pair[0])])]
-    made.kernels = [
+    difference.kernels = [
         kernel
         for kernel in kernels
         if kernel.how != "name" or kernel.comparison.changes or kernel.comparison.operations
     ]
-    made.only_old, made.only_new = [s.name for s in left], [s.name for s in right]
+    difference.only_old, difference.only_new = [s.name for s in left], [s.name for s in right]
     return kernels
 
 
-def _skeletons(source: Source, module: Module, config: Config, made: Difference) -> Iterator[Skeleton]:
+def _skeletons(source: Source, module: Module, config: Config, difference: Difference) -> Iterator[Skeleton]:
     callees = inlinable(module)
     for function in _wanted(module, config):
         line = source.position(function.start).line
-        if function.damaged or any(trouble.kind in _BROKEN for trouble in function.errors):
-            continue  # a problem of the module says so
+        if function.damaged or any(error.kind in _BROKEN for error in function.errors):
+            continue  # among the problems of the module
         try:
             yield skeleton(source, module, inline(function, callees))
         except LimitExceeded as error:
-            made.problems.append((source.path, Problem(line, str(error))))
+            difference.problems.append((source.path, Problem(line, str(error))))
 
 
 def _alike(old: Sequence[Skeleton], new: Sequence[Skeleton]) -> Iterator[tuple[Skeleton, Skeleton]]:
-    """Kernels of different names that are likely to be one, the likeliest first."""
-    left = [(s, _words(s.name), Counter(op.kind for op in s.ops)) for s in old[:_MOST]]
-    right = [(s, _words(s.name), Counter(op.kind for op in s.ops)) for s in new[:_MOST]]
+    """Pairs of kernels with different names and similar names and skeletons, the most similar first."""
+    left = [(s, _words(s.name), Counter(op.kind for op in s.ops)) for s in old[:_MAX_CANDIDATES]]
+    right = [(s, _words(s.name), Counter(op.kind for op in s.ops)) for s in new[:_MAX_CANDIDATES]]
     scores = []
     for i, (_, names, ops) in enumerate(left):
         for j, (_, other_names, other_ops) in enumerate(right):
-            name = _likeness(names, other_names)
-            score = (2 * name + _likeness(ops, other_ops)) / 3
-            if name >= _LIKE and score >= _LIKE:
+            name = _similarity(names, other_names)
+            score = (2 * name + _similarity(ops, other_ops)) / 3
+            if name >= _MIN_SIMILARITY and score >= _MIN_SIMILARITY:
                 scores.append((-score, i, j))
     taken: set[tuple[str, int]] = set()
     for _, i, j in sorted(scores):
@@ -262,11 +266,11 @@ def _alike(old: Sequence[Skeleton], new: Sequence[Skeleton]) -> Iterator[tuple[S
 
 
 def _words(name: str) -> Counter[str]:
-    """The words and numbers of a name: suffixes and template arguments differ in a few."""
+    """The words and numbers in a name. Different suffixes or template arguments change only a few of them."""
     return Counter(re.findall(r"[A-Za-z]+|\d+", name))
 
 
-def _likeness(old: Counter[str], new: Counter[str]) -> float:
+def _similarity(old: Counter[str], new: Counter[str]) -> float:
     total = old.total() + new.total()
     return 2 * (old & new).total() / total if total else 1.0
 
@@ -274,31 +278,36 @@ def _likeness(old: Counter[str], new: Counter[str]) -> float:
 # ---------------------------------------------------------------- findings
 
 
-def _findings(made: Difference, pair: tuple[Input, Input], config: Config, names: dict[str, str]) -> None:
-    """What came and went: the same fingerprint is the same finding, and so is the same message at the same source line."""
+def _findings(
+    difference: Difference, pair: tuple[Input, Input], config: Config, names: dict[str, str]
+) -> None:
+    """Sets the new and resolved findings in *difference*.
+
+    Two findings are the same if they have the same fingerprint, or the same message at the same source line.
+    """
     shown, _ = present((item.report for item in reports(pair, config)), config)
     old, new = shown
     for report in shown:
-        known = {problem for _, problem in made.problems}
-        made.problems += ((report.path, problem) for problem in report.problems if problem not in known)
+        known = {problem for _, problem in difference.problems}
+        difference.problems += ((report.path, problem) for problem in report.problems if problem not in known)
     went = [Found(old, f) for f in old.findings if f.suppressed is None]
     came = [Found(new, f) for f in new.findings if f.suppressed is None]
-    for key in (_print, _said):
+    for key in (_fingerprint, _message):
         went, came = _unmatched(went, came, lambda f, key=key: key(f, names), lambda f, key=key: key(f, {}))  # type: ignore[misc]
-    made.went, made.came = went, came
+    difference.went, difference.came = went, came
 
 
-def _print(found: Found, names: dict[str, str]) -> Hashable:
+def _fingerprint(found: Found, names: dict[str, str]) -> Hashable:
     finding = found.finding
     return finding.fingerprint.partition(":")[0]
 
 
-def _said(found: Found, names: dict[str, str]) -> Hashable:
+def _message(found: Found, names: dict[str, str]) -> Hashable:
     finding = found.finding
     entry = names.get(finding.entry, finding.entry) if finding.entry else None
-    place = finding.source_location
+    location = finding.source_location
     message = re.sub(r"%\w+", "%", finding.message)
-    return finding.rule.id, entry, message, place and (place.file, place.line)
+    return finding.rule.id, entry, message, location and (location.file, location.line)
 
 
 def _unmatched(
@@ -318,7 +327,7 @@ def _unmatched(
 
 
 def total(found: Iterable[Difference]) -> Counter[str]:
-    """How many instructions became what."""
+    """Status -> the number of instructions with such a change; a repeated block counts once."""
     return Counter(
         change.status
         for difference in found

@@ -1,7 +1,7 @@
-"""A difference as text for people, as JSON for programs and as SARIF.
+"""A difference as text for people, as JSON for programs, and as SARIF.
 
-docs/diff.md shows the text; docs/diff.schema.json is the schema of the JSON. ``schema`` grows by one when a key changes
-its meaning or goes, not when one is added.
+docs/diff.md shows the text; docs/diff.schema.json is the schema of the JSON. ``schema`` is incremented when a key is
+removed or changes its meaning, not when one is added.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["FORMATS", "render"]
 FORMATS = ("text", "json", "sarif")
 SCHEMA = 1
 _COLORS = {"lost": RED, "weakened": RED, "changed": YELLOW, "moved": YELLOW}
-_SHOWN = 3
-"""So many instructions of a change are shown; the others are counted."""
-_WORDS = 4
-"""Words of the opcode of an instruction that is only named."""
+_MAX_INSTRUCTIONS = 3
+"""Instructions of a change that are shown; the remaining ones are counted."""
+_MAX_OPCODE_WORDS = 4
+"""Words of the opcode of a neighbouring instruction."""
 
 
 def render(found: Sequence[Difference], output_format: str, config: Config, color: bool = False) -> str:
@@ -65,27 +65,27 @@ class _Text:
         if old is None or new is None:
             yield (
                 self._style(BOLD, printable(f"{old or new}"))
-                + f": {'is new' if old is None else 'is not there any more'}"
+                + f": {'new file' if old is None else 'removed file'}"
             )
         else:
-            how = "" if difference.how == "name" else f" (paired by {difference.how})"
+            how = "" if difference.how == "name" else f" ({_how(difference.how)})"
             yield self._style(BOLD, printable(f"{old} -> {new}")) + how
         for path, problem in difference.problems:
             at = f"{path}:{problem.line}" if problem.line else path
-            yield f"  {self._style(RED, 'problem')}: {printable(f'{at}: {problem.message}')}"
-        for names, words in ((difference.only_old, "is not there any more"), (difference.only_new, "is new")):
-            yield from (f"  kernel {_short(name)} {words}" for name in names)
+            yield f"  {self._style(RED, 'error')}: {printable(f'{at}: {problem.message}')}"
+        for names, word in ((difference.only_old, "removed"), (difference.only_new, "new")):
+            yield from (f"  {word} kernel {_short(name)}" for name in names)
         for kernel in difference.kernels:
             yield from self._kernel(kernel)
-        for findings, words in ((difference.came, "came"), (difference.went, "went")):
+        for findings, word in ((difference.came, "new"), (difference.went, "resolved")):
             if findings:
-                yield f"  {count(len(findings), 'finding')} {words}:"
+                yield f"  {count(len(findings), f'{word} finding')}:"
                 yield from (f"    {_finding(one)}" for one in findings)
 
     def _kernel(self, kernel: Kernel) -> Iterator[str]:
         old, new = kernel.comparison.old.name, kernel.comparison.new.name
         name = _short(old) if old == new else f"{_short(old)} -> {_short(new)}"
-        how = f" (paired by {_how(kernel.how)})" if kernel.how != "name" else ""
+        how = f" ({_how(kernel.how)})" if kernel.how != "name" else ""
         changes = kernel.comparison.changes
         yield f"  kernel {printable(name)}{how}{'' if changes else ': no change in synchronisation'}"
         for change in changes:
@@ -101,18 +101,18 @@ class _Text:
         message = f": {change.message}" if change.message else ""
         yield f"    {status} {change.what}{times}{printable(message)}"
         both = change.places[0].old is not None and change.places[0].new is not None
-        for at in change.places[:_SHOWN]:
+        for at in change.places[:_MAX_INSTRUCTIONS]:
             op = at.op
             if both and at.old is not None and at.new is not None:
                 yield f"      old {_line(at.old)}: {printable(at.old.text)}"
                 yield f"      new {_line(at.new)}: {printable(at.new.text)}"
             else:
                 yield f"      {'old' if at.old is not None else 'new'} {_line(op)}: {printable(op.text)}"
-        if number > _SHOWN:
-            yield f"      and {number - _SHOWN} more"
+        if number > _MAX_INSTRUCTIONS:
+            yield f"      and {number - _MAX_INSTRUCTIONS} more"
         if change.between is not None:
-            for side, (before, behind) in zip(("old", "new"), change.between, strict=True):
-                yield f"      {side}: {_where(before, behind)}"
+            for side, (before, after) in zip(("old", "new"), change.between, strict=True):
+                yield f"      {side}: {_where(before, after)}"
 
 
 def _same(places: Sequence[Place]) -> bool:
@@ -127,19 +127,17 @@ def _source(source: SourceLocation | None) -> str:
     return printable(f" ({os.path.basename(source.file)}:{source.line})") if source is not None else ""
 
 
-def _where(before: Op | None, behind: Op | None) -> str:
+def _where(before: Op | None, after: Op | None) -> str:
     """``between line 12 bar.sync and line 20 wgmma.wait_group``."""
     if before is None:
-        return f"before {_named(behind)}" if behind is not None else "alone"
-    return (
-        f"between {_named(before)} and {_named(behind)}" if behind is not None else f"behind {_named(before)}"
-    )
+        return f"before {_named(after)}" if after is not None else "alone"
+    return f"between {_named(before)} and {_named(after)}" if after is not None else f"after {_named(before)}"
 
 
 def _named(op: Op) -> str:
     words = [word for word in op.text.split() if not word.startswith("@")]
     opcode = words[0].rstrip(";") if words else op.kind
-    return printable(f"line {op.line} {'.'.join(opcode.split('.')[:_WORDS])}")
+    return printable(f"line {op.line} {'.'.join(opcode.split('.')[:_MAX_OPCODE_WORDS])}")
 
 
 def _finding(found: Found) -> str:
@@ -154,7 +152,9 @@ def _short(name: str) -> str:
 
 
 def _how(how: How) -> str:
-    return {"only one": "being the only one", "likeness": "likeness"}.get(how, how)
+    return {"only one": "the only kernel in both versions", "likeness": "paired by similarity"}.get(
+        how, f"paired by {how}"
+    )
 
 
 def _tally(found: Sequence[Difference]) -> str:
@@ -166,15 +166,15 @@ def _tally(found: Sequence[Difference]) -> str:
         if compared
         else "No kernel was compared"
     ]
-    for noun, came, went in (
-        ("finding", sum(len(d.came) for d in found), sum(len(d.went) for d in found)),
-        ("kernel", sum(len(d.only_new) for d in found), sum(len(d.only_old) for d in found)),
-        ("file", sum(d.old is None for d in found), sum(d.new is None for d in found)),
+    for nouns, added, removed, word in (
+        ("findings", sum(len(d.came) for d in found), sum(len(d.went) for d in found), "resolved"),
+        ("kernels", sum(len(d.only_new) for d in found), sum(len(d.only_old) for d in found), "removed"),
+        ("files", sum(d.old is None for d in found), sum(d.new is None for d in found), "removed"),
     ):
-        if came or went:
-            parts.append(f"{count(came, noun)} came, {went} went")
+        if added or removed:
+            parts.append(f"{nouns}: {added} new, {removed} {word}")
     if broken := len({path for difference in found for path, _ in difference.problems}):
-        parts.append(f"{count(broken, 'input')} could not be analysed, or not all of it")
+        parts.append(f"{count(broken, 'input')} could not be fully analysed")
     return "; ".join(parts) + "."
 
 
@@ -215,10 +215,10 @@ def _file_object(difference: Difference) -> dict[str, Any]:
 
 
 def _kernel_object(kernel: Kernel) -> dict[str, Any]:
-    made = kernel.comparison
+    comparison = kernel.comparison
     return {
-        "old": made.old.name,
-        "new": made.new.name,
+        "old": comparison.old.name,
+        "new": comparison.new.name,
         "paired_by": kernel.how,
         "changes": [
             {
@@ -234,9 +234,9 @@ def _kernel_object(kernel: Kernel) -> dict[str, Any]:
                     for side, ops in zip(("old", "new"), change.between, strict=True)
                 },
             }
-            for change in made.changes
+            for change in comparison.changes
         ],
-        "operations": [{"name": name, "old": a, "new": b} for name, (a, b) in made.operations.items()],
+        "operations": [{"name": name, "old": a, "new": b} for name, (a, b) in comparison.operations.items()],
     }
 
 
@@ -282,7 +282,10 @@ def _finding_object(found: Found) -> dict[str, Any]:
 
 
 def _sarif(found: Sequence[Difference], config: Config) -> str:
-    """The findings that came, and each change as a note; what went is no result, as GitHub would open an alert for it."""
+    """The new findings, and each change as a note.
+
+    Resolved findings are left out, since GitHub would open an alert for each.
+    """
     from tclint.report.formats import renderer
     from tclint.report.locate import Locator
     from tclint.report.summary import Context, present
@@ -296,7 +299,7 @@ def _sarif(found: Sequence[Difference], config: Config) -> str:
 
 
 def _report(difference: Difference) -> FileReport | None:
-    """The new file with what is to be said of it."""
+    """The report on the new file: new findings and changes; None if it is unchanged or there is no new file."""
     problems = tuple(problem for _, problem in difference.problems)
     source = difference.source
     if source is None:
@@ -317,7 +320,7 @@ def _report(difference: Difference) -> FileReport | None:
 
 
 def _note(kernel: Kernel, change: Change, prints: Fingerprints) -> Finding:
-    """A change at its place in the new file; of what was lost, at what now stands where it was."""
+    """A change as a finding at its location in the new file; a lost instruction is located at its neighbour there."""
     at = change.places[0]
     op = at.new
     if op is None and change.between is not None:
@@ -329,7 +332,7 @@ def _note(kernel: Kernel, change: Change, prints: Fingerprints) -> Finding:
     if change.message:
         words.append(change.message)
     if at.old is not None:
-        words.append(f"it was line {at.old.line} of the old version{_source(at.old.source)}: {at.old.text}")
+        words.append(f"line {at.old.line} in the old version{_source(at.old.source)}: {at.old.text}")
     return Finding(
         rule=rule,
         severity=rule.severity,
@@ -344,8 +347,8 @@ def _note(kernel: Kernel, change: Change, prints: Fingerprints) -> Finding:
 
 
 def _rule(status: Status) -> Rule:
-    """What SARIF wants to know of a kind of change."""
-    summary = f"Synchronisation that was {status} from one version of a kernel to the next."
+    """A change of a status as a rule, which SARIF requires."""
+    summary = f"Synchronisation that was {status} between two versions of a kernel."
     return Rule(
         id=f"DIFF-{status.upper()}",
         name=f"synchronisation-{status}",

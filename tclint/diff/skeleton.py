@@ -1,7 +1,8 @@
-"""The synchronisation skeleton of a function: what waits, fences, commits, meets, arrives and elects, in program order.
+"""The synchronisation skeleton of a function: waits, fences, commits, barriers, arrivals, elections in program order.
 
-Between these stand the operations that they are about (copies, matrix multiplications), and what kinds of memory are
-accessed, so that one barrier can be told from the next. Registers, labels, addresses and arithmetic leave no trace in it.
+Between these are the asynchronous operations to which they refer (copies, matrix multiplications), and the kinds of
+memory that are accessed, so that one barrier can be distinguished from the next. Registers, labels, addresses and
+arithmetic are not part of it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ CLASSES = {
     "tmem-dealloc": "tensor memory",
     "tmem-relinquish": "tensor memory",
 }
-"""What an event is called; any other is an operation, of which only the mbarrier and the lanes are compared."""
+"""Event -> class. Any other event is an operation, of which only the mbarrier and the lanes are compared."""
 ACCESS = "ordered access"
 SEMANTICS = {"weak": 0, "relaxed": 1, "acquire": 2, "release": 2, "acq_rel": 3, "sc": 4}
 SCOPES = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
@@ -64,14 +65,16 @@ _DEFAULTS = {
     "barrier-wait": ("acquire", ""),
     "memory-fence": ("acq_rel", ""),
 }
-"""What counts where nothing is written (9.7.13)."""
+"""Event -> default semantics and scope (9.7.13)."""
 _MEMBAR = {"gl": "gpu", "cta": "cta", "sys": "sys"}
-_SILENT = frozenset("sync async cta b32 b64 b128 u32 s32 warp shared shared::cta".split())
-"""Words of an opcode that say nothing, or nothing that is not told otherwise."""
+_IGNORED = frozenset("sync async cta b32 b64 b128 u32 s32 warp shared shared::cta".split())
+"""Words of an opcode that do not affect synchronisation, or whose meaning is recorded otherwise."""
 _RESULTS = frozenset(("wgmma", "tcgen05.ld"))
 """The groups whose operations write registers."""
 _NUMBERS = ("depth", "mask", "count", "tx", "parity", "columns")
-_TEXT = 100
+"""Roles of operands whose constant values are compared."""
+_MAX_TEXT = 100
+"""Characters of an instruction's text."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,52 +86,52 @@ class Op:
     span: Span
     source: SourceLocation | None
     what: str
-    """The class; "" for an operation or an access, whose coming and going is no change of the synchronisation."""
+    """The class; "" for an operation or an access, which is not synchronisation itself."""
     kind: str
-    """What may be the same instruction, weaker or stronger."""
+    """Instructions of equal kind may be weaker or stronger forms of one instruction."""
     text: str
     words: frozenset[str] = frozenset()
     semantics: str = ""
     scope: str = ""
     numbers: dict[str, int] = field(default_factory=dict)
-    """By the name of the role; one that is not known is left out."""
+    """Role -> constant value of the operand; unknown values are left out."""
     object: Hashable = None
-    """The mbarriers that it may name, or the number of the barrier; None: not known, or none."""
+    """The mbarriers to which it may refer, or the barrier number; None if unknown, or if it refers to none."""
     loops: int = 0
-    """In how many loops it is, those not counted that only wait."""
+    """Loop depth, without loops that only wait."""
     retried: bool = False
-    """A wait in a loop that only waits."""
+    """Whether it is a wait in a loop that only waits."""
     late: bool = False
-    """A wait behind a read of a register that it waits for."""
+    """Whether it is a wait after a read of a register that it waits for."""
     guarded: bool = False
     controls: int = 0
-    """How many branches decide whether it is executed."""
+    """The number of branches on which it is control-dependent."""
     role: str = ""
     """The threads that execute it, in words."""
 
     @property
     def at(self) -> tuple[str, int] | None:
-        """Its source line; the folder of the file is another one on every machine."""
+        """The file name and line in the source, without the folder, which differs between machines; None if unknown."""
         return (os.path.basename(self.source.file), self.source.line) if self.source is not None else None
 
     @property
     def operation(self) -> bool:
-        """Whether it is something asynchronous that others wait for."""
+        """Whether it issues an asynchronous operation."""
         return self.kind.startswith("issue ")
 
     @property
     def group(self) -> str:
-        """What completes the operations that it is about; "" for none."""
+        """The completion mechanism of the operations to which it refers; "" for none."""
         return self.kind.partition(" ")[2]
 
     @property
     def access(self) -> bool:
-        """Whether it is there for the alignment only."""
+        """Whether it is a memory access, which serves only the alignment."""
         return self.kind.startswith("access ")
 
     @property
     def token(self) -> Hashable:
-        """All that is written in the instruction itself, but for numbers that a compiler may keep in a register."""
+        """The properties of the instruction itself, without values that a compiler may keep in a register."""
         depth = self.numbers.get("depth", -1)
         return self.kind, self.words, self.semantics, self.scope, depth, self.retried
 
@@ -146,7 +149,7 @@ class Skeleton:
 
 
 def skeleton(source: Source, module: Module, function: Function) -> Skeleton:
-    """That of *function*, whose callees are inlined. Raises LimitExceeded for a function that is too big for it."""
+    """The skeleton of *function*, in which callees are inlined already. Raises LimitExceeded if it is too large."""
     model = KernelModel(function, module)
     try:
         ops = list(_without_repeats(_Reader(source, model).ops()))
@@ -156,7 +159,7 @@ def skeleton(source: Source, module: Module, function: Function) -> Skeleton:
 
 
 def _without_repeats(ops: Iterator[Op]) -> Iterator[Op]:
-    """Of accesses of one kind that follow each other, the first."""
+    """*ops*, with only the first of consecutive accesses of one kind."""
     before = ""
     for op in ops:
         if not (op.access and op.kind == before):
@@ -171,7 +174,7 @@ class _Reader:
         self._loops, self._spins = self._nesting()
 
     def ops(self) -> Iterator[Op]:
-        """The instructions in program order; what nothing leads to is left out."""
+        """The reachable instructions of the skeleton in program order."""
         cfg = self._model.cfg
         found: list[tuple[int, Match]] = []
         for use in self._function.uses:
@@ -214,7 +217,7 @@ class _Reader:
             op.text = instruction.name
             return op
         text = " ".join(self._source.data[start:end].decode(errors="replace").split())
-        op.text = text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
+        op.text = text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
         op.retried = event == "mbarrier-wait" and block in self._spins
         op.late = event == "wait" and form.group in _RESULTS and self._late(site, form.group)
         op.numbers = dict(self._numbers(site, event, form.roles))
@@ -225,7 +228,7 @@ class _Reader:
         return op
 
     def _late(self, site: int, group: str) -> bool:
-        """Whether an instruction of its block reads, before a wait, what an operation writes that it waits for."""
+        """Whether an instruction before a wait, in its block, reads a result of an operation it waits for."""
         cfg, instructions = self._model.cfg, self._function.instructions
         try:
             found = operations(self._model, site, (group,))
@@ -236,13 +239,14 @@ class _Reader:
         for i in range(site - 1, cfg.blocks[cfg.block_of[site]].start - 1, -1):
             instruction = instructions[i]
             if instruction.group != group:
-                # Arithmetic on what was loaded stands on both sides of the wait in correct code, as the hardware waits.
+                # Correct code has arithmetic on loaded values before and after the wait, as the hardware interlocks.
                 if group == "wgmma" or not computes(instruction.match):
                     read.update(instruction.reads)
             elif instruction.event == "wait":
                 waited = True
             elif instruction.event == "issue":
-                # What no wait stands behind is in flight; a load that was used is not for the analysis, as hardware waits.
+                # An operation with no wait after it is in flight here, even a load that the analysis no longer tracks,
+                # because the hardware interlocks on its use.
                 if (i in found or not waited) and not read.isdisjoint(results_of(instruction)):
                     return True
                 found.discard(i)
@@ -264,13 +268,13 @@ class _Reader:
         return None
 
     def _base(self, value: int) -> Hashable:
-        """The variable that mbarriers are in, by its name; any other address by its number, which is of this function."""
+        """The name of the variable that contains the mbarriers; for any other base, its value number."""
         node = self._model.values.node(value)
         return str(node[1]) if node[0] == "symbol" else value
 
     @cached_property
     def _inits(self) -> dict[int, list[Mbarrier]]:
-        """What each init makes."""
+        """Site of an init -> the mbarriers that it initialises."""
         made: dict[int, list[Mbarrier]] = {}
         for mbarrier in self._mbarriers.objects.values():
             for site in mbarrier.inits:
@@ -278,7 +282,10 @@ class _Reader:
         return made
 
     def _nesting(self) -> tuple[dict[int, int], set[int]]:
-        """In how many loops each block is, and the blocks of loops that wait and touch no memory."""
+        """The loop depth of each block, and the blocks of loops that only wait.
+
+        Those loops have no other event and access no memory; they do not count for the depth.
+        """
         cfg = self._model.cfg
         events: defaultdict[int, set[str]] = defaultdict(set)
         for use in self._function.uses:
@@ -297,7 +304,7 @@ class _Reader:
 
 
 def _accessed(match: Match) -> str:
-    """What kind of memory an instruction without an event accesses: ``ld.shared``; "" where nobody else sees it."""
+    """The kind of access of an instruction without an event: ``ld.shared``; "" for memory private to a thread."""
     form = match.form
     space = match.space.partition("::")[0]
     if form.event or not form.memory or space in (".param", ".local", ".const"):
@@ -306,7 +313,7 @@ def _accessed(match: Match) -> str:
 
 
 def _words(instruction: Instruction, event: str) -> tuple[frozenset[str], str, str]:
-    """The words of an opcode that say how it synchronises, and its semantics and scope as they are by default."""
+    """The words of an opcode that affect synchronisation, and its semantics and scope, with defaults filled in."""
     root, *words = instruction.opcode.split(".")
     semantics, scope = _DEFAULTS.get(event, ("", ""))
     rest = []
@@ -319,7 +326,7 @@ def _words(instruction: Instruction, event: str) -> tuple[frozenset[str], str, s
             scope = word
         elif word in ("volatile", "mmio"):
             semantics, scope = "relaxed", "sys"
-        elif event == "proxy-fence" or not (word in _SILENT or (event == "commit" and "shared" in word)):
+        elif event == "proxy-fence" or not (word in _IGNORED or (event == "commit" and "shared" in word)):
             rest.append(word)
     if not event and root in ("atom", "red") and not semantics:
         semantics, scope = "relaxed", scope or "gpu"

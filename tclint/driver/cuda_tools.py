@@ -1,4 +1,4 @@
-"""Where NVIDIA's command-line tools are: ``cuobjdump``, ``ptxas``."""
+"""Locates NVIDIA's command-line tools: ``cuobjdump``, ``ptxas``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from glob import glob
 
 
 def candidates(name: str) -> Iterator[str]:
-    """The programs called *name*, the one to take first.
+    """The executables called *name*, in order of preference.
 
-    What ``TCLINT_NAME`` names is the only one, whether it exists or not. Others are looked for on ``PATH``, in the
-    toolkits of ``CUDA_HOME``, ``CUDA_PATH`` and ``/usr/local/cuda``, and in the packages beside tclint.
+    If the environment variable ``TCLINT_<NAME>`` is set, it gives the only candidate, which may not exist. Otherwise
+    they are searched for on ``PATH``, in the toolkits of ``CUDA_HOME``, ``CUDA_PATH`` and ``/usr/local/cuda``, and in
+    Python packages installed beside tclint.
     """
     if named := os.environ.get(variable(name)):
         yield shutil.which(named) or named
@@ -23,7 +24,7 @@ def candidates(name: str) -> Iterator[str]:
 
 
 def variable(name: str) -> str:
-    """The environment variable that names a tool: ``TCLINT_PTXAS_BLACKWELL``."""
+    """The environment variable that gives the path of a tool: ``TCLINT_PTXAS_BLACKWELL``."""
     return f"TCLINT_{name.upper().replace('-', '_')}"
 
 
@@ -36,9 +37,9 @@ def _folders() -> Iterator[str]:
 
 
 def packaged(package: str, below: str) -> Iterator[str]:
-    """The folders *below* a Python package of NVIDIA's or Triton's wheels, which is not imported."""
+    """The folders that match the pattern *below* in a Python package, without importing it."""
     from importlib.util import find_spec
 
     spec = find_spec(package)
-    for place in spec.submodule_search_locations or () if spec else ():
-        yield from sorted(glob(os.path.join(place, below)))
+    for folder in spec.submodule_search_locations or () if spec else ():
+        yield from sorted(glob(os.path.join(folder, below)))

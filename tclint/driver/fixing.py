@@ -1,8 +1,8 @@
-"""``tclint check --fix``: the fixes of findings made in the text, each checked again before it counts.
+"""``tclint check --fix``: applies the fixes of findings, and verifies each of them by checking the new text.
 
-A fix is kept only if what it mends is gone and nothing new is found; otherwise the text stays as it was, and the reason
-is told. Overlapping edits are never made together. A file is replaced in one step, with its permissions, and only if it
-still is what was read.
+A fix is kept only if its finding is gone and no new finding appears. Otherwise the text is left unchanged, and the
+reason is reported. Overlapping edits are never applied together. A file is replaced atomically, keeping its
+permissions, and only if its content has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from tclint.findings.places import place
 from tclint.findings.scales import Severity
 from tclint.linting.cache import IncrementalCache
 from tclint.report.summary import count, present
-from tclint.syntax.source import Source, SourceError, read_bytes
+from tclint.syntax.source import GZIP, ZSTD, Source, SourceError, read_bytes
 
 if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
 
 __all__ = ["Fixed", "Fixing", "Refused", "apply_fixes", "compatible", "shown", "tried", "verified_fixes"]
 
-_ROUNDS = 10
-"""How often what is left is looked at again: a fix may be possible only after another one."""
-_PROOFS = 12
-"""So many fixes of a text are looked at one by one, each of which takes as long as linting what it changes."""
-_MARK = b"\xef\xbb\xbf"
+_MAX_PASSES = 10
+"""Passes over the remaining findings. A fix may become possible only after another one."""
+_MAX_SINGLE_TRIALS = 12
+"""Fixes of a text that are verified one by one. Each takes as long as linting the functions that it changes."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Refused(NamedTuple):
-    """A fix that was tried and not kept."""
+    """A fix that was tried and rejected."""
 
     finding: Finding
     reason: str
@@ -44,26 +44,26 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """What became of a text."""
+    """A text after fixing."""
 
     source: Source
     report: FileReport
-    """What is still found in it and shown."""
+    """The findings that remain and are shown."""
     fixed: tuple[Finding, ...] = ()
-    """What is gone, where it was in the text that had it."""
+    """The findings that are gone, each with its span in the last text that had it."""
     refused: tuple[Refused, ...] = ()
 
 
 def apply_fixes(source: Source, config: Config, unsafe: bool = False, known: Baseline | None = None) -> Fixed:
-    """*source* with the fixes of the findings that are shown and not *known*: the safe ones, or all of them."""
-    return _Mending(source, replace(config, confirm=False), unsafe, known).run()
+    """*source* with the fixes of findings that are shown and not *known*: the safe fixes, with *unsafe* all of them."""
+    return _Fixer(source, replace(config, confirm=False), unsafe, known).run()
 
 
 _Key = tuple[str, str | None, int]
-"""Rule, entry, and where the finding starts."""
+"""Rule, entry, and the offset at which the finding starts."""
 
 
-class _Mending:
+class _Fixer:
     def __init__(self, source: Source, config: Config, unsafe: bool, known: Baseline | None) -> None:
         self.config = config
         self.unsafe = unsafe
@@ -75,7 +75,7 @@ class _Mending:
         self.refused: dict[str, Refused] = {}
 
     def run(self) -> Fixed:
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_PASSES):
             todo = self._todo()
             if not todo or (self._try(compatible(todo)) is not None and not self._one_by_one(todo)):
                 break
@@ -84,7 +84,7 @@ class _Mending:
         return Fixed(self.source, self.report, tuple(self.fixed), tuple(refused))
 
     def _todo(self) -> list[tuple[Finding, list[Fix]]]:
-        """The findings that have a fix, with those that may be applied."""
+        """The findings with fixes that may be applied, safe fixes first."""
         found = []
         for finding in self.report.findings:
             fixes = [fix for fix in finding.fixes if fix.safe or self.unsafe]
@@ -93,12 +93,12 @@ class _Mending:
         return found
 
     def _one_by_one(self, todo: Sequence[tuple[Finding, list[Fix]]]) -> bool:
-        """Each finding alone, since something among all of them is not right; whether that changed anything."""
+        """Tries to fix each finding alone, after fixing all together failed; returns whether anything changed."""
         changed = False
         for name in [finding.fingerprint for finding, _ in todo]:
             now = next((pair for pair in self._todo() if pair[0].fingerprint == name), None)
             if now is None:
-                continue  # gone with another one
+                continue  # fixed along with another one
             finding, fixes = now
             reasons = []
             for fix in fixes:
@@ -112,19 +112,19 @@ class _Mending:
         return changed
 
     def _try(self, chosen: Sequence[tuple[Finding, Fix]]) -> str | None:
-        """Make these fixes if that is right; otherwise why they were not made."""
-        made = tried(self.report, chosen, self.config, self.known, self.past)
-        if isinstance(made, str):
-            return made
-        self.fixed += made.fixed
-        self.source, self.report = made.source, made.report
+        """Applies these fixes and returns None; or changes nothing and returns the reason."""
+        result = tried(self.report, chosen, self.config, self.known, self.past)
+        if isinstance(result, str):
+            return result
+        self.fixed += result.fixed
+        self.source, self.report = result.source, result.report
         return None
 
 
 def shown(
     source: Source, config: Config, known: Baseline | None = None, past: IncrementalCache | None = None
 ) -> FileReport:
-    """The report on *source* with the findings that are shown, not *known*, and that no comment suppresses."""
+    """The report on *source* with only those findings that are shown, not *known*, and not suppressed by a comment."""
     found = [lint(source, config, past=past)]
     if known is not None:
         found, _ = known.compared(found, config, ())
@@ -143,33 +143,33 @@ def tried(
     known: Baseline | None = None,
     past: IncrementalCache | None = None,
 ) -> Fixed | str:
-    """The text of *report* with these fixes, if the findings are gone then and no other one comes; otherwise why not.
+    """The text of *report* with these fixes, if the findings are gone and there are no new ones; otherwise the reason.
 
-    The edits of the fixes must not overlap. With the *past* of that text only what they change is analysed again.
+    The edits of the fixes must not overlap. With the *past* of that text, only functions that they change are analysed.
     """
     old = report.source
-    assert old is not None  # see shown
+    assert old is not None  # set by shown
     edits = {edit for _, fix in chosen for edit in fix.edits}
     source = Source(joined(old.data, edits), old.path, old.container, old.member)
     then = shown(source, config, known, past)
     before = {_key(finding, edits): finding for finding in report.findings}
     after = {_key(finding): finding for finding in then.findings}
     if len(then.problems) > len(report.problems):
-        return f"the text would then have a problem: {then.problems[-1].message}"
+        return f"the fix causes an error: {then.problems[-1].message}"
     for key, finding in after.items():
         if key not in before:
-            return f"it would bring {finding.rule.id} in line {source.position(finding.span.start).line}"
+            return f"the fix causes {finding.rule.id} in line {source.position(finding.span.start).line}"
     if any(_key(finding, edits) in after for finding, _ in chosen):
-        return "it would still be found"
+        return "the fix does not remove the finding"
     return Fixed(source, then, tuple(finding for key, finding in before.items() if key not in after))
 
 
 def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | None = None) -> FileReport:
-    """*report* without the fixes that do not hold: whoever reads one may make it without looking again.
+    """*report* without the fixes that fail verification, so that a reader can apply any one of them without checking.
 
-    The best ones are made together, and where that does not mend them all, and for their alternatives, each alone. What
-    is hidden is left as it is, since nobody will be shown it, and so are notes: what they are about works, and linting a
-    kernel twice to tell of it would take twice as long.
+    The best fix of each finding is tried together with the others. If that fails, and for alternative fixes, each is
+    tried alone. Hidden findings are left as they are, since they are not shown. So are notes: their code works, and
+    verifying their fixes would double the time for a kernel.
     """
     before = _visible(report, config)
     seen = [f for f in before.findings if f.fixes and f.severity > Severity.INFO]
@@ -180,14 +180,18 @@ def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | 
     if isinstance(tried(before, best, config, past=past), Fixed):
         good += best
     others = [(f, fix) for f in seen for fix in f.fixes if not any(f is g and fix is x for g, x in good)]
-    good += [pair for pair in others[:_PROOFS] if isinstance(tried(before, [pair], config, past=past), Fixed)]
+    good += [
+        pair
+        for pair in others[:_MAX_SINGLE_TRIALS]
+        if isinstance(tried(before, [pair], config, past=past), Fixed)
+    ]
     kept = {id(f): tuple(x for x in f.fixes if any(f is g and x is y for g, y in good)) for f in seen}
     findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
     return replace(report, findings=findings)
 
 
 def compatible(todo: Iterable[tuple[Finding, list[Fix]]]) -> list[tuple[Finding, Fix]]:
-    """The best fix of each finding, but for those whose edits get in the way of one before."""
+    """The best fix of each finding, without those whose edits conflict with an earlier one."""
     chosen: list[tuple[Finding, Fix]] = []
     taken: list[Edit] = []
     for finding, (fix, *_) in todo:
@@ -199,12 +203,12 @@ def compatible(todo: Iterable[tuple[Finding, list[Fix]]]) -> list[tuple[Finding,
 
 
 def _clash(a: Edit, b: Edit) -> bool:
-    """Whether two edits change the same bytes, or insert at the same place: which comes first is not known then."""
+    """Whether two edits change the same bytes, or insert at the same offset, where their order would be unknown."""
     return a.span == b.span or (a.span.start < b.span.end and b.span.start < a.span.end)
 
 
 def _key(finding: Finding, edits: Iterable[Edit] = ()) -> _Key:
-    """What a finding is known by, in the text with *edits* made."""
+    """The identity of a finding, in the text to which *edits* have been applied."""
     start = finding.span.start
     moved = sum(len(e.text.encode()) - (e.span.end - e.span.start) for e in edits if e.span.end <= start)
     return finding.rule.id, finding.entry, start + moved
@@ -215,78 +219,82 @@ def _key(finding: Finding, edits: Iterable[Edit] = ()) -> _Key:
 
 @dataclass(slots=True)
 class Fixing:
-    """A run with ``--fix`` or ``--diff``: inputs go through it, and come out mended."""
+    """A run with ``--fix`` or ``--diff``, which passes inputs through and fixes them."""
 
     config: Config
     unsafe: bool = False
     diff: bool = False
-    """Show what would change, and change nothing."""
+    """Collect the changes in ``diffs`` and change nothing."""
     known: Baseline | None = None
-    """What is in it is left alone."""
+    """Findings in it are not fixed."""
     fixed: Counter[Severity] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
-    """What was not changed, and why."""
+    """What was not fixed, and why."""
     diffs: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """Why some of it could not be analysed."""
+    """Errors of inputs or parts of them that could not be analysed."""
     reports: list[FileReport] = field(default_factory=list)
-    """What is left in each input that could be read."""
+    """The findings that remain in each input that could be read."""
     stdin: bytes | None = None
-    """Standard input as it comes out."""
+    """The fixed standard input, to be written to standard output; None if there is none."""
 
     def through(self, inputs: Iterable[Input], stdin_name: str) -> Iterator[Input]:
-        """The inputs, mended."""
+        """The inputs, fixed. Files are rewritten unless ``diff`` is set."""
         for name, item in inputs:
             if isinstance(item, SourceError):
-                self.problems.append(f"{name}{f':{item.line}' if item.line else ''}: problem: {item}")
+                self.problems.append(f"{name}{f':{item.line}' if item.line else ''}: error: {item}")
                 yield name, item
             else:
                 yield name, self._one(name, item, name == stdin_name)
 
     def _one(self, name: str, source: Source, is_stdin: bool) -> Source:
         try:
-            mended = apply_fixes(source, self.config, self.unsafe, self.known)
+            result = apply_fixes(source, self.config, self.unsafe, self.known)
         except Exception as error:
             if debug():
                 raise
-            self.problems.append(f"{name}: problem: {internal_error(error)}")
+            self.problems.append(f"{name}: error: {internal_error(error)}")
             if is_stdin:
                 self.stdin = source.data
             return source
-        self.reports.append(mended.report)
-        where = place(mended.report)
-        self.problems += [f"{where}:{p.line}: problem: {p.message}" for p in mended.report.problems]
-        for finding, reason in mended.refused:
-            line = mended.source.position(finding.span.start).line
+        self.reports.append(result.report)
+        where = place(result.report)
+        self.problems += [f"{where}:{p.line}: error: {p.message}" for p in result.report.problems]
+        for finding, reason in result.refused:
+            line = result.source.position(finding.span.start).line
             self.notes.append(f"{where}:{line}: {finding.rule.id} was not fixed: {reason}")
         if is_stdin and not self.diff:
-            self.stdin = mended.source.data
-        if not mended.fixed:
+            self.stdin = result.source.data
+        if not result.fixed:
             return source
-        why = self._kept(name, source, mended, is_stdin)
-        if why:
-            self.notes.append(f"{where}: {count(len(mended.fixed), 'finding')} could be fixed, but {why}")
+        reason = self._keep(name, source, result.source, is_stdin)
+        if reason:
+            self.notes.append(f"{where}: {count(len(result.fixed), 'finding')} could be fixed, but {reason}")
             return source
-        self.fixed.update(finding.severity for finding in mended.fixed)
-        return source if self.diff else mended.source
+        self.fixed.update(finding.severity for finding in result.fixed)
+        return source if self.diff else result.source
 
-    def _kept(self, name: str, source: Source, mended: Fixed, is_stdin: bool) -> str:
-        """Show or store what was mended; the reason why that cannot be, or nothing."""
+    def _keep(self, name: str, source: Source, fixed: Source, is_stdin: bool) -> str:
+        """Records the diff, or writes the file; returns the reason if that is impossible, else an empty string."""
         if source.member is not None:
             return "it is a module of a container"
         raw = b"" if is_stdin else read_bytes(name)
         begin = raw.find(source.data)
-        if not is_stdin and (begin not in (0, len(_MARK)) or raw[begin + len(source.data) :].strip(b"\0")):
-            return "the file is compressed, or has changed meanwhile"
+        if not is_stdin and (
+            begin not in (0, len(_BYTE_ORDER_MARK)) or raw[begin + len(source.data) :].strip(b"\0")
+        ):
+            if raw.startswith((GZIP, ZSTD)):
+                return "the file is compressed"
+            return "the file has changed since it was read"
         if self.diff:
-            self.diffs.append(_diff(name, source.data, mended.source.data))
+            self.diffs.append(_diff(name, source.data, fixed.data))
         elif not is_stdin:
-            return _store(name, raw, raw[:begin] + mended.source.data + raw[begin + len(source.data) :])
+            return _store(name, raw, raw[:begin] + fixed.data + raw[begin + len(source.data) :])
         return ""
 
 
 def _store(path: str, old: bytes, new: bytes) -> str:
-    """Put *new* in the place of *old*; the reason why that cannot be, or nothing."""
+    """Replaces *old* by *new* in a file; returns the reason if that is impossible, else an empty string."""
     from contextlib import suppress
 
     from tclint.report.formats._files import OutputError, beside, locked
@@ -299,9 +307,9 @@ def _store(path: str, old: bytes, new: bytes) -> str:
     except OutputError as error:
         return str(error)
     try:
-        with locked(path):  # or two runs may both find it unchanged, and the fixes of one of them are lost
+        with locked(path):  # otherwise two runs may both find it unchanged, and the fixes of one are lost
             if read_bytes(target) != old:
-                return "the file has changed meanwhile"
+                return "the file has changed since it was read"
             os.replace(temporary, target)
     except OutputError as error:
         return str(error)
@@ -309,12 +317,12 @@ def _store(path: str, old: bytes, new: bytes) -> str:
         return f"the file cannot be written: {error}"
     finally:
         with suppress(OSError):
-            os.unlink(temporary)  # gone already where it took its place
+            os.unlink(temporary)  # absent if it has replaced the target
     return ""
 
 
 def _diff(name: str, old: bytes, new: bytes) -> str:
-    """What changes, as ``diff -u`` says it."""
+    """The change in the format of ``diff -u``."""
     from difflib import unified_diff
 
     before, after = (data.decode().split("\n") for data in (old, new))
@@ -325,6 +333,6 @@ def _diff(name: str, old: bytes, new: bytes) -> str:
 
 
 def _ended(lines: list[str]) -> list[str]:
-    """Lines with their ends, as a file has them; a carriage return is a character like others."""
+    """Lines with their line feeds. A carriage return is an ordinary character."""
     *whole, last = lines
     return [f"{line}\n" for line in whole] + ([last] if last else [])

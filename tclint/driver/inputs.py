@@ -1,8 +1,8 @@
-"""Where PTX lives: files, folders, patterns, standard input, compressed text, and what ``cuobjdump`` opens.
+"""Reading of inputs: files, folders, patterns, standard input, compressed text, and containers.
 
-A fatbin, an object, a library or an executable is a *container*: NVIDIA's ``cuobjdump`` takes the PTX modules out of
-it, each one a :class:`~tclint.syntax.source.Source` with the name of its container and of its own (``member``). A container
-without PTX is an error, so that it never looks clean.
+A fatbin, an object, a library or an executable is a *container*: NVIDIA's ``cuobjdump`` extracts its PTX modules. Each
+one becomes a :class:`~tclint.syntax.source.Source` with the name of its container and its own (``member``). A container
+without PTX is an error, since otherwise it would look clean.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tclint.config.config import Config
 from tclint.config.selection import excluded, included
 from tclint.syntax.source import CONTAINERS, GZIP, ZSTD, Source, SourceError, read_bytes
 
-__all__ = ["STDIN", "LeftOut", "inputs", "origin", "read_sources"]
+__all__ = ["STDIN", "LeftOut", "files", "inputs", "origin", "read", "read_sources"]
 
 STDIN = "-"
 SUFFIXES = (".ptx", ".ptx.gz", ".ptx.zst")
-"""What a folder is searched for. Containers are opened when they are named: a cubin beside its PTX has nothing new."""
+"""Names of the files that are read in a folder. Containers must be named: a cubin beside its PTX adds nothing."""
 
 _ARCHITECTURE = re.compile(r"\bsm_\d+[af]?\b")
 
 
 class LeftOut:
-    """What the configuration excludes, and which paths it has been."""
+    """Decides which paths the configuration excludes, and records them."""
 
     def __init__(self, config: Config | None = None) -> None:
         self._config = config or Config()
@@ -36,29 +36,29 @@ class LeftOut:
         self.times = 0
 
     def wanted(self, path: str) -> bool:
-        """Whether a file of a folder is PTX by its name, or one that ``include`` asks for."""
+        """Whether a file in a folder is PTX by its name or matches ``include``."""
         return path.lower().endswith(SUFFIXES) or (
             bool(self._config.include) and included(self._config, path)
         )
 
     def found(self, path: str) -> bool:
-        """Whether a file or folder is to be left out that was found in one that is not."""
+        """Whether to leave out a file or folder, found in a folder that is not left out."""
         if out := bool(self._config.exclude) and excluded(self._config, path):
             self.paths.add(os.path.abspath(path))
             self.times += 1
         return out
 
     def matched(self, path: str) -> bool:
-        """The same for one that a pattern found: any of its folders may be excluded."""
+        """Whether to leave out a path that a pattern matched: one of its folders may be excluded."""
         return bool(self._config.exclude) and any(map(self.found, _lineage(path)))
 
     def named(self, path: str) -> bool:
-        """The same for an argument: what the user, or pre-commit, asks for is checked unless ``force-exclude``."""
+        """Whether to leave out an argument. The user, or pre-commit, asked for it, so only ``force-exclude`` does."""
         return self._config.force_exclude and self.matched(path)
 
 
 def _lineage(path: str) -> Iterator[str]:
-    """A path and its folders, but for those that the working folder is in: their names are nobody's choice here."""
+    """A path and its parent folders, except those that contain the current folder: their names are irrelevant here."""
     here = os.path.join(os.getcwd(), "")
     path = os.path.abspath(path)
     while not here.startswith(os.path.join(path, "")):
@@ -71,27 +71,35 @@ def _lineage(path: str) -> Iterator[str]:
 def inputs(
     paths: Iterable[str], stdin_name: str, left_out: LeftOut | None = None
 ) -> Iterator[tuple[str, Source | SourceError]]:
-    """What the arguments name, each file once and under its name: a source, or why there is none.
+    """(name, source or error) for each module in the files that :func:`files` finds."""
+    return read(files(paths, stdin_name, left_out))
 
-    A path is a file, a folder (every file with one of ``SUFFIXES`` below it, and every one that ``include`` asks for, in
-    order), a pattern of ``glob``, or ``-`` for standard input, which is shown as *stdin_name*.
+
+def files(paths: Iterable[str], stdin_name: str, left_out: LeftOut | None = None) -> list[tuple[str, str]]:
+    """(path, name) of the files that the arguments name, each file once.
+
+    An argument is a file, a folder (every file below it that has one of ``SUFFIXES`` or matches ``include``, sorted), a
+    pattern of ``glob``, or ``-`` for standard input, which is shown as *stdin_name*.
     """
     left_out = left_out or LeftOut()
-    seen: set[str] = set()
+    found: dict[str, tuple[str, str]] = {}
     for argument in paths:
         if left_out.named(stdin_name if argument == STDIN else argument):
             continue
         for path in _expand(argument, left_out):
             key = path if path == STDIN else os.path.abspath(path)
-            if key in seen:
-                continue
-            seen.add(key)
-            name = stdin_name if path == STDIN else path
-            try:
-                for source in read_sources(path, name):
-                    yield name, source
-            except SourceError as error:
-                yield name, error
+            found.setdefault(key, (path, stdin_name if path == STDIN else path))
+    return list(found.values())
+
+
+def read(chosen: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Source | SourceError]]:
+    """(name, source or error) for each module in files that :func:`files` returned, which are read one at a time."""
+    for path, name in chosen:
+        try:
+            for source in read_sources(path, name):
+                yield name, source
+        except SourceError as error:
+            yield name, error
 
 
 def read_sources(path: str, name: str) -> Iterator[Source]:
@@ -109,20 +117,20 @@ def read_sources(path: str, name: str) -> Iterator[Source]:
         raise SourceError("no file matches this pattern")
     else:
         data = read_bytes(path)
-    packed, data = data, _unpacked(data)
+    raw, data = data, _unpacked(data)
     kind = next((kind for magic, kind in CONTAINERS if data.startswith(magic)), None)
     if kind is None:
         yield Source.from_bytes(data, name)
     else:
-        # cuobjdump reads files: what is not one as it stands becomes one.
-        on_disk = path != STDIN and data is packed
+        # cuobjdump reads files, so standard input and unpacked data are written to one.
+        on_disk = path != STDIN and data is raw
         yield from _members(data, path if on_disk else None, name, kind)
 
 
 def origin(path: str) -> str | None:
-    """What the metadata that Triton (and Inductor, which caches through Triton) writes beside a module says of it.
+    """A summary of the metadata that Triton (and Inductor, which uses Triton's cache) writes beside a module.
 
-    ``matmul_kernel, Triton 3.9.0, 8 warps, 3 stages``; None where there is no such file.
+    ``matmul_kernel, Triton 3.9.0, 8 warps, 3 stages``; None if there is no such file.
     """
     try:
         beside = Path(path).with_suffix(".json").read_bytes()
@@ -148,7 +156,7 @@ def origin(path: str) -> str | None:
 
 
 def _expand(argument: str, left_out: LeftOut) -> Iterable[str]:
-    """The files an argument stands for, sorted, or the argument itself where reading it will say what is wrong."""
+    """The files that an argument denotes, sorted; or the argument itself, if reading it reports the error."""
     if argument == STDIN or not (has_magic(argument) or os.path.isdir(argument)):
         return [argument]
     times = left_out.times
@@ -161,18 +169,18 @@ def _expand(argument: str, left_out: LeftOut) -> Iterable[str]:
         files += _walk(match, left_out) if os.path.isdir(match) else [match]
     if files or left_out.times > times:
         return files
-    # A folder that a pattern matches along with files need not hold PTX; one that was named must.
+    # A folder that a pattern matches among others need not contain PTX; one that was named must.
     return matches if len(matches) == 1 else [argument]
 
 
 def _walk(folder: str, left_out: LeftOut) -> Iterator[str]:
-    """The files below a folder; also folders that cannot be read, so that reading them says why."""
+    """The files below a folder, and folders that cannot be read, so that reading them reports the error."""
     unreadable: list[str] = []
     for parent, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
         below = (name for name in sorted(folders) if name != ".git")
         folders[:] = [name for name in below if not left_out.found(os.path.join(parent, name))]
         paths = (os.path.join(parent, name) for name in sorted(names))
-        # Not a FIFO, which would block.
+        # isfile() excludes FIFOs, which would block.
         yield from (
             path
             for path in paths
@@ -182,7 +190,7 @@ def _walk(folder: str, left_out: LeftOut) -> Iterator[str]:
 
 
 def _nothing_in(folder: str) -> str:
-    """Why a folder has nothing to check, with what might have been meant."""
+    """The error for a folder without files to check, with a hint at a container in it."""
     try:
         os.listdir(folder)
     except OSError as error:
@@ -191,12 +199,12 @@ def _nothing_in(folder: str) -> str:
         for name in sorted(names):
             if name.endswith((".cubin", ".fatbin", ".so")):
                 path = os.path.relpath(os.path.join(parent, name), folder)
-                return f"there is no .ptx file in this folder; containers such as {path} are opened when they are named"
+                return f"there is no .ptx file in this folder; containers such as {path} must be named explicitly"
     return "there is no .ptx file in this folder"
 
 
 def _unpacked(data: bytes) -> bytes:
-    """*data* without the compression that this Python's standard library reads."""
+    """*data*, decompressed if it is a format that Python's standard library can read. Raises SourceError."""
     if data.startswith(GZIP):
         import gzip
         import zlib
@@ -210,7 +218,7 @@ def _unpacked(data: bytes) -> bytes:
             from compression import zstd  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
             raise SourceError(
-                "is a zstd file, which Python reads from version 3.14 on: unpack it first (zstd -d)"
+                "is a zstd file, which needs Python 3.14 or later; unpack it first (zstd -d)"
             ) from None
         try:
             unpacked: bytes = zstd.decompress(data)
@@ -224,7 +232,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[Source]:
-    """The PTX modules of a container, in its order."""
+    """The PTX modules of a container, in the natural order of their names. Raises SourceError."""
     from tempfile import TemporaryDirectory
 
     from tclint.driver.cuda_tools import candidates
@@ -232,8 +240,8 @@ def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[So
     tool = next(candidates("cuobjdump"), None)
     if tool is None:
         raise SourceError(
-            f"is {kind}; NVIDIA's cuobjdump takes the PTX out of it but was not found: put it on PATH, name it in "
-            "TCLINT_CUOBJDUMP, or install nvidia-cuda-cuobjdump"
+            f"is {kind}; extracting its PTX needs NVIDIA's cuobjdump, which was not found: put it on PATH, set "
+            "TCLINT_CUOBJDUMP to its path, or install nvidia-cuda-cuobjdump"
         )
     with TemporaryDirectory(prefix="tclint-") as folder:
         inside = os.path.join(folder, "ptx")
@@ -250,8 +258,10 @@ def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[So
         if not found and failure is None:
             listed = _run(tool, "-all", "-lelf", container, folder=inside)
             chips = sorted(set(_ARCHITECTURE.findall(listed)))
-            what = f"only SASS for {', '.join(chips)}" if chips else "no device code that cuobjdump knows"
-            raise SourceError(f"no PTX in it: {kind} with {what}")
+            what = (
+                f"only SASS for {', '.join(chips)}" if chips else "no device code that cuobjdump recognises"
+            )
+            raise SourceError(f"contains no PTX: {kind} with {what}")
         for member in found:
             try:
                 source = Source.from_bytes(Path(inside, member).read_bytes(), name)
@@ -265,12 +275,15 @@ def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[So
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts ``a.2.ptx`` before ``a.10.ptx``."""
+    """A sort key that puts ``a.2.ptx`` before ``a.10.ptx``."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _run(tool: str, *arguments: str, folder: str) -> str:
-    """The output of cuobjdump. Raises SourceError when it fails; that it found nothing is an exit code too, but no failure."""
+    """The output of cuobjdump. Raises SourceError if it fails.
+
+    Its exit code is not 0 either if it finds nothing, which is not a failure; only its messages distinguish the two.
+    """
     import subprocess
 
     try:
@@ -280,8 +293,8 @@ def _run(tool: str, *arguments: str, folder: str) -> str:
     except OSError as error:
         raise SourceError(f"{tool} cannot be run: {error.strerror or error}") from None
     if done.returncode < 0:
-        raise SourceError(f"{tool} died of signal {-done.returncode}")
+        raise SourceError(f"{tool} was killed by signal {-done.returncode}")
     if done.returncode and ("cuobjdump info" not in done.stderr or "cuobjdump fatal" in done.stderr):
-        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise SourceError(f"{tool} failed: {said}")
+        output = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise SourceError(f"{tool} failed: {output}")
     return done.stdout

@@ -1,4 +1,4 @@
-"""One input, whatever happens to it."""
+"""Linting of one input, and how internal errors are reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Input", "debug", "internal_error", "lint"]
 
 
 Input = tuple[str, Source | SourceError]
-"""The name under which an input is shown, and its text or why there is none."""
+"""The name under which an input is shown, and its text, or the error that prevented reading it."""
 
 
 def lint(
@@ -29,10 +29,10 @@ def lint(
     past: IncrementalCache | None = None,
     gave_up: Counter[GiveUp] | None = None,
 ) -> FileReport:
-    """The findings in one text: PTX, or PTX in the strings of what its name says. Raises SourceError as inline.check does.
+    """The report on one text: PTX, or a CUDA C++ or Python source with PTX in its strings, as its file name indicates.
 
-    *past* knows earlier states of a text of PTX, and *gave_up* counts questions left open, as in
-    :func:`tclint.linting.check.check_source`.
+    *past* caches earlier states of a PTX text, and *gave_up* counts questions that were given up, as in
+    :func:`tclint.linting.check.check_source`. Raises SourceError as :func:`tclint.inline.check` does.
     """
     from tclint.inline.hosts import is_host
 
@@ -52,12 +52,12 @@ def lint(
 
 
 def debug() -> bool:
-    """Whether an internal error shall show its traceback."""
+    """Whether internal errors are to be raised with their traceback."""
     return os.environ.get("TCLINT_DEBUG", "") not in ("", "0")
 
 
 def internal_error(error: Exception) -> str:
-    """What to say of an exception that should not have happened."""
+    """The message for an exception that is a bug of tclint."""
     text = " ".join(str(error).split())
     name = type(error).__name__
     return f"internal error: {name}{f': {text}' if text else ''} (TCLINT_DEBUG=1 shows where)"

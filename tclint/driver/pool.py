@@ -1,4 +1,4 @@
-"""One report for each input, in the order of the inputs: made in this process, or by several."""
+"""One report per input, in the order of the inputs, made in this process or in a pool of processes."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ __all__ = ["Checked", "check", "reports"]
 
 
 WORTH_IT = 1_000_000
-"""Bytes of input from which on other processes pay for being started, about a second of work."""
-_AHEAD = 4
-"""Inputs that are read ahead for each process; not all, which would hold every text in memory."""
+"""Bytes of input beyond which starting more processes pays off: about a second of work."""
+_MAX_PENDING_PER_PROCESS = 4
+"""Inputs that are read ahead for each process, bounded since their texts stay in memory."""
 _DIED = "the process that analysed it died (out of memory?)"
-_PERIOD = 0.5
-"""Seconds between two checks of what no event announces."""
+_POLL_SECONDS = 0.5
+"""Interval for checking conditions that no event announces."""
 _ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Checked(NamedTuple):
-    """What became of one input."""
+    """The result for one input."""
 
     report: FileReport
     seconds: Counter[str]
     """By stage, for ``--timings``."""
     gave_up: Counter[GiveUp]
-    """How often each question was left open, for ``--timings``."""
+    """How often each question was given up, for ``--timings``."""
 
 
 def reports(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
-    """What became of each input; the order does not depend on ``config.jobs``."""
+    """The result for each input. Their order does not depend on ``config.jobs``."""
     jobs = config.jobs or cores()
     left = iter(inputs)
     first: list[Input] = []
@@ -65,14 +65,14 @@ def reports(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def check(item: Input, config: Config) -> Checked:
-    """What becomes of one input, whatever happens to it."""
+    """The result for one input. Every error becomes a problem in its report, unless ``TCLINT_DEBUG`` is set."""
     from dataclasses import replace
 
     from tclint.driver.inputs import origin
@@ -95,7 +95,7 @@ def check(item: Input, config: Config) -> Checked:
         if debug():
             raise
         report = replace(FileReport.failed(path, internal_error(error)), member=source.member)
-    # Without findings nothing will be shown of the text: let it go before the next one is read.
+    # Without findings, nothing of the text is shown: free it before the next one is read.
     changes: dict[str, Any] = {"origin": origin(path)} if report.findings else {"source": None}
     return Checked(replace(report, **changes), seconds, gave_up)
 
@@ -112,7 +112,7 @@ def _proven(report: FileReport, config: Config, seconds: Counter[str], past: Inc
 
 
 def _confirmed(report: FileReport, config: Config, seconds: Counter[str]) -> FileReport:
-    """Raises :class:`SourceError` for a launch file that is wrong or does not fit the kernel."""
+    """Raises SourceError for a launch file that is invalid or does not fit the kernel."""
     from time import perf_counter
 
     from tclint.driver.confirm import confirm
@@ -144,8 +144,8 @@ def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterato
         try:
             return future.result()
         except BrokenProcessPool:
-            # It does not say which input it was: this one goes again alone, the others to new processes afterwards,
-            # so that a process never forks while another pool has threads.
+            # The exception does not identify the input. Retry this one alone and then resubmit the others to a new
+            # pool, in this order, so that no process is forked while another pool has threads.
             pool.shutdown()
             alone = _alone(item, config)
             pool = _pool(jobs)
@@ -165,7 +165,7 @@ def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterato
     try:
         for item in inputs:
             waiting.append((item, submit(item)))
-            if len(waiting) > jobs * _AHEAD:
+            if len(waiting) > jobs * _MAX_PENDING_PER_PROCESS:
                 yield result()
         while waiting:
             yield result()
@@ -193,9 +193,9 @@ def _alone(item: Input, config: Config) -> Checked:
 
 def _submitted(pool: ProcessPoolExecutor, item: Input, config: Config) -> Future[Checked]:
     """The future of a report. Raises BrokenProcessPool."""
-    if sys.platform == "win32":  # which has neither forks nor signals
+    if sys.platform == "win32":  # has neither fork nor signal masks
         return pool.submit(check, item, config)
-    # This may fork. Python drops an exception that a handler raises during a fork.
+    # submit() may fork, and Python drops an exception that a signal handler raises during a fork.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         return pool.submit(check, item, config)
@@ -204,19 +204,19 @@ def _submitted(pool: ProcessPoolExecutor, item: Input, config: Config) -> Future
 
 
 def _abandon(pool: ProcessPoolExecutor) -> None:
-    """End the processes of a pool whatever they are doing, so that shutting it down does not wait for their work."""
-    internals: Any = pool  # before Python 3.14 no method does this
+    """Kills the processes of a pool, so that shutting it down does not wait for their work."""
+    internals: Any = pool  # there is no public method before Python 3.14
     with suppress(AttributeError):  # nothing was submitted, or the pool is shut down
         processes = list(internals._processes.values())
         for process in processes:
             process.kill()
         for process in processes:
             process.join()
-        # One may have been killed halfway through a message. A thread of the pool reads the rest of a result, another
-        # one writes the rest of an input, and both block, since this process keeps the other end of either pipe open.
-        # From Python 3.11 on the first thread closes the end for inputs itself; a second one must not do so meanwhile.
+        # A process may have been killed halfway through a message. Then a thread of the pool reads the rest of a
+        # result, another one writes the rest of an input, and both block, since this process holds the other end of
+        # either pipe. From Python 3.11 on, the first thread closes the end for inputs itself; it must not be raced.
         internals._result_queue._writer.close()
-        internals._executor_manager_thread.join(_PERIOD)
+        internals._executor_manager_thread.join(_POLL_SECONDS)
         if internals._executor_manager_thread.is_alive():
             internals._call_queue._reader.close()
 
@@ -225,18 +225,18 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    import tclint.linting.check  # noqa: F401  # once, not in each process
+    import tclint.linting.check  # noqa: F401  # once here, not in each process
 
-    # A forked process has the ISA table and the rules already; elsewhere forking is unsafe or impossible.
+    # A forked process inherits the ISA table and the rules. On other systems fork is unsafe or missing.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
     return ProcessPoolExecutor(jobs, context, _serve)
 
 
 def _serve() -> None:
-    """Prepare this process to work for its parent."""
+    """Sets up signals and the end of this process, a worker, when it starts."""
     from threading import Thread
 
-    for number in _ENDING:  # forked, this process has the handlers of the parent
+    for number in _ENDING:  # a forked process has the handlers of its parent
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     _ignore_interrupts()
@@ -246,19 +246,19 @@ def _serve() -> None:
 
 
 def _ignore_interrupts() -> None:
-    """The parent is interrupted too, and ends its processes."""
+    """Ignores SIGINT: the parent gets it too, and ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _end_with_parent() -> None:
-    """End this process as soon as its parent has ended, even if the parent was killed."""
+    """Ends this process once its parent has ended, even if the parent was killed."""
     from multiprocessing import get_start_method, parent_process
 
     parent = parent_process()
     assert parent is not None
-    # join() returns when the pipe closes whose write end the parent holds. Every process that the parent forked later
-    # holds that end too and keeps the pipe open, so the id of the parent is compared as well.
+    # join() returns when the write end of a pipe closes. The parent holds that end, but so does every process that it
+    # forked later, so the id of the parent is compared as well.
     forked = get_start_method() == "fork"
     while parent.is_alive() and not (forked and os.getppid() != parent.pid):
-        parent.join(_PERIOD)
-    os._exit(1)  # sys.exit() would end this thread alone
+        parent.join(_POLL_SECONDS)
+    os._exit(1)  # sys.exit() would end only this thread

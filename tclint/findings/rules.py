@@ -188,6 +188,11 @@ def url(rule: Rule) -> str | None:
     return f"{quote(base, safe=':/@%~+,;=')}/rules/{rule.id}/" if base else None
 
 
+def manual_reference(sections: Iterable[str]) -> str:
+    """``PTX ISA 9.1, §9.7.15.7.3``: a reference to *sections* of NVIDIA's manual, numbered as in version 9.1."""
+    return ", ".join(("PTX ISA 9.1", *(f"§{section}" for section in sections)))
+
+
 def find(text: str) -> Rule:
     """The rule with that id or name, in any case. Raises UnknownRule, with a suggestion if a similar name exists."""
     rules = all_rules()

@@ -1,7 +1,8 @@
-"""What only shows a kernel and decides nothing: ``tclint barriers``, ``dump``, ``explain`` and ``isa``.
+"""Views of a kernel on which no finding depends: ``tclint barriers``, ``dump``, ``explain`` and ``isa``.
 
-Owns the protocol of a kernel as a table, dumps of each stage, texts about rules and instructions, readable names of
-values, and what is in flight at each instruction. Imports anything below; no rule depends on it.
+Owns the synchronisation protocol of a kernel as a table, dumps of each stage, texts about rules and instructions,
+readable expressions for values, and the operations in flight at each instruction. May import anything below it; no
+rule depends on it.
 
 Change this package to show more of what the analyses know.
 """

@@ -1,8 +1,7 @@
-"""``tclint barriers``: who waits for whom in a kernel, as a table for people and as JSON for programs.
+"""``tclint barriers``: the synchronisation protocol of a kernel, as a table for people and as JSON for programs.
 
-docs/barriers.md shows both; docs/barriers.schema.json is the schema of the
-JSON. ``schema`` grows by one when a key changes its meaning or goes, not when
-one is added.
+docs/barriers.md shows both; docs/barriers.schema.json is the schema of the JSON. ``schema`` is incremented when a key
+is removed or changes its meaning, not when one is added.
 """
 
 from __future__ import annotations
@@ -45,28 +44,28 @@ from tclint.values import thread_masks as T
 __all__ = ["SCHEMA", "Row", "Section", "Shown", "read", "render_json", "render_text", "sections", "show"]
 
 SCHEMA = 1
-_LINES = 4
-"""So many line numbers, or names, are shown; the rest is counted."""
-_NAME = 80
-"""So many characters of a name are shown as text."""
+_MAX_ITEMS = 4
+"""Line numbers, or names, that are listed; the remaining ones are counted."""
+_MAX_NAME = 80
+"""Characters of a name that are shown as text."""
 _BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
-"""Troubles of a function whose flow of control is not known."""
+"""Errors in a function that leave its control flow unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One function of a file; without a protocol it could not be read, and *problems* say why."""
+    """One function of a file. If it could not be analysed, it has no protocol, and *problems* give the reasons."""
 
     function: Function
     body: Function
-    """The same with its callees inside: what sites count in."""
+    """The function with callees inlined, to which sites refer."""
     protocol: Protocol | None
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What there is to show of one input."""
+    """What is shown of one input."""
 
     path: str
     member: str | None
@@ -75,11 +74,11 @@ class Shown:
     problems: tuple[Problem, ...]
     kernels: tuple[Kernel, ...]
     functions: tuple[str, ...] = ()
-    """All that have a body."""
+    """The names of all functions with a body."""
 
 
 def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
-    """The protocols of the kernels of *source*, or of the functions that *entry* names, which may be patterns."""
+    """The protocols of the kernels in *source*, or of the functions that match a pattern in *entry*."""
     module, problems = analyse(source)
     bodies = [f for f in module.functions if f.instructions and not f.declared_only]
     config = Config(entry=entry)
@@ -98,7 +97,7 @@ def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
 
 
 def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
-    """What there is to show of one input, whatever happens to it."""
+    """What is shown of one input. Every error becomes a problem, unless ``TCLINT_DEBUG`` is set."""
     path, source = item
     if isinstance(source, SourceError):
         return _failed(path, None, source)
@@ -118,15 +117,15 @@ def _failed(path: str, member: str | None, error: SourceError) -> Shown:
 
 def _kernel(source: Source, function: Function, body: Function, module: Module) -> Kernel:
     line = source.position(function.start).line
-    troubles = [
+    errors = [
         Problem(source.position(function.start + t.start).line, t.message)
         for t in function.errors
         if t.kind in _BROKEN
     ]
     if function.damaged:
-        troubles.insert(0, Problem(line, "a syntax error lies in it: its barriers are not known"))
-    if troubles:
-        return Kernel(function, body, None, tuple(troubles))
+        errors.insert(0, Problem(line, "contains a syntax error: its barriers are unknown"))
+    if errors:
+        return Kernel(function, body, None, tuple(errors))
     model = KernelModel(body, module)
     try:
         found = protocol(model)
@@ -139,7 +138,7 @@ def _kernel(source: Source, function: Function, body: Function, module: Module) 
 
 
 def _replayed(model: KernelModel) -> Iterator[Unresolved]:
-    """Why the synchronisation was not replayed to its end for all launches, which is how rule MB016 sees a hang."""
+    """Why the synchronisation was not replayed to the end for all launches, which rule MB016 needs to detect a hang."""
     replay = model.fact(Replay)
     verdict = replay.verdict
     if isinstance(verdict, GaveUp):
@@ -147,8 +146,8 @@ def _replayed(model: KernelModel) -> Iterator[Unresolved]:
         yield Unresolved(sites, f"not replayed{' for all launches' if replay.runs else ''}: {verdict.why}")
 
 
-class _Places:
-    """Where the instructions of one function stand."""
+class _Locations:
+    """The locations of the instructions of one function."""
 
     def __init__(self, shown: Shown, kernel: Kernel) -> None:
         assert shown.source is not None
@@ -177,11 +176,11 @@ class _Places:
         found = []
         for site in sites:
             source = self.source(site)
-            place: dict[str, Any] = {"line": self.line(site), "source": None}
+            location: dict[str, Any] = {"line": self.line(site), "source": None}
             if source is not None:
-                place["source"] = {"file": source[0], "line": source[1]}
-            if place not in found:
-                found.append(place)
+                location["source"] = {"file": source[0], "line": source[1]}
+            if location not in found:
+                found.append(location)
         return found
 
 
@@ -189,27 +188,27 @@ class _Places:
 
 
 def render_text(shown: Iterable[Shown], color: bool = False) -> str:
-    """Every kernel with its barriers, one block for each ring."""
+    """Every kernel with its barriers, one block per ring."""
     style = Style(color)
     blocks = []
     for one in shown:
         where = one.path if one.member is None else f"{one.path}({one.member})"
         for problem in one.problems:
             at = f"{where}:{problem.line}" if problem.line else where
-            blocks.append([f"{style(RED, 'problem')}: {at}: {problem.message}"])
+            blocks.append([f"{style(RED, 'error')}: {at}: {problem.message}"])
         blocks += [list(_Text(one, kernel, style).kernel(where)) for kernel in one.kernels]
     return "\n".join("".join(f"{_printable(line, color)}\n" for line in block) for block in blocks)
 
 
 def _printable(line: str, color: bool) -> str:
-    """*line* without what could steer the terminal, but for our own colours."""
+    """*line* without characters that could control the terminal, except for our own colours."""
     if not color:
         return printable(line)
     return "\x1b".join(map(printable, line.split("\x1b")))
 
 
 class Row(NamedTuple):
-    """One line of a table: some cells, and the instructions that it is about."""
+    """One line of a table: its cells, and the instructions to which it refers."""
 
     cells: tuple[str, ...]
     sites: tuple[int, ...] = ()
@@ -217,33 +216,33 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of what is shown of a kernel."""
+    """A table about a kernel."""
 
     title: str
     rows: tuple[Row, ...]
     place: str = ""
-    """The address of an mbarrier."""
+    """The address of an mbarrier, if the section is about one."""
     note: str = ""
-    """What holds of all of it."""
+    """A line below the table."""
 
 
 def sections(found: Protocol) -> Iterator[Section]:
-    """A protocol as tables, but for its events in order."""
+    """A protocol as tables, without the list of its events."""
     if found.mbarriers:
         yield Section("roles", tuple(_roles(found)))
     for ring in found.mbarriers:
-        note = f"a phase: {', '.join(_phase(ring))}"
-        yield Section(f"mbarrier {ring.name}", tuple(_ring(found, ring)), _place(ring), note)
-    yield Section("barriers of the CTA", tuple(_barriers(found.barriers)))
+        note = f"per phase: {', '.join(_phase(ring))}"
+        yield Section(f"mbarrier {ring.name}", tuple(_ring(found, ring)), _addresses(ring), note)
+    yield Section("CTA barriers", tuple(_barriers(found.barriers)))
     if found.cluster is not None:
-        yield Section("barrier of the cluster", tuple(_barrier_uses(found.cluster)))
+        yield Section("cluster barrier", tuple(_barrier_uses(found.cluster)))
     yield Section("shared memory", tuple(_regions(found)))
 
 
 class _Text:
     def __init__(self, shown: Shown, kernel: Kernel, style: Style) -> None:
         self._kernel = kernel
-        self._places = _Places(shown, kernel)
+        self._locations = _Locations(shown, kernel)
         self._style = style
         assert shown.source is not None
         self._line = shown.source.position(kernel.function.start).line
@@ -265,20 +264,20 @@ class _Text:
             lines = _columns(map(self._cells, section.rows))
             if lines:
                 yield ""
-                place = f"  at {section.place}" if section.place else ""
-                yield self._style(CYAN, section.title) + place
+                at = f"  at {section.place}" if section.place else ""
+                yield self._style(CYAN, section.title) + at
                 yield from (f"  {line}" for line in [*lines, *filter(None, (section.note,))])
         yield from self._program(found)
         yield from self._section("where", self._names(found))
-        unresolved = [(self._places.words(u.sites) if u.sites else "", u.why) for u in found.unresolved]
-        yield from self._section("not resolved", unresolved)
+        unresolved = [(self._locations.words(u.sites) if u.sites else "", u.why) for u in found.unresolved]
+        yield from self._section("unresolved", unresolved)
 
     def _cells(self, row: Row) -> Cells:
-        return (*row.cells, self._places.words(row.sites)) if row.sites else row.cells
+        return (*row.cells, self._locations.words(row.sites)) if row.sites else row.cells
 
     def _names(self, found: Protocol) -> Iterator[Cells]:
         for n in found.names:
-            yield n.name, n.meaning, f"loop from line {self._places.line(n.site)}"
+            yield n.name, n.meaning, f"loop from line {self._locations.line(n.site)}"
 
     def _section(self, title: str, rows: Iterable[Cells]) -> Iterator[str]:
         lines = _columns(rows)
@@ -288,11 +287,11 @@ class _Text:
             yield from (f"  {line}" for line in lines)
 
     def _program(self, found: Protocol) -> Iterator[str]:
-        """The events in order, those of one role together."""
+        """The events in program order, in sections by role."""
         rows = []
         for event in found.events:
             first = "  " * len(event.loops) + event.kind
-            rows.append((first, _about(found, event), event.who, self._places.words(event.sites)))
+            rows.append((first, _about(found, event), event.who, self._locations.words(event.sites)))
         lines = iter(_columns(rows))
         for number, section in enumerate(_sections(found.events)):
             if not number:
@@ -303,13 +302,13 @@ class _Text:
             for event in section:
                 for depth, head in enumerate(event.loops):
                     if head not in loops:
-                        yield f"    {'  ' * depth}loop from line {self._places.line(head)}"
+                        yield f"    {'  ' * depth}loop from line {self._locations.line(head)}"
                 loops = event.loops
                 yield f"    {next(lines)}"
 
 
 def _roles(found: Protocol) -> Iterator[Row]:
-    """What each role waits for, and what it signals."""
+    """The mbarriers that each role waits for and signals."""
     for number, role in enumerate(found.roles):
         waits = [r.name for r in found.mbarriers if any(number in w.roles for w in r.waits)]
         signals = [
@@ -363,27 +362,27 @@ def _regions(found: Protocol) -> Iterator[Row]:
         for number, use in enumerate(region.uses):
             name = region_words(region) if not number else ""
             yield Row((name, use.verb, f"{use.proxy} proxy", use.who), use.sites)
-            for heard in use.heard:
-                other = region.uses[heard.of]
-                of = f"of the {other.verb} by {other.who}"
-                if heard.ordered is None:
-                    yield Row(("", "heard", of, "unknown"))
-                elif heard.ordered:
-                    at = dict.fromkeys(names.get(i, "the barrier of the warp") for i in heard.at)
-                    yield Row(("", "heard", of, f"at {_few([*at])}"), heard.at)
+            for order in use.heard:
+                other = region.uses[order.of]
+                access = f"the {other.verb} by {other.who}"
+                if order.ordered is None:
+                    yield Row(("", "ordered after", access, "unknown"))
+                elif order.ordered:
+                    at = dict.fromkeys(names.get(i, "the warp barrier") for i in order.at)
+                    yield Row(("", "ordered after", access, f"at {_few([*at])}"), order.at)
                 else:
-                    yield Row(("", "heard", of, "not on every way"), heard.way)
+                    yield Row(("", "ordered after", access, "not on every path"), order.way)
 
 
 def _waits_for(found: Protocol, event: Event) -> str:
-    """What a wait is for, in a few words."""
+    """The name of the barrier or mbarriers that an event waits for."""
     if event.rings:
         return _few([found.mbarriers[n].name for n in event.rings])
-    return f"barrier {event.barrier}" if event.barrier is not None else "the barrier of the cluster"
+    return f"barrier {event.barrier}" if event.barrier is not None else "the cluster barrier"
 
 
 def _sections(events: Iterable[Event]) -> list[list[Event]]:
-    """Runs of events that some role does all of, in the same loop or in none."""
+    """The events in runs that at least one role executes completely, in one outermost loop or in none."""
     found: list[list[Event]] = []
     core: set[int] = set()
     for event in events:
@@ -403,7 +402,7 @@ def _sections(events: Iterable[Event]) -> list[list[Event]]:
 
 
 def _together(found: Protocol, section: Iterable[Event]) -> str:
-    """The roles that take part in a section."""
+    """The names of the roles that take part in a section."""
     roles = [found.roles[r] for r in sorted({r for event in section for r in event.roles})]
     warps = [role for role in roles if role.partition is None]
     every = sum(role.threads for role in found.roles if role.partition is None)
@@ -415,7 +414,7 @@ Cells = tuple[str, ...]
 
 
 def _columns(rows: Iterable[Cells]) -> list[str]:
-    """Rows with their cells below each other."""
+    """Rows as lines with aligned columns."""
     rows = list(rows)
     if not rows:
         return []
@@ -429,13 +428,13 @@ def _columns(rows: Iterable[Cells]) -> list[str]:
 
 
 def _few(names: Sequence[str]) -> str:
-    rest = len(names) - _LINES
-    return ", ".join(names[:_LINES]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(names) - _MAX_ITEMS
+    return ", ".join(names[:_MAX_ITEMS]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def short_name(name: str) -> str:
-    """The name of a kernel, its middle left out where it is long: templates have names of a thousand characters."""
-    return name if len(name) <= _NAME else f"{name[: _NAME - 21]}...{name[-18:]}"
+    """The name of a kernel with its middle elided if it is long; names of templates may have a thousand characters."""
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 21]}...{name[-18:]}"
 
 
 def _size(function: Function) -> str:
@@ -443,10 +442,10 @@ def _size(function: Function) -> str:
         return f"{function.threads} threads"
     if function.most_threads is not None:
         return f"at most {function.most_threads} threads"
-    return "threads of a CTA not known"
+    return "CTA size unknown"
 
 
-def _place(ring: MbarrierRing) -> str:
+def _addresses(ring: MbarrierRing) -> str:
     start = f"{ring.base}{ring.offset:+d}" if ring.offset else ring.base
     if ring.stages == 1:
         return start
@@ -461,9 +460,9 @@ def _arriving(arrive: Arrive) -> str:
     text = each if arrive.threads == 1 else f"{many} x {each}"
     notes = [arrive.scope] if arrive.scope != "cta" else []
     notes += _to(arrive.multicast)
-    notes += ["maybe another CTA's"] if arrive.remote and arrive.multicast is None else []
-    notes += ["when its tcgen05 operations are done"] if arrive.opcode.startswith("tcgen05") else []
-    notes += ["when its cp.async are done"] if arrive.opcode.startswith("cp.async") else []
+    notes += ["possibly in a peer CTA"] if arrive.remote and arrive.multicast is None else []
+    notes += ["when its tcgen05 operations complete"] if arrive.opcode.startswith("tcgen05") else []
+    notes += ["when its cp.async operations complete"] if arrive.opcode.startswith("cp.async") else []
     return ", ".join([text, *notes])
 
 
@@ -488,11 +487,10 @@ def _parity(wait: Wait) -> str:
 
 
 def _phase(ring: MbarrierRing) -> Iterator[str]:
-    """What a phase gets of what it needs."""
-    wanted = "unknown" if ring.count is None else str(ring.count)
-    yield f"{_arrivals(ring)} of {wanted} arrivals"
+    """The arrivals and bytes of a phase, each as expected and received."""
+    yield _arrivals(ring)
     if ring.delivered is None:
-        yield "bytes not known"
+        yield "bytes unknown"
         return
     seen = dict.fromkeys((d.expected, d.copied, bool(d.expects), bool(d.copies)) for d in ring.delivered)
     tensors = any(".tensor" in copy.opcode for copy in ring.copies)
@@ -510,10 +508,18 @@ def _phase(ring: MbarrierRing) -> Iterator[str]:
 
 
 def _arrivals(ring: MbarrierRing) -> str:
-    if ring.arriving is not None:
-        return str(ring.arriving)
     found = ring.arrivals
-    return "an unknown number" if found is None or found.most is None else f"{found.least} to {found.most}"
+    if ring.arriving is not None:
+        received = str(ring.arriving)
+    elif found is not None and found.most is not None:
+        received = f"{found.least} to {found.most}"
+    else:
+        return "arrivals unknown" if ring.count is None else f"{ring.count} expected, arrivals unknown"
+    return (
+        f"{received} arrivals, count unknown"
+        if ring.count is None
+        else f"{received} of {ring.count} arrivals"
+    )
 
 
 def region_words(region: Region) -> str:
@@ -526,7 +532,7 @@ def region_words(region: Region) -> str:
 
 
 def _about(found: Protocol, event: Event) -> str:
-    """What an event is about, in a few words."""
+    """The operands of an event in a few words."""
     parts = [found.mbarriers[r].name for r in event.rings]
     if event.kind in ("init", "inval", "arrive", "expect", "complete", "wait") and not parts:
         parts = ["unknown mbarrier"]
@@ -589,7 +595,7 @@ class _Json:
     def __init__(self, shown: Shown, kernel: Kernel) -> None:
         assert shown.source is not None
         self._kernel = kernel
-        self._places = _Places(shown, kernel)
+        self._locations = _Locations(shown, kernel)
         self._line = shown.source.position(kernel.function.start).line
 
     def kernel(self) -> dict[str, Any]:
@@ -636,13 +642,14 @@ class _Json:
             ],
             "events": [self._event(found, event) for event in found.events],
             "names": [
-                {"name": n.name, "meaning": n.meaning, "line": self._places.line(n.site)} for n in found.names
+                {"name": n.name, "meaning": n.meaning, "line": self._locations.line(n.site)}
+                for n in found.names
             ],
             "unresolved": [
                 {
-                    "line": self._places.line(u.sites[0]) if u.sites else None,
+                    "line": self._locations.line(u.sites[0]) if u.sites else None,
                     "count": len(u.sites),
-                    "places": self._places.json(u.sites),
+                    "places": self._locations.json(u.sites),
                     "why": u.why,
                 }
                 for u in found.unresolved
@@ -653,7 +660,7 @@ class _Json:
         return {
             "who": of.who,
             "roles": [self._roles[r] for r in of.roles],
-            "places": self._places.json(of.sites),
+            "places": self._locations.json(of.sites),
         }
 
     def _ring(self, found: Protocol, ring: MbarrierRing) -> dict[str, Any]:
@@ -690,8 +697,8 @@ class _Json:
                 {
                     "expected": d.expected,
                     "copied": d.copied,
-                    "expect": self._places.json(d.expects),
-                    "copy": self._places.json(d.copies),
+                    "expect": self._locations.json(d.expects),
+                    "copy": self._locations.json(d.copies),
                 }
                 for d in ring.delivered
             ],
@@ -729,12 +736,12 @@ class _Json:
             "proxy": use.proxy,
             "heard": [
                 {
-                    "of": heard.of,
-                    "ordered": heard.ordered,
-                    "at": self._places.json(heard.at),
-                    "way": self._places.json(heard.way),
+                    "of": order.of,
+                    "ordered": order.ordered,
+                    "at": self._locations.json(order.at),
+                    "way": self._locations.json(order.way),
                 }
-                for heard in use.heard
+                for order in use.heard
             ],
         }
 
@@ -743,7 +750,7 @@ class _Json:
             "kind": event.kind,
             **self._who(event),
             "instruction": event.opcode,
-            "loops": [self._places.line(site) for site in event.loops],
+            "loops": [self._locations.line(site) for site in event.loops],
             "mbarriers": [found.mbarriers[r].name for r in event.rings],
             "regions": list(event.regions),
             "count": event.count,

@@ -1,10 +1,8 @@
-"""Every stage of the analysis as text and as a graph, for whoever works on it.
+"""The result of each stage of the analysis as text or as a graph, for developers of tclint.
 
-Each stage is a function ``stage(source, *, dot, entry) -> str``: ``tree``,
-``ir``, ``cfg``, ``states``. *entry* names the only function to show; the
-functions raise SourceError when there is none of that name. With *dot* the
-result is one graph in Graphviz' language. Broken input is shown as far as it
-goes, after lines that say what is wrong with it. Positions are
+Each stage is a function ``stage(source, *, dot, entry) -> str``: ``tree``, ``ir``, ``cfg``, ``states``. *entry* names
+the only function to show; the functions raise SourceError if there is none of that name. With *dot*, the result is one
+graph in the language of Graphviz. Invalid input is shown as far as possible, after lines with the errors. Positions are
 ``line:column``, 1-based.
 """
 
@@ -47,13 +45,13 @@ from tclint.syntax.source import Source, SourceError
 __all__ = ["analyses_of", "cfg", "describe", "ir", "states", "tree"]
 
 TREE_NODES = 400
-"""So many nodes of a syntax tree go into a graph: Graphviz takes minutes for thousands."""
+"""Nodes of a syntax tree in a graph, limited because Graphviz takes minutes for thousands."""
 DEEPEST = 60
-"""Deeper levels of a syntax tree are not indented further: the text stays linear in the size of the tree."""
+"""Levels of a syntax tree that are indented, limited so that the text stays linear in the size of the tree."""
 ITEMS = 24
-"""So many members of a set are spelt out in a state; the rest is counted."""
+"""Members of a set that are listed in a state; the remaining ones are counted."""
 QUOTE = 50
-"""So many characters of a leaf's text are shown."""
+"""Characters of a leaf's text that are shown."""
 
 Show = Callable[[Any], str]
 
@@ -62,7 +60,7 @@ Show = Callable[[Any], str]
 
 
 def tree(source: Source, *, dot: bool = False, entry: str | None = None) -> str:
-    """The syntax tree: named nodes, their fields, where they stand, and the text of the leaves."""
+    """The syntax tree: named nodes, their fields and positions, and the text of the leaves."""
     parsed = parse(source.data)
     root = parsed.root_node if entry is None else _function_node(source, parsed.root_node, entry)
     notes = [f"line {source.position(p.start_byte).line}: {p.message}" for p in problems(parsed)]
@@ -83,7 +81,7 @@ def _function_node(source: Source, root: Node, entry: str) -> Node:
 
 
 def _visible(cursor: TreeCursor) -> Iterator[tuple[Node, str, int]]:
-    """``(node, field, depth)`` of the nodes worth showing, parents first: named ones and missing tokens."""
+    """``(node, field, depth)`` of named nodes and missing tokens, parents first."""
     depth = 0
     while True:
         node = cursor.node
@@ -110,12 +108,12 @@ def _tree_text(source: Source, root: Node) -> Iterator[str]:
 
 
 def _node(source: Source, node: Node) -> str:
-    """A node without its closing parenthesis."""
+    """A node as text without its closing parenthesis."""
     start, end = source.position(node.start_byte), source.position(node.end_byte)
-    place = f"[{start.line}:{start.column} - {end.line}:{end.column}]"
+    span = f"[{start.line}:{start.column} - {end.line}:{end.column}]"
     if node.is_missing:
-        return f"(MISSING {node.type} {place}"
-    return f"({node.type} {place}" + ("" if node.named_child_count else f" {_quoted(_text(source, node))}")
+        return f"(MISSING {node.type} {span}"
+    return f"({node.type} {span}" + ("" if node.named_child_count else f" {_quoted(_text(source, node))}")
 
 
 def _tree_dot(source: Source, root: Node, notes: list[str]) -> str:
@@ -130,7 +128,7 @@ def _tree_dot(source: Source, root: Node, notes: list[str]) -> str:
         graph.node(f"n{shown}", _node(source, node)[1:])
         if parents:
             graph.edge(f"n{parents[-1]}", f"n{shown}", field)
-        parents += [shown] * (depth + 1 - len(parents))  # anonymous nodes between two named ones have no node
+        parents += [shown] * (depth + 1 - len(parents))  # anonymous nodes are not in the graph
         shown += 1
     if total > shown:
         graph.node(
@@ -143,7 +141,7 @@ def _tree_dot(source: Source, root: Node, notes: list[str]) -> str:
 
 
 def ir(source: Source, *, dot: bool = False, entry: str | None = None) -> str:
-    """The instructions of every function as the later stages see them; as a graph, who calls whom."""
+    """The instructions of every function as the later stages see them; with *dot*, the call graph."""
     module, functions, notes = _load(source, entry)
     if not dot:
         parts = [
@@ -151,14 +149,14 @@ def ir(source: Source, *, dot: bool = False, entry: str | None = None) -> str:
         ]
         return _lines(_notes(notes), ["\n".join(parts)])
     graph = _Dot("calls", notes)
-    # The whole graph although one function was asked for: who calls it is seen nowhere else.
+    # The call graph of the whole module, even for one function, since its callers appear nowhere else.
     calls = call_graph(module.functions)
     bodies = {function.name for function in module.functions if not function.declared_only}
     entries = {function.name for function in module.functions if function.entry}
     names = list(calls) if entry is None else [n for n in calls if n == entry or _adjacent(calls, n, entry)]
     for name in names:
         style = "bold" if name in entries else "solid" if name in bodies else "dashed"
-        graph.node(_name(name), "an unknown function" if name == "?" else name, style=style)
+        graph.node(_name(name), "unknown function" if name == "?" else name, style=style)
     for caller, callee in calls.edges:
         if caller in names and callee in names:
             graph.edge(_name(caller), _name(callee))
@@ -173,7 +171,7 @@ def _ir_lines(source: Source, module: Module, function: Function) -> Iterator[st
     for space, variables in (("param", function.parameters), ("variable", function.variables.values())):
         for variable in variables:
             if space == "param" or variable.space != ".param":
-                size = f"{variable.size} bytes" if variable.size else "size open"
+                size = f"{variable.size} bytes" if variable.size else "size unspecified"
                 yield f"  {variable.space} {variable.name}: {size}, aligned to {variable.align}"
     for trouble in function.errors:
         yield f"  line {source.position(function.start + trouble.start).line}: {trouble.message}"
@@ -188,7 +186,7 @@ def _ir_lines(source: Source, module: Module, function: Function) -> Iterator[st
 def _facts(
     source: Source, module: Module, function: Function, i: int, instruction: Instruction
 ) -> Iterator[str]:
-    """What is known about one instruction, in words."""
+    """The facts about one instruction: its form, registers, event, control flow and positions."""
     match = instruction.match
     if match is None:
         yield "NO FORM"
@@ -250,7 +248,7 @@ def _operand(function: Function, operand: Operand) -> str:
 
 
 def cfg(source: Source, *, dot: bool = False, entry: str | None = None) -> str:
-    """The control-flow graph: blocks, edges with what decides them, dominators, loops, and who reaches what."""
+    """The control-flow graph: blocks with the threads that reach them, edges with conditions, dominators and loops."""
     module, functions, notes = _load(source, entry)
     models = _models(module, functions)
     if dot:
@@ -294,7 +292,7 @@ def _reach(model: KernelModel, b: int) -> str:
 
 
 def _condition(function: Function, edge: Edge) -> str:
-    """What must hold for *edge* to be taken."""
+    """The condition under which *edge* is taken; empty if there is none."""
     parts = [f"case {edge.case}"] if edge.case >= 0 else []
     if edge.predicate >= 0:
         parts.append(("" if edge.value else "!") + function.registers[edge.predicate].name)
@@ -308,7 +306,7 @@ def _cfg_dot(
     notes: list[str],
     extra: Callable[[KernelModel], Callable[[int], Iterable[str]]],
 ) -> str:
-    """The graphs of all functions side by side; *extra* adds lines to the blocks of a function."""
+    """The control-flow graphs of all functions side by side. *extra* adds lines to the blocks of a function."""
     graph = _Dot(name, notes)
     for number, (function, model) in enumerate(models):
         more = extra(model)
@@ -328,9 +326,9 @@ def _cfg_dot(
 
 
 def states(source: Source, *, dot: bool = False, entry: str | None = None) -> str:
-    """The solved analyses: the state before and after every instruction that can change it.
+    """The solutions of the dataflow analyses: the state before and after every instruction that can change it.
 
-    An analysis in whose solution nothing ever happens is left out.
+    An analysis is left out if its state is the initial one everywhere.
     """
     module, functions, notes = _load(source, entry)
     models = _models(module, functions)
@@ -341,9 +339,9 @@ def states(source: Source, *, dot: bool = False, entry: str | None = None) -> st
 
 
 def analyses_of() -> list[type[Analysis[Any]]]:
-    """All analyses: the classes of ``tclint.analyses`` that no other class derives from.
+    """All dataflow analyses, discovered as the subclasses of Analysis in ``tclint.analyses`` without subclasses.
 
-    Each is made from a KernelModel and found by being there.
+    Each is constructed from a KernelModel.
     """
     found = []
     for info in pkgutil.iter_modules(analyses.__path__):
@@ -359,22 +357,23 @@ def analyses_of() -> list[type[Analysis[Any]]]:
 
 
 def _solutions(model: KernelModel) -> Iterator[tuple[str, Results[Any] | None]]:
-    """The analyses that have something to say; None instead of results where one did not settle."""
+    """(name, results) of the analyses with states that differ from the initial one; None without a fixpoint."""
     for one in analyses_of():
         try:
             analysis, results = model.solution(one)
         except LimitExceeded:
             yield one.__name__, None
             continue
-        calm = analysis.boundary()
+        initial = analysis.boundary()
         if any(
-            results.entry[b] != calm or results.leave(b) != calm or _stirs(results, b)
+            results.entry[b] != initial or results.leave(b) != initial or _changes_in(results, b)
             for b in model.cfg.order
         ):
             yield one.__name__, results
 
 
-def _stirs(results: Results[Any], b: int) -> bool:
+def _changes_in(results: Results[Any], b: int) -> bool:
+    """Whether the state changes within block *b*."""
     states = [state for _, state in results.walk(b)]
     return any(state != states[0] for state in states)
 
@@ -383,11 +382,11 @@ def _states_lines(source: Source, model: KernelModel) -> Iterator[str]:
     function = model.function
     solutions = list(_solutions(model))
     if not solutions:
-        yield "  nothing happens that an analysis follows"
+        yield "  no analysis tracks anything in this function"
     for name, results in solutions:
         yield f"  {name}"
         if results is None:
-            yield "    did not settle within its limit of visits"
+            yield "    no fixpoint within the limit of visits"
             continue
         for b in model.cfg.order:
             yield f"    B{b}: {describe(results.analysis, results.entry[b], model)}"
@@ -411,14 +410,14 @@ def _entry_states(model: KernelModel) -> Callable[[int], Iterable[str]]:
     def lines(b: int) -> Iterator[str]:
         for name, results in solved:
             if b in model.cfg.rank:
-                yield f"{name}: {describe(results.analysis, results.entry[b], model) if results else 'did not settle'}"
+                yield f"{name}: {describe(results.analysis, results.entry[b], model) if results else 'no fixpoint'}"
 
     return lines
 
 
 @singledispatch
 def describe(analysis: Analysis[Any], state: Any, model: KernelModel) -> str:
-    """A state in words. Sites are instruction numbers. An analysis without words of its own shows its ``repr``."""
+    """A state in words, with sites as instruction numbers. For an analysis without its own overload, its ``repr``."""
     return f"{{{_few(sorted(map(repr, state)))}}}" if isinstance(state, frozenset) else repr(state)
 
 
@@ -435,14 +434,14 @@ def _(analysis: Groups, state: Any, model: KernelModel) -> str:
 @describe.register
 def _(analysis: Depth, state: int, model: KernelModel) -> str:
     more = " or more" if state == analysis.limit else ""
-    return f"at most {state}{more} group{'s' * (state != 1)} outstanding"
+    return f"at most {state}{more} group{'s' * (state != 1)} pending"
 
 
 @describe.register
 def _(analysis: Waited, state: int, model: KernelModel) -> str:
     if state == analysis.limit:
-        return "a commit since the last wait, or none yet"
-    return f"a wait has left at most {state} group{'s' * (state != 1)}"
+        return "a commit since the last wait, or no wait yet"
+    return f"at most {state} group{'s' * (state != 1)} pending since the last wait"
 
 
 @describe.register
@@ -453,7 +452,7 @@ def _(analysis: WgmmaFences, state: Any, model: KernelModel) -> str:
         bit = accessed & -accessed
         registers.append(analysis.register(bit))
         accessed ^= bit
-    since = "no fence since the entry on some path; " if unfenced else ""
+    since = "no fence since entry on some path; " if unfenced else ""
     return f"{since}accessed since the last fence: {_registers(model.function, registers) or 'nothing'}"
 
 
@@ -472,20 +471,18 @@ def _(analysis: ThreadSync, state: Any, model: KernelModel) -> str:
         return "waited at" if wait else "accessed at"
 
     facts = ((i, bool(analysis.bits[i] & analysis.waits)) for i in analysis.originating_sites(state))
-    return _by_status(facts, word, "nothing without a fence")
+    return _by_status(facts, word, "nothing without an accompanying fence")
 
 
 @describe.register
 def _(analysis: Collector, state: Any, model: KernelModel) -> str:
-    return ", ".join(f"{buffer} since {'the entry' if site < 0 else site}" for site, buffer in sorted(state))
+    return ", ".join(f"{buffer} since {'entry' if site < 0 else site}" for site, buffer in sorted(state))
 
 
 @describe.register
 def _(analysis: LoadLiveness, state: Any, model: KernelModel) -> str:
     registers = [register for register, bit in analysis.bits.items() if state & bit]
-    return (
-        f"loaded, or computed from that, and still read: {_registers(model.function, registers) or 'nothing'}"
-    )
+    return f"loaded, or derived from a load, and live: {_registers(model.function, registers) or 'nothing'}"
 
 
 def _by_status(
@@ -504,7 +501,7 @@ def _by_status(
 
 
 def _load(source: Source, entry: str | None) -> tuple[Module, list[Function], list[str]]:
-    """The module, the functions to show (*entry* alone if it is given), and what is wrong with the file."""
+    """The module, the functions to show (only *entry* if given), and the errors of the file. Raises SourceError."""
     from tclint.ir.frontend import analyse
 
     module, found = analyse(source)
@@ -520,14 +517,14 @@ def _load(source: Source, entry: str | None) -> tuple[Module, list[Function], li
 def _unknown(entry: str, names: Iterable[str]) -> SourceError:
     from difflib import get_close_matches
 
-    have = list(dict.fromkeys(names))
-    near = get_close_matches(entry, have, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else f"; it has {_few(have, 5)}" if have else ""
-    return SourceError(f"there is no function {entry} in this file{hint}")
+    known = list(dict.fromkeys(names))
+    near = get_close_matches(entry, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else f"; available: {_few(known, 5)}" if known else ""
+    return SourceError(f"no function '{entry}' in this file{hint}")
 
 
 def _models(module: Module, functions: Iterable[Function]) -> list[tuple[Function, KernelModel]]:
-    """Each function with its model as the checks see it: with its callees inside."""
+    """Each function with its model as the checks see it: with callees inlined."""
     callees = inlinable(module)
     return [(function, KernelModel(inline(function, callees), module)) for function in functions]
 
@@ -536,7 +533,7 @@ def _header(source: Source, function: Function, model: KernelModel | None = None
     kind = ".entry" if function.entry else ".func"
     state = "declared only" if function.declared_only else f"{len(function.instructions)} instructions"
     if model is not None and model.function is not function:
-        state += f" ({len(model.function.instructions)} with its callees inside)"
+        state += f" ({len(model.function.instructions)} with callees inlined)"
     broken = ", damaged by a syntax error" if function.damaged else ""
     directives = "".join(
         f" {name} {', '.join(map(str, numbers))}".rstrip() for name, numbers in function.directives.items()
@@ -545,7 +542,7 @@ def _header(source: Source, function: Function, model: KernelModel | None = None
 
 
 def _registers(function: Function, numbers: Iterable[int]) -> str:
-    """Register names, runs of numbered ones shortened: ``%f0..%f63 %p1``."""
+    """Register names, with runs of numbered ones abbreviated: ``%f0..%f63 %p1``."""
     names = [function.registers[number].name for number in dict.fromkeys(numbers)]
     found: list[tuple[str, str]] = []
     for name in names:
@@ -580,9 +577,9 @@ def _span(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _few(items: Sequence[str], most: int = ITEMS) -> str:
-    rest = len(items) - most
-    return ", ".join(items[:most]) + (f" and {rest} more" if rest > 0 else "")
+def _few(items: Sequence[str], limit: int = ITEMS) -> str:
+    rest = len(items) - limit
+    return ", ".join(items[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _notes(notes: Iterable[str]) -> Iterator[str]:
@@ -603,25 +600,25 @@ def _quoted(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    """*text* as a quoted name in Graphviz' language."""
+    """*text* as a quoted name in the language of Graphviz."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
 
 
 class _Dot:
-    """A directed graph in Graphviz' language."""
+    """A directed graph in the language of Graphviz."""
 
     def __init__(self, name: str, notes: Iterable[str]) -> None:
         self._lines = [*_notes(notes), f"digraph {name} {{", '  node [shape=box, fontname="monospace"];']
 
     def begin(self, name: str, label: str) -> None:
-        """Start a box of nodes, which :meth:`end` closes."""
+        """Starts a box of nodes, which :meth:`end` closes."""
         self._lines += [f"  subgraph {name} {{", f"  label={_name(label)};"]
 
     def end(self) -> None:
         self._lines.append("  }")
 
     def node(self, name: str, *lines: str, **attributes: str) -> None:
-        # \l ends a line that is aligned to the left; it must not be escaped itself.
+        # \l ends a left-aligned line, and must not be escaped itself.
         text = "\\l".join(_name(line)[1:-1] for line in lines) + ("\\l" if len(lines) > 1 else "")
         more = "".join(f", {key}={value}" for key, value in attributes.items())
         self._lines.append(f'  {name} [label="{text}"{more}];')

@@ -6,27 +6,27 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from tclint.findings.rules import Rule, first_sentence, nearest
+from tclint.findings.rules import Rule, first_sentence, manual_reference, nearest
 from tclint.isa.table import Form, OperandSpec, Table, split_opcode
 from tclint.isa.target import dotted
 
 __all__ = ["UnknownOpcode", "facts", "isa", "rule_list", "rules_json", "rules_markdown", "rules_table"]
 
 _WIDTH = 110
-_WHOLE = 4
-"""More forms than this are listed, not described."""
-_SPELLINGS = 16
-"""Of more spellings than this, the first and the last are shown."""
+_MAX_DESCRIBED = 4
+"""Forms that are described in full; more are listed."""
+_MAX_SPELLINGS = 16
+"""Spellings that are listed; of more, the first and the last are shown."""
 _LIST = """\
 # Rules
 
-{rules} rules in {families} families, made from their pages by `tclint rules --output-format markdown`. A check can
-lower severity and confidence of a single finding. `--select` and `--ignore` take ids, names and families.
+{rules} rules in {families} families, generated from their pages by `tclint rules --output-format markdown`. A check can
+lower the severity and confidence of a single finding. `--select` and `--ignore` take ids, names and families.
 """
 
 
 class UnknownOpcode(LookupError):
-    """No instruction is spelled so; the message may suggest one."""
+    """There is no instruction with this opcode. The message may suggest one."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -36,7 +36,7 @@ class UnknownOpcode(LookupError):
 
 
 def rule_list(rules: Sequence[Rule]) -> str:
-    """One line for each rule: id, severity, name, summary."""
+    """One line per rule: id, severity, name, summary."""
     rows = [(rule.id, rule.severity.label, rule.name) for rule in rules]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join(
@@ -47,7 +47,7 @@ def rule_list(rules: Sequence[Rule]) -> str:
 
 
 def rules_table(rules: Sequence[Rule]) -> str:
-    """A Markdown table for each family. docs/rules.md is that of all rules, so links start from there."""
+    """A Markdown table for each family. Links are relative to docs/rules.md, which has the tables of all rules."""
     families: dict[str, list[str]] = {}
     for rule in rules:
         sentence = first_sentence(rule.body.partition("\n")[2]).replace("|", "\\|")
@@ -67,11 +67,11 @@ def rules_table(rules: Sequence[Rule]) -> str:
 
 
 def rules_markdown(rules: Iterable[Rule]) -> str:
-    """The pages of the rules."""
+    """The pages of the rules, each with a heading and a line of metadata."""
     return "\n".join(
         f"# {rule.id} {rule.name}\n\n"
         f"Severity {rule.severity.label}, confidence {rule.confidence.label}, "
-        f"PTX ISA {', '.join(rule.manual)}, since tclint {rule.since}.\n\n{rule.body}"
+        f"{manual_reference(rule.manual)}, since tclint {rule.since}.\n\n{rule.body}"
         for rule in rules
     )
 
@@ -99,13 +99,16 @@ def rules_json(rules: Iterable[Rule]) -> str:
 
 
 def isa(table: Table, opcode: str) -> str:
-    """What the table knows of an opcode, a form's name or the beginning of either. Raises UnknownOpcode."""
+    """The description of the forms that an opcode, the name of a form, or a prefix of either denotes.
+
+    Raises UnknownOpcode.
+    """
     opcode = (opcode.split() or [""])[0].rstrip(";")
     forms = _meant(table, opcode)
     if not forms:
         words = [*table.roots, *table.forms]
-        raise UnknownOpcode(f"there is no instruction {opcode}{nearest(opcode, words)}")
-    if len(forms) > _WHOLE:
+        raise UnknownOpcode(f"unknown instruction '{opcode}'{nearest(opcode, words)}")
+    if len(forms) > _MAX_DESCRIBED:
         width = max(len(form.name) for form in forms)
         lines = [
             textwrap.fill(f"{form.name:{width}}  {form.summary}", _WIDTH, subsequent_indent=" " * (width + 2))
@@ -118,7 +121,7 @@ def isa(table: Table, opcode: str) -> str:
 
 
 def _meant(table: Table, text: str) -> list[Form]:
-    """The forms that *text* names: by name, as a whole opcode, by some of its words, or by its beginning."""
+    """The forms that *text* denotes, as their name, as a complete opcode, as some words of it, or as a prefix of it."""
     if text in table.forms:
         return [table.forms[text]]
     whole = {form.name: form for form, _, _ in table.candidates(text)}
@@ -129,7 +132,7 @@ def _meant(table: Table, text: str) -> list[Form]:
 
 
 def _spelled(table: Table, text: str) -> list[Form]:
-    """The forms whose opcodes can have all words of *text*."""
+    """The forms whose opcodes can contain all words of *text*."""
     root, modifiers = split_opcode(text)
     found = {
         form.name: form for form, syntax in table.roots.get(root, ()) if syntax.accepts.issuperset(modifiers)
@@ -138,7 +141,7 @@ def _spelled(table: Table, text: str) -> list[Form]:
 
 
 def facts(form: Form) -> list[tuple[str, list[str]]]:
-    """What the table says of a form: titles, each with its lines. A row without a title goes on with the one before."""
+    """The properties of a form as (title, lines). A row with an empty title continues the previous one."""
     rows = [
         ("syntax", [syntax.text for syntax in form.syntax]),
         *((f"  .{name}", [_shortened(spellings)]) for name, spellings in _choices(form)),
@@ -151,7 +154,7 @@ def facts(form: Form) -> list[tuple[str, list[str]]]:
         ("since", [f"PTX ISA {dotted(form.available.since)}"]),
         ("targets", [form.available.describe()]),
         ("", list(_requirements(form))),
-        ("manual", [f"PTX ISA {form.manual}"] if form.manual else []),
+        ("manual", [manual_reference([form.manual])] if form.manual else []),
         ("example", list(form.examples[:1])),
     ]
     return [(title, [line for line in lines if line]) for title, lines in rows]
@@ -165,7 +168,9 @@ def _described(form: Form) -> Iterator[str]:
         for number, line in enumerate(lines):
             yield textwrap.fill(
                 line,
-                _WIDTH if title != "example" else len(line) + 20,  # to be copied
+                _WIDTH
+                if title != "example"
+                else len(line) + 20,  # examples are not wrapped, so they can be copied
                 initial_indent=f"  {'' if number else title:{width}}",
                 subsequent_indent=" " * (width + 4),
                 break_long_words=False,
@@ -174,7 +179,7 @@ def _described(form: Form) -> Iterator[str]:
 
 
 def _choices(form: Form) -> Iterator[tuple[str, frozenset[str]]]:
-    """The modifiers that have several spellings, by name."""
+    """(name, spellings) of the modifiers that have several spellings."""
     slots = {slot.name: slot.spellings for syntax in form.syntax for slot in syntax.slots}
     yield from ((name, spellings) for name, spellings in slots.items() if spellings != {name})
 
@@ -183,7 +188,7 @@ def _shortened(spellings: frozenset[str]) -> str:
     import re
 
     ordered = sorted(spellings, key=lambda s: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", s)])
-    if len(ordered) > _SPELLINGS:
+    if len(ordered) > _MAX_SPELLINGS:
         return f"{ordered[0]} ... {ordered[-1]} ({len(ordered)} spellings)"
     return " ".join(ordered)
 
@@ -231,7 +236,7 @@ def _completion(form: Form) -> Iterator[str]:
 
 
 def _requirements(form: Form) -> Iterator[str]:
-    """What modifiers and operands need beyond their form, those with the same needs together."""
+    """What modifiers and operands require beyond their form, grouped by requirement."""
     needs: dict[str, list[str]] = {}
     for requirement in form.requires:
         since = requirement.available.since

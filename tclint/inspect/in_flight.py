@@ -1,4 +1,4 @@
-"""What may be in flight at an instruction: the analyses that know it, and what their states say."""
+"""The operations that may be in flight at an instruction, from the states of the analyses that track them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tclint.inspect.mbarrier_use import MbarrierUse
 __all__ = ["CHANNELS", "Channel", "Told", "operations"]
 
 Told = Callable[[Any, Any, KernelModel], Iterable[tuple[int, str, int]]]
-"""Analysis, state and kernel to ``(instruction, how far it has come, ring of mbarriers or -1)``."""
+"""(analysis, state, kernel) -> ``(instruction, status in words, ring of mbarriers or -1)`` of each fact."""
 
 
 class Channel(NamedTuple):
-    """Something that is followed."""
+    """One kind of operation that is tracked, and the analysis that tracks it."""
 
     name: str
     analysis: type[Analysis[Any]]
     told: Told
-    """What a state of the analysis says."""
+    """Renders a state of the analysis."""
     groups: tuple[str, ...]
-    """What completes the operations that it follows; none: it follows signals."""
+    """The completion mechanisms of the tracked operations; empty if the channel tracks signals."""
 
 
 def _age(groups: Groups, age: int) -> str:
@@ -36,10 +36,10 @@ def _age(groups: Groups, age: int) -> str:
     if age == OVERDUE:
         return "not committed before a wait"
     if age == TRACKED:
-        return "an mbarrier tells when it is done"
+        return "completion signalled by an mbarrier"
     if age == groups.deepest:
-        return f"{age} or more groups behind the newest"
-    return "in the newest group" if age == 0 else f"{age} group{'s' * (age > 1)} behind the newest"
+        return f"{age} or more groups before the newest"
+    return "in the newest group" if age == 0 else f"{age} group{'s' * (age > 1)} before the newest"
 
 
 def _groups(groups: Groups, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
@@ -47,7 +47,7 @@ def _groups(groups: Groups, state: Any, model: KernelModel) -> Iterator[tuple[in
 
 
 def _reads(groups: Groups, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
-    """What is only not known to other threads is no longer in flight."""
+    """The states of bulk reads, without reads that have completed but that other threads have not observed."""
     return ((site, _age(groups, age), -1) for site, age in state[0] if age not in KNOWN)
 
 
@@ -74,10 +74,10 @@ def _mbarriers(use: MbarrierUse, state: Any, model: KernelModel) -> Iterator[tup
         "mbarrier-arrive": "arrived",
         "mbarrier-expect": "bytes expected",
         "mbarrier-complete": "bytes completed",
-        "commit": "arrives when the operations before it are done",
+        "commit": "arrives when the preceding operations complete",
     }
     for site, ring in state:
-        yield site, words.get(model.instruction(site).event, "completes bytes when it is done"), ring
+        yield site, words.get(model.instruction(site).event, "performs complete_tx when it completes"), ring
 
 
 CHANNELS = (
@@ -89,13 +89,14 @@ CHANNELS = (
     Channel("tcgen05", Outstanding, _operations, Outstanding.groups),
     Channel("mbarrier", MbarrierUse, _mbarriers, ()),
 )
-"""All that is followed."""
+"""All channels."""
 
 
 def operations(model: KernelModel, site: int, groups: Iterable[str] | None = None) -> set[int]:
-    """The asynchronous operations that may be in flight before an instruction: of some *groups*, or all.
+    """The asynchronous operations that may be in flight before *site*: those of some *groups*, or all.
 
-    Paths that exclude each other are joined. Raises LimitExceeded where an analysis does not settle.
+    Over-approximates: all paths are joined, even mutually exclusive ones. Raises LimitExceeded if an analysis does not
+    reach its fixpoint.
     """
     found: set[int] = set()
     if model.cfg.block_of[site] not in model.cfg.rank:

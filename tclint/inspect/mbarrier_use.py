@@ -1,4 +1,4 @@
-"""What a thread did last at the mbarriers of its kernel, and so how far it knows their phases (PTX ISA 9.7.13.15)."""
+"""The last operations of a thread on each mbarrier, which determine what it knows of the phases (PTX ISA 9.7.13.15)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["MbarrierUse"]
 
 
 class MbarrierUse(FactSet[tuple[int, int]]):
-    """Facts ``(site, ring)``: the last wait for a ring of mbarriers, and what signalled it since.
+    """Facts ``(site, ring)``: the last wait on a ring of mbarriers, and the operations that signalled it since.
 
-    A ring is a number in :attr:`Mbarriers.rings_by_init`. The stages of a ring are not told apart, and a wait counts as one
-    whether or not it has seen the phase end: what follows a loop of ``try_wait`` is executed when it has.
+    A ring is an index in :attr:`Mbarriers.made`. The stages of a ring are not distinguished. A ``try_wait`` counts as a
+    wait even if it may return false, since what follows its loop is executed only after the phase has completed.
     """
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         mbarriers = model.fact(Mbarriers)
         self.rings: dict[int, tuple[int, ...]] = {}
-        """What names an mbarrier, and which rings it may mean; what is not resolved is left out."""
+        """Site of an operation on an mbarrier -> the rings that it may refer to; unresolved operations are absent."""
         for number, ring in enumerate(mbarriers.rings_by_init):
             for event, sites in ring.uses.items():
                 for site in sites if event not in ("mbarrier-init", "mbarrier-inval") else ():

@@ -1,7 +1,7 @@
-"""Values in words, as a programmer would write them: ``(i / 4) & 1``, ``align(raw, 1024)``, ``phase``.
+"""Values as expressions that a programmer would write: ``(i / 4) & 1``, ``align(raw, 1024)``, ``phase``.
 
-A loop counter and a bit that a loop flips get names, and what the names mean
-is kept beside them. What cannot be written is left out as a whole.
+Loop counters and bits that a loop flips get names, which are recorded with their meaning. A value with any part that
+cannot be expressed has no expression.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from tclint.values import Values
 
 __all__ = ["Name", "ValuePrinter"]
 
-_DEEP = 16
-_FOLLOWED = 256
-"""Expressions that a phase is made of, of which more are not looked at."""
-_LONG = 60
-"""An expression of more characters says nothing at a glance."""
-_SHORT = (1 << 32) - 1
+_MAX_DEPTH = 16
+"""Nesting of an expression, which bounds the recursion. Deeper values have no expression."""
+_MAX_PHASE_VALUES = 256
+"""Subexpressions that are searched for the initial value of a phase bit."""
+_MAX_LENGTH = 60
+"""Characters of an expression that can still be read at a glance."""
+_MASK_32 = (1 << 32) - 1
 _OPERATORS = {"or": "|", "xor": "^", "and": "&"}
 
 
 class Name(NamedTuple):
-    """A name that an expression uses for what changes in a loop."""
+    """A name that expressions use for a value that changes in a loop."""
 
     name: str
     meaning: str
     block: int
-    """The head of the loop."""
+    """The header of the loop."""
 
 
 class _Unwritable(Exception):
-    """Some part of an expression has no words."""
+    """A part of an expression cannot be written."""
 
 
 class ValuePrinter:
-    """Words for the values of one function."""
+    """Prints the values of one function as expressions."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
@@ -43,15 +44,15 @@ class ValuePrinter:
         """The names given so far, by value."""
         self._pending: set[int] = set()
 
-    def text(self, value: int, most: int = _LONG) -> str | None:
-        """*value* in words; None where it has none that are short enough, which the name of a variable always is."""
+    def text(self, value: int, limit: int = _MAX_LENGTH) -> str | None:
+        """*value* as an expression; None if it has none of at most *limit* characters. Variable names may be longer."""
         before = dict(self.names)
         kind = self.values.node(value)[0]
         try:
             found = self._text(value, 0)
         except _Unwritable:
             found = ""
-        if not found or (len(found) > most and kind != "symbol"):
+        if not found or (len(found) > limit and kind != "symbol"):
             self.names = before
             return None
         return found
@@ -61,7 +62,7 @@ class ValuePrinter:
         value = values.representative(value)
         node = values.node(value)
         kind = node[0]
-        if depth > _DEEP:
+        if depth > _MAX_DEPTH:
             raise _Unwritable
         divided = values.quotient(value)
         if divided is not None:
@@ -140,18 +141,21 @@ class ValuePrinter:
         divided = values.quotient(inner)
         if mask == 1 and divided is not None and values.node(divided[0])[:2] == ("op", "not"):
             return f"({self._atom(values.node(divided[0])[3], depth)} / {divided[1]} + 1) & 1"
-        if mask == 1:  # of a sum, only the parity of its parts counts
-            terms, constant = self._odd(inner)
+        if mask == 1:  # only the parity of the terms of a sum matters
+            terms, constant = self._with_same_parity(inner)
             inner = values.total(tuple((t, 1) for t, factor in terms if factor & 1), constant & 1)
-        clears = (mask ^ (_SHORT if mask <= _SHORT else (1 << 64) - 1)) + 1
+        clears = (mask ^ (_MASK_32 if mask <= _MASK_32 else (1 << 64) - 1)) + 1
         if clears > 1 and clears & (clears - 1) == 0:
             terms, constant = values.linear(inner)
             start = values.total(terms, constant - clears + 1)
             return f"align({self._text(start, depth + 1)}, {clears})"
         return f"{self._atom(inner, depth)} & {mask}"
 
-    def _odd(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
-        """A sum with the same lowest bit: a complement, or a 1 that is added bit by bit, changes it as an odd number does."""
+    def _with_same_parity(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
+        """A sum, as terms and constant, with the same lowest bit as *value*.
+
+        For the lowest bit, a complement is an addition of 1, and an xor with a constant is an addition of the constant.
+        """
         values, odd = self.values, 0
         while True:
             node = values.node(value)
@@ -166,7 +170,7 @@ class ValuePrinter:
                 terms, constant = values.linear(value)
                 return terms, constant + odd
 
-    # ------------------------------------------------------------ what loops change
+    # ------------------------------------------------------------ values that loops change
 
     def _named(self, phi: int, depth: int) -> str:
         if phi not in self.names:
@@ -174,7 +178,7 @@ class ValuePrinter:
                 raise _Unwritable
             self._pending.add(phi)
             try:
-                name, meaning = self._counter(phi) or self._flipping(phi, depth) or ("", "")
+                name, meaning = self._counter(phi) or self._phase_bit(phi, depth) or ("", "")
             finally:
                 self._pending.discard(phi)
             if not name:
@@ -194,20 +198,21 @@ class ValuePrinter:
             return None
         start, step, modulus = found
         try:
-            began = self._text(start, 1)
+            initial = self._text(start, 1)
         except _Unwritable:
-            began = "?"
+            initial = "?"
         if modulus is not None:
-            return self._fresh("stage"), f"{began}, then {_by(step)} each round, 0 instead of {modulus}"
-        return self._fresh("i"), f"{began}, then {_by(step)} each round"
+            meaning = f"{initial}, then {_by(step)} each iteration, wraps to 0 at {modulus}"
+            return self._fresh("stage"), meaning
+        return self._fresh("i"), f"{initial}, then {_by(step)} each iteration"
 
-    def _flipping(self, phi: int, depth: int) -> tuple[str, str] | None:
-        """A bit that rounds of a loop flip, and when, if that can be said."""
+    def _phase_bit(self, phi: int, depth: int) -> tuple[str, str] | None:
+        """Name and meaning if *phi* is a bit that iterations of a loop flip; None if it is not."""
         values = self.values
         carried: set[tuple[int | None]] = set()
         starts: dict[int, None] = {}
         for argument in map(values.representative, values.arguments(phi)):
-            when = self._turned(argument, phi)
+            when = self._flip_of(argument, phi)
             if when is not None:
                 carried.add(when)
             elif argument != phi:
@@ -215,31 +220,34 @@ class ValuePrinter:
         if len(carried) == len(starts) == 1:
             ((condition,),), (start,) = carried, starts
             return self._phase(start, self._when(condition, depth), depth)
-        begins = self._beginning(phi)
-        return None if begins is None else self._phase(begins, "in some rounds", depth)
+        initial = self._initial(phi)
+        return None if initial is None else self._phase(initial, "in some iterations", depth)
 
     def _phase(self, start: int, when: str, depth: int) -> tuple[str, str]:
         try:
-            began = self._text(start, depth + 1).removeprefix("-")
+            initial = self._text(start, depth + 1).removeprefix("-")
         except _Unwritable:
-            began = "?"
-        return self._fresh("phase"), f"{began}, flips {when}"
+            initial = "?"
+        return self._fresh("phase"), f"{initial}, flips {when}"
 
-    def _turned(self, value: int, phi: int) -> tuple[int | None] | None:
-        """When *value* is *phi* flipped, and else *phi*: ``(None,)`` always, ``(p,)`` where p holds; None: it is neither."""
+    def _flip_of(self, value: int, phi: int) -> tuple[int | None] | None:
+        """When *value* is the complement of *phi*: ``(None,)`` always, ``(p,)`` if p holds, and else *phi* itself.
+
+        None for any other value.
+        """
         values, node = self.values, self.values.node(value)
         flipped = self._flip(value)
         if flipped is not None:
             return flipped[1:] if values.representative(flipped[0]) == phi else None
         if node[0] == "select":
-            arms = [self._turned(arm, phi) for arm in node[2:4]]
+            arms = [self._flip_of(arm, phi) for arm in node[2:4]]
             for arm, other, when in ((0, 3, node[1]), (1, 2, values.negate(node[1]))):
                 if arms[arm] == (None,) and values.representative(node[other]) == phi:
                     return (when,)
         return None
 
-    def _beginning(self, phi: int) -> int | None:
-        """What a bit begins as that several loops, or several places of one, flip; None: that is not what it is."""
+    def _initial(self, phi: int) -> int | None:
+        """The initial value of a bit that several loops, or several points of one, flip; None if *phi* is not one."""
         values, starts, flips = self.values, dict[int, None](), False
         work, seen = list(values.arguments(phi)), {phi}
         while work:
@@ -247,7 +255,7 @@ class ValuePrinter:
             if v in seen:
                 continue
             seen.add(v)
-            if len(seen) > _FOLLOWED:
+            if len(seen) > _MAX_PHASE_VALUES:
                 return None
             node, flipped = values.node(v), self._flip(v)
             if flipped is not None:
@@ -255,7 +263,7 @@ class ValuePrinter:
                 work.append(flipped[0])
             elif node[0] == "phi":
                 work += values.arguments(v)
-            elif node[0] == "select" and any(map(self._turns, node[2:4])):
+            elif node[0] == "select" and any(map(self._may_flip, node[2:4])):
                 work += node[2:4]
             elif node[0] != "undefined":
                 starts[v] = None
@@ -263,18 +271,18 @@ class ValuePrinter:
 
     def _when(self, condition: int | None, depth: int) -> str:
         if condition is None:
-            return "each round"
+            return "each iteration"
         try:
             return f"when {self._text(condition, depth + 1)}"
         except _Unwritable:
-            return "in some rounds"
+            return "in some iterations"
 
-    def _turns(self, value: int) -> bool:
-        """Whether *value* may be a phase, and is none that begins."""
+    def _may_flip(self, value: int) -> bool:
+        """Whether *value* may be a phase bit that is not its initial value."""
         return self.values.node(value)[0] == "phi" or self._flip(value) is not None
 
     def _flip(self, value: int) -> tuple[int, int | None] | None:
-        """The bit that *value* is the opposite of, and when; no predicate: always."""
+        """``(bit, p)`` if *value* is the complement of *bit* where p holds, or always if p is None; else None."""
         values = self.values
         node = values.node(value)
         if node[:2] == ("op", "mask") and node[3] == 1:

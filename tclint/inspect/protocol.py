@@ -1,9 +1,11 @@
-"""Who waits for whom in a kernel: its roles, their events in order, its barriers and its shared memory, as data.
+"""The synchronisation protocol of a kernel as data: roles, their events in order, barriers, and shared memory.
 
-This draws together what the other analyses know and decides nothing new, so
-that ``tclint barriers`` can show it. Everything is told by site (instruction
-number); what is not known is None, or an entry of ``unresolved`` with the
-reason, and never a guess.
+This collects results of the other analyses for ``tclint barriers`` and adds no analysis of its own. Instructions are
+given by site (instruction number). What is unknown is None, or an entry of ``unresolved`` with the reason, and never a
+guess.
+
+A *ring* is an mbarrier, or several that are used in turn as the stages of a ring buffer. A *role* is a set of warps
+that take part in the same events. A *region* is a range of shared memory whose accesses may overlap.
 """
 
 from __future__ import annotations
@@ -70,29 +72,29 @@ _KINDS = {
     "commit": "commit",
     "wait": "wait group",
 }
-"""The events that are part of a protocol, and what they are called here; an operation that is issued: see `_issued`."""
+"""The event kinds of the ISA table that are part of a protocol, and their names here. For ``issue``, see `_issued`."""
 _SETUP = frozenset(("init", "inval", "fence", "proxy fence", "pdl wait", "pdl launch"))
-"""Events that make no role: some thread has to do them."""
+"""Events that do not define a role, since any thread may execute them."""
 _LOCAL = re.compile(r"_ZZ.+E(\d+)([A-Za-z_]\w*?)(?:_\d+)?$")
-"""How a variable of a function is called in C++ (Itanium ABI, 5.1.6); the same of a namespace begins with ``_ZN``."""
+"""The C++ name of a variable local to a function (Itanium ABI, 5.1.6); in a namespace, it begins with ``_ZN``."""
 
-_LONGEST = 1000
+_MAX_NAME = 1000
 """Characters of the name of a variable."""
-_FOLLOWED = 64
-"""Expressions that an address is made of, of which more are not looked at."""
-_RANKS = 16
-"""CTAs that a mask has bits for."""
+_MAX_ADDRESS_VALUES = 64
+"""Subexpressions of an address that are searched for the variable on which it is based."""
+_MAX_MULTICAST_CTAS = 16
+"""Bits of a CTA mask."""
 _OPERANDS = {
     "count": "the number of {}",
-    "id": "the number of the barrier",
-    "mask": "the mask of CTAs",
+    "id": "the barrier number",
+    "mask": "the CTA mask",
     "parity": "the parity",
     "tx": "the number of bytes",
     "bytes": "the number of bytes",
 }
-"""What is said of operands, by their roles."""
-_IN_WORDS = ("mask", "parity")
-"""Operands that are shown as expressions, too."""
+"""Names of operands by role, for ``unresolved``."""
+_EXPRESSIONS = ("mask", "parity")
+"""Roles of operands that are shown as expressions if they are not constant."""
 _ALL = "all threads"
 
 E = TypeVar("E")
@@ -106,46 +108,46 @@ class Role:
     warps: tuple[int, ...]
     threads: int
     partition: int | None = None
-    """Which case of a table of roles it is; its warps are then those that may be sent there."""
+    """Its case in a dispatcher's branch table; its warps are then those that may be dispatched to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Multicast:
-    """The CTAs of the cluster that a copy fills, or in which a commit arrives."""
+    """The CTAs of the cluster to which a copy writes, or in which a commit arrives."""
 
     to: str
     """In words."""
     ctas: tuple[int, ...] | None
-    """Their ranks; None: not known."""
+    """Their ranks; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a role does, in program order; *sites* are several where the same is done again and again."""
+    """One event, or several equal ones in a row, of some roles. The events of a protocol are in program order."""
 
     kind: str
     sites: tuple[int, ...]
     who: str
     roles: tuple[int, ...]
-    """Which of :attr:`Protocol.roles` take part."""
+    """Indices in :attr:`Protocol.roles` of those that take part."""
     loops: tuple[int, ...] = ()
-    """The first sites of the loops around it, the outermost first; a loop that only waits is none."""
+    """The first sites of the enclosing loops, the outermost first. Loops that only wait are left out."""
     opcode: str = ""
     rings: tuple[int, ...] = ()
-    """Which of :attr:`Protocol.mbarriers` it may be about; none: no mbarrier, or not known which."""
+    """Indices in :attr:`Protocol.mbarriers` of those it may refer to; empty if it refers to none or to unknown ones."""
     regions: tuple[int, ...] = ()
-    """Which of :attr:`Protocol.regions` it touches."""
+    """Indices in :attr:`Protocol.regions` of those that it accesses."""
     count: int | None = None
-    """Arrivals of one thread, or the threads of a barrier."""
+    """Arrivals per thread, or the threads of a barrier."""
     bytes: int | None = None
     parity: str | None = None
     group: str = ""
     depth: int | None = None
-    """Groups that a wait leaves pending."""
+    """The number of newest groups that a wait may leave pending."""
     sources: bool = False
     """Whether it waits only until the sources of stores have been read."""
     barrier: int | None = None
-    """The number of a barrier of the CTA."""
+    """The number of a CTA barrier."""
     scope: str = "cta"
     multicast: Multicast | None = None
 
@@ -159,38 +161,38 @@ class Init:
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """Arrivals of the same kind by the same threads."""
+    """Arrivals of one kind by the same threads."""
 
     sites: tuple[int, ...]
     who: str
     roles: tuple[int, ...]
     opcode: str
     threads: int | None
-    """Threads that arrive at each site; None: as many as there are, which is not known."""
+    """Threads that arrive at each site; None if unknown."""
     count: int | None
-    """How often each of them does."""
+    """Arrivals per thread; None if unknown."""
     scope: str
     remote: bool
-    """Whether it may be at the mbarrier of another CTA."""
+    """Whether the mbarrier may be that of a peer CTA."""
     multicast: Multicast | None
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Bytes that are expected, or that a copy brings."""
+    """Bytes that are expected, or for which a copy performs complete_tx."""
 
     sites: tuple[int, ...]
     who: str
     roles: tuple[int, ...]
     opcode: str
     bytes: int | None
-    """None: not a constant; what a tensor copy brings is said by its tensor map."""
+    """None if not a constant. The size of a tensor copy is determined by its tensor map."""
     multicast: Multicast | None
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The bytes of a phase, by one way through the program."""
+    """The bytes of a phase on one path between two waits. Copies of a peeled or unrolled loop have one each."""
 
     expected: int | None
     copied: int | None
@@ -204,40 +206,41 @@ class Wait:
     who: str
     roles: tuple[int, ...]
     parity: str | None
-    """In words; None: not known, or a state token."""
+    """As an expression; None if unknown, or if it waits on a state token."""
     first: int | None
-    """The parity that the first wait has."""
+    """The parity of the first wait; None if unknown."""
     token: bool
-    """Whether it waits for the phase of a state that an arrival gave."""
+    """Whether it waits for the phase denoted by a state that an arrival returned."""
     scope: str
 
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """Threads that wait for one ring and then signal another one: they free it, or fill it."""
+    """Threads that wait on one ring and then signal another one, whose stages they release or fill."""
 
     ring: int
     sites: tuple[int, ...]
     who: str
     roles: tuple[int, ...]
     same_stage: bool | None
+    """Whether the stage has the same index in both rings; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class MbarrierRing:
-    """An mbarrier, or several that take turns."""
+    """An mbarrier, or several that are used in turn."""
 
     name: str
     base: str
     offset: int
     stride: int | None
-    """Bytes from one stage to the next; None: there is one, or they are not evenly spaced."""
+    """Bytes from one stage to the next; None if there is only one stage, or if they are not evenly spaced."""
     offsets: tuple[int, ...]
     count: int | None
     inits: tuple[Init, ...]
     arrives: tuple[Arrive, ...]
     arrivals: Arrivals | None
-    """How many a phase gets; None: not known."""
+    """The arrivals that a phase may receive; None if unknown."""
     expects: tuple[Bytes, ...]
     copies: tuple[Bytes, ...]
     delivered: tuple[Delivered, ...] | None
@@ -250,7 +253,7 @@ class MbarrierRing:
 
     @property
     def arriving(self) -> int | None:
-        """The arrivals that a phase gets; None: not known, or not exactly."""
+        """The number of arrivals that a phase receives; None if it is not known exactly."""
         found = self.arrivals
         if found is None or found.most is None:
             return None
@@ -261,16 +264,16 @@ class MbarrierRing:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What those who use a region know of another use of it when they come to theirs."""
+    """Whether a use of a region is ordered after another use of it."""
 
     of: int
-    """Which of :attr:`Region.uses` it is about."""
+    """The index of the other use in :attr:`Region.uses`."""
     ordered: bool | None
-    """Whether they have heard on every path that it is over; None: unknown."""
+    """Whether it is ordered after the completion of the other one on every path; None if unknown."""
     at: tuple[int, ...]
-    """The waits at which they hear of it."""
+    """The acquire points that order it."""
     way: tuple[int, ...]
-    """The branches of a path on which they do not."""
+    """The branches of a path on which it is not ordered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,21 +285,21 @@ class RegionUse:
     roles: tuple[int, ...]
     sites: tuple[int, ...]
     heard: tuple[Heard, ...] = ()
-    """For one that reads, of what others write; for one that writes, of what they read before it does so again."""
+    """For a read, its order after the writes; for a write, its order after the reads of the previous iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Bytes of shared memory that belong together, because some accesses may touch any of them."""
+    """A range of shared memory whose accesses may overlap each other."""
 
     name: str
     base: str | None
-    """None: the address is not resolved."""
+    """None if the address is unresolved."""
     start: int | None
     end: int | None
-    """None: not known where in what follows the base."""
+    """Offsets from the base; None if unknown."""
     more: bool
-    """Whether accesses of which only the first bytes are known may go on behind the end."""
+    """Whether accesses of unknown size may extend past the end."""
     uses: tuple[RegionUse, ...]
 
 
@@ -309,40 +312,40 @@ class BarrierUse:
     roles: tuple[int, ...]
     threads: int | None
     count: int | None
-    """The threads that it is for; None: all, or not known."""
+    """The number of participating threads; None if all, or if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A barrier of the CTA, or that of the cluster."""
+    """A CTA barrier, or the cluster barrier."""
 
     number: int | None
-    """None: that of the cluster, or not known which."""
+    """None for the cluster barrier, and for a CTA barrier of unknown number."""
     uses: tuple[BarrierUse, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Changing:
-    """What an expression calls something that a loop changes."""
+    """A name in expressions for a value that a loop changes."""
 
     name: str
     meaning: str
     site: int
-    """Where the loop begins."""
+    """The first instruction of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """A reason why something is not known, and where it holds."""
+    """A reason why something is unknown, and the instructions concerned."""
 
     sites: tuple[int, ...]
-    """Without any it is about the kernel."""
+    """Empty if it concerns the whole kernel."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """All of that for one kernel."""
+    """The protocol of one kernel."""
 
     roles: tuple[Role, ...]
     mbarriers: tuple[MbarrierRing, ...]
@@ -355,7 +358,7 @@ class Protocol:
 
 
 def protocol(model: KernelModel) -> Protocol:
-    """The protocol of a kernel; made once."""
+    """The protocol of a kernel, computed once per model."""
     return model.fact(_read)
 
 
@@ -364,7 +367,10 @@ def _read(model: KernelModel) -> Protocol:
 
 
 def partitions(model: KernelModel) -> dict[int, int]:
-    """The blocks that one case alone of a table of roles leads to, each with the number of the case, where nobody knows its warps."""
+    """Block -> case, for blocks that only one case of an unresolved role dispatcher reaches.
+
+    Which warps take the case is then unknown.
+    """
     cfg, found = model.cfg, dict[int, int]()
     for dispatcher in sorted(model.reachability.unresolved_dispatchers):
         cases: dict[int, int] = {}
@@ -388,7 +394,7 @@ def _from(cfg: CFG, start: int, without: int) -> set[int]:
 
 
 class _Touch(NamedTuple):
-    """An access to shared memory, and the bytes from a base that it may touch."""
+    """An access to shared memory, and the range of offsets from a base that it may touch."""
 
     access: Access
     proxy: str
@@ -396,13 +402,13 @@ class _Touch(NamedTuple):
     start: int | None
     end: int | None
     more: bool
-    """Whether it may go on behind the end."""
+    """Whether it may extend past the end."""
     hidden: int | None = None
-    """The value because of which it is not known where the bytes are."""
+    """The value that makes the offset unknown."""
 
 
 class _Reader:
-    """Reads a protocol off a model."""
+    """Builds the protocol of a model."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -427,7 +433,7 @@ class _Reader:
         for name in sorted(self.words.names.values(), key=lambda name: (name.block, name.name)):
             yield Changing(name.name, name.meaning, self.model.cfg.blocks[name.block].start)
 
-    # ------------------------------------------------------------ who
+    # ------------------------------------------------------------ threads and roles
 
     @cached_property
     def sites(self) -> dict[int, str]:
@@ -443,7 +449,7 @@ class _Reader:
         return found
 
     def _issued(self, site: int) -> str:
-        """What an asynchronous operation is called: what multiplies has a descriptor or an accumulator."""
+        """The kind of an asynchronous operation: ``mma`` if it has the roles ``b`` and ``d``, or ``copy``; else empty."""
         instruction = self.model.instruction(site)
         form = instruction.match.form if instruction.match else None
         if form is None or form.group in ("tcgen05.ld", "tcgen05.st", "none"):
@@ -456,7 +462,7 @@ class _Reader:
         return self.model.views.context_of(site).threads & self.model.cta
 
     def _who(self, site: int) -> str:
-        """The threads that execute an instruction, in words."""
+        """The threads that may execute an instruction, in words."""
         threads = self._threads(site)
         partition = self._partitions.get(self.model.cfg.block_of[site])
         if partition is not None:
@@ -468,7 +474,7 @@ class _Reader:
         return "some threads" if words == _ALL else f"some of {words}"
 
     def _some(self, site: int) -> bool:
-        """Whether something that is not known decides which of the threads execute it; that they wait does not."""
+        """Whether an unknown predicate decides which of the threads execute it. Results of waits do not count."""
         if site not in self._split:
             model, threads = self.model, self._threads(site)
             values = model.values
@@ -490,12 +496,12 @@ class _Reader:
     def roles(self) -> tuple[Role, ...]:
         block_of = self.model.cfg.block_of
         warps: dict[int, list[int]] = {}
-        sent: dict[int, int] = {}
+        dispatched: dict[int, int] = {}
         for number, (site, kind) in enumerate(self.sites.items()):
             threads = self._threads(site)
             partition = self._partitions.get(block_of[site])
             if partition is not None:
-                sent[partition] = sent.get(partition, 0) | T.whole(threads, 32)
+                dispatched[partition] = dispatched.get(partition, 0) | T.whole(threads, 32)
             elif kind not in _SETUP:
                 for w in _warps(threads):
                     warps.setdefault(w, []).append(number)
@@ -506,7 +512,7 @@ class _Reader:
         for members in alike.values():
             threads = sum(0xFFFFFFFF << 32 * w for w in members) & self.model.cta
             found.append(Role(self.model.describe_threads(threads), tuple(members), threads))
-        for partition, threads in sorted(sent.items()):
+        for partition, threads in sorted(dispatched.items()):
             found.append(Role(f"partition {partition}", tuple(_warps(threads)), threads, partition))
         return tuple(found)
 
@@ -523,7 +529,7 @@ class _Reader:
         )
 
     def _many(self, site: int) -> int | None:
-        """How many threads execute an instruction, if the size of a CTA is bounded."""
+        """The number of threads that execute an instruction; None if it or the CTA size is unknown."""
         threads = self._threads(site)
         known = threads.bit_count() <= 1 or self.model.function.most_threads is not None
         return threads.bit_count() if known and not self._some(site) else None
@@ -540,12 +546,12 @@ class _Reader:
 
     @cached_property
     def _bases(self) -> list[str]:
-        """For each ring what its addresses are offsets from."""
-        return [self.words.text(ring.stages[0].base, _LONGEST) or "?" for ring in self.rings]
+        """The base of the addresses of each ring, as text."""
+        return [self.words.text(ring.stages[0].base, _MAX_NAME) or "?" for ring in self.rings]
 
     @cached_property
     def _short(self) -> dict[str, str]:
-        """Names of variables without that of the function they are local to, where that is no other's."""
+        """Name of a variable -> its unmangled last part if that is unique in the kernel, else the name itself."""
         bases = {*self._bases, *(base for base, _, _ in self._areas if base is not None)}
         short = {base: _unmangled(base) for base in sorted(bases)}
         often = Counter(short.values())
@@ -610,7 +616,7 @@ class _Reader:
         )
 
     def _multicast(self, site: int) -> Multicast | None:
-        """Which CTAs are meant: bit *r* of the mask is the CTA of rank *r* (9.7.9.25.4.1)."""
+        """The destination CTAs; None without multicast. Bit *r* of the mask is the CTA of rank *r* (9.7.9.25.4.1)."""
         model = self.model
         match = model.instruction(site).match
         modifiers = match.modifiers if match is not None else ()
@@ -624,7 +630,7 @@ class _Reader:
         if mask is None:
             words = self.words.text(value)
             return Multicast(f"CTAs of mask {words}" if words else "unknown CTAs", None)
-        ctas = tuple(rank for rank in range(_RANKS) if mask >> rank & 1)
+        ctas = tuple(rank for rank in range(_MAX_MULTICAST_CTAS) if mask >> rank & 1)
         ranks = ", ".join(map(str, ctas))
         return Multicast({0: "no CTA", 1: f"CTA {ranks}"}.get(len(ctas), f"CTAs {ranks}"), ctas)
 
@@ -639,7 +645,7 @@ class _Reader:
         )
 
     def _size(self, site: int, role: str) -> int | None:
-        """The bytes that are expected, or copied."""
+        """The number of bytes that are expected or copied; None if unknown."""
         match = self.model.instruction(site).match
         own = None if match is None else transferred(match)
         return self.model.constant_of(site, role) if own is None else own
@@ -677,7 +683,7 @@ class _Reader:
         )
 
     def _first(self, site: int, parity: int) -> int | None:
-        """The parity when a thread waits there for the first time, if that is the same on all ways."""
+        """The parity when a thread waits at *site* for the first time, if it is the same on all paths; else None."""
         values = self.model.values
         if values.constant_of(parity) is not None:
             return values.constant_of(parity)
@@ -686,9 +692,9 @@ class _Reader:
         return None if number is None else number & 1
 
     def _begins_alike(self, site: int, value: int) -> bool:
-        """Whether *value* depends on nothing but loops that *site* is in, and is executed in each round of.
+        """Whether *value* depends only on loops around *site* in whose every iteration *site* is executed.
 
-        Then it is executed in the first round of all of them for the first time.
+        The first execution of *site* is then in the first iteration of all of these loops.
         """
         cfg, values = self.model.cfg, self.model.values
         here = cfg.block_of[site]
@@ -707,18 +713,18 @@ class _Reader:
                 work += values.parts(node)
                 continue
             body = cfg.loops.get(node[1], frozenset())
-            brought = list(zip(cfg.sources[node[1]], values.arguments(v), strict=False))
-            rounds = [b for b, _ in brought if b in body]
-            begins = {x for b, x in brought if b not in body}
-            if here not in body or len(begins) != 1 or not all(cfg.dominates(here, b) for b in rounds):
+            incoming = list(zip(cfg.sources[node[1]], values.arguments(v), strict=False))
+            latches = [b for b, _ in incoming if b in body]
+            initial = {x for b, x in incoming if b not in body}
+            if here not in body or len(initial) != 1 or not all(cfg.dominates(here, b) for b in latches):
                 return False
-            work += begins
+            work += initial
         return True
 
-    # ------------------------------------------------------------ order of a round
+    # ------------------------------------------------------------ order in an iteration
 
     def _next(self, number: int) -> Iterator[Next]:
-        """What is signalled by threads that have just waited for a ring."""
+        """The rings that threads signal after they have waited on ring *number*."""
         ring = self.rings[number]
         found: list[Next] = []
         for wait in ring.uses.get("mbarrier-wait", ()):
@@ -742,16 +748,16 @@ class _Reader:
 
     @cached_property
     def _signals(self) -> dict[int, list[Ring]]:
-        """What completes phases, in order, with the rings."""
+        """Site -> rings, of arrivals and copies that complete phases, in program order."""
         sites = [*self.mbarriers.arriving, *(i for ring in self.rings for i in self.mbarriers.copies(ring))]
         return {
             i: sorted(self.mbarriers.rings_at(i), key=self._number.__getitem__) for i in sorted(set(sites))
         }
 
     def _before(self, signal: int) -> frozenset[int]:
-        """The waits that a round passes last before the signal: those between which nothing else is signalled.
+        """The last waits that an iteration passes before the signal, with no other signal between these waits.
 
-        Waits of a loop around those are of an earlier time, and left out.
+        Waits in an enclosing loop of these waits belong to an earlier time, and are left out.
         """
         if signal not in self._waited:
             self._waited[signal] = frozenset(self._passed(signal))
@@ -789,7 +795,7 @@ class _Reader:
 
     @cached_property
     def _exchanges(self) -> dict[int, list[int]]:
-        """The waits at mbarriers, and the signals to them, by block."""
+        """The waits on mbarriers and the signals to them, by block."""
         block_of, found = self.model.cfg.block_of, dict[int, list[int]]()
         for site in sorted({*self._signals, *(i for i, kind in self.sites.items() if kind == "wait")}):
             if site in self.sites:
@@ -797,7 +803,7 @@ class _Reader:
         return found
 
     def _same_stage(self, wait: int, ring: Ring, signal: int, other: Ring) -> bool | None:
-        """Whether both name the stage with the same index; None: not known."""
+        """Whether *wait* and *signal* refer to stages with the same index; None if unknown."""
         if len(ring.stages) != len(other.stages) or len(ring.stages) == 1:
             return None
         values = self.model.values
@@ -814,7 +820,7 @@ class _Reader:
         return constant == 0 if not terms else None
 
     def _index(self, value: int) -> Hashable:
-        """An offset in a ring in one spelling: a compiler multiplies an index before or after it takes its low bits."""
+        """A canonical form of an offset in a ring: compilers scale an index either before or after masking it."""
         values = self.model.values
         terms, constant = values.linear(value)
         if len(terms) != 1 or constant:
@@ -868,7 +874,7 @@ class _Reader:
                 continue
             for access in model.shared.accesses(site):
                 touch = self._touch(access, match.form.proxy or "generic")
-                # Of a generic address nothing says that it is in shared memory.
+                # A generic address without a known base may not be in shared memory.
                 if touch.base is not None or access.later or match.space.startswith(".shared"):
                     found.append(touch)
         return found
@@ -879,7 +885,7 @@ class _Reader:
         variable = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), None)
         exact = variable is not None
         variable = self._variable(access.address) if variable is None else variable
-        base = None if variable is None else self.words.text(variable, _LONGEST)
+        base = None if variable is None else self.words.text(variable, _MAX_NAME)
         if base is None or variable is None:
             return _Touch(access, proxy, None, None, None, False, access.address)
         size = self.model.size(variable)
@@ -892,12 +898,12 @@ class _Reader:
         start, end = bounds
         known = self.model.constant_of(access.site, "bytes") if access.later else None
         end += known or access.size
-        if size and (start < 0 or end > size):  # nothing outside of a variable is touched
+        if size and (start < 0 or end > size):  # assumes that accesses stay in bounds of their variable
             start, end = max(start, 0), min(end, size)
         return _Touch(access, proxy, base, start, end, access.later and known is None and end != size)
 
     def _bounds(self, offset: int, access: Access) -> tuple[int, int] | None:
-        """The least and the greatest offset that the threads of an access may have."""
+        """The least and greatest offset of the threads of an access; None if unbounded."""
         model = self.model
         common, mine, constant = model.shared.split(offset)
         low = high = constant
@@ -913,27 +919,27 @@ class _Reader:
         else:
             number = model.values.constant_of(mine) or 0
             low, high = low + number, high + number
-        around = model.values.interval(common)
-        return None if around is None else (low + around[0], high + around[1])
+        interval = model.values.interval(common)
+        return None if interval is None else (low + interval[0], high + interval[1])
 
     def _unbounded(self, offset: int) -> int:
-        """The part of an offset that may be anything, if it is one."""
+        """The terms of an offset that have no known interval; the whole offset if all have one."""
         values = self.model.values
         terms = tuple(t for t in values.linear(offset)[0] if values.interval(t[0]) is None)
         return values.total(terms, 0) if terms else offset
 
     def _variable(self, address: int) -> int | None:
-        """The shared variable that an address is made from, if there is but one."""
+        """The shared variable from which an address is computed; None if there is not exactly one."""
         values = self.model.values
-        whole = values.subexpressions(
+        parts = values.subexpressions(
             address, until=lambda v: values.node(v)[0] == "load" or self._is_shared(v)
         )
-        followed = list(islice(whole, _FOLLOWED + 1))
+        followed = list(islice(parts, _MAX_ADDRESS_VALUES + 1))
         found = [v for v in followed if self._is_shared(v)]
-        return found[0] if len(found) == 1 and len(followed) <= _FOLLOWED else None
+        return found[0] if len(found) == 1 and len(followed) <= _MAX_ADDRESS_VALUES else None
 
     def _is_shared(self, value: int) -> bool:
-        """Whether *value* is the address of a shared variable, or that aligned."""
+        """Whether *value* is the address of a shared variable, possibly aligned."""
         values = self.model.values
         node = values.node(value)
         if node[:2] == ("op", "mask"):
@@ -942,14 +948,17 @@ class _Reader:
 
     @cached_property
     def _areas(self) -> list[tuple[str | None, int | None, int | None]]:
-        """Extents that overlap made one, and those that are only read added to what was written before them."""
+        """(base, start, end) of the regions: overlapping ranges are merged.
+
+        A read of unknown size is added to the range before it, which is the copy that fills it.
+        """
         known: dict[str, list[tuple[int, int, bool]]] = {}
-        loose: set[str | None] = set()
+        unbounded: set[str | None] = set()
         for touch in self._accesses:
             if touch.base is None or touch.start is None or touch.end is None:
-                loose.add(touch.base)
+                unbounded.add(touch.base)
             else:
-                # A matrix has an address and no end.
+                # A matrix has an address but no known end, so a read of one starts no range.
                 starts = touch.access.writes or not touch.more
                 known.setdefault(touch.base, []).append((touch.start, touch.end, starts))
         found: list[tuple[str | None, int | None, int | None]] = []
@@ -962,11 +971,11 @@ class _Reader:
                 else:
                     runs.append((start, end, starts))
             found += [(base, start, end) for start, end, _ in runs]
-        return found + [(base, None, None) for base in sorted(loose, key=lambda b: (b is None, b or ""))]
+        return found + [(base, None, None) for base in sorted(unbounded, key=lambda b: (b is None, b or ""))]
 
     @cached_property
     def _area(self) -> dict[tuple[str | None, int | None], int]:
-        """Which of the areas an extent is in, by its base and start."""
+        """(base, start) of an access -> the index of its area."""
         areas: dict[str | None, list[tuple[int, int, int]]] = {}
         found: dict[tuple[str | None, int | None], int] = {}
         for n, (base, start, end) in enumerate(self._areas):
@@ -983,7 +992,7 @@ class _Reader:
 
     @cached_property
     def _touched(self) -> dict[int, list[int]]:
-        """The regions that each access is in, by site."""
+        """Site -> the indices of the regions that it accesses."""
         found: dict[int, list[int]] = {}
         for touch in self._accesses:
             found.setdefault(touch.access.site, []).append(self._area[touch.base, touch.start])
@@ -1012,16 +1021,16 @@ class _Reader:
         )
 
     def _heard(self, uses: list[RegionUse]) -> tuple[RegionUse, ...]:
-        """The uses of one region, with what those who come to each have heard of the others."""
+        """The uses of one region, each with its order after the others."""
 
-        def about(use: RegionUse) -> Iterator[Heard]:
+        def orders(use: RegionUse) -> Iterator[Heard]:
             for n, other in enumerate(uses):
                 if other.verb != use.verb:
-                    news = news_of(self.model, other.sites, use.sites, again=use.verb == "write")
-                    if news is not None:
-                        yield Heard(n, *news)
+                    ordering = news_of(self.model, other.sites, use.sites, again=use.verb == "write")
+                    if ordering is not None:
+                        yield Heard(n, *ordering)
 
-        return tuple(replace(use, heard=tuple(about(use))) for use in uses)
+        return tuple(replace(use, heard=tuple(orders(use))) for use in uses)
 
     # ------------------------------------------------------------ events
 
@@ -1070,7 +1079,7 @@ class _Reader:
 
     @cached_property
     def _loops(self) -> dict[int, frozenset[int]]:
-        """The loops in which something else happens than a wait for one phase."""
+        """The loops, by header, except those that only spin on one phase."""
         cfg, found = self.model.cfg, dict[int, frozenset[int]]()
         for head, body in cfg.loops.items():
             inside = [i for i in self.sites if cfg.block_of[i] in body]
@@ -1079,7 +1088,7 @@ class _Reader:
         return found
 
     def _moves(self, wait: int, body: frozenset[int]) -> bool:
-        """Whether a loop changes what a wait in it is for."""
+        """Whether a loop changes the mbarrier, parity or state of a wait in it."""
         cfg = self.model.cfg
         for role in ("mbarrier", "parity", "state"):
             value = self.model.value(wait, role)
@@ -1088,39 +1097,39 @@ class _Reader:
                     return True
         return False
 
-    # ------------------------------------------------------------ what is not known
+    # ------------------------------------------------------------ unresolved
 
     def _unresolved(self, mbarriers: Iterable[MbarrierRing]) -> Iterator[Unresolved]:
-        """Each reason once, those that are about the kernel first."""
+        """Each reason once, those that concern the whole kernel first."""
         found: dict[str, set[int]] = {}
         for site, why in (
-            *self._unfollowed(),
+            *self._not_analysed(),
             *self._unknown_operands(),
             *self._unknown_phases(mbarriers),
-            *self._unknown_places(),
+            *self._unknown_addresses(),
         ):
             found.setdefault(why, set()).update([site] if site >= 0 else ())
         unresolved = [Unresolved(tuple(sorted(sites)), why) for why, sites in found.items()]
         yield from sorted(unresolved, key=lambda u: (u.sites[:1], u.why))
 
-    def _unfollowed(self) -> Iterator[tuple[int, str]]:
-        """What leads out of what is seen; -1 is the kernel."""
+    def _not_analysed(self) -> Iterator[tuple[int, str]]:
+        """Callers, dispatchers and calls that the analyses do not see through. Site -1 is the whole kernel."""
         model, cfg = self.model, self.model.cfg
         if not model.function.entry:
-            yield -1, "not a kernel: what its callers have done, and do next, is not seen"
+            yield -1, "not a kernel: what its callers do before and after it is unknown"
         for block in model.reachability.unresolved_dispatchers:
             yield (
                 cfg.blocks[block].end - 1,
-                "roles are dispatched by a number from memory: which warps make which partition is not known",
+                "roles are dispatched by a value from memory: which warps form which partition is unknown",
             )
         known = known_functions(model.module)
         for i in calls(model):
             callee = model.instruction(i).callee
             if cfg.block_of[i] in cfg.rank and callee not in known:
                 who = callee or "a function whose address is computed"
-                yield i, f"calls {who}: what that does to barriers is not seen"
+                yield i, f"calls {who}: its effect on barriers is unknown"
             elif cfg.block_of[i] in cfg.rank and callee not in SYSTEM_CALLS:
-                yield i, f"calls {callee}, which is shown by itself (--entry {callee})"
+                yield i, f"calls {callee}, which is shown separately (--entry {callee})"
 
     def _unknown_operands(self) -> Iterator[tuple[int, str]]:
         for i in self.mbarriers.unresolved:
@@ -1133,32 +1142,36 @@ class _Reader:
                     yield site, f"{what.format(of)} depends on {origin(self.model, value)}"
 
     def _shown(self, role: str, value: int) -> bool:
-        """Whether an operand is a number, or has words where these are as good."""
+        """Whether an operand is shown, as a constant or, for some roles, as an expression."""
         known = self.model.values.constant_of(value) is not None
-        return known or (role in _IN_WORDS and self.words.text(value) is not None)
+        return known or (role in _EXPRESSIONS and self.words.text(value) is not None)
 
     def _unknown_phases(self, mbarriers: Iterable[MbarrierRing]) -> Iterator[tuple[int, str]]:
         for ring, made in zip(mbarriers, self.rings, strict=True):
             first = made.stages[0]
             if ring.count is None and all(None not in stage.counts for stage in made.stages):
-                yield from ((i, "these ask for different numbers of arrivals") for i in made.inits)
+                yield from ((i, "these initialise it with different arrival counts") for i in made.inits)
             if ring.delivered is None:
                 for i, why in self.mbarriers.unknown_bytes(first):
-                    yield i, f"the bytes of a phase are not known: {why}"
+                    yield i, f"the bytes of a phase are unknown: {why}"
             if ring.arriving is None:
                 for i, why in self._unknown_arrivals(ring, first):
-                    yield i, f"the arrivals of a phase are not known: {why}"
+                    yield i, f"the arrivals of a phase are unknown: {why}"
 
     def _unknown_arrivals(self, ring: MbarrierRing, first: Mbarrier) -> Iterator[tuple[int, str]]:
         reasons = list(self.mbarriers.unknown_arrivals(first))
         if reasons:
             yield from reasons
         elif self.model.function.most_threads is None:
-            yield -1, "how many threads a CTA has is up to the launch"
+            yield -1, "the launch determines the CTA size"
         elif not self.mbarriers.has_unseen_arrivals and all(a.count is not None for a in ring.arrives):
-            yield from ((i, "which of these are in the same one") for a in ring.arrives for i in a.sites)
+            yield from (
+                (i, "it is unknown which of these are in the same phase")
+                for a in ring.arrives
+                for i in a.sites
+            )
 
-    def _unknown_places(self) -> Iterator[tuple[int, str]]:
+    def _unknown_addresses(self) -> Iterator[tuple[int, str]]:
         for touch in self._accesses:
             if touch.hidden is not None:
                 base = touch.base
@@ -1168,14 +1181,14 @@ class _Reader:
                 yield touch.access.site, f"{where} depends on {origin(self.model, touch.hidden)}"
 
     def _unnamed(self, site: int) -> str:
-        """Why it is not known which mbarrier an instruction names."""
+        """Why the mbarrier to which an instruction refers is unknown."""
         value = self.model.value(site, "mbarrier")
         if value is not None and self.mbarriers.addresses.of(site) and self._variable(value) is not None:
             text = self.words.text(value)
             where = f" at {text}" if text else " at this address"
             if self.sites.get(site) == "init":
-                return "it is not known how many mbarriers this makes"
-            return f"no mbarrier.init makes an mbarrier{where}"
+                return "the number of mbarriers that this initialises is unknown"
+            return f"no mbarrier.init for the mbarrier{where}"
         return f"the address of the mbarrier comes from {origin(self.model, value)}"
 
 
@@ -1196,7 +1209,7 @@ def _unmangled(symbol: str) -> str:
 
 
 def _opcode(model: KernelModel, site: int) -> str:
-    """What the instruction is called in the ISA table."""
+    """The name of the instruction's form in the ISA table; without a form, its own name."""
     match = model.instruction(site).match
     return match.form.name if match is not None else model.instruction(site).name
 
@@ -1207,7 +1220,7 @@ def _completion(model: KernelModel, site: int) -> str:
 
 
 def _scope(model: KernelModel, site: int) -> str:
-    """The threads that hear of what happened before: of the CTA unless it says otherwise (9.7.13.15.13)."""
+    """The scope of an operation's release or acquire; ``cta`` by default (9.7.13.15.13), or ``relaxed``."""
     match = model.instruction(site).match
     modifiers = match.modifiers if match is not None else ()
     if ".relaxed" in modifiers:
@@ -1216,7 +1229,7 @@ def _scope(model: KernelModel, site: int) -> str:
 
 
 def _merged(items: Iterable[E]) -> list[E]:
-    """Items that differ in their sites alone made one, in the order of the first of them."""
+    """*items* with those merged that differ only in their sites, in the order of their first occurrence."""
     found: dict[Hashable, E] = {}
     for item in items:
         key = replace(item, sites=())  # type: ignore[type-var]

@@ -1,5 +1,8 @@
-"""Whether those who use a region of shared memory have heard of each other: who reads of the write, who writes again of the
-reads (PTX ISA 8.8, 9.7.13)."""
+"""Whether the uses of a region of shared memory are ordered (PTX ISA 8.8, 9.7.13).
+
+Reads must be ordered after the writes, and the writes of the next iteration after the reads. Threads that execute both
+accesses may touch only their own bytes, so a missing order between them is reported as unknown.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,31 @@ from tclint.dataflow import Path
 
 __all__ = ["RegionOrdering", "news_of"]
 
-_MOST = 32
-"""Classes of accesses that are looked at: more are those of an unrolled loop."""
+_MAX_CLASSES = 32
+"""Access classes that are compared. Only unrolled loops have more."""
 
 
 class RegionOrdering(NamedTuple):
-    """What the threads that execute some instructions have heard of others when they come there."""
+    """Whether some accesses are ordered after others."""
 
     ordered: bool | None
-    """Whether they have heard of them on every path; None: unknown."""
+    """Whether they are on every path; None if unknown."""
     at: tuple[int, ...]
-    """The waits at which they do."""
+    """The acquire points that order them."""
     way: tuple[int, ...]
-    """The branches of a path on which they do not."""
+    """The branches of a path on which they are not ordered."""
 
 
 def news_of(
     model: KernelModel, first: Collection[int], then: Collection[int], again: bool
 ) -> RegionOrdering | None:
-    """What those who come to *then* have heard of *first*; None: no way leads from the one to the other.
+    """Whether *then* is ordered after *first*; None if no path leads from *first* to *then*.
 
-    *again*: only a second round of *then* has to wait for *first*, as that comes behind it.
+    With *again*, *first* follows *then* in an iteration, so only *then* of the next iteration must be ordered after it.
     """
     order = model.fact(HappensBefore)
-    told = order.completion_points(first)
-    verdicts = list(_verdicts(model, order, told, first, then, again))
+    completions = order.completion_points(first)
+    verdicts = list(_verdicts(model, order, completions, first, then, again))
     if not verdicts:
         return None
     wrong = next((v.path for v in verdicts if v.path is not None), None)
@@ -52,24 +55,24 @@ def news_of(
 def _verdicts(
     model: KernelModel,
     order: HappensBefore,
-    told: frozenset[int],
+    completions: frozenset[int],
     first: Collection[int],
     then: Collection[int],
     again: bool,
 ) -> Iterator[Ordering]:
     given = order.common_facts(first)
-    classes = AccessClasses(model, told)
-    for use in [*classes.partition(then)][:_MOST]:
+    classes = AccessClasses(model, completions)
+    for use in [*classes.partition(then)][:_MAX_CLASSES]:
         if all(model.views.mutually_exclusive(i, use) for i in first):
             if not again or model.reaches(use, use):
-                yield order.verdict(use, told, use if again else -1, given=given)
+                yield order.verdict(use, completions, use if again else -1, given=given)
             continue
-        # Who does both may do it to bytes of its own: that no barrier stands between is no fault then.
-        for start in [*classes.partition(i for i in first if model.reaches(i, use))][:_MOST]:
-            found = order.verdict(use, told, start, scope=Scope.LANES)
+        # Threads that execute both may access only their own bytes, so a path without a barrier is not a defect.
+        for start in [*classes.partition(i for i in first if model.reaches(i, use))][:_MAX_CLASSES]:
+            found = order.verdict(use, completions, start, scope=Scope.LANES)
             yield found if found.path is None else Ordering(None, (), False)
 
 
 def _branches(model: KernelModel, path: Path) -> tuple[int, ...]:
-    """Where a path is decided."""
+    """The conditional branches on *path*."""
     return tuple(model.cfg.blocks[edge.source].end - 1 for edge in path.edges if edge.predicate >= 0)

@@ -1,4 +1,4 @@
-"""Code actions: the fixes of findings, and the comments that hide them."""
+"""Code actions: fixes of findings, and suppression comments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def actions(
     only: Sequence[str] | None,
     versioned: bool,
 ) -> list[types.CodeAction]:
-    """What can be done about the findings at *place*, as far as it is of a kind that is asked for."""
+    """The actions for the findings at *place*, restricted to the kinds *only* if given."""
     shown = [f for f in lint.report.findings if f.suppressed is None]
     found: list[types.CodeAction] = []
     if _wanted(_QUICK, only):
@@ -56,7 +56,7 @@ def actions(
 
 
 def _wanted(kind: str, only: Sequence[str] | None) -> bool:
-    """A kind is asked for by its name or the beginning of it: ``source`` asks for ``source.fixAll.tclint``."""
+    """Whether *kind* is requested, by itself or by a prefix: ``source`` includes ``source.fixAll.tclint``."""
     return only is None or any(kind == k or kind.startswith(f"{k}.") or k == "" for k in map(_name, only))
 
 
@@ -65,7 +65,7 @@ def _name(kind: str) -> str:
 
 
 def _fixes(finding: Finding) -> Iterator[tuple[str, Iterable[Edit], bool]]:
-    """The first safe fix is the preferred one: fixes of one finding are alternatives."""
+    """(title, edits, whether preferred) of each fix. Fixes are alternatives; the first safe one is preferred."""
     preferred = next((fix for fix in finding.fixes if fix.safe), None)
     for fix in finding.fixes:
         yield fix.message, fix.edits, fix is preferred
@@ -73,9 +73,8 @@ def _fixes(finding: Finding) -> Iterator[tuple[str, Iterable[Edit], bool]]:
 
 def _comments(lint: Lint, module: Module, finding: Finding) -> Iterator[tuple[str, Iterable[Edit], bool]]:
     id = finding.rule.id
-    if (
-        id in OF_COMMENTS or lint.report.asm is not None
-    ):  # a line more may be a part of a string, or end a macro
+    # In a host language, an added line may be part of a string or end a macro.
+    if id in OF_COMMENTS or lint.report.asm is not None:
         return
     start, owner = finding.span.start, None
     for function in module.functions:
@@ -90,7 +89,7 @@ def _comments(lint: Lint, module: Module, finding: Finding) -> Iterator[tuple[st
 
 
 def _line_above(lint: Lint, offset: int, comment: str) -> Edit:
-    """A line with *comment* before the one that a byte is in, indented alike."""
+    """An edit that inserts a line with *comment* above the line at *offset*, with the same indentation."""
     text = lint.text
     line = text.line(text.line_of(offset))
     content = text.data[line.start : line.end]
@@ -100,7 +99,7 @@ def _line_above(lint: Lint, offset: int, comment: str) -> Edit:
 
 
 def safe_edits(findings: Iterable[Finding]) -> list[Edit]:
-    """The edits of the preferred safe fixes, but for those that get in the way of one before."""
+    """The edits of the preferred safe fixes, without those that conflict with an earlier one."""
     safe = ((finding, [fix for fix in finding.fixes if fix.safe]) for finding in findings)
     made = {edit for _, fix in compatible((f, fixes) for f, fixes in safe if fixes) for edit in fix.edits}
     return sorted(made, key=lambda edit: (edit.span.start, edit.span.end))
@@ -109,7 +108,7 @@ def safe_edits(findings: Iterable[Finding]) -> list[Edit]:
 def _workspace_edit(
     document: Document, lint: Lint, edits: Iterable[Edit], versioned: bool
 ) -> types.WorkspaceEdit:
-    """The edits in the units of the client; with the version that they are for, where it takes that."""
+    """The edits in the units of the client, with the version to which they apply if *versioned*."""
     changes = [types.TextEdit(lint.text.range(edit.span), edit.text) for edit in edits]
     if not versioned:
         return types.WorkspaceEdit(changes={document.uri: changes})

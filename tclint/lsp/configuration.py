@@ -1,4 +1,4 @@
-"""The settings of a document: the nearest configuration file, and what the editor says on top of it."""
+"""The settings of a document: those of the nearest configuration file, overridden by those of the editor."""
 
 from __future__ import annotations
 
@@ -14,43 +14,47 @@ __all__ = ["SECTION", "Configuration"]
 
 SECTION = "tclint"
 _OWN = {"debounce": 0.1, "patience": 0.05}
-"""Settings of the server alone, in seconds: how long it waits for further changes before it pushes diagnostics, and how
-long a first answer to a change may take; what takes longer follows in a second one."""
+"""Settings of the server itself, in seconds.
+
+``debounce`` is how long it waits for further changes before it pushes diagnostics. ``patience`` is how long a first
+answer to a change may take; findings that take longer follow in a second one.
+"""
 
 
 class Configuration:
-    """What was said about the settings; files are read when a document asks, and once until they change."""
+    """The settings from all sources. Files are read on demand and cached until they change."""
 
     def __init__(self) -> None:
-        self._said: dict[str, dict[str, Any]] = {}
+        self._values: dict[str, dict[str, Any]] = {}
+        """Settings from the client, by origin."""
         self._files: dict[Path, Config] = {}
         self.own = dict(_OWN)
         self.folder = Path.cwd()
-        """The root of the workspace, to which patterns that the editor gives are relative."""
+        """The root of the workspace, to which patterns from the editor are relative."""
 
     def say(self, origin: str, values: object) -> None:
-        """Take what the editor says, in place of what the same *origin* said before. Raises SettingsError."""
-        said = (
+        """Replaces the settings from *origin*. Raises SettingsError if they are invalid."""
+        given = (
             {key: value for key, value in values.items() if value is not None}
             if isinstance(values, Mapping)
             else {}
         )
-        own = {name: said.pop(name) for name in _OWN if name in said}
-        self._said.pop(origin, None)
+        own = {name: given.pop(name) for name in _OWN if name in given}
+        self._values.pop(origin, None)
         self.forget()
         for name, value in own.items():
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 60:
                 raise SettingsError(f"{origin}: {name} must be a number of seconds up to 60, not {value!r}")
             self.own[name] = float(value)
-        resolve([Layer(origin, said, self.folder)])  # refused as a whole, or not at all
-        self._said[origin] = said
+        resolve([Layer(origin, given, self.folder)])  # raises if any of them is invalid; then none is kept
+        self._values[origin] = given
 
     def forget(self) -> None:
-        """Read files anew."""
+        """Drops cached files, so that they are read again."""
         self._files.clear()
 
     def of(self, path: str) -> Config | None:
-        """The settings of a file; None: it is excluded. Raises SettingsError."""
+        """The settings of a file; None if it is excluded. Raises SettingsError."""
         file = Path(path)
         folder = file.parent if file.is_absolute() else self.folder
         config = self._files.get(folder)
@@ -60,7 +64,7 @@ class Configuration:
         return None if any(excluded(config, str(part)) for part in above) else config
 
     def without_files(self) -> Config:
-        """What the editor says alone, for when a file is wrong."""
+        """The settings of the editor alone, for use when a configuration file is invalid."""
         return resolve(self._layers()).config
 
     def _resolved(self, folder: Path) -> Settings:
@@ -68,4 +72,4 @@ class Configuration:
         return resolve([*([found] if found is not None else []), *self._layers()])
 
     def _layers(self) -> list[Layer]:
-        return [Layer(origin, values, self.folder) for origin, values in self._said.items()]
+        return [Layer(origin, values, self.folder) for origin, values in self._values.items()]

@@ -1,4 +1,4 @@
-"""Findings as the diagnostics of the protocol."""
+"""Findings and problems as LSP diagnostics."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _SEVERITIES = {
 
 
 def diagnostics(document: Document, lint: Lint) -> list[types.Diagnostic]:
-    """What a document's editor shows: the findings, and why not all of it could be analysed."""
+    """The diagnostics of a document: its findings, and the problems that prevented a complete analysis."""
     findings = [f for f in lint.report.findings if f.suppressed is None]
-    told = {(lint.text.line_of(f.span.start) + 1, f.message) for f in findings}
-    problems = (p for p in lint.report.problems if not _told(p, told))
+    reported = {(lint.text.line_of(f.span.start) + 1, f.message) for f in findings}
+    problems = (p for p in lint.report.problems if not _is_reported(p, reported))
     return [
         *(of_problem(lint.text, problem) for problem in problems),
         *(of_finding(document.uri, lint.text, finding) for finding in findings),
     ]
 
 
-def _told(problem: Problem, told: set[tuple[int, str]]) -> bool:
-    """Whether a finding says the same: a name that nothing declares is both."""
-    return any(line == problem.line and problem.message.endswith(message) for line, message in told)
+def _is_reported(problem: Problem, reported: set[tuple[int, str]]) -> bool:
+    """Whether a finding reports the same: an undeclared name is both a finding and a problem."""
+    return any(line == problem.line and problem.message.endswith(message) for line, message in reported)
 
 
 def of_problem(text: Text, problem: Problem) -> types.Diagnostic:
@@ -49,13 +49,13 @@ def of_problem(text: Text, problem: Problem) -> types.Diagnostic:
 
 
 def of_error(text: Text, error: Exception) -> types.Diagnostic:
-    """An internal error: what is shown otherwise may be out of date."""
+    """The diagnostic for an internal error, after which other diagnostics may be out of date."""
     message = f"internal error: {type(error).__name__}: {error}; TCLINT_DEBUG=1 logs where it came from"
     return of_problem(text, Problem(0, message))
 
 
 def of_finding(uri: str, text: Text, finding: Finding) -> types.Diagnostic:
-    """One finding; the steps of its path are its related information, in their order."""
+    """The diagnostic for a finding, with the steps of its path as related information."""
     rule = finding.rule
     return types.Diagnostic(
         range=text.range(finding.span),
@@ -72,15 +72,15 @@ def of_finding(uri: str, text: Text, finding: Finding) -> types.Diagnostic:
 def _path(uri: str, text: Text, finding: Finding) -> Iterator[types.DiagnosticRelatedInformation]:
     for number, step in enumerate(finding.steps, 1):
         who = f" ({step.role})" if step.role else ""
-        where = step.source_location
-        place = f" [{where.file}:{where.line}]" if where is not None else ""
+        location = step.source_location
+        source = f" [{location.file}:{location.line}]" if location is not None else ""
         yield types.DiagnosticRelatedInformation(
-            types.Location(uri, text.range(step.span)), f"{number}. {step.message}{who}{place}"
+            types.Location(uri, text.range(step.span)), f"{number}. {step.message}{who}{source}"
         )
 
 
 def _content(text: Text, number: int) -> Span:
-    """A line without the blanks around its words."""
+    """A 0-based line without leading and trailing blanks."""
     line = text.line(number)
     content = text.data[line.start : line.end]
     return Span(line.start + len(content) - len(content.lstrip()), line.start + len(content.rstrip()))

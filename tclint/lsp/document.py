@@ -1,4 +1,4 @@
-"""One open document: its text, what is known of it, and the analysis of its present state."""
+"""One open document: its text, cached results, and the analysis of its current state."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ __all__ = ["Document", "Lint", "Superseded"]
 
 
 class Superseded(Exception):
-    """The text changed while it was analysed: nobody wants the result any more."""
+    """The text changed during its analysis, whose result is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """What was found in one state of a document."""
+    """The result for one state of a document."""
 
     version: int
     text: Text
     config: Config
     report: FileReport
-    """As it is to be shown: with the findings that the settings do not hide."""
+    """Without findings that the settings hide."""
     complete: bool = True
-    """False: some findings are those of an earlier state, as there was no time for new ones."""
+    """Whether all findings are those of this state; otherwise, some are from an earlier one, for lack of time."""
 
 
 @dataclass(slots=True)
 class Document:
-    """A document. Only ``text`` and ``version`` may be used by two threads: everything else is the worker's."""
+    """A document. Only ``text`` and ``version`` are shared between threads; the other fields belong to the worker."""
 
     uri: str
     path: str
@@ -54,9 +54,9 @@ class Document:
     _model: tuple[Module, Function, KernelModel] | None = None
 
     def lint(self, version: int, text: Text, config: Config, seconds: float = inf) -> Lint:
-        """The findings in a state, those that take longer than *seconds* left as they were in an earlier one.
+        """The result for a state. Findings that would take longer than *seconds* are those of an earlier state.
 
-        Raises Superseded as soon as there is a newer state.
+        Raises Superseded once there is a newer state.
         """
         last = self.last
         if (
@@ -66,8 +66,8 @@ class Document:
             and (last.complete or seconds != inf)
         ):
             return last
-        self._go_on(version)
-        self.past.pause, self.past.until = lambda: self._go_on(version), perf_counter() + seconds
+        self._check_current(version)
+        self.past.pause, self.past.until = lambda: self._check_current(version), perf_counter() + seconds
         complete = True
         try:
             source = Source.from_bytes(text.analysed, self.path)
@@ -81,7 +81,7 @@ class Document:
         except Superseded:
             raise
         except Exception:
-            self.past = IncrementalCache()  # whatever went wrong may be in it
+            self.past = IncrementalCache()  # the cache may contain the cause
             raise
         found, _ = baseline.of(config).compared([report], config, ())
         (shown,), _ = present(found, config)
@@ -90,19 +90,19 @@ class Document:
 
     @property
     def host(self) -> bool:
-        """Whether it is CUDA C++ or Python, in the strings of which PTX may stand."""
+        """Whether it is CUDA C++ or Python, whose strings may contain PTX."""
         return is_host(self.path)
 
-    def _go_on(self, version: int) -> None:
+    def _check_current(self, version: int) -> None:
         if self.version != version:
             raise Superseded
 
     def built(self, text: Text) -> tuple[Tree, Module]:
-        """The tree and the module of a state; those of no text for a host, of which only findings are told."""
+        """The tree and module of a state; those of an empty text for a host language, which only gets findings."""
         return self.past.builds.build(b"" if self.host else text.analysed)
 
     def model(self, module: Module, function: Function, config: Config) -> KernelModel:
-        """What is known about one function of the module; kept until another one is asked for."""
+        """The model of one function of the module, cached until another one is requested."""
         known = self._model
         if known is None or known[0] is not module or known[1] is not function:
             whole = inline(function, inlinable(module))

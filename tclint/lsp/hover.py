@@ -1,4 +1,4 @@
-"""What is known about the word under the cursor, as Markdown."""
+"""Hover: a description of the word under the cursor, as Markdown."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tclint.report.summary import count
 
 __all__ = ["hover"]
 
-_SHOWN = 6
-"""So many instructions are listed; the rest is counted."""
+_MAX_INSTRUCTIONS = 6
+"""Instructions that are listed; the remaining ones are counted."""
 _WORD = re.compile(rb"[\w.-]+")
 
 
 def hover(place: Place, text: Text) -> tuple[str, Span] | None:
-    """Markdown, and the bytes that it is about; None: nothing is known."""
+    """Markdown, and the bytes that it describes; None if there is nothing to show."""
     node = place.node
     if node is None:
         return None
@@ -40,7 +40,7 @@ def hover(place: Place, text: Text) -> tuple[str, Span] | None:
 
 
 def _rule(place: Place) -> tuple[str, Span] | None:
-    """The page of the rule that a comment of tclint names at the place."""
+    """The page of the rule at the cursor in a suppression comment; None if there is none."""
     assert place.node is not None
     start, end = place.node.start_byte, place.node.end_byte
     if b"tclint:" not in place.data[start:end]:
@@ -64,7 +64,7 @@ def _register(place: Place, text: Text) -> Iterator[str]:
     instructions = function.instructions
     writers = [i for i, instruction in enumerate(instructions) if register in instruction.writes]
     readers = sum(register in i.reads or register == i.guard for i in instructions)
-    yield f"- written by {_places(place, text, writers)}" if writers else "- written nowhere"
+    yield f"- written by {_listed(place, text, writers)}" if writers else "- never written"
     yield f"- read by {count(readers, 'instruction')}"
     yield from _mbarriers(place, text)
     yield from _flight(place, text)
@@ -87,44 +87,45 @@ def _symbol(place: Place, text: Text) -> Iterator[str]:
 
 
 def _mbarriers(place: Place, text: Text) -> Iterator[str]:
-    for barrier in place.mbarriers[:_SHOWN]:
-        arrivals = "not known" if barrier.count is None else str(barrier.count)
-        yield f"- mbarrier, arrivals of a phase: {arrivals}, initialised by {_places(place, text, barrier.inits)}"
+    for barrier in place.mbarriers[:_MAX_INSTRUCTIONS]:
+        arrivals = "unknown" if barrier.count is None else str(barrier.count)
+        yield f"- mbarrier, arrivals per phase: {arrivals}, initialised by {_listed(place, text, barrier.inits)}"
 
 
 def _flight(place: Place, text: Text) -> Iterator[str]:
-    """The asynchronous operations that may be in flight before the instruction, those on the register first."""
+    """The asynchronous operations that may be in flight before the instruction, those with the register first."""
     function, site, register = place.function, place.site, place.register
     assert function is not None
     assert site is not None
     assert register is not None
     model = place.model(function)
     if model.function is not function:
-        yield "- calls are inlined here: what is in flight is not shown"
+        yield "- operations in flight are not shown, because calls are inlined into this function"
         return
     sites = sorted(operations(model, site))
     mine = [i for i in sites if _uses(function.instructions[i], register)]
     others = [i for i in sites if i not in mine]
     if mine:
-        yield f"- **in flight here, with this register**: {_places(place, text, mine)}"
+        yield f"- **in flight here, with this register**: {_listed(place, text, mine)}"
     if others:
-        yield f"- in flight here: {_places(place, text, others)}"
+        yield f"- in flight here: {_listed(place, text, others)}"
     if not sites:
-        yield "- nothing asynchronous is in flight here"
+        yield "- no asynchronous operation is in flight here"
 
 
 def _uses(instruction: Instruction, register: int) -> bool:
     return any(register in registers(operand) for operand in instruction.operands)
 
 
-def _places(place: Place, text: Text, sites: list[int]) -> str:
+def _listed(place: Place, text: Text, sites: list[int]) -> str:
     """``line 12 `mov.b32` ``, and so on."""
     assert place.function is not None
     words = []
-    for site in sites[:_SHOWN]:
+    for site in sites[:_MAX_INSTRUCTIONS]:
         instruction = place.function.instructions[site]
         words.append(
             f"line {text.line_of(place.function.start + instruction.start) + 1} `{instruction.opcode}`"
         )
-    more = f" and {len(sites) - _SHOWN} more" if len(sites) > _SHOWN else ""
+    rest = len(sites) - _MAX_INSTRUCTIONS
+    more = f" and {rest} more" if rest > 0 else ""
     return ", ".join(words) + more

@@ -1,7 +1,7 @@
-"""What the name at a place means, where it is defined and where it is used.
+"""Name resolution at a position: the meaning, definitions and uses of a name.
 
-Registers and instructions are those of the IR. Everything else (labels, functions, variables, declarations) is looked up
-in the syntax tree: a name means what the innermost block around it declares (PTX ISA 5.4.1, 6.4.4).
+Registers and instructions are those of the IR. Everything else (labels, functions, variables, declarations) is looked
+up in the syntax tree: a name refers to the declaration in the innermost enclosing block (PTX ISA 5.4.1, 6.4.4).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SCOPES = ("block", "function", "module")
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a module, and what stands there."""
+    """A position in a module, with the name, instruction and function there."""
 
     tree: Tree
     module: Module
@@ -34,11 +34,11 @@ class Place:
     offset: int
     model: Callable[[Function], KernelModel]
 
-    # ---------------------------------------------------------------- what stands there
+    # ---------------------------------------------------------------- what is there
 
     @cached_property
     def node(self) -> Node | None:
-        """The name at the place or just before it; None: no name is there."""
+        """The node of the name at the position or just before it; None if there is none."""
         for offset in (self.offset, self.offset - 1):
             if 0 <= offset < len(self.data):
                 node = self.tree.root_node.descendant_for_byte_range(offset, offset + 1)
@@ -48,13 +48,15 @@ class Place:
 
     @cached_property
     def function(self) -> Function | None:
-        """The function around it, if it has a body."""
-        around = (f for f in self.module.functions if f.start <= self.offset < f.end and not f.declared_only)
-        return next(around, None)
+        """The enclosing function, if it has a body."""
+        enclosing = (
+            f for f in self.module.functions if f.start <= self.offset < f.end and not f.declared_only
+        )
+        return next(enclosing, None)
 
     @cached_property
     def site(self) -> int | None:
-        """The instruction that it is in."""
+        """The enclosing instruction, by its number in the function."""
         if self.function is None:
             return None
         inside = self.offset - self.function.start
@@ -67,7 +69,7 @@ class Place:
 
     @cached_property
     def register(self) -> int | None:
-        """The register that the name is, by its number in the function."""
+        """The register that the name denotes, by its number in the function."""
         if self.function is None or self.site is None or self.node is None or self.node.type != "identifier":
             return None
         instruction = self.function.instructions[self.site]
@@ -76,7 +78,7 @@ class Place:
 
     @cached_property
     def mbarriers(self) -> tuple[Mbarrier, ...]:
-        """The mbarrier objects that the address around the place may name."""
+        """The mbarriers to which the enclosing address operand may refer."""
         if self.function is None or self.site is None or self.node is None:
             return ()
         operand = self.function.instructions[self.site].role("mbarrier")
@@ -88,25 +90,25 @@ class Place:
         if known != self.name:
             return ()
         model = self.model(self.function)
-        if model.function is not self.function:  # calls are inlined: the numbers are others
+        if model.function is not self.function:  # calls are inlined, so sites differ
             return ()
         return tuple(model.fact(Mbarriers).named(self.site))
 
-    # ---------------------------------------------------------------- where it is defined and used
+    # ---------------------------------------------------------------- definitions and uses
 
     def declarations(self) -> list[Span]:
-        """Where the name is declared: the ``.reg`` of a register, the label, function or variable itself."""
+        """The declarations of the name: the ``.reg`` of a register; the label, function or variable itself."""
         return [_span(node) for node in self._definitions[1]]
 
     def definitions(self) -> list[Span]:
-        """Where what it names comes from: the writes of a register, the inits of an mbarrier, else its declaration."""
+        """The definitions: the writes of a register, the inits of an mbarrier, else the declarations."""
         found = [self._instruction(i) for m in self.mbarriers for i in m.inits]
         if self.register is not None:
             found += self._mentions(lambda i: self.register in self._instructions[i].writes)
         return _in_order(found) or self.declarations()
 
     def references(self, declaration: bool) -> list[Span]:
-        """Where what it names is used; with *declaration*, its declaration too."""
+        """The uses of the name, or of the mbarrier to which it refers; with *declaration*, its declarations too."""
         own = self.declarations() if declaration else []
         if self.mbarriers and self.function is not None:
             barriers = self.model(self.function).fact(Mbarriers)
@@ -138,7 +140,7 @@ class Place:
         return Span(self.function.start + instruction.start, self.function.start + instruction.end)
 
     def _mentions(self, wanted: Callable[[int], bool]) -> list[Span]:
-        """Where the *wanted* instructions spell the register."""
+        """The first occurrence of the register in each of the *wanted* instructions."""
         register, found = self.register, []
         spelled = re.compile(rb"(?<![\w$%])" + re.escape(self.name.encode()) + rb"(?![\w$])")
         for i, instruction in enumerate(self._instructions):
@@ -156,21 +158,21 @@ class Place:
 
     @cached_property
     def _definitions(self) -> tuple[Node | None, list[Node]]:
-        """The scope that declares the name, and what declares it there."""
+        """The innermost enclosing scope that declares the name, and its declarations there; (None, []) if none does."""
         if self.node is None or self.node.type != "identifier":
             return None, []
         by_scope: dict[int, tuple[Node, list[Node]]] = {}
         for scope, node in self._declaring:
             by_scope.setdefault(scope.id, (scope, []))[1].append(node)
-        around: Node | None = self.node
-        while around is not None:
-            if around.id in by_scope:
-                return by_scope[around.id]
-            around = around.parent
+        enclosing: Node | None = self.node
+        while enclosing is not None:
+            if enclosing.id in by_scope:
+                return by_scope[enclosing.id]
+            enclosing = enclosing.parent
         return None, []
 
     def _scope_of(self, node: Node | None) -> int | None:
-        """The scope that declares the name where *node* is."""
+        """The innermost scope around *node* that declares the name."""
         scopes = {scope.id for scope, _ in self._declaring}
         while node is not None and node.id not in scopes:
             node = node.parent
@@ -178,7 +180,7 @@ class Place:
 
     @cached_property
     def _declaring(self) -> list[tuple[Node, Node]]:
-        """Every declaration of the name, with the scope that it is about."""
+        """(scope, node) of every declaration of the name, including ranges such as ``%r<8>``."""
         root, name, found = self.tree.root_node, self.name, []
         for node in self._named(name, root):
             parent = node.parent
@@ -209,7 +211,7 @@ class Place:
         return found
 
     def _named(self, name: str, scope: Node) -> Iterator[Node]:
-        """The names that are spelled so in a scope."""
+        """The identifiers spelled *name* in a scope."""
         spelled = re.compile(rb"(?<![\w$%])" + re.escape(name.encode()) + rb"(?![\w$])")
         for match in spelled.finditer(self.data, scope.start_byte, scope.end_byte):
             node = self.tree.root_node.descendant_for_byte_range(*match.span())
@@ -218,7 +220,7 @@ class Place:
 
 
 def _scope(node: Node) -> Iterator[Node]:
-    """The scope that a declaration is about. The name of a function is known around it, its parameters are inside."""
+    """The scope of a declaration. A function's name belongs to the scope around it, its parameters to the function."""
     above = node.parent
     if above is not None and above.type == "function":
         above = above.parent

@@ -1,4 +1,4 @@
-"""Document symbols and folding ranges, which the queries of the grammar find."""
+"""Document symbols and folding ranges, from the tree-sitter queries of the grammar."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _detail(node: Node, text: Text) -> str | None:
 
 
 def folds(tree: Tree, text: Text) -> list[types.FoldingRange]:
-    """What covers more than one line."""
+    """The folding ranges: nodes that cover more than one line."""
     found = []
     for node in QueryCursor(_query("folds")).captures(tree.root_node).get("fold", ()):
         first, last = text.line_of(node.start_byte), text.line_of(max(node.end_byte - 1, node.start_byte))

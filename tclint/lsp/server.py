@@ -1,8 +1,8 @@
-"""The server itself: which requests there are, and in which order their work is done.
+"""The server: its requests, and the order in which they are processed.
 
-The loop reads messages and keeps the texts of documents up to date; everything that looks at a text is done by one
-worker, one thing after the other. An analysis of a state that is not the present one any more ends at its next step, so
-however fast somebody types, at most one analysis is wasted.
+The event loop reads messages and keeps the texts of documents up to date. Everything that analyses a text runs on one
+worker thread, one task at a time. The analysis of an outdated state ends at its next step, so at most one analysis is
+wasted, however fast the user types.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ R = TypeVar("R")
 
 
 class _At(Protocol):
-    """A request about a place."""
+    """The parameters of a request about a position."""
 
     text_document: types.TextDocumentIdentifier
     position: types.Position
 
 
 class _Protocol(LanguageServerProtocol):
-    """Texts are kept by the server: pygls would split their lines at characters that end no line in the protocol."""
+    """Leaves the texts to the server: pygls would split lines at characters that end no line in the protocol."""
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(
@@ -82,10 +82,10 @@ class Server(LanguageServer):
         self.configuration = Configuration()
         self._worker = ThreadPoolExecutor(1, "tclint")
         self._reported: dict[str, tuple[str, list[types.Diagnostic]]] = {}
-        """By document: the id of the last report, and what it said."""
+        """Document -> the result id of its last diagnostics, and these diagnostics."""
         self._ids = 0
-        self._told: set[str] = set()
-        """What is wrong with configuration files, as it was told."""
+        self._complaints: set[str] = set()
+        """Errors in configuration files that have been shown."""
         self._pushes: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -98,25 +98,25 @@ class Server(LanguageServer):
 
     @property
     def pulls(self) -> bool:
-        """Whether the client asks for diagnostics. One that does must not be sent them as well: it would show both."""
+        """Whether the client pulls diagnostics. They must not be pushed to such a client too, as it would show both."""
         capabilities = self.client_capabilities.text_document
         return capabilities is not None and capabilities.diagnostic is not None
 
     @property
     def refreshes(self) -> bool:
-        """Whether the client can be told to ask for diagnostics again."""
+        """Whether the client can be asked to pull diagnostics again."""
         workspace = self.client_capabilities.workspace
         wanted = workspace.diagnostics if workspace is not None else None
         return wanted is not None and bool(wanted.refresh_support)
 
     @property
     def patience(self) -> float:
-        """After how many seconds an answer leaves out what takes longer, if it can be made up for."""
+        """The time limit of a first answer in seconds; unlimited if a second answer cannot follow."""
         return self.configuration.own["patience"] if self.refreshes or not self.pulls else inf
 
     @property
     def versioned(self) -> bool:
-        """Whether the client takes edits that say which version they are for."""
+        """Whether the client supports edits that refer to a version of a document."""
         workspace = self.client_capabilities.workspace
         edit = workspace.workspace_edit if workspace is not None else None
         return bool(edit is not None and edit.document_changes)
@@ -125,7 +125,7 @@ class Server(LanguageServer):
         self.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"tclint: {message}"))
 
     def soon(self, work: Any) -> asyncio.Task[None]:
-        """Let *work* run when the loop has time."""
+        """Schedules *work* on the event loop."""
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -134,12 +134,12 @@ class Server(LanguageServer):
     # ---------------------------------------------------------------- settings
 
     def config(self, document: Document) -> Config | None:
-        """The settings of a document, those that are right where some are wrong; None: it is excluded."""
+        """The settings of a document, without those of an invalid file; None if the document is excluded."""
         try:
             return self.configuration.of(document.path)
         except SettingsError as error:
-            if str(error) not in self._told:  # not with every keystroke
-                self._told.add(str(error))
+            if str(error) not in self._complaints:  # once, not at every keystroke
+                self._complaints.add(str(error))
                 self.complain(str(error))
             return self.configuration.without_files()
 
@@ -150,20 +150,20 @@ class Server(LanguageServer):
             self.complain(str(error))
 
     async def ask_settings(self) -> None:
-        """Ask the client for its settings, if it can be asked, and look at everything anew."""
+        """Requests the settings from a client that supports it, and then refreshes all diagnostics."""
         workspace = self.client_capabilities.workspace
         if workspace is not None and workspace.configuration:
             items = [types.ConfigurationItem(section=SECTION)]
             try:
                 (values,) = await self.workspace_configuration_async(types.ConfigurationParams(items))
-            except Exception as error:  # noqa: BLE001 - whatever a client answers
-                _log.warning("the client does not say its settings: %s", error)
+            except Exception as error:  # noqa: BLE001 - a client may answer anything
+                _log.warning("the client did not provide its settings: %s", error)
             else:
                 self.settings_say("the settings of the editor", values)
         await self.refresh()
 
     async def refresh(self) -> None:
-        """Let the diagnostics of all documents be made again."""
+        """Has the diagnostics of all documents computed again."""
         if not self.pulls:
             for document in self.documents.values():
                 self.push(document)
@@ -171,7 +171,7 @@ class Server(LanguageServer):
             await self.workspace_diagnostic_refresh_async(None)
 
     async def watch_files(self) -> None:
-        """Ask the client to tell when a configuration file changes."""
+        """Asks the client for a notification when a configuration file changes."""
         workspace = self.client_capabilities.workspace
         watched = workspace.did_change_watched_files if workspace is not None else None
         if watched is None or not watched.dynamic_registration:
@@ -184,21 +184,21 @@ class Server(LanguageServer):
     # ---------------------------------------------------------------- work
 
     async def work(self, task: Callable[[], R]) -> R:
-        """Let the worker do something."""
+        """Runs *task* on the worker."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, task)
 
     async def lint(self, document: Document, seconds: float = inf) -> Lint | None:
-        """The analysis of the present state, within some *seconds*; None: the document is excluded. Raises Superseded."""
+        """The result for the current state, within *seconds*; None if the document is excluded. Raises Superseded."""
         config, version, text = self.config(document), document.version, document.text
         if config is None:
             return None
         return await self.work(lambda: document.lint(version, text, config, seconds))
 
     async def diagnose(self, document: Document, seconds: float = inf) -> tuple[str, list[types.Diagnostic]]:
-        """The diagnostics of the present state, and a name that they keep as long as they are the same.
+        """The diagnostics of the current state, with a result id that is kept as long as they do not change.
 
-        What *seconds* were too short for is made up for later. Raises Superseded. Any other error of the analysis
-        becomes a diagnostic.
+        Findings that would take longer than *seconds* are computed later. Raises Superseded. Any other exception of the
+        analysis becomes a diagnostic.
         """
         text = document.text
         try:
@@ -208,7 +208,7 @@ class Server(LanguageServer):
                 self.soon(self._complete(document, lint.version))
         except Superseded:
             raise
-        except Exception as error:  # noqa: BLE001 - a check that fails must not end the server
+        except Exception as error:  # noqa: BLE001 - a failing check must not end the server
             _log.error("%s: %s", document.path, error, exc_info=bool(os.environ.get("TCLINT_DEBUG")))
             found = [of_error(text, error)]
         name, before = self._reported.get(document.uri, ("", None))
@@ -219,7 +219,7 @@ class Server(LanguageServer):
         return name, found
 
     def push(self, document: Document) -> None:
-        """Send the diagnostics when no more changes come for a while."""
+        """Sends the diagnostics after a pause without changes."""
         if (waiting := self._pushes.pop(document.uri, None)) is not None:
             waiting.cancel()
         self._pushes[document.uri] = self.soon(self._push(document))
@@ -230,26 +230,26 @@ class Server(LanguageServer):
         try:
             _, found = await self.diagnose(document, self.patience)
         except Superseded:
-            return  # the newer one has been asked for
+            return  # a push of the newer state is scheduled
         self._publish(document, version, found)
 
     def _publish(self, document: Document, version: int, found: list[types.Diagnostic]) -> None:
-        """Send diagnostics, unless the document has changed since."""
+        """Sends diagnostics, unless the document has changed since."""
         if document.version == version and document.uri in self.documents:
             self.text_document_publish_diagnostics(
                 types.PublishDiagnosticsParams(document.uri, found, version)
             )
 
     async def _complete(self, document: Document, version: int) -> None:
-        """Find out what the last answer about a state left open, and let the client know if it was another one."""
-        told = self._reported[document.uri][0] if document.uri in self._reported else None
+        """Completes the last, partial answer for a state, and notifies the client if the diagnostics differ."""
+        reported = self._reported[document.uri][0] if document.uri in self._reported else None
         if document.version != version:
             return
         try:
             name, found = await self.diagnose(document)
         except Superseded:
             return
-        if name == told:
+        if name == reported:
             return
         if self.pulls:
             await self.refresh()
@@ -262,12 +262,12 @@ class Server(LanguageServer):
         if (waiting := self._pushes.pop(uri, None)) is not None:
             waiting.cancel()
         if document is not None:
-            document.version = -1  # ends an analysis that is under way
+            document.version = -1  # ends a running analysis
             if not self.pulls:
                 self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     async def look(self, uri: str, work: Callable[[Document, Text, Tree, Module], R]) -> R | None:
-        """What *work* makes of the present state of a document; None for one that is not open."""
+        """The result of *work* on the current state of a document; None if it is not open."""
         document = self.documents.get(uri)
         if document is None:
             return None
@@ -279,7 +279,7 @@ class Server(LanguageServer):
         return await self.work(task)
 
     async def at(self, params: _At, work: Callable[[Place, Text], R]) -> R | None:
-        """What *work* makes of a place in a document."""
+        """The result of *work* on a position in a document; None if it is not open."""
         opened = self.documents.get(params.text_document.uri)
         config = (self.config(opened) if opened is not None else None) or Config()
 
@@ -297,7 +297,7 @@ class Server(LanguageServer):
 
 
 def make_server() -> Server:
-    """A server that has not been started."""
+    """A new server, not started yet."""
     server = Server()
     feature = server.feature
 
@@ -328,7 +328,7 @@ def make_server() -> Server:
     @feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     async def files_changed(params: types.DidChangeWatchedFilesParams) -> None:
         server.configuration.forget()
-        server._told.clear()
+        server._complaints.clear()
         server.soon(server.refresh())
 
     @feature(types.TEXT_DOCUMENT_DID_OPEN)

@@ -1,4 +1,4 @@
-"""The text of a document as UTF-8 bytes, which all of tclint counts in, and positions as a client counts them."""
+"""The text of a document as UTF-8 bytes, in which tclint counts, and conversion of positions in a client's units."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Text:
-    """One state of a document. A line ends with ``\\n``, ``\\r\\n`` or ``\\r``, and nothing else."""
+    """One state of a document. Only ``\\n``, ``\\r\\n`` and ``\\r`` end a line."""
 
     def __init__(self, data: bytes, encoding: str = "utf-16") -> None:
         self.data = data
         self.encoding = encoding
-        """In whose units the columns of positions count: ``utf-8``, ``utf-16`` or ``utf-32``."""
+        """The encoding whose code units columns count: ``utf-8``, ``utf-16`` or ``utf-32``."""
 
     @classmethod
     def of(cls, text: str, encoding: str) -> Text:
-        """What a client sent. Half of a surrogate pair is no character: a question mark takes its place."""
+        """The text that a client sent. A lone surrogate is replaced by a question mark."""
         return cls(text.encode("utf-8", "replace"), encoding)
 
     @cached_property
     def analysed(self) -> bytes:
-        """The bytes to analyse; each is where it is in :attr:`data`. Blanks take the place of a byte order mark."""
+        """The bytes to analyse, at the same offsets as in :attr:`data`. A byte order mark is replaced by blanks."""
         marked = self.data.startswith(_BYTE_ORDER_MARK)
         return b"   " + self.data[3:] if marked else self.data
 
@@ -39,7 +39,7 @@ class Text:
     def _starts(self) -> list[int]:
         ends = accumulate(map(len, self.data.splitlines(keepends=True)), initial=0)
         starts = list(ends)
-        # Nothing stands behind a last line without an end; behind one that has it there is an empty line.
+        # A text that ends with a line ending has an empty last line.
         return starts if self.data.endswith((b"\n", b"\r")) else starts[:-1] or [0]
 
     @property
@@ -47,7 +47,7 @@ class Text:
         return len(self._starts)
 
     def line(self, number: int) -> Span:
-        """The bytes of a 0-based line without its end; an empty span at the end of the text for one behind the last."""
+        """The bytes of a 0-based line without its ending; an empty span at the end of the text past the last line."""
         if number >= len(self._starts):
             return Span(len(self.data), len(self.data))
         start = self._starts[number]
@@ -57,11 +57,11 @@ class Text:
         return Span(start, end)
 
     def line_of(self, offset: int) -> int:
-        """The 0-based line that a byte is in."""
+        """The 0-based line that contains a byte."""
         return bisect_right(self._starts, offset) - 1
 
     def position(self, offset: int) -> types.Position:
-        """Where a byte is; one inside a character is where that begins."""
+        """The position of a byte. A byte inside a character has the position of the character."""
         line = self.line_of(offset)
         before = self.data[self._starts[line] : offset].decode("utf-8", "ignore")
         return types.Position(line, self._units(before))
@@ -70,7 +70,7 @@ class Text:
         return types.Range(self.position(span.start), self.position(span.end))
 
     def offset(self, position: types.Position) -> int:
-        """The byte at a position; a column behind the end of its line is that end."""
+        """The byte at a position. A column past the end of its line is clamped to the end."""
         line = self.line(position.line)
         content = self.data[line.start : line.end]
         if content.isascii() or self.encoding == "utf-8":
@@ -94,7 +94,7 @@ class Text:
         return len(text.encode("utf-16-le")) // 2
 
     def changed(self, changes: Iterable[types.TextDocumentContentChangeEvent]) -> Text:
-        """The text after these changes, each of which is about what the ones before it left."""
+        """The text after *changes*, each of which refers to the result of the previous ones."""
         text = self
         for change in changes:
             new = change.text.encode("utf-8", "replace")

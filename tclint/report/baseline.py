@@ -1,9 +1,9 @@
-"""The baseline: findings that were there when it was written, which a run with it hides.
+"""The baseline: findings that existed when it was written and are hidden in later runs.
 
-An entry of it hides one finding of the same rule, kernel and instructions, which is what the first half of a fingerprint
-says (:class:`~tclint.findings.finding.Fingerprints`); how many there are of a kind counts, not which of them is the first. It
-hides one in its own file, or, when that file is not there any more, in another one: the file was renamed. So no entry
-hides two findings, and a finding that came is hidden only where an equal one went.
+An entry hides one finding of the same rule, kernel and instructions, which the hash in a fingerprint identifies
+(:class:`~tclint.findings.finding.Fingerprints`). Only the number of findings with the same hash matters, not their
+order. The finding must be in the file of the entry or, if that file no longer exists, in any other file, since it may
+have been renamed. So no entry hides two findings, and a new finding is hidden only if an equal one disappeared.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ __all__ = ["DEFAULT", "Baseline", "Entry", "of", "read"]
 
 DEFAULT = "tclint-baseline.json"
 SCHEMA = 1
-"""Grows when a key changes its meaning or goes, not when one is added."""
+"""Incremented when a key is removed or changes its meaning, not when one is added."""
 
 Place = tuple[str, str | None]
-"""The path of a module from the folder of the baseline, with slashes, and its name in a container."""
+"""The path of a module relative to the folder of the baseline, with slashes, and its name in a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A finding as a baseline has it."""
+    """A finding as recorded in a baseline."""
 
     path: str
-    """From the folder of the baseline, with slashes; absolute where there is no such way."""
+    """Relative to the folder of the baseline, with slashes; absolute if on another drive."""
     member: str | None = None
     entry: str | None = None
     rule: str
     fingerprint: str
     line: int
-    """Where it was when it was recorded, for the reader: nothing depends on it, nor on the message."""
+    """The line at the time of recording. It and the message are for the reader only; nothing depends on them."""
     message: str
 
     @property
     def kind(self) -> str:
-        """What findings have in common that take each other's place."""
+        """The part of the fingerprint that interchangeable findings share."""
         return _kind(self.fingerprint)
 
     @property
@@ -58,12 +58,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The entries of a file, and what became of them in a run."""
+    """The entries of a baseline file, and which of them a run did not find again."""
 
     path: str
     entries: tuple[Entry, ...] = ()
     vanished: frozenset[int] = frozenset()
-    """The numbers of those of which a run has looked for the finding, and found none."""
+    """Indices of the entries whose finding a run looked for and did not find."""
 
     @property
     def gone(self) -> tuple[Entry, ...]:
@@ -72,10 +72,10 @@ class Baseline:
     def compared(
         self, reports: Sequence[FileReport], config: Config, paths: Iterable[str | os.PathLike[str]]
     ) -> tuple[list[FileReport], Baseline]:
-        """The reports with the findings marked that are in the baseline, and the baseline with what vanished.
+        """The reports with baselined findings marked, and the baseline with ``vanished`` set.
 
-        *paths* are the arguments of the run. A finding that is hidden for another reason uses its entry up after those
-        that would be shown; one that a comment suppresses needs none.
+        *paths* are the arguments of the run. Findings that would be shown use up entries before those that are hidden
+        for another reason. A finding that a comment suppresses uses none.
         """
         if not self.entries:
             return list(reports), self
@@ -90,7 +90,7 @@ class Baseline:
         used: set[int] = set()
         marked: set[tuple[int, int]] = set()
         candidates = list(_candidates(reports, config))
-        # First all findings in the files that they were in: what is left of the entries may have moved.
+        # Findings in the file of their entry go first. Only the entries left over may have moved.
         for at, index, kind in candidates:
             if entries := own[places[at], kind]:
                 used.add(entries.popleft())
@@ -120,9 +120,9 @@ class Baseline:
         return shown, replace(self, vanished=vanished)
 
     def updated(self, reports: Iterable[FileReport], config: Config, *, prune: bool) -> Baseline:
-        """The baseline without what is gone and, unless *prune*, with the findings that :meth:`compared` left unmarked.
+        """The baseline without vanished entries and, unless *prune*, with the findings not marked by :meth:`compared`.
 
-        An entry that stays is as it was, so that a version control system shows what came and what went.
+        Entries that remain are unchanged, so a version control diff shows only additions and removals.
         """
         entries = [entry for number, entry in enumerate(self.entries) if number not in self.vanished]
         if not prune:
@@ -135,7 +135,7 @@ class Baseline:
         return Baseline(self.path, tuple(sorted(entries, key=_order)))
 
     def __str__(self) -> str:
-        """What stands in the file: JSON with an entry on each line, in an order that no line number changes."""
+        """The text of the file: JSON with one entry per line, in an order that does not depend on line numbers."""
         import json
 
         lines = ",".join(f"\n{json.dumps(asdict(entry))}" for entry in self.entries)
@@ -165,7 +165,7 @@ class Baseline:
         return path.replace(os.sep, "/"), report.member
 
     def _missing(self, entry: Entry, here: frozenset[Place]) -> bool:
-        """Whether the module of an entry is not there any more, so that its findings may be elsewhere."""
+        """Whether the module of an entry no longer exists, in which case its findings may have moved."""
         if entry.place in here:
             return False
         if entry.member is not None and any(path == entry.path for path, _ in here):
@@ -181,7 +181,7 @@ class Baseline:
         failed: Sequence[str],
         config: Config,
     ) -> bool:
-        """Whether this run would have found the finding of an entry, if there were one."""
+        """Whether this run would have reported the finding of an entry if it still existed."""
         if config.rules is not None and entry.rule not in config.rules:
             return False
         if entry.entry is not None and not wants_entry(config, entry.entry):
@@ -194,12 +194,12 @@ class Baseline:
 
 
 def of(config: Config) -> Baseline:
-    """The baseline of a run; an empty one where it has none. Raises SettingsError as :func:`read` does."""
+    """The baseline of a run; empty if none is configured. Raises SettingsError as :func:`read` does."""
     return Baseline("") if config.baseline is None else read(config.baseline)
 
 
 def read(path: str | os.PathLike[str]) -> Baseline:
-    """The baseline in a file. Raises SettingsError for one that cannot be read or is none."""
+    """The baseline in a file. Raises SettingsError if the file cannot be read or is not a baseline."""
     import json
 
     path = os.fspath(path)
@@ -207,19 +207,23 @@ def read(path: str | os.PathLike[str]) -> Baseline:
         with open(path, encoding="utf-8-sig") as file:
             document = json.load(file)
     except OSError as error:
-        raise SettingsError(f"the baseline {path} cannot be read: {error.strerror}") from None
+        raise SettingsError(f"cannot read the baseline {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise SettingsError(f"the baseline {path} is not JSON: {error}") from None
+        raise SettingsError(f"the baseline {path} is not valid JSON: {error}") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if not isinstance(schema, int) or not isinstance(document.get("findings"), list):
-        raise SettingsError(f"{path} is not a baseline of tclint: it needs a schema and findings")
+        raise SettingsError(
+            f"{path} is not a tclint baseline: 'schema' or 'findings' is missing or has the wrong type"
+        )
     if schema > SCHEMA:
-        raise SettingsError(f"the baseline {path} has schema {schema}; this tclint knows {SCHEMA}: update it")
+        raise SettingsError(
+            f"the baseline {path} has schema {schema}, but this tclint supports up to {SCHEMA}; update tclint"
+        )
     return Baseline(path, tuple(_read(path, n, found) for n, found in enumerate(document["findings"], 1)))
 
 
 def _read(path: str, number: int, found: Any) -> Entry:
-    """An entry of a file; keys that are not known are left out."""
+    """The entry for object *number* of a file. Unknown keys are ignored. Raises SettingsError."""
     text = (str,)
     kinds = {"line": (int,), "member": (str, type(None)), "entry": (str, type(None))}
     try:
@@ -228,12 +232,12 @@ def _read(path: str, number: int, found: Any) -> Entry:
     except AttributeError:
         raise SettingsError(f"the baseline {path}: finding {number} is not an object") from None
     if wrong:
-        raise SettingsError(f"the baseline {path}: finding {number} has no right {wrong[0]}")
+        raise SettingsError(f"the baseline {path}: finding {number} has a missing or invalid '{wrong[0]}'")
     return Entry(**values)
 
 
 def _in(path: str, other: str) -> bool:
-    """Whether *path* is *other* or in that folder."""
+    """Whether *path* is *other* or inside it."""
     return path == other or path.startswith(os.path.join(other, ""))
 
 
@@ -242,12 +246,12 @@ def _kind(fingerprint: str) -> str:
 
 
 def _recordable(finding: Finding) -> bool:
-    """What a comment suppresses needs no entry, and a comment that is wrong gets none: it is to be corrected."""
+    """Whether a finding may have an entry: not if a comment suppresses it or if it reports a wrong suppression."""
     return finding.suppressed is None and finding.rule.family != "suppression"
 
 
 def _candidates(reports: Sequence[FileReport], config: Config) -> list[tuple[int, int, str]]:
-    """The findings that may have an entry: report, number and kind; those first that would be shown."""
+    """(report, index, kind) of the findings that may have an entry; those that would be shown come first."""
     found = [
         (bool(hidden(config, report, finding)), at, finding.span.start, index, _kind(finding.fingerprint))
         for at, report in enumerate(reports)

@@ -1,10 +1,10 @@
-"""Folds findings that one change mends: one cause with many uses, one source line that was compiled many times.
+"""Merges findings that one change fixes: one cause with many uses, or one source line that was compiled many times.
 
-The finding that is kept says in ``variants`` where the others are. Findings of one kernel are one where the rule, its
-advice and the last step before the bad use are the same: the commit that nobody waits for, not each register that is
-read too early. Findings of several kernels are one where the rule, the source line and all calls through which it was
-inlined are the same, and the file has a folder or the kernel the same name; the second defect of a kernel at that line
-folds only with the second one of another.
+The finding that is kept lists the others in ``variants``. Two findings of one kernel are merged if the rule, its help
+and the last step before the bad use are the same: the commit that is never waited for is reported, not each register
+that is read too early. Findings of several kernels are merged if the rule, the source line and all calls through which
+it was inlined are the same and, where the file is given without a folder, the kernel has the same name. The second
+defect of a kernel at a source line is merged only with the second one of another kernel.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def presented(
     paths: Iterable[str | os.PathLike[str]] = (),
     known: Baseline | None = None,
 ) -> tuple[list[FileReport], Summary]:
-    """The reports of a run over *paths* as they are to be shown: without what is *known*, and each defect once."""
+    """The reports to show for a run over *paths*, without the findings in *known* and each defect once; its counts."""
     if known is not None:
         reports, known = known.compared(reports, config, paths)
     return fold(*present(reports, config, known.gone if known is not None else ()))
 
 
 def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileReport], Summary]:
-    """The reports with each defect once, and the numbers of what is left."""
+    """The reports with each defect once, and the counts of the findings that remain."""
     same_line: dict[Hashable, list[tuple[int, Finding]]] = {}
     for number, report in enumerate(reports):
         seen: Counter[Hashable] = Counter()
@@ -51,9 +51,9 @@ def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileRepo
                 key = (line, seen[line, finding.entry])
             same_line.setdefault(key, []).append((number, finding))
     kept: list[list[Finding]] = [[] for _ in reports]
-    for places in same_line.values():
-        number, finding = max(places, key=lambda place: _gravity(place[1]))  # the first of the gravest
-        others = [v for n, other in places if other is not finding for v in _places(reports[n], other)]
+    for duplicates in same_line.values():
+        number, finding = max(duplicates, key=lambda found: _gravity(found[1]))  # the first of the gravest
+        others = [v for n, other in duplicates if other is not finding for v in _variants(reports[n], other)]
         kept[number].append(replace(finding, variants=(*finding.variants, *others)))
     folded = [
         replace(report, findings=tuple(sorted(findings, key=lambda f: (f.span.start, f.span.end, f.rule.id))))
@@ -63,9 +63,10 @@ def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileRepo
 
 
 def _line(finding: Finding, location: SourceLocation) -> Hashable:
-    """What findings at one source line have in common.
+    """The key under which findings of several kernels at one source line are merged.
 
-    A bare file name does not tell two kernels apart: what NVRTC compiles is called ``default_program`` by everybody.
+    A bare file name does not distinguish sources, since NVRTC calls everything it compiles ``default_program``: the
+    kernel is then part of the key.
     """
     name = calls(location)[-1].file
     kernel = None if "/" in name or "\\" in name else finding.entry
@@ -73,7 +74,7 @@ def _line(finding: Finding, location: SourceLocation) -> Hashable:
 
 
 def _causes(report: FileReport) -> Iterable[Finding]:
-    """The findings of one input, one for each cause."""
+    """The findings of one input, merged to one per cause."""
     same: dict[Hashable, list[Finding]] = {}
     for index, finding in enumerate(report.findings):
         cause = _cause(finding)
@@ -83,14 +84,14 @@ def _causes(report: FileReport) -> Iterable[Finding]:
         same.setdefault(key, []).append(finding)
     for findings in same.values():
         first = max(findings, key=_gravity)
-        others = [v for other in findings if other is not first for v in _places(report, other)]
+        others = [v for other in findings if other is not first for v in _variants(report, other)]
         yield replace(
             first, count=sum(finding.count for finding in findings), variants=(*first.variants, *others)
         )
 
 
 def _cause(finding: Finding) -> Span | None:
-    """The last step before the bad use; None where it comes first."""
+    """The span of the last step before the bad use; None if the bad use is the first step."""
     before = list(takewhile(lambda step: step.span != finding.span, finding.steps))
     return before[-1].span if before else None
 
@@ -99,15 +100,15 @@ def _gravity(finding: Finding) -> tuple[int, int]:
     return finding.severity, finding.confidence
 
 
-def _places(report: FileReport, finding: Finding) -> list[Variant]:
-    """The place of a finding that is folded away, and of those that were folded into it."""
+def _variants(report: FileReport, finding: Finding) -> list[Variant]:
+    """A finding that is merged into another one, and those that were merged into it before."""
     line, column = region(report, finding.span)[0]
-    place = Variant(report.path, report.member, finding.entry, line, column, finding.fingerprint)
-    return [place, *finding.variants]
+    itself = Variant(report.path, report.member, finding.entry, line, column, finding.fingerprint)
+    return [itself, *finding.variants]
 
 
 def _recount(reports: Iterable[FileReport], summary: Summary) -> Summary:
-    """The numbers of what is left; the files in which something was found stay as they are."""
+    """*summary* with the counts of the findings that remain. The number of files with findings does not change."""
     found = [finding for report in reports for finding in report.findings if finding.suppressed is None]
     fixes = [
         any(fix.safe for fix in finding.fixes)

@@ -1,7 +1,7 @@
-"""Where the outputs point: at the PTX, or at the line of CUDA or Python that ``.loc`` names.
+"""Locations in the output: in the PTX, or in the CUDA or Python source line that ``.loc`` gives.
 
-Paths are told as the project knows them: relative to the root of the git work tree, or else to the current folder. Files
-that a PTX file names are never opened.
+Paths for programs are relative to the root of the git work tree, or to the current folder outside of one. Files that a
+PTX file names are never opened.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ Mode = Literal["auto", "ptx", "source"]
 MODES: tuple[Mode, ...] = ("auto", "ptx", "source")
 
 _GIT = ("git", "-c", "core.fsmonitor=false", "--literal-pathspecs", "ls-files", "-z", "--")
-_GIT_ARGUMENTS = 500
-_GIT_SECONDS = 10
+_MAX_GIT_PATHS = 500
+"""Paths per invocation of git, well below the limits of operating systems on a command line."""
+_MAX_GIT_SECONDS = 10
+"""After this time without an answer, the remaining files count as untracked."""
 
 
 class Target(NamedTuple):
-    """The place of a finding; column 0 and ``end`` None: not known."""
+    """The location at which a finding or step is shown. Column 0 and ``end`` None mean unknown."""
 
     path: str
     line: int
     column: int
     end: Position | None
     source: SourceLocation | None
-    """What is pointed at, where it is a source line; None: the PTX is."""
+    """The source line that the target is, with no calls; None if the target is in the PTX."""
 
 
 def project_root() -> str:
-    """The nearest folder upwards from the current one that holds ``.git``, or else the current one."""
+    """The nearest folder from the current one upwards that contains ``.git``; else the current folder."""
     folder = here = os.getcwd()
     while not os.path.lexists(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)
@@ -46,7 +48,7 @@ def project_root() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Locator:
-    """Decides where findings are shown; without anything given, in the PTX."""
+    """Decides where findings are shown; the default is the PTX."""
 
     mode: Mode = "ptx"
     root: str = field(default_factory=project_root)
@@ -55,7 +57,7 @@ class Locator:
 
     @classmethod
     def of(cls, mode: Mode, reports: Sequence[FileReport]) -> Locator:
-        """The one for these reports; asks git about the files of those findings that have a source line."""
+        """The locator for *reports*. Asks git about the inputs with source lines, and about the source files."""
         root = project_root()
         files: dict[str, None] = {}
         for report in reports if mode != "ptx" else ():
@@ -66,8 +68,8 @@ class Locator:
         return cls(mode, root, _tracked(root, files))
 
     def __call__(self, report: FileReport, what: Finding | Step) -> Target:
-        """Where a finding or a step of this report is to be shown; for PTX, its path is the user's spelling."""
-        assert report.source is not None  # FileReport makes sure
+        """The location at which to show a finding or step of *report*. A PTX path keeps the user's spelling."""
+        assert report.source is not None  # guaranteed by FileReport
         if what.source_location is not None and self._in_source(report):
             line = self.user_line(what.source_location)
             return Target(_local(line.file), line.line, line.column, None, line)
@@ -78,33 +80,33 @@ class Locator:
         return self.mode == "source" or (self.mode == "auto" and _absolute(report.path) not in self.tracked)
 
     def user_line(self, location: SourceLocation) -> SourceLocation:
-        """The line that the user wrote: the innermost in a file that git tracks, or else the outermost call.
+        """The line that the user wrote: the innermost one in a file that git tracks, or else the outermost call.
 
-        The outermost call alone would be the same line of a library for all kernels made from its templates.
+        The outermost call alone may be a line of a library that all kernels instantiated from its templates share.
         """
         chain = calls(location)
         return next((call for call in chain if _absolute(call.file) in self.tracked), chain[-1])
 
     def relative(self, path: str) -> str:
-        """The path for a program: relative to the root, with slashes; absolute where it lies outside."""
+        """*path* relative to the root, for programs, with slashes; absolute if it is outside the root."""
         absolute = _absolute(path)
         inside = os.path.relpath(absolute, self.root) if _below(absolute, self.root) else absolute
         return inside.replace(os.sep, "/")
 
 
 def calls(location: SourceLocation) -> list[SourceLocation]:
-    """The place itself and the calls through which it was inlined, innermost first."""
+    """The location itself, then the calls through which it was inlined, innermost first."""
     return [SourceLocation(location.file, location.line, location.column), *location.inlined_at]
 
 
 def _absolute(path: str) -> str:
-    """The absolute path as git knows it: through the real folder, but of the link where it is one itself."""
+    """The absolute path as git records it: links are resolved in the folder, but not in the last component."""
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.join(folder if "\0" in folder else os.path.realpath(folder), name)
 
 
 def _local(path: str) -> str:
-    """The path as seen from the current folder."""
+    """*path* relative to the current folder; absolute if it is outside."""
     absolute, here = _absolute(path), os.getcwd()
     return os.path.relpath(absolute, here) if _below(absolute, here) else absolute
 
@@ -114,14 +116,14 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _tracked(root: str, files: Iterable[str]) -> frozenset[str]:
-    """Those of the files that git tracks in ``root``; none where there is no git."""
+    """The subset of *files* that git tracks in *root*; empty without a repository or without git."""
     found: set[str] = set()
     inside = [os.path.relpath(path, root) for path in files if _below(path, root) and "\0" not in path]
     if inside and os.path.lexists(os.path.join(root, ".git")):
         import subprocess
 
-        for first in range(0, len(inside), _GIT_ARGUMENTS):
-            command = [*_GIT, *inside[first : first + _GIT_ARGUMENTS]]
+        for first in range(0, len(inside), _MAX_GIT_PATHS):
+            command = [*_GIT, *inside[first : first + _MAX_GIT_PATHS]]
             try:
                 done = subprocess.run(
                     command,
@@ -129,7 +131,7 @@ def _tracked(root: str, files: Iterable[str]) -> frozenset[str]:
                     cwd=root,
                     capture_output=True,
                     stdin=subprocess.DEVNULL,
-                    timeout=_GIT_SECONDS,
+                    timeout=_MAX_GIT_SECONDS,
                 )
             except (OSError, subprocess.TimeoutExpired):
                 break

@@ -1,4 +1,4 @@
-"""What a run found, as the output formats see it: the findings to show, the numbers, and where a span is."""
+"""The result of a run as the output formats get it: the findings to show, and the counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run found, in numbers: first what is shown, then what is hidden, by rule id and by the reason."""
+    """The counts of a run: findings that are shown, then findings that are hidden, by reason and rule id."""
 
     files: int
     partial: int
@@ -32,7 +32,7 @@ class Summary:
     by_severity: dict[Severity, int]
     """Every severity has an entry, the gravest first."""
     by_rule: dict[str, int]
-    """By rule id, in the order of the ids; only rules that found something."""
+    """By rule id, sorted; only rules with findings."""
     folded: int = field(default=0, kw_only=True)
     """Findings that are shown only as variants of another one."""
     hidden: dict[str, int]
@@ -41,54 +41,54 @@ class Summary:
     below_severity: dict[str, int] = field(default_factory=dict)
     """Below ``min-severity``."""
     ignored: dict[str, int] = field(default_factory=dict)
-    """By ``per-file-ignores`` or ``per-entry-ignores``. A rule that is off finds nothing and is not counted."""
+    """By ``per-file-ignores`` or ``per-entry-ignores``. A rule that is off has no findings, so none are counted."""
     suppressed: dict[str, int] = field(default_factory=dict)
     """By a comment in the source."""
     baselined: dict[str, int] = field(default_factory=dict)
     """By the baseline."""
     gone: tuple[Entry, ...] = ()
-    """The findings of the baseline that this run has looked for and not found."""
+    """The entries of the baseline whose finding this run looked for and did not find."""
     fixed: Mapping[Severity, int] = field(default_factory=dict)
-    """What ``--fix`` has mended; it is not among the others."""
+    """Findings that ``--fix`` fixed; the other counts do not include them."""
     fixable: int = 0
-    """Of what is shown, how many findings have a safe fix that can be applied to a file."""
+    """Shown findings with a safe fix that can be applied to a file."""
     unsafe_fixable: int = 0
-    """How many have unsafe ones only."""
+    """Shown findings that have only unsafe fixes."""
     excluded: int = 0
     """Files and folders that ``exclude`` left out."""
     min_confidence: Confidence = Confidence.MEDIUM
-    """The lowest one that is shown."""
+    """The lowest confidence that is shown."""
     asm: AsmCount = field(default_factory=AsmCount)
-    """The strings of inline assembly in all inputs."""
+    """The inline assembly strings of all inputs."""
     arch: str | None = None
-    """The architecture that they are compiled for, if it was named."""
+    """The architecture for which inline assembly is compiled; None if not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a format may know about the run and the place its text goes to."""
+    """What a format may know about the run and about where its text is written."""
 
     summary: Summary
     color: bool = False
     width: int = 120
-    """Columns of the terminal; where there is none, a width that reads well."""
+    """Columns of the terminal; without one, a width that reads well."""
     links: bool = False
-    """The terminal is likely to know hyperlinks (OSC 8)."""
+    """Whether the terminal probably supports hyperlinks (OSC 8)."""
     locate: Locator = field(default_factory=Locator)
     fail_on: Severity | None = Severity.WARNING
     """The lowest severity that fails the run."""
     rules: frozenset[str] | None = None
-    """The ids of the rules that were enabled; None: all."""
+    """The ids of the enabled rules; None if all are."""
     baseline: bool = False
-    """Whether findings were compared with a baseline; then all that are shown are new."""
+    """Whether findings were compared with a baseline, in which case every shown finding is new."""
 
 
 def present(
     reports: Iterable[FileReport], config: Config, gone: tuple[Entry, ...] = ()
 ) -> tuple[list[FileReport], Summary]:
-    """The reports as they are to be shown, and what there is in numbers; *gone* are the findings that vanished.
+    """The reports without hidden findings, and the counts. *gone* are baseline entries that are no longer found.
 
-    Findings that a comment suppresses stay: some formats show them as such.
+    Findings that a comment suppresses are kept, since some formats show them as suppressed.
     """
     shown: list[FileReport] = []
     by_severity = dict.fromkeys(sorted(Severity, reverse=True), 0)
@@ -140,11 +140,11 @@ def _in_order(counts: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
-    """0 clean; 1 findings at or above *fail_on*; 2 an input that could not be analysed or with a wrong suppression."""
+    """0: clean; 1: findings at or above *fail_on*; 2: an input was not fully analysed or has a wrong suppression."""
     code = 0
     for report in reports:
         shown = [finding for finding in report.findings if finding.suppressed is None]
-        # A comment that is wrong about what it hides is no defect to be forgiven: the input cannot be trusted.
+        # With a wrong suppression, what the input hides is unknown, so fail_on and severities do not excuse it.
         if report.problems or any(finding.rule.family == "suppression" for finding in shown):
             return 2
         if fail_on is not None and any(finding.severity >= fail_on for finding in shown):
@@ -153,7 +153,7 @@ def exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
 
 
 def tally(summary: Summary) -> str:
-    """The run in one honest sentence: what was found, what is hidden, what could not be analysed."""
+    """The run in one sentence: what was found, what is hidden, and what could not be analysed."""
     fixed = sum(summary.fixed.values())
     found = [
         count(number, "note" if severity is Severity.INFO else severity.label)
@@ -169,7 +169,7 @@ def tally(summary: Summary) -> str:
             remaining = sum(summary.by_severity.values())
             parts = [f"Found {', '.join(found)} ({fixed} fixed, {remaining} remaining)"]
         if summary.folded:
-            parts.append(f"{count(summary.folded, 'more place')} folded into them")
+            parts.append(f"{count(summary.folded, 'duplicate')} merged")
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
     if summary.fixable:
@@ -184,14 +184,14 @@ def tally(summary: Summary) -> str:
     if summary.failed:
         parts.append(f"{count(summary.failed, 'input')} could not be analysed")
     if summary.partial:
-        parts.append(f"{count(summary.partial, 'input')} analysed only in part")
+        parts.append(f"{count(summary.partial, 'input')} only partly analysed")
     return "; ".join(parts) + "."
 
 
 def statistics_of(reports: Iterable[FileReport], summary: Summary) -> str:
-    """How often each rule found something, the most frequent first; what could not be analysed; the tally."""
+    """Errors of inputs, the number of findings of each rule with the most frequent first, and the tally."""
     problems = [
-        f"{place(report)}{f':{problem.line}' if problem.line else ''}: problem: {problem.message}"
+        f"{place(report)}{f':{problem.line}' if problem.line else ''}: error: {problem.message}"
         for report in reports
         for problem in report.problems
     ]
@@ -203,7 +203,7 @@ def statistics_of(reports: Iterable[FileReport], summary: Summary) -> str:
 
 
 def timings_of(seconds: Iterable[Mapping[str, float]]) -> str:
-    """The seconds of every stage over all inputs, the longest first."""
+    """The seconds of each stage, summed over all inputs, the longest first."""
     total: Counter[str] = Counter()
     for stages in seconds:
         total.update(stages)
@@ -213,9 +213,9 @@ def timings_of(seconds: Iterable[Mapping[str, float]]) -> str:
 
 
 def gave_up_of(reports: Iterable[tuple[str, Mapping[GiveUp, int]]], each: bool = False) -> str:
-    """How often each question was left open over all inputs, the most frequent first, and the most frequent reason.
+    """How often each question was given up over all inputs, with its most frequent reason; the most frequent first.
 
-    After that *each* of them, with its place.
+    With *each*, every occurrence follows with its location.
     """
     total, reasons, lines = Counter[str](), Counter[tuple[str, str]](), list[str]()
     for path, gave_up in reports:
@@ -232,21 +232,21 @@ def gave_up_of(reports: Iterable[tuple[str, Mapping[GiveUp, int]]], each: bool =
 
 
 def _inline(summary: Summary) -> Iterator[str]:
-    """What was not asked of inline assembly, so that its silence is not mistaken for more than it is."""
+    """What was not checked of inline assembly, so that an empty report is not taken for more than it is."""
     asm = summary.asm
     if asm.strings:
         checked = "syntax, operands and availability" if summary.arch else "syntax and operands"
         yield f"{count(asm.strings, 'asm string')} checked for {checked} only"
         if asm.unknown:
-            yield f"{asm.unknown} of them with statements that only the preprocessor or Python knows"
+            yield f"{asm.unknown} of them with statements known only to the preprocessor or to Python"
         if summary.arch and asm.unsure:
-            yield f"whether {asm.unsure} of them are compiled for {summary.arch} is not known"
+            yield f"unknown whether {asm.unsure} of them are compiled for {summary.arch}"
         if not summary.arch:
-            yield "--arch sm_XX checks availability too"
+            yield "use --arch sm_XX to check availability too"
 
 
 def _hidden(summary: Summary) -> Iterator[str]:
-    """How many findings are hidden, for each reason."""
+    """The number of hidden findings, for each reason."""
     if hidden := sum(summary.hidden.values()):
         if summary.min_confidence > Confidence.MEDIUM:
             yield f"{count(hidden, 'finding')} below {summary.min_confidence.label} confidence hidden"
@@ -261,7 +261,7 @@ def _hidden(summary: Summary) -> Iterator[str]:
     if baselined := sum(summary.baselined.values()):
         yield f"{count(baselined, 'finding')} hidden by the baseline"
     if summary.gone:
-        yield f"{count(len(summary.gone), 'finding')} of the baseline gone (tclint baseline --prune removes them)"
+        yield f"{count(len(summary.gone), 'baseline finding')} gone (tclint baseline --prune removes them)"
 
 
 def count(number: int, noun: str) -> str:

@@ -1,8 +1,8 @@
-"""``tclint show``: one kernel as one page of HTML.
+"""``tclint show``: one kernel as one HTML page.
 
-``kernel`` collects what there is to show as data that JSON can hold, ``flight`` what is in flight at each instruction,
-``layout`` places the blocks of the graph, and ``page`` puts the data into ``page.html``. Imports ``inspect``,
-``linting`` and what is below.
+``kernel`` collects the content as JSON data, ``flight`` the operations in flight at each instruction, ``layout`` places
+the blocks of the graph, and ``page`` puts the data into ``page.html``. Imports ``inspect``, ``linting`` and packages
+below these.
 
-Change this package to show more on the page; the tests look at the data, not at the HTML.
+Change this package to show more on the page. Tests check the data rather than the HTML.
 """

@@ -1,4 +1,4 @@
-"""What may be in flight before each instruction of a function, as facts and the places where they come and go."""
+"""The operations that may be in flight before each instruction, as facts and the instructions where they change."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["Fact", "Flight", "flight"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fact:
-    """Something that may hold before an instruction, on some way to it and for the threads that take that way."""
+    """A fact that may hold before an instruction: on some path to it, for the threads that take this path."""
 
     channel: int
-    """Which of :data:`~tclint.inspect.in_flight.CHANNELS`."""
+    """An index in :data:`~tclint.inspect.in_flight.CHANNELS`."""
     site: int
-    """The instruction that made it so."""
+    """The instruction that generated the fact."""
     words: str
-    """How far it has come: ``in the newest group``."""
+    """The status: ``in the newest group``."""
     ring: int = -1
-    """Which of the rings of mbarriers it is about."""
+    """The index of the ring of mbarriers that it concerns; -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Flight:
     """The facts before every reachable instruction."""
 
     changes: tuple[tuple[int, tuple[Fact, ...], tuple[Fact, ...]], ...]
-    """``(instruction, come, gone)`` in program order: what differs from the instruction that stands before it."""
+    """``(instruction, added, removed)`` in program order, relative to the previous instruction of the listing."""
     unsettled: tuple[str, ...]
-    """The channels of which nothing is known, as an analysis did not settle."""
+    """The channels whose analysis did not reach its fixpoint, and which are left out."""
 
 
 def flight(model: KernelModel) -> Flight:
-    """What is in flight in the function of *model*."""
+    """The facts in the function of *model*."""
     changes: dict[int, tuple[list[Fact], list[Fact]]] = {}
     unsettled = []
     for number, channel in enumerate(CHANNELS):
@@ -50,25 +50,25 @@ def flight(model: KernelModel) -> Flight:
         before: frozenset[Fact] = frozenset()
         for at, facts in _states(model, results, number, channel.told):
             if facts != before:
-                come, gone = changes.setdefault(at, ([], []))
-                come += sorted(facts - before)
-                gone += sorted(before - facts)
+                added, removed = changes.setdefault(at, ([], []))
+                added += sorted(facts - before)
+                removed += sorted(before - facts)
                 before = facts
-    ordered = tuple((at, tuple(come), tuple(gone)) for at, (come, gone) in sorted(changes.items()))
+    ordered = tuple((at, tuple(added), tuple(removed)) for at, (added, removed) in sorted(changes.items()))
     return Flight(ordered, tuple(unsettled))
 
 
 def _states(
-    model: KernelModel, results: Results[Any], channel: int, told: Told
+    model: KernelModel, results: Results[Any], channel: int, render: Told
 ) -> Iterator[tuple[int, frozenset[Fact]]]:
-    """``(instruction, the facts before it)`` in program order, wherever these may be new."""
+    """``(instruction, the facts before it)`` in program order, for the instructions where the facts may change."""
     cfg, known = model.cfg, dict[Hashable, frozenset[Fact]]()
 
     def facts(state: Any) -> frozenset[Fact]:
         found = known.get(state)
         if found is None:
-            made = told(results.analysis, state, model)
-            found = known[state] = frozenset(Fact(channel, *fact) for fact in made)
+            rendered = render(results.analysis, state, model)
+            found = known[state] = frozenset(Fact(channel, *fact) for fact in rendered)
         return found
 
     for b, block in enumerate(cfg.blocks):

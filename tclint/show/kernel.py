@@ -1,8 +1,8 @@
-"""What there is to show of one kernel, as data that JSON can hold.
+"""The content of the page for one kernel, as JSON data.
 
-Instructions are named by number, as the kernel has them with its callees inside. What repeats (texts, places, facts) is
-held once and named by number too, and what is in flight is told where it changes, so the data grow with the kernel and
-not with what is in flight in it.
+Instructions are given by number, in the kernel with callees inlined. Repeated values (texts, source locations, facts)
+are stored once and given by number too. Operations in flight are stored where they change, so the size of the data
+depends on the size of the kernel, and not on how many operations are in flight.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tclint.config.config import Config
 from tclint.dataflow import LimitExceeded
 from tclint.findings.finding import FileReport, Finding, SourceLocation, Span, Step
 from tclint.findings.places import place, source_location
-from tclint.findings.rules import Rule
+from tclint.findings.rules import Rule, manual_reference
 from tclint.inspect.barriers import region_words, sections
 from tclint.inspect.in_flight import CHANNELS
 from tclint.inspect.protocol import Protocol, partitions, protocol
@@ -33,17 +33,17 @@ from tclint.values import thread_masks as T
 __all__ = ["SCHEMA", "kernel"]
 
 SCHEMA = 1
-"""Of the data: grows when a key changes its meaning or goes."""
-_SOURCES = frozenset(".c .cc .cpp .cu .cuh .cxx .h .hpp .inl .py".split())
-"""How files of source text end; no other file that PTX names is opened."""
-_AROUND = 2
-"""Lines of source text that are shown before and after one that an instruction comes from."""
-_LARGEST = 8_000_000
-"""Bytes of a source file that is read."""
+"""The version of the data, incremented when a key is removed or changes its meaning."""
+_SOURCE_SUFFIXES = frozenset(".c .cc .cpp .cu .cuh .cxx .h .hpp .inl .py".split())
+"""Suffixes of source files. Other files that PTX names are not opened."""
+_CONTEXT_LINES = 2
+"""Lines of source text that are shown before and after the line of an instruction."""
+_MAX_SOURCE_BYTES = 8_000_000
+"""The size of the largest source file that is read."""
 
 
 class _Interned:
-    """Values in order of first occurrence, each once."""
+    """Distinct values in order of first occurrence."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -66,10 +66,10 @@ def kernel(
     config: Config | None = None,
     sources: Path | None = None,
 ) -> dict[str, Any]:
-    """What there is to show of *function*: its instructions, graph, protocol, what is in flight, and its findings.
+    """The content for *function*: its instructions, graph, protocol, operations in flight, and findings.
 
-    *report* is that of the whole module, as it is to be shown. Lines of CUDA or Python come from files below the
-    folder *sources*, and from nowhere else: PTX that nobody trusts names any file it likes.
+    *report* is that of the whole module, without hidden findings. Lines of CUDA or Python are read only from files
+    below the folder *sources*, because untrusted PTX may name any file.
     """
     body = inline(function, inlinable(module))
     model = KernelModel(body, module, config)
@@ -97,7 +97,7 @@ class _Kernel:
         self.places = _Interned()
         self.problems = [problem.message for problem in report.problems]
         self.sites: dict[int, int] = {}
-        """The first byte of an instruction -> its number; of those that were inlined several times the first."""
+        """Offset of an instruction -> its number; the first one if it was inlined several times."""
         for i, instruction in enumerate(self.instructions):
             self.sites.setdefault(self.start + instruction.start, i)
 
@@ -146,7 +146,7 @@ class _Kernel:
         return self.source.position(offset).line
 
     def _text(self, i: int) -> str:
-        """An instruction as it is written, and a comment behind it."""
+        """The text of an instruction, with a comment that follows it on the same line."""
         data, instruction = self.source.data, self.instructions[i]
         end = self.start + instruction.end
         stop = data.find(b"\n", end)
@@ -156,7 +156,7 @@ class _Kernel:
         return " ".join(text.split()) + (f" {comment}" if comment else "")
 
     def _locations(self) -> Iterator[list[int]]:
-        """``[first instruction, place]``, from which on instructions come from that place; -1: it is not known."""
+        """``[first instruction, source location]`` of each run of instructions from one location; -1 if unknown."""
         last = -1
         for i in range(len(self.instructions)):
             found = source_location(self.module, self.model.function.location(i))
@@ -218,12 +218,12 @@ class _Kernel:
             "size": [round(laid.width), round(laid.height), WIDTH, HEIGHT],
         }
 
-    # ------------------------------------------------------------ who
+    # ------------------------------------------------------------ threads
 
     def _who(self, b: int, parts: dict[int, int]) -> str:
         """The threads that may reach a block, in words."""
         if b not in self.model.cfg.rank:
-            return "never reached"
+            return "unreachable"
         threads = self.model.reachability.threads_at.get(b, 0)
         block = self.model.cfg.blocks[b]
         inside = (i for i in range(block.start, block.end) if self.instructions[i].guard < 0)
@@ -242,13 +242,13 @@ class _Kernel:
         return f"elected lane of {'each warp' if warps == 'all threads' else warps}"
 
     def _elected(self, site: int) -> bool:
-        """Whether a lane that ``elect.sync`` chose executes an instruction (9.7.13.14)."""
+        """Whether only a lane that ``elect.sync`` elected executes an instruction (9.7.13.14)."""
         values = self.model.values
         facts = self.model.views.context_of(site).facts
         return any(held and values.node(p)[0] == "elect" for p, held in facts.items())
 
     def _guards(self, who: Sequence[str], parts: dict[int, int]) -> dict[str, int]:
-        """The guarded events that fewer threads execute than reach their block."""
+        """Guarded event -> the threads that execute it, if not all that reach its block do."""
         found = {}
         for event in self.model.events:
             if self.instructions[event.site].guard >= 0:
@@ -261,7 +261,7 @@ class _Kernel:
         return found
 
     def _roles(self, who: Sequence[str], found: Protocol | None) -> list[dict[str, Any]]:
-        """The sets of threads that have blocks of their own, those of all threads not among them."""
+        """The sets of threads with blocks of their own, except that of all threads."""
         cfg, roles = self.model.cfg, dict[str, list[int]]()
         for b in cfg.order:
             if who[b] != "all threads":
@@ -278,21 +278,22 @@ class _Kernel:
     # ------------------------------------------------------------ states
 
     def _flight(self) -> dict[str, Any]:
-        """The facts, and ``[instruction, come, gone]`` where they change."""
+        """The facts, and ``[instruction, added, removed]`` where they change."""
         found = flight(self.model)
         self.problems += [
-            f"what is in flight of {name} did not settle and is left out" for name in found.unsettled
+            f"operations in flight of {name} are left out: no fixpoint within the limit"
+            for name in found.unsettled
         ]
         facts = _Interned()
 
         def numbers(some: Iterable[Any]) -> list[int]:
             return [facts.number([f.channel, f.site, self.words.number(f.words), f.ring], f) for f in some]
 
-        changes = [[at, numbers(come), numbers(gone)] for at, come, gone in found.changes]
+        changes = [[at, numbers(added), numbers(removed)] for at, added, removed in found.changes]
         return {"channels": [channel.name for channel in CHANNELS], "facts": facts.values, "changes": changes}
 
     def _touches(self, found: Protocol | None) -> dict[str, list[int]]:
-        """What instructions read and write in shared and in tensor memory."""
+        """Instruction -> its accesses to shared memory and Tensor Memory."""
         touches: dict[int, list[str]] = {}
         for region in found.regions if found is not None else ():
             for use in region.uses:
@@ -318,11 +319,11 @@ class _Kernel:
                 covered, address = memory.range(site, role), self.model.value(site, role)
                 if covered is None or address is None:
                     continue
-                place = memory.relative(address)
-                column = None if place is None else self.model.values.constant_of(place.distance)
+                relative = memory.relative(address)
+                column = None if relative is None else self.model.values.constant_of(relative.distance)
                 where = "" if column is None else f" from column {column & 0xFFFF} of the allocation"
-                many = "a column" if covered.columns == 1 else f"{covered.columns} columns"
-                yield site, f"{verb} {many} or more of tensor memory{where}"
+                many = "1 column" if covered.columns == 1 else f"{covered.columns} columns"
+                yield site, f"{verb} at least {many} of tensor memory{where}"
 
     # ------------------------------------------------------------ protocol
 
@@ -334,7 +335,7 @@ class _Kernel:
             return None
 
     def _tables(self, found: Protocol | None) -> dict[str, Any]:
-        """The tables of ``tclint barriers``, whose rows name instructions."""
+        """The tables of ``tclint barriers``, with the instructions of each row."""
         if found is None:
             return {"rings": [], "sections": [], "names": [], "unresolved": []}
         return {
@@ -360,9 +361,8 @@ class _Kernel:
 
     def _finding(self, finding: Finding) -> dict[str, Any]:
         confirmation = finding.confirmation
-        seen = (
-            confirmation.steps if confirmation is not None else ()
-        )  # a finding that is confirmed has them too
+        # The steps of a confirmed finding include those of the confirmation.
+        seen = confirmation.steps if confirmation is not None else ()
         return {
             "rule": finding.rule.id,
             "severity": finding.severity.label,
@@ -391,7 +391,7 @@ class _Kernel:
         return {**where, "message": step.message, "role": step.role}
 
     def _where(self, span: Span, location: SourceLocation | None) -> dict[str, Any]:
-        """An instruction, -1 when it is none of this kernel, the line, and the place in the source."""
+        """The instruction (-1 if it is not in this kernel), the line, and the source location (-1 if unknown)."""
         return {
             "site": self.sites.get(span.start, -1),
             "line": self._line(span.start),
@@ -401,19 +401,24 @@ class _Kernel:
     def _rules(self) -> dict[str, Any]:
         rules = {f.rule.id: f.rule for f in self.report.findings if self._mine(f)}
         return {
-            id: {"name": rule.name, "manual": list(rule.manual), "summary": rule.summary, "why": _why(rule)}
+            id: {
+                "name": rule.name,
+                "manual": manual_reference(rule.manual),
+                "summary": rule.summary,
+                "why": _why(rule),
+            }
             for id, rule in sorted(rules.items())
         }
 
 
 def _why(rule: Rule) -> str:
-    """The section of the page that says why it is wrong, its paragraphs in one line each."""
+    """The section "Why it is wrong" of the rule's page, one line per paragraph."""
     text = rule.body.partition("## Why it is wrong")[2].partition("\n## ")[0]
     return "\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
 
 
 def _steps(numbers: Iterable[int]) -> list[int]:
-    """Each number less the one before it: small numbers are short."""
+    """The differences of consecutive numbers, which are shorter to write."""
     found, last = [], 0
     for number in numbers:
         found.append(number - last)
@@ -424,12 +429,13 @@ def _steps(numbers: Iterable[int]) -> list[int]:
 # ---------------------------------------------------------------- source text
 
 
-def _texts(places: Iterable[Any], folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """For each file that can be read the lines that are named, and some around each: ``(name, {number: text})``."""
+def _texts(locations: Iterable[Any], folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """``(name, {line number: text})`` for each readable file: the lines in *locations* and their context."""
     wanted: dict[str, set[int]] = {}
-    for file, line, _, calls in places:
+    for file, line, _, calls in locations:
         for name, number in [(file, line), *((call[0], call[1]) for call in calls)]:
-            wanted.setdefault(name, set()).update(range(number - _AROUND, number + _AROUND + 1))
+            context = range(number - _CONTEXT_LINES, number + _CONTEXT_LINES + 1)
+            wanted.setdefault(name, set()).update(context)
     for name, numbers in wanted.items():
         path = _found(name, folder)
         if path is None:
@@ -439,7 +445,10 @@ def _texts(places: Iterable[Any], folder: Path) -> Iterator[tuple[str, dict[str,
 
 
 def _found(name: str, folder: Path) -> Path | None:
-    """The file called *name* below *folder*: as it stands, or by the last parts of its name; a build may be elsewhere."""
+    """The source file *name* below *folder*; None if there is none.
+
+    Also tries trailing parts of *name*, since the build may have been in another folder.
+    """
     root = folder.resolve()
     parts = Path(name).parts
     candidates = [Path(name) if os.path.isabs(name) else root / name]
@@ -449,9 +458,9 @@ def _found(name: str, folder: Path) -> Path | None:
             real = candidate.resolve()
             if (
                 real.is_relative_to(root)
-                and real.suffix.lower() in _SOURCES
+                and real.suffix.lower() in _SOURCE_SUFFIXES
                 and real.is_file()
-                and real.stat().st_size <= _LARGEST
+                and real.stat().st_size <= _MAX_SOURCE_BYTES
             ):
                 return real
         except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, a loop of links

@@ -1,7 +1,7 @@
-"""Where the blocks of a control-flow graph stand on the page: layers from top to bottom, edges between them.
+"""The layout of a control-flow graph: blocks in layers from top to bottom, with edges between them.
 
-Sugiyama's method: edges that close a loop are turned round, blocks get a layer by the longest way from the entry, long
-edges get a place in each layer that they pass, and the order inside a layer follows the neighbours.
+Sugiyama's method: back edges are reversed, the layer of a block is the length of the longest path from the entry, long
+edges get a dummy node in each layer that they pass, and the order in a layer follows that of the neighbours.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 __all__ = ["GAP_X", "GAP_Y", "HEIGHT", "WIDTH", "Layout", "layout"]
 
 WIDTH, HEIGHT = 176, 58
-"""Of the box of a block, in pixels."""
+"""The size of a block's box in pixels."""
 GAP_X, GAP_Y = 22, 40
-"""Between boxes beside and below each other."""
-_LANE = 14
-"""The width that an edge takes in a layer that it only passes."""
+"""The horizontal and vertical distance between boxes."""
+_EDGE_WIDTH = 14
+"""The width of a dummy node, where an edge passes a layer."""
 _SWEEPS = 8
-"""Passes over the layers that order them; more change little."""
+"""Passes over the layers to order them; further passes change little."""
 
 Point = tuple[float, float]
 
@@ -30,20 +30,20 @@ class Layout:
     boxes: dict[int, Point]
     """The top left corners of the boxes."""
     edges: list[tuple[int, int, bool, list[Point]]]
-    """``(from, to, whether it closes a loop, points)``, as they were given."""
+    """``(from, to, whether it is a back edge, points)``, in the given order."""
     width: float
     height: float
 
 
 def layout(order: Sequence[int], edges: Sequence[tuple[int, int]]) -> Layout:
-    """The layout of the blocks *order*, which begins with the entry and is topological but for loops."""
+    """The layout of the blocks *order*, which starts with the entry and is topological except for back edges."""
     if not order:
         return Layout({}, [], 0, 0)
     rank = {b: n for n, b in enumerate(order)}
     layer = _layers(order, rank, edges)
     graph = _Layers(order, rank, layer, edges)
     graph.arrange()
-    xs = graph.places()
+    xs = graph.coordinates()
     left = min(x - graph.half[n] for n, x in xs.items())
     boxes = {b: (xs[b] - WIDTH / 2 - left, float(layer[b] * (HEIGHT + GAP_Y))) for b in order}
     routed = [(a, b, rank[b] <= rank[a], graph.route(k, a, b, xs, left)) for k, (a, b) in enumerate(edges)]
@@ -57,7 +57,7 @@ def layout(order: Sequence[int], edges: Sequence[tuple[int, int]]) -> Layout:
 def _layers(
     order: Sequence[int], rank: Mapping[int, int], edges: Sequence[tuple[int, int]]
 ) -> dict[int, int]:
-    """The longest way from the entry to each block, loops not closed."""
+    """The length of the longest path from the entry to each block, without back edges."""
     into: dict[int, list[int]] = {b: [] for b in order}
     for a, b in edges:
         if rank[a] < rank[b]:
@@ -69,7 +69,7 @@ def _layers(
 
 
 class _Layers:
-    """The nodes of each layer: blocks, and below ``-1`` the places that a long edge passes."""
+    """The nodes of each layer: blocks, and dummy nodes of long edges, which are numbered from -2 downwards."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class _Layers:
             for row in range(layer[top] + 1, layer[bottom]):
                 self.layer[following] = row
                 self.rows[row].append(following)
-                self.half[following] = _LANE / 2
+                self.half[following] = _EDGE_WIDTH / 2
                 self.above[following], self.below[following] = [], []
                 self._join(last, following)
                 chain.append(following)
@@ -110,7 +110,7 @@ class _Layers:
         self.above[lower].append(upper)
 
     def arrange(self) -> None:
-        """Order the layers by the middle of the neighbours, downwards and upwards in turn."""
+        """Orders each layer by the median position of the neighbours, sweeping downwards and upwards in turn."""
         at = {n: float(k) for row in self.rows for k, n in enumerate(row)}
         for sweep in range(_SWEEPS):
             down = sweep % 2 == 0
@@ -120,8 +120,8 @@ class _Layers:
                 row.sort(key=lambda n: (middle[n], at[n]))
                 at.update((n, float(k)) for k, n in enumerate(row))
 
-    def places(self) -> dict[int, float]:
-        """The x of the middle of every node: near its neighbours, and as far from the next one as both need."""
+    def coordinates(self) -> dict[int, float]:
+        """The x coordinate of the centre of every node: near its neighbours, without overlaps in a layer."""
         xs: dict[int, float] = {}
         for row in self.rows:
             x = 0.0
@@ -134,14 +134,14 @@ class _Layers:
             near = self.above if down else self.below
             for row in self.rows if down else reversed(self.rows):
                 wanted = [_median([xs[m] for m in near[n]], xs[n]) for n in row]
-                for n, x in zip(row, self._apart(row, wanted), strict=True):
+                for n, x in zip(row, self._without_overlap(row, wanted), strict=True):
                     xs[n] = x
         return xs
 
-    def _apart(self, row: Sequence[int], wanted: Sequence[float]) -> list[float]:
-        """The places nearest to *wanted*, in the sense of least squares, that keep the order and the distances.
+    def _without_overlap(self, row: Sequence[int], wanted: Sequence[float]) -> list[float]:
+        """The coordinates nearest to *wanted* (least squares) that keep the order and the minimum distances.
 
-        Without the distances this is isotonic regression, which pooling neighbours that are in the wrong order solves.
+        After subtracting the distances, this is isotonic regression, solved by pooling adjacent violators.
         """
         offsets, offset = [], 0.0
         for k, n in enumerate(row):
@@ -159,7 +159,7 @@ class _Layers:
         return [base + offset for base, offset in zip(bases, offsets, strict=True)]
 
     def route(self, k: int, a: int, b: int, xs: Mapping[int, float], left: float) -> list[Point]:
-        """The points of an edge: from the bottom of its source to the top of its target, through its places."""
+        """The points of an edge: from the bottom of its source through its dummy nodes to the top of its target."""
         top = {n: self.layer[n] * (HEIGHT + GAP_Y) for n in (a, b, *self.chains.get(k, ()))}
         x, y = xs[a] - left, xs[b] - left
         if a == b:
@@ -175,7 +175,7 @@ class _Layers:
         through = [(xs[n] - left, top[n] + HEIGHT / 2) for n in self.chains[k]]
         if self.layer[a] < self.layer[b]:
             return [(x, top[a] + HEIGHT), *through, (y, top[b])]
-        # A loop: out of the bottom at the right, up beside the boxes, and in again at the top.
+        # A back edge leaves at the bottom right, goes up beside the boxes, and enters at the top.
         beside = through or [(max(x, y) + WIDTH / 2 + GAP_X / 2, (top[a] + top[b] + HEIGHT) / 2)]
         return [
             (x + WIDTH / 4, top[a] + HEIGHT),

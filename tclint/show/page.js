@@ -50,7 +50,7 @@
     "tcgen05-fence-before": "═",
   };
   const NAMES = {
-    "▸": "starts an asynchronous operation", "◆": "commits", "■": "waits", "▲": "arrives", "═": "barrier or fence", "▫": "event",
+    "▸": "issues an asynchronous operation", "◆": "commits", "■": "waits", "▲": "arrives", "═": "barrier or fence", "▫": "event",
   };
   const signs = new Map();
   for (const [kind, sites] of Object.entries(data.events)) {
@@ -58,7 +58,7 @@
     for (const site of sites) signs.set(site, sign);
   }
   const places = data.locations;
-  const last = (list, i, key) => {  // the last one of a sorted list at or before i
+  const last = (list, i, key) => {  // the index of the last element of a sorted list at or before i
     let low = 0, high = list.length;
     while (low < high) {
       const middle = (low + high) >> 1;
@@ -74,7 +74,7 @@
   const whoAt = (i) => words(data.guards[i] !== undefined ? data.guards[i] : blocks[blockOf[i]].who);
   const opcode = (i) => (/^(?:\{\s*)?(?:@!?\S+\s+)?([\w.:]+)/.exec(text[i]) || ["", text[i]])[1];
 
-  /* ---------------------------------------------------------------- what is in flight */
+  /* ---------------------------------------------------------------- operations in flight */
 
   const changes = data.flight.changes, facts = data.flight.facts;
   const LETTERS = ["W", "C", "B", "B", "T", "M", ""];
@@ -147,7 +147,7 @@
     const first = `${base(file)}:${line}${column ? `:${column}` : ""}`;
     return [first, ...calls.map((call) => `inlined at ${base(call[0])}:${call[1]}`)].join(", ");
   };
-  const labelled = (label, i) => {  // scopes may have labels of the same name: a branch knows which one it means
+  const labelled = (label, i) => {  // scopes may have labels of the same name: the successors of a branch resolve it
     const places = byLabel.get(label) || [];
     const near = places.filter((place) => next[blockOf[i]].some(([b]) => blocks[b].start === place));
     return near.length === 1 ? near[0] : places.length === 1 ? places[0] : -1;
@@ -174,7 +174,7 @@
     if (byLabel.has(part)) return short || labelled(part, i) < 0 ? part : link(labelled(part, i), part);
     if (part[0] !== "%") return short && part.length > LONG ? `${part.slice(0, 12)}…${part.slice(-14)}` : part;
     return short ? h("span", { class: "r" }, part)
-      : h("button", { type: "button", class: "link", title: `Where is ${part}?`, onclick: () => search(part) }, part);
+      : h("button", { type: "button", class: "link", title: `Search for ${part}`, onclick: () => search(part) }, part);
   });
 
   /* ---------------------------------------------------------------- listing */
@@ -195,8 +195,8 @@
     if (labelAt(block.start)) parts.push(labelAt(block.start));
     parts.push(words(block.who), many(block.end - block.start, "instruction"));
     if (block.dispatches) parts.push("dispatches roles");
-    if (loopsOf[b].length) parts.push(loopsOf[b].includes(b) ? "head of a loop" : `in the loop of B${loopsOf[b].at(-1)}`);
-    if (block.exits) parts.push("leaves the kernel");
+    if (loopsOf[b].length) parts.push(loopsOf[b].includes(b) ? "loop header" : `in the loop of B${loopsOf[b].at(-1)}`);
+    if (block.exits) parts.push("exits");
     return parts;
   };
   const summary = (b) => {
@@ -292,11 +292,11 @@
       s("path", { class: "arrow", d: "M0,0L8,4L0,8z" }))));
     data.edges.forEach(([a, b, back, condition, points]) => {
       const line = s("path", { class: `edge${back ? " back" : ""}`, d: curve(points, back), "marker-end": "url(#arrow)" },
-        s("title", {}, `B${a} to B${b}${condition ? ` if ${condition}` : ""}${back ? ", a further round of the loop" : ""}`));
+        s("title", {}, `B${a} to B${b}${condition ? ` if ${condition}` : ""}${back ? ", back edge" : ""}`));
       edgeLines.push(line);
       svg.append(line);
       if (condition && next[a].length > 1 && !back) {
-        const y = points.length === 4 ? points[3] - 9 : points[3] + 3;  // where the ways have parted: at the first stop
+        const y = points.length === 4 ? points[3] - 9 : points[3] + 3;  // at the first stop, where the edges have diverged
         svg.append(s("text", { class: "condition", x: points[2] + 5, y }, short(condition, 18)));
       }
     });
@@ -321,7 +321,7 @@
       boxes.set(b, box);
       svg.append(box);
     });
-    svg.append(s("g", { id: "ways" }));
+    svg.append(s("g", { id: "paths" }));
     byId("graph").append(svg);
   };
   const setZoom = (value) => {
@@ -359,9 +359,9 @@
     }
     showBox(b);
   };
-  const drawWays = () => {
+  const drawPaths = () => {
     if (!boxes.size) return;
-    const group = svg.querySelector("#ways"), [, , wide, high] = data.size;
+    const group = svg.querySelector("#paths"), [, , wide, high] = data.size;
     const made = [], stops = [];
     if (active >= 0) {
       findings[active].all.forEach((one, k) => {
@@ -373,7 +373,7 @@
         const from = stops[k];
         if (from.b === stop.b) return;
         const [x, y, u, v] = [from.x, from.y, stop.x, stop.y], bend = Math.abs(u - x) < 40 ? -60 : 0;
-        made.push(s("path", { class: "way", d: `M${x},${y}C${x + bend},${(y + v) / 2} ${u + bend},${(y + v) / 2} ${u},${v}` }));
+        made.push(s("path", { class: "path", d: `M${x},${y}C${x + bend},${(y + v) / 2} ${u + bend},${(y + v) / 2} ${u},${v}` }));
       });
       stops.forEach((stop) => made.push(s("g", { class: `pin${stop.k === step ? " now" : ""}`, transform: `translate(${stop.x},${stop.y})` },
         s("circle", { r: 10 }), s("text", { y: 4 }, String(stop.k + 1)))));
@@ -391,12 +391,12 @@
       type: "button", class: roleClass(n), "aria-pressed": "false", onclick: () => fade(n),
       title: `${many(role.blocks.length, "block")}, ${many(role.instructions, "instruction")}`,
     }, h("span", { class: `chip ${roleClass(n)}` }, letter(n)), words(role.who))));
-    byId("legend").append(...list, h("li", { class: "plain" }, data.roles.length ? "no letter: all threads" : "all threads run every block"));
+    byId("legend").append(...list, h("li", { class: "plain" }, data.roles.length ? "no letter: all threads" : "all threads reach every block"));
   };
 
   /* ---------------------------------------------------------------- the instruction */
 
-  const together = (numbers) => {  // facts with the same opcode and the same words
+  const together = (numbers) => {  // groups facts with the same opcode and status
     const groups = new Map();
     for (const number of numbers) {
       const [channel, site, said, ring] = facts[number], key = `${channel} ${ring} ${said} ${opcode(site)}`;
@@ -427,15 +427,15 @@
       const [olds, news] = [new Set([...now].map(key)), new Set([...after].map(key))];
       const come = together([...after].filter((f) => !now.has(f))), gone = together([...now].filter((f) => !news.has(key(f))));
       if (come.length || gone.length) {
-        parts.push(h("h3", {}, "What it does"), h("ul", { class: "facts" },
+        parts.push(h("h3", {}, "Effect"), h("ul", { class: "facts" },
           gone.map((g) => factRow(g, "−", "gone")),
           come.map((g) => factRow(g, g.sites.every((site) => olds.has(`${g.channel} ${site} ${g.ring}`)) ? "~" : "+", "come"))),
-        h("p", { class: "dim" }, "+ begins, ~ goes on as, − is no longer in flight, or is no longer the last that is known"));
+        h("p", { class: "dim" }, "+ is added, ~ changes its status, − is no longer in flight, or no longer the last operation on its mbarrier"));
       }
     }
     const flying = groups.filter((g) => g.ring < 0), signals = groups.filter((g) => g.ring >= 0);
     parts.push(h("h3", {}, "May be in flight before it"));
-    if (!flying.length) parts.push(h("p", { class: "dim" }, blocks[b].at ? "nothing" : "it is never reached"));
+    if (!flying.length) parts.push(h("p", { class: "dim" }, blocks[b].at ? "nothing" : "unreachable"));
     let channel = -1, list = null;
     for (const group of flying) {
       if (group.channel !== channel) {
@@ -446,7 +446,7 @@
       list.append(factRow(group));
     }
     if (signals.length) {
-      parts.push(h("h3", {}, "mbarriers: the last wait, and signals since, of the threads here"));
+      parts.push(h("h3", {}, "mbarriers: last wait and signals since, of the threads here"));
       let ring = -1;
       for (const group of signals) {
         if (group.ring !== ring) {
@@ -476,13 +476,13 @@
     return parts;
   };
 
-  /* ---------------------------------------------------------------- findings at the side */
+  /* ---------------------------------------------------------------- findings pane */
 
   const stepRow = (finding, one, k) => h("li", {}, h("button", {
     type: "button", "aria-current": k === step && findings[active] === finding ? "step" : null,
     onclick: () => { stop(); activate(findings.indexOf(finding), false, k); },
   }, h("span", { class: "pins" }, h("b", {}, String(k + 1))), h("span", {}, one.message,
-    h("span", { class: "where" }, [`line ${one.line}`, one.role || "", one.site < 0 ? "outside of this kernel" : "", placeWords(one.place)].filter(Boolean).join(" · ")))));
+    h("span", { class: "where" }, [`line ${one.line}`, one.role || "", one.site < 0 ? "outside this kernel" : "", placeWords(one.place)].filter(Boolean).join(" · ")))));
   const card = (finding, n, open) => {
     const rule = data.rules[finding.rule], details = [];
     if (open) {
@@ -494,13 +494,13 @@
       }
       if (finding.help) details.push(h("p", { class: "advice" }, h("b", {}, "Help: "), finding.help));
       for (const fix of finding.fixes) details.push(h("p", { class: "advice" }, h("b", {}, fix.safe ? "Fix: " : "Fix (unsafe): "), fix.message));
-      if (finding.variants.length) details.push(h("p", { class: "dim" }, `The same cause also shows at line ${finding.variants.join(", ")}.`));
-      if (finding.elsewhere) details.push(h("p", { class: "dim" }, `Also at ${many(finding.elsewhere, "place")} in other kernels.`));
+      if (finding.variants.length) details.push(h("p", { class: "dim" }, `The same cause is also reported at line ${finding.variants.join(", ")}.`));
+      if (finding.elsewhere) details.push(h("p", { class: "dim" }, `Also at ${many(finding.elsewhere, "location")} in other kernels.`));
       if (rule.why) details.push(h("details", { open: open === "all" ? "" : null }, h("summary", {}, "Why it is wrong"), rule.why.split("\n").map((part) => h("p", {}, part))));
-      details.push(h("p", { class: "dim" }, `${rule.name} · PTX ISA ${rule.manual.join(", ")} · ${finding.confidence} confidence`));
+      details.push(h("p", { class: "dim" }, `${rule.name} · ${rule.manual} · ${finding.confidence} confidence`));
       details.push(h("p", { class: "walk" }, h("button", { type: "button", onclick: () => { stop(); move(-1); } }, "[ Previous step"),
         h("button", { type: "button", onclick: () => { stop(); move(1); } }, "Next step ]"),
-        h("button", { type: "button", onclick: () => walk() }, "Walk")));
+        h("button", { type: "button", onclick: () => walk() }, "Play")));
     }
     return h("article", { class: `finding ${finding.severity}${n === active ? " active" : ""}` },
       h("button", { type: "button", id: `finding${n}`, "aria-expanded": String(Boolean(open)), onclick: () => { activate(n, false); walk(); } },
@@ -526,7 +526,7 @@
     toStep(focus);
   };
   const toStep = () => {
-    drawWays();
+    drawPaths();
     if (active < 0) return drawRows(true);
     const one = findings[active].all[step], total = findings[active].all.length;
     if (one.site >= 0) go(one.site, false, true);
@@ -556,7 +556,7 @@
   /* ---------------------------------------------------------------- protocol */
 
   const drawProtocol = () => {
-    const { sections, names, unresolved } = data.protocol, parts = [h("h2", {}, "Who waits for whom")];
+    const { sections, names, unresolved } = data.protocol, parts = [h("h2", {}, "Synchronisation protocol")];
     if (!sections.length && !unresolved.length) parts.push(h("p", { class: "dim" }, "no barriers, and no shared memory"));
     for (const section of sections) {
       const wide = Math.max(...section.rows.map(([cells]) => cells.length));
@@ -568,12 +568,12 @@
     }
     if (names.length) parts.push(h("div", { class: "section" }, h("h3", {}, "where"), h("ul", { class: "facts" },
       names.map(([name, meaning, site]) => h("li", {}, h("code", {}, name), ` ${meaning}, loop from `, link(site))))));
-    if (unresolved.length) parts.push(h("div", { class: "section" }, h("h3", {}, "not resolved"), h("ul", { class: "facts" },
+    if (unresolved.length) parts.push(h("div", { class: "section" }, h("h3", {}, "unresolved"), h("ul", { class: "facts" },
       unresolved.map(([why, sites]) => h("li", {}, why, sites.length ? [": ", linkLines(sites)] : "")))));
     byId("protocol").replaceChildren(...parts);
   };
 
-  /* ---------------------------------------------------------------- going somewhere */
+  /* ---------------------------------------------------------------- navigation */
 
   let later = 0;
   const go = (i, focus, middle = true) => {
@@ -593,7 +593,7 @@
     drawInstruction();
     if (document.activeElement !== byId("listing")) say(`line ${lines[selected]}, B${blockOf[selected]}, ${whoAt(selected)}: ${text[selected].slice(0, 200)}`);
     clearTimeout(later);
-    later = setTimeout(() => { try { history.replaceState(null, "", `#i${selected}`); } catch { /* not where a page may not */ } }, 250);
+    later = setTimeout(() => { try { history.replaceState(null, "", `#i${selected}`); } catch { /* not permitted for this page */ } }, 250);
   };
   const narrow = () => matchMedia("(max-width: 1000px)").matches;
   const showPane = (name, focus) => {
@@ -697,9 +697,9 @@
     const low = words.toLowerCase();
     return all((i) => text[i].toLowerCase().includes(low) || labelAt(i).toLowerCase().includes(low));
   };
-  const tell = () => {
+  const showMatchCount = () => {
     const at = matches.indexOf(selected);
-    byId("match-count").textContent = !query ? "" : matches.length ? `${at >= 0 ? at + 1 : "–"} of ${matches.length}` : "nothing";
+    byId("match-count").textContent = !query ? "" : matches.length ? `${at >= 0 ? at + 1 : "–"} of ${matches.length}` : "no match";
   };
   const look = (words, jump) => {
     query = words.trim();
@@ -707,7 +707,7 @@
     matched = new Set(matches);
     if (jump && matches.length) go(matches[last(matches, selected - 1, (i) => i) + 1] ?? matches[0], false);
     else drawRows(true);
-    tell();
+    showMatchCount();
   };
   const search = (words) => { byId("query").value = words; look(words, false); byId("query").focus(); };
   const toMatch = (by) => {
@@ -716,10 +716,10 @@
     const to = by > 0 ? (k + 1) % matches.length : (k + matches.length) % matches.length;
     if (narrow()) showPane("listing", false);
     go(matches[to], false);
-    tell();
+    showMatchCount();
   };
 
-  /* ---------------------------------------------------------------- theme, keys, paper */
+  /* ---------------------------------------------------------------- theme, keys, printing */
 
   const THEMES = { auto: ["◐", "Auto"], light: ["○", "Light"], dark: ["●", "Dark"] };
   const keep = (value) => { try { if (value) localStorage.setItem("tclint-theme", value); return localStorage.getItem("tclint-theme"); } catch { return null; } };
@@ -741,7 +741,7 @@
       byId("query").value = ""; look("", false);
       if (document.activeElement === byId("query")) byId("listing").focus({ preventScroll: true });
     } else if (faded >= 0) fade(faded);
-    else if (active >= 0) { activate(-1); say("no finding chosen"); }
+    else if (active >= 0) { activate(-1); say("no finding selected"); }
   };
   const KEYS = {
     "j": () => along(1), "k": () => along(-1), "J": () => toBlock(1), "K": () => toBlock(-1), "e": () => toEvent(1), "E": () => toEvent(-1),
@@ -796,9 +796,9 @@
   });
   window.addEventListener("afterprint", () => { byId("paper").replaceChildren(); drawFindings(); });
 
-  /* ---------------------------------------------------------------- begin */
+  /* ---------------------------------------------------------------- start */
 
-  const addressed = () => {  // the instruction that the address of the page names, -1: none
+  const addressed = () => {  // the instruction in the fragment of the page's address; -1 if there is none
     const match = /^#(i|L)(\d+)$/.exec(location.hash);
     if (!match) return -1;
     return match[1] === "i" ? Math.min(count - 1, +match[2]) : Math.max(0, lines.findIndex((line) => line >= +match[2]));
@@ -806,7 +806,7 @@
   const begin = () => {
     byId("name").textContent = data.name;
     byId("name").title = data.name;
-    const threads = data.threads ? many(data.threads, "thread") : data.most_threads ? `at most ${many(data.most_threads, "thread")}` : "threads not known";
+    const threads = data.threads ? many(data.threads, "thread") : data.most_threads ? `at most ${many(data.most_threads, "thread")}` : "CTA size unknown";
     byId("meta").textContent = [data.input, data.target, threads, many(count, "instruction"), many(blocks.length, "block"),
       many(findings.length, "finding"), data.origin].filter(Boolean).join(" · ");
     byId("meta").title = `${byId("meta").textContent} · tclint ${data.version}`;
@@ -848,11 +848,11 @@
     window.addEventListener("hashchange", () => go(addressed(), false));
     window.addEventListener("resize", () => showPane(narrow() ? document.body.dataset.pane : document.body.dataset.side, false));
     root.dataset.ready = String(Math.round(performance.now()));
-    setTimeout(() => {  // a graph of a thousand blocks takes longer than all the rest
+    setTimeout(() => {  // after the first paint: a graph of a thousand blocks takes longer than everything else
       drawGraph();
       setZoom("fit");
       if (zoom < 0.78) setZoom(0.78);
-      markBox(); drawWays();
+      markBox(); drawPaths();
       root.dataset.drawn = String(Math.round(performance.now()));
     });
   };

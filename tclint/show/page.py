@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, made of a template, its style, its script, and the data."""
+"""The page: one self-contained HTML file, made of a template, a style sheet, a script, and the data."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HERE = Path(__file__).resolve().parent
 
 
 def render(data: dict[str, Any]) -> str:
-    """The page for what :func:`tclint.show.kernel.kernel` says.
+    """The page for the data from :func:`tclint.show.kernel.kernel`.
 
-    The data stand in it as JSON in which no character means anything to HTML, and the script makes text of them, never
-    markup. A policy (CSP) in the page allows its own style and script, by their hashes, and nothing else.
+    The data are embedded as JSON without any character that is special in HTML, and the script inserts them as text,
+    never as markup. The content security policy of the page allows only its own style and script, by their hashes.
     """
     style, script = _read("page.css"), _read("page.js")
     parts = {

@@ -140,25 +140,25 @@ TILE = """
 @pytest.mark.parametrize(
     ("old", "new", "status", "what", "message"),
     [
-        ("wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 1;", "weakened", "wait", "leaves 1 group in flight instead of 0"),
-        ("cp.async.wait_group 2;", "cp.async.wait_group 0;", "strengthened", "wait", "leaves 0 groups in flight instead of 2"),
-        ("cp.async.bulk.wait_group 0;", "cp.async.bulk.wait_group.read 0;", "weakened", "wait", "waits until the sources are read, not until all is written"),
+        ("wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 1;", "weakened", "wait", "leaves 1 group pending instead of 0"),
+        ("cp.async.wait_group 2;", "cp.async.wait_group 0;", "strengthened", "wait", "leaves 0 groups pending instead of 2"),
+        ("cp.async.bulk.wait_group 0;", "cp.async.bulk.wait_group.read 0;", "weakened", "wait", "waits until the sources are read, not until the writes complete"),
         ("fence.acq_rel.gpu;", "fence.acq_rel.cta;", "weakened", "fence", ".cta instead of .gpu"),
         ("membar.gl;", "fence.acq_rel.gpu;", "weakened", "fence", ".acq_rel instead of .sc"),
-        ("fence.proxy.async;", "fence.proxy.async.shared::cta;", "weakened", "fence", "for .shared::cta alone"),
+        ("fence.proxy.async;", "fence.proxy.async.shared::cta;", "weakened", "fence", "only for .shared::cta"),
         ("fence.proxy.async.global;", "fence.proxy.async.shared::cta;", "changed", "fence", ".shared::cta instead of .global"),
-        ("bar.sync 0;", "bar.warp.sync -1;", "weakened", "barrier", "the lanes of a warp meet instead of all warps"),
+        ("bar.sync 0;", "bar.warp.sync -1;", "weakened", "barrier", "synchronises the lanes of a warp instead of all warps"),
         ("bar.sync 1, 128;", "bar.sync 1, 96;", "weakened", "barrier", "for 96 threads instead of 128"),
         ("bar.sync 0;", "barrier.sync 0;", "changed", "barrier", "without .aligned"),
         ("bar.warp.sync -1;", "bar.warp.sync 0xffff;", "weakened", "barrier", "mask 0xffff instead of 0xffffffff"),
         ("shfl.sync.idx.b32 %r1, %r2, 0, 31, 0xff;", "shfl.sync.idx.b32 %r1, %r2, 0, 31, -1;", "strengthened", "exchange", "mask 0xffffffff instead of 0xff"),
         ("ld.acquire.gpu.global.u32 %r1, [%rd1];", "ld.relaxed.gpu.global.u32 %r1, [%rd1];", "weakened", "ordered access", ".relaxed instead of .acquire"),
         ("atom.acq_rel.gpu.global.add.u32 %r1, [%rd1], 1;", "atom.global.add.u32 %r1, [%rd1], 1;", "weakened", "ordered access", ".relaxed instead of .acq_rel"),
-        ("mbarrier.init.shared.b64 [%r1], 2;", "mbarrier.init.shared.b64 [%r1], 1;", "weakened", "mbarrier", "a phase needs 1 arrival instead of 2"),
+        ("mbarrier.init.shared.b64 [%r1], 2;", "mbarrier.init.shared.b64 [%r1], 1;", "weakened", "mbarrier", "expects 1 arrival per phase instead of 2"),
         ("mbarrier.arrive.shared.b64 _, [%r1];", "mbarrier.arrive.relaxed.cta.shared.b64 _, [%r1];", "weakened", "arrival", ".relaxed instead of .release"),
         ("mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;", "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 32;", "changed", "arrival", "bytes 32 instead of 64"),
         ("setmaxnreg.dec.sync.aligned.u32 40;", "setmaxnreg.dec.sync.aligned.u32 24;", "changed", "registers", "count 24 instead of 40"),
-        ("setp.eq.u32 %p1, %r1, 0;\n@%p1 bar.arrive 1, 64;", "setp.eq.u32 %p1, %r1, 0;\nbar.arrive 1, 64;", "changed", "barrier", "not under a condition any more"),
+        ("setp.eq.u32 %p1, %r1, 0;\n@%p1 bar.arrive 1, 64;", "setp.eq.u32 %p1, %r1, 0;\nbar.arrive 1, 64;", "changed", "barrier", "no longer conditional"),
         ("bar.sync 0;", "", "lost", "barrier", ""),
         ("", "griddepcontrol.wait;", "added", "wait", ""),
         ("elect.sync %r1|%p1, -1;", "", "lost", "election", ""),
@@ -196,9 +196,9 @@ def test_a_wait_behind_a_read_of_what_it_waits_for() -> None:
     wait = "wgmma.wait_group.sync.aligned 0;"
     late = ROUND.replace(wait, f"{READ}\n{wait}")
     early = f"{ROUND}\n{READ}"
-    moved = ("moved", "wait", "behind a read of what it waits for")
+    moved = ("moved", "wait", "after a read of a register that it waits for")
     assert said(early, late) == [moved]
-    assert said(late, early) == [("moved", "wait", "no longer behind a read of what it waits for")]
+    assert said(late, early) == [("moved", "wait", "no longer after a read of a register that it waits for")]
     assert said(late, late) == []
     use = "st.local.b32 [%r1], %r3;"
     assert said(LOADED.format("", use), LOADED.format(use, "")) == [moved]
@@ -221,7 +221,7 @@ def test_a_wait_is_not_late_where_a_group_before_was_waited_for() -> None:
     between, behind = pipelined.replace("BETWEEN", READ), pipelined.replace("BETWEEN", "") + READ
     assert said(between, behind) == []
     assert said(between.replace("aligned 1", "aligned 2"), between) == [
-        ("strengthened", "wait", "leaves 1 group in flight instead of 2")
+        ("strengthened", "wait", "leaves 1 group pending instead of 2")
     ]
 
 
@@ -233,7 +233,7 @@ again:
     {}
     bar.sync 0;"""
     assert said(loop.format("@!%p1 bra again;"), loop.format("")) == [
-        ("weakened", "wait", "not repeated until the phase is complete any more")
+        ("weakened", "wait", "no longer repeated until the phase completes")
     ]
 
 
@@ -282,9 +282,9 @@ def test_another_unrolling_is_one_change() -> None:
     less = "again:" + TILE * 2 + "\n    @%p1 bra again;"
     (found,) = said(loop, less)
     assert found[0] == "repeated"
-    assert found[2] == "a block of 4 instructions stands 2 times instead of 4 times"
+    assert found[2] == "a block of 4 instructions appears 2 times instead of 4 times"
     (found,) = said(less, loop)
-    assert found[2] == "a block of 4 instructions stands 4 times instead of 2 times"
+    assert found[2] == "a block of 4 instructions appears 4 times instead of 2 times"
 
 
 def test_barriers_alone_are_never_an_unrolling() -> None:
@@ -416,7 +416,7 @@ def test_exit_codes(folders: tuple[Path, Path]) -> None:
     assert run("--exit-zero", str(old), str(new)).returncode == 0
     new.write_text(text("k") + "\n.visible .entry broken( {")
     done = run(str(old), str(new))
-    assert (done.returncode, "problem" in done.stdout) == (2, True)
+    assert (done.returncode, "error: " in done.stdout) == (2, True)
     old.write_text("no kernel at all")
     new.write_text("no kernel at all")
     done = run(str(old), str(new))

@@ -240,7 +240,7 @@ def test_the_command_line_confirms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--launch", "x.toml"], "--launch needs --confirm"),
+        (["--launch", "x.toml"], "--launch requires --confirm"),
         (["--confirm", "--launch", "absent.toml"], "absent.toml"),
         (["--confirm", "--confirm-seconds", "0"], "confirm-seconds"),
     ],

@@ -103,9 +103,9 @@ def _changed(text: str, old: str, new: str) -> Fix:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (USE, USE + "  // looked at", "it would still be found"),
-        (USE, "    st.global.f32 [%rd5], %f0", "the text would then have a problem"),
-        (USE, WAIT + USE + "\n    nothing.u32 %r0;", "it would bring PX001 in line"),
+        (USE, USE + "  // looked at", "the fix does not remove the finding"),
+        (USE, "    st.global.f32 [%rd5], %f0", "the fix causes an error"),
+        (USE, WAIT + USE + "\n    nothing.u32 %r0;", "the fix causes PX001 in line"),
     ],
 )
 def test_a_fix_that_does_not_hold_is_not_made(old: str, new: str, why: str) -> None:
@@ -136,7 +136,7 @@ def test_the_others_are_made_when_one_does_not_hold(monkeypatch: pytest.MonkeyPa
     done = apply_fixes(Source(text.encode(), "k.ptx"), Config())
     assert [f.entry for f in done.fixed] == ["b"]
     ((finding, reason),) = done.refused
-    assert (finding.entry, "problem" in reason) == ("a", True)
+    assert (finding.entry, "the fix causes an error" in reason) == ("a", True)
     assert done.source.data.count(WAIT.encode()) == 3
 
 
@@ -220,14 +220,14 @@ def test_diff_of_what_cannot_be_analysed_is_an_error(run_tclint: Process, wrong:
     wrong.write_text(WRONG.replace(".version 8.0\n", ""))
     done = run_tclint("check", "--isolated", "--diff", "k.ptx", "no.ptx")
     assert done.returncode == 2
-    assert "k.ptx:1: problem: .version is missing\n" in done.stderr
-    assert "no.ptx: problem: no such file or directory\n" in done.stderr
+    assert "k.ptx:1: error: .version is missing\n" in done.stderr
+    assert "no.ptx: error: no such file or directory\n" in done.stderr
 
 
 def test_diff_of_an_entry_that_is_not_there_does_not_look_clean(run_tclint: Process, wrong: Path) -> None:
     done = run_tclint("check", "--isolated", "--diff", "--entry", "nothing", "k.ptx")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no function is called nothing" in done.stderr
+    assert "no function matches 'nothing'" in done.stderr
 
 
 def test_the_exit_code_is_that_of_what_is_left(run_tclint: Process, wrong: Path) -> None:
@@ -255,7 +255,7 @@ def test_standard_input_comes_out_fixed(run_tclint: Process) -> None:
 def test_standard_input_must_be_alone(run_tclint: Process, wrong: Path) -> None:
     done = run_tclint("check", "--isolated", "--fix", "-", "k.ptx", input=WRONG, stdin=None)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "it must be the only path" in done.stderr
+    assert "standard input must be the only path" in done.stderr
     assert wrong.read_text() == WRONG
 
 
@@ -302,9 +302,7 @@ def test_a_compressed_file_is_not_changed(tmp_path: Path) -> None:
     path.write_bytes(packed)
     run = _fixed(path)
     assert path.read_bytes() == packed
-    assert run.notes == [
-        f"{path}: 1 finding could be fixed, but the file is compressed, or has changed meanwhile"
-    ]
+    assert run.notes == [f"{path}: 1 finding could be fixed, but the file is compressed"]
 
 
 def test_a_module_of_a_container_is_not_changed() -> None:
@@ -326,7 +324,7 @@ def test_a_file_that_has_changed_meanwhile_is_not_overwritten(
 
     monkeypatch.setattr(fixing, "_store", late)
     run = _fixed(wrong)
-    assert run.notes == [f"{wrong}: 1 finding could be fixed, but the file has changed meanwhile"]
+    assert run.notes == [f"{wrong}: 1 finding could be fixed, but the file has changed since it was read"]
     assert wrong.read_text() == "// somebody was faster\n"
     assert os.listdir(wrong.parent) == ["k.ptx"]
 
@@ -346,7 +344,7 @@ def test_two_runs_do_not_both_replace_a_file(wrong: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(fixing, "read_bytes", slow)
     assert fixing._store(str(wrong), WRONG.encode(), b"ours") == ""
     other.join()
-    assert answers == ["the file has changed meanwhile"]
+    assert answers == ["the file has changed since it was read"]
     assert wrong.read_bytes() == b"ours"
 
 

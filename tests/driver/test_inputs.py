@@ -78,7 +78,7 @@ def test_a_folder_gives_what_is_ptx_in_it_in_order(tmp_path: Path) -> None:
 def test_a_folder_without_ptx_says_what_else_it_has(tmp_path: Path) -> None:
     assert errors(tmp_path) == ["error: there is no .ptx file in this folder"]
     (tmp_path / "k.cubin").write_bytes(b"\x7fELF")
-    assert "containers such as k.cubin are opened when they are named" in errors(tmp_path)[0]
+    assert "containers such as k.cubin must be named explicitly" in errors(tmp_path)[0]
 
 
 def test_a_folder_that_cannot_be_read_is_not_passed_over(
@@ -153,7 +153,7 @@ def test_a_container_without_ptx_is_an_error(
     cuobjdump({}, listing, status=255, said="cuobjdump info    : File 'k' does not contain device code")
     (tmp_path / "k").write_bytes(b"\x7fELF\x02")
     (text,) = errors(tmp_path / "k")
-    assert "no PTX in it" in text
+    assert "contains no PTX" in text
     assert words in text
 
 
@@ -271,7 +271,7 @@ def test_real_containers(tmp_path: Path) -> None:
     assert "entry two()" in found[1][2]
     for name in ("sass.fatbin", "one.cubin"):
         (text,) = errors(tmp_path / name)
-        assert "no PTX in it" in text
+        assert "contains no PTX" in text
         assert "only SASS for sm_90" in text
     (text,) = errors(sys.executable)
     assert "no device code" in text

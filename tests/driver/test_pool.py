@@ -297,22 +297,22 @@ def test_progress_is_shown_on_a_terminal_in_a_long_run_and_goes(monkeypatch: pyt
     items = [Checked(FileReport(path=f"{n}\x1b" + "x" * 100), Counter(), Counter()) for n in range(3)]
     monkeypatch.delenv("TERM", raising=False)
     for tty, patience in ((False, 0.0), (True, 60.0)):
-        monkeypatch.setattr(_progress, "_PATIENCE", patience)
+        monkeypatch.setattr(_progress, "_DELAY_SECONDS", patience)
         stream = Terminal(tty)
-        assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+        assert list(_progress.shown_on(stream, items, 60)) == items  # type: ignore[arg-type]
         assert stream.written == []
-    monkeypatch.setattr(_progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.0)
     stream = Terminal(True)
-    assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+    assert list(_progress.shown_on(stream, items, 60)) == items  # type: ignore[arg-type]
     first, *_, last = stream.written
-    assert first.startswith("\r\x1b[2Ktclint: 1 checked, the last one 0\ufffdxxx")
+    assert first.startswith("\r\x1b[2Ktclint: 1/60 files, 0\ufffdxxx")
     assert (len(first.splitlines()), len(first) < 90, last) == (1 + 1, True, "\r\x1b[2K")
     monkeypatch.setattr(Terminal, "fileno", lambda stream: 2)
     monkeypatch.setattr(os, "get_terminal_size", lambda file: os.terminal_size((30, 24)))
     stream = Terminal(True)
-    assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
-    assert stream.written[0] == "\r\x1b[2Ktclint: 1 checked, the last …"
+    assert list(_progress.shown_on(stream, items, 60)) == items  # type: ignore[arg-type]
+    assert stream.written[0] == "\r\x1b[2Ktclint: 1/60 files, 0\ufffdxxxxxx…"
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal(True)
-    assert list(_progress.shown_on(stream, items)) == items  # type: ignore[arg-type]
+    assert list(_progress.shown_on(stream, items, 60)) == items  # type: ignore[arg-type]
     assert stream.written == []

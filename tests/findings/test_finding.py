@@ -80,6 +80,6 @@ def test_the_tally_never_makes_a_failure_look_clean() -> None:
     assert tally_of(clean) == "No findings in 1 file."
     assert tally_of(failed) == "Nothing was analysed; 1 input could not be analysed."
     assert tally_of(clean, failed) == "No findings in 1 file; 1 input could not be analysed."
-    assert tally_of(clean, partial) == "No findings in 2 files; 1 input analysed only in part."
+    assert tally_of(clean, partial) == "No findings in 2 files; 1 input only partly analysed."
     info = finding(SOURCE, "first", severity=Severity.INFO)
     assert tally_of(clean, report(SOURCE, info)) == "Found 1 note in 1 of 2 files."

@@ -425,7 +425,9 @@ def test_a_folder_is_searched_for_sources_where_include_says_so(folder: Path) ->
 
 
 def test_the_last_line_says_what_was_not_checked(folder: Path) -> None:
-    assert "1 asm string checked for syntax and operands only; --arch sm_XX checks" in run("src/k.cu", code=1)
+    assert "1 asm string checked for syntax and operands only; use --arch sm_XX to check" in run(
+        "src/k.cu", code=1
+    )
     said = run("--arch", "sm_90a", "src/k.cu", code=1)
     assert "1 asm string checked for syntax, operands and availability only" in said
 

@@ -53,9 +53,9 @@ mbarrier done  at done
   init    thread 0     128       line 16
   arrive  all threads  128 x 1   line 19
   wait    all threads  parity 0  line 21
-  a phase: 128 of 128 arrivals
+  per phase: 128 of 128 arrivals
 
-barriers of the CTA
+CTA barriers
   0  sync  all threads  line 18
 
 program
@@ -191,12 +191,12 @@ def unresolved(body: str, before: str = "", *, entry: str = "k") -> list[tuple[i
             "ld.shared.u32 %r1, [done];\nmbarrier.arrive.shared::cta.b64 _, [%r1];",
             "the address of the mbarrier comes from memory",
         ),
-        ("mbarrier.arrive.shared::cta.b64 _, [done];", "no mbarrier.init makes an mbarrier at done"),
-        ("mov.u32 %r1, %laneid;\nbar.sync %r1;", "the number of the barrier depends on the thread index"),
-        ("call other, (%r1);", "calls other: what that does to barriers is not seen"),
+        ("mbarrier.arrive.shared::cta.b64 _, [done];", "no mbarrier.init for the mbarrier at done"),
+        ("mov.u32 %r1, %laneid;\nbar.sync %r1;", "the barrier number depends on the thread index"),
+        ("call other, (%r1);", "calls other: its effect on barriers is unknown"),
         (
             "prototype: .callprototype _ (.param .b32 x);\ncall %rd1, (%r1), prototype;",
-            "calls a function whose address is computed: what that does to barriers is not seen",
+            "calls a function whose address is computed: its effect on barriers is unknown",
         ),
     ],
 )
@@ -209,7 +209,7 @@ def test_what_is_not_resolved_has_a_reason(body: str, why: str) -> None:
 def test_a_reason_is_told_once() -> None:
     wait = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [done], %r0;\n"
     text = SMALL.replace("again:", f"ld.shared.u32 %r0, [done];\n{wait * 5}again:")
-    assert "not resolved\n  line 21, 22, 23, 24 and 1 more  the parity depends on memory\n" in shown(text)
+    assert "unresolved\n  line 21, 22, 23, 24 and 1 more  the parity depends on memory\n" in shown(text)
     file = document(text)
     (kernel,) = file["kernels"]
     assert kernel["unresolved"][0] == {
@@ -225,8 +225,8 @@ def test_a_callee_may_arrive() -> None:
     text = SMALL.replace("    ret;", "    call other;\n    ret;").replace(
         ".shared .align", ".extern .func other();\n.shared .align"
     )
-    assert "a phase: an unknown number of 128 arrivals" in shown(text)
-    assert "not resolved\n  line 24  calls other: what that does to barriers is not seen" in shown(text)
+    assert "per phase: 128 expected, arrivals unknown" in shown(text)
+    assert "unresolved\n  line 24  calls other: its effect on barriers is unknown" in shown(text)
 
 
 def test_an_mbarrier_that_a_caller_passes() -> None:
@@ -236,9 +236,9 @@ def test_an_mbarrier_that_a_caller_passes() -> None:
         header=HOPPER,
     )
     out = shown(text)
-    assert out.startswith("function arrive  k.ptx:4, threads of a CTA not known\n")
-    assert "not a kernel: what its callers have done, and do next, is not seen" in out
-    assert "the address of the mbarrier comes from a caller or a callee" in out
+    assert out.startswith("function arrive  k.ptx:4, CTA size unknown\n")
+    assert "not a kernel: what its callers do before and after it is unknown" in out
+    assert "the address of the mbarrier comes from a caller or a call" in out
 
 
 CUT = (
@@ -254,7 +254,7 @@ def test_a_kernel_that_is_cut_in_a_statement(statement: str) -> None:
     cut = SMALL[: SMALL.index("    mbarrier.arrive")] + f"    {statement}"
     file = document(cut)
     assert (file["status"], file["kernels"]) == ("failed", [])
-    assert shown(cut) == f"problem: k.ptx:7: {CUT.format('k', 5, 19)}\n"
+    assert shown(cut) == f"error: k.ptx:7: {CUT.format('k', 5, 19)}\n"
 
 
 def test_kernels_before_one_that_is_cut() -> None:
@@ -272,7 +272,7 @@ def test_a_syntax_error_in_a_kernel() -> None:
     assert file["status"] == "partial"
     (found,) = file["kernels"]
     assert "mbarriers" not in found
-    assert found["problems"][0]["message"] == "a syntax error lies in it: its barriers are not known"
+    assert found["problems"][0]["message"] == "contains a syntax error: its barriers are unknown"
 
 
 def test_a_kernel_that_jumps_nowhere() -> None:
@@ -294,7 +294,7 @@ def test_an_error_of_ours_is_that_of_one_input(monkeypatch: pytest.MonkeyPatch) 
     item = ("k.ptx", Source.from_bytes(SMALL.encode(), "k.ptx"))
     monkeypatch.delenv("TCLINT_DEBUG", raising=False)
     said = "internal error: RuntimeError: no such thing (TCLINT_DEBUG=1 shows where)"
-    assert render_text([barriers.show(item)]) == f"problem: k.ptx: {said}\n"
+    assert render_text([barriers.show(item)]) == f"error: k.ptx: {said}\n"
     monkeypatch.setenv("TCLINT_DEBUG", "1")
     with pytest.raises(RuntimeError):
         barriers.show(item)
@@ -317,7 +317,7 @@ def test_functions_are_chosen_by_name(run_tclint: Process) -> None:
     assert [found["name"] for found in file["kernels"]] == ["bulk_out"]
     done = run_tclint("barriers", RING, "--entry", "bulk_rign", cwd=ROOT)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no function is called bulk_rign; did you mean bulk_ring?" in done.stderr
+    assert "no function matches 'bulk_rign'; did you mean bulk_ring?" in done.stderr
 
 
 def test_inputs_are_those_of_check(run_tclint: Process, tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_inputs_are_those_of_check(run_tclint: Process, tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there(run_tclint: Process) -> None:
     done = run_tclint("barriers", "absent.ptx")
-    assert (done.returncode, done.stdout) == (2, "problem: absent.ptx: no such file or directory\n")
+    assert (done.returncode, done.stdout) == (2, "error: absent.ptx: no such file or directory\n")
     done = run_tclint("barriers", "absent.ptx", "--output-format", "json")
     (file,) = json.loads(done.stdout)["files"]
     assert (file["status"], file["kernels"]) == ("failed", [])
@@ -354,7 +354,7 @@ ret;
     loaded = "ld.shared.u32 %r2, [%r1+64];\nsetp.eq.u32 %p2, %r2, 7;\n@%p2 bra wait;"
     assert [why for _, why in unresolved(body.format(loaded))] == [
         "an address in shared memory depends on a caller or an uninitialised register",
-        "the arrivals of a phase are not known: which threads arrive depends on memory",
+        "the arrivals of a phase are unknown: which threads arrive depends on memory",
         "not replayed: a branch depends on an unknown value",
     ]
     assert unresolved(body.format("")) == []

@@ -266,7 +266,7 @@ def test_the_graph_has_blocks_and_conditions() -> None:
 
 def test_callees_are_shown_inside_as_the_checks_see_them() -> None:
     text = ".func wait() { wgmma.wait_group.sync.aligned 0; ret; }\n" + kernel("call wait;\nret;\n")
-    assert ".entry k: line 5, 2 instructions (3 with its callees inside)\n" in show("cfg", text)
+    assert ".entry k: line 5, 2 instructions (3 with callees inlined)\n" in show("cfg", text)
     assert "wgmma.wait_group" in show("ir", text, entry="wait")
     assert "wgmma.wait_group" not in show("ir", text, entry="k")
 
@@ -289,9 +289,9 @@ def test_states_before_and_after() -> None:
         "      5 wgmma.wait_group.sync.aligned, line 15",
         "        before in a group of age 0: 3",
     ]
-    assert "        after  at most 1 group outstanding\n" in shown.partition("  Depth\n")[2]
+    assert "        after  at most 1 group pending\n" in shown.partition("  Depth\n")[2]
     fences = shown.partition("  WgmmaFences\n")[2]
-    assert "before no fence since the entry on some path; accessed since the last fence: nothing" in fences
+    assert "before no fence since entry on some path; accessed since the last fence: nothing" in fences
     assert "after  accessed since the last fence: %f0 %f1\n" in fences
     assert "TensorMemory" not in shown
 
@@ -318,7 +318,7 @@ def test_tensor_memory() -> None:
 
 
 def test_a_kernel_without_anything_asynchronous() -> None:
-    assert show("states", LOOP).splitlines()[1:] == ["  nothing happens that an analysis follows"]
+    assert show("states", LOOP).splitlines()[1:] == ["  no analysis tracks anything in this function"]
 
 
 def test_the_graph_has_states_at_block_entries() -> None:
@@ -360,7 +360,7 @@ def test_an_analysis_that_does_not_settle_is_said(monkeypatch: pytest.MonkeyPatc
         raise LimitExceeded(analysis.__name__)
 
     monkeypatch.setattr(KernelModel, "solution", never)
-    assert "  Depth\n    did not settle" in show("states", WGMMA)
+    assert "  Depth\n    no fixpoint" in show("states", WGMMA)
     check_dot(show("states", WGMMA, dot=True))
 
 
@@ -377,9 +377,9 @@ def test_one_function_or_all(stage: str, dot: bool) -> None:
     assert "gemm" in one
     if not dot:
         assert "loop" not in one
-    with pytest.raises(SourceError, match=r"there is no function gem in this file; did you mean gemm\?"):
+    with pytest.raises(SourceError, match=r"no function 'gem' in this file; did you mean gemm\?"):
         show(stage, text, dot=dot, entry="gem")
-    with pytest.raises(SourceError, match="no function zzz in this file; it has loop, gemm"):
+    with pytest.raises(SourceError, match="no function 'zzz' in this file; available: loop, gemm"):
         show(stage, text, dot=dot, entry="zzz")
 
 
@@ -440,4 +440,4 @@ def test_the_command(run_tclint: Callable[..., subprocess.CompletedProcess[str]]
     assert "-> leaves the function" in done.stdout
     done = run_tclint("dump", "ir", path, "--entry", "absent")
     assert done.returncode == 2
-    assert "there is no function absent" in done.stderr
+    assert "no function 'absent'" in done.stderr

@@ -58,7 +58,7 @@ def test_a_description_says_what_the_table_knows() -> None:
     assert re.search(r"  event +commit\n  group +bulk\n", isa(TABLE, "cp.async.bulk.commit_group"))
     described = isa(TABLE, "wgmma.mma_async.f16")
     for words in (
-        "PTX ISA 9.7.15.5.2",
+        "PTX ISA 9.1, §9.7.15.5.2",
         "sm_90a",
         ".m64n8k16 ... .m64n256k16 (32 spellings)",
         "asynchronous, completed by wgmma, in the async proxy",
@@ -87,4 +87,4 @@ def test_every_form_can_be_described(name: str) -> None:
 def test_an_unknown_one_suggests(opcode: str, suggestion: str) -> None:
     with pytest.raises(UnknownOpcode) as caught:
         isa(TABLE, opcode)
-    assert str(caught.value) == f"there is no instruction {opcode}{suggestion}"
+    assert str(caught.value) == f"unknown instruction '{opcode}'{suggestion}"

@@ -142,8 +142,8 @@ def test_parities_in_words(pipeline: Protocol) -> None:
     assert (producer.parity, producer.first) == ("(i / 4 + 1) & 1", 1)
     assert (consumer.parity, consumer.first) == ("phase", 0)
     assert {(n.name, n.meaning) for n in pipeline.names} == {
-        ("i", "0, then +1 each round"),
-        ("stage", "0, then +1 each round, 0 instead of 4"),
+        ("i", "0, then +1 each iteration"),
+        ("stage", "0, then +1 each iteration, wraps to 0 at 4"),
         ("phase", "0, flips when stage == 3"),
     }
 
@@ -357,7 +357,7 @@ def test_why_the_bytes_of_a_phase_are_not_known(copy: str, why: str) -> None:
     found = read(f"{INITS}{copy}\n    ret;")
     assert ring(found, "full").delivered is None
     (reason,) = found.unresolved
-    assert reason.why == f"the bytes of a phase are not known: {why}"
+    assert reason.why == f"the bytes of a phase are unknown: {why}"
     (site,) = reason.sites
     assert model(f"{INITS}{copy}\n    ret;", before=SHARED).instruction(site).role("mbarrier") is not None
 
@@ -379,15 +379,15 @@ LOADED = "ld.param.u64 %rd0, [pointer]; ld.global.u32 %r5, [%rd0];"
         ),
         (
             f"{LOADED} add.u32 %r5, %r5, %r0; setp.eq.u32 %p1, %r5, 7; @%p1 {ARRIVE}",
-            ["the arrivals of a phase are not known: which threads arrive depends on memory"],
+            ["the arrivals of a phase are unknown: which threads arrive depends on memory"],
         ),
         (
             f"ld.param.u32 %r5, [number]; again: {ARRIVE} setp.ne.u32 %p1, %r5, 0; @%p1 bra again;",
-            ["the arrivals of a phase are not known: a loop may execute it several times in one phase"],
+            ["the arrivals of a phase are unknown: a loop may execute it several times in one phase"],
         ),
         (
             f"mapa.shared::cluster.u32 %r6, full, 1; {ARRIVE.replace('full', '%r6').replace('::cta', '::cluster')}",
-            ["the arrivals of a phase are not known: peer CTAs may also arrive"],
+            ["the arrivals of a phase are unknown: peer CTAs may also arrive"],
         ),
         (
             "ld.param.u32 %r5, [number]; bar.sync 1, %r5;",
@@ -397,7 +397,7 @@ LOADED = "ld.param.u64 %rd0, [pointer]; ld.global.u32 %r5, [%rd0];"
             "mov.u32 %r5, %tid.x; mbarrier.init.shared::cta.b64 [full], %r5;",
             ["the number of arrivals depends on the thread index"],
         ),
-        ("mbarrier.init.shared::cta.b64 [full], 2;", ["these ask for different numbers of arrivals"]),
+        ("mbarrier.init.shared::cta.b64 [full], 2;", ["these initialise it with different arrival counts"]),
         (
             f"{LOADED} mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], %r5;",
             ["the number of bytes depends on memory"],
@@ -410,8 +410,8 @@ def test_what_is_not_known_has_a_reason(body: str, whys: list[str]) -> None:
 
 def test_a_mask_of_ctas_that_is_not_known_has_a_reason() -> None:
     found = read(MULTICAST.format(mask="ld.global.b16 %h1, [%rd0];"))
-    (reason,) = [u for u in found.unresolved if u.why.startswith("the mask")]
-    assert (reason.why, len(reason.sites)) == ("the mask of CTAs depends on memory", 2)
+    (reason,) = [u for u in found.unresolved if u.why.startswith("the CTA mask")]
+    assert (reason.why, len(reason.sites)) == ("the CTA mask depends on memory", 2)
 
 
 def test_arrivals_with_a_wait_between_may_be_in_one_phase() -> None:
@@ -421,14 +421,17 @@ def test_arrivals_with_a_wait_between_may_be_in_one_phase() -> None:
     assert arrivals is not None
     assert (arrivals.least, arrivals.most) == (160, 320)
     (reason,) = found.unresolved
-    assert reason.why == "the arrivals of a phase are not known: which of these are in the same one"
+    assert (
+        reason.why
+        == "the arrivals of a phase are unknown: it is unknown which of these are in the same phase"
+    )
     assert len(reason.sites) == 2
 
 
 def test_arrivals_of_a_cta_of_unknown_size() -> None:
     found = read(f"{INITS}{ARRIVE}\n    ret;", "")
     assert [(u.sites, u.why) for u in found.unresolved] == [
-        ((), "the arrivals of a phase are not known: how many threads a CTA has is up to the launch")
+        ((), "the arrivals of a phase are unknown: the launch determines the CTA size")
     ]
 
 
@@ -484,7 +487,7 @@ def test_roles_from_a_table_are_said_to_be_unknown() -> None:
         ("partition 0", ["partition 0"])
     ]
     assert [u.why for u in found.unresolved] == [
-        "roles are dispatched by a number from memory: which warps make which partition is not known"
+        "roles are dispatched by a value from memory: which warps form which partition is unknown"
     ]
 
 
@@ -530,14 +533,14 @@ def test_words_for_values(body: str, words: str | None) -> None:
 
 
 FLIPS = {
-    "each round": "xor.b32 %r9, %r9, 1;",
-    "each round, as a difference": "sub.u32 %r9, 1, %r9;",
+    "each iteration": "xor.b32 %r9, %r9, 1;",
+    "each iteration, as a difference": "sub.u32 %r9, 1, %r9;",
     "when stage == 3": "add.u32 %r8, %r8, 1;\nsetp.eq.u32 %p1, %r8, 4;\nselp.b32 %r8, 0, %r8, %p1;\n"
     "selp.b32 %r7, 1, 0, %p1;\nxor.b32 %r9, %r9, %r7;",
     "when stage == 3, as a choice": "add.u32 %r8, %r8, 1;\nsetp.eq.u32 %p1, %r8, 4;\nselp.b32 %r8, 0, %r8, %p1;\n"
     "xor.b32 %r7, %r9, 1;\nselp.b32 %r9, %r7, %r9, %p1;",
-    "in some rounds": "ld.global.u32 %r7, [%rd0];\nsetp.eq.u32 %p1, %r7, 0;\n@%p1 bra kept;\nxor.b32 %r9, %r9, 1;\nkept:",
-    "in some rounds, twice": "ld.global.u32 %r7, [%rd0];\nand.b32 %r7, %r7, 1;\nxor.b32 %r9, %r9, 1;\n"
+    "in some iterations": "ld.global.u32 %r7, [%rd0];\nsetp.eq.u32 %p1, %r7, 0;\n@%p1 bra kept;\nxor.b32 %r9, %r9, 1;\nkept:",
+    "in some iterations, twice": "ld.global.u32 %r7, [%rd0];\nand.b32 %r7, %r7, 1;\nxor.b32 %r9, %r9, 1;\n"
     "xor.b32 %r9, %r9, %r7;",
 }
 

@@ -449,7 +449,7 @@ async def test_hover_tells_opcodes_registers_and_rules(client: LanguageClient) -
     assert "written by line" in register
     assert "in flight here, with this register" in register
     assert "wgmma.mma_async" in register
-    assert "nothing asynchronous is in flight" in await hover(client, place(text, "setp.ne.b32 %p0", 13))
+    assert "no asynchronous operation is in flight" in await hover(client, place(text, "setp.ne.b32 %p0", 13))
     assert "WG001 " in await hover(client, place(text, "ignore[WG001]", 8))
     assert "## What it finds" in await hover(client, place(text, "ignore[WG001]", 8))
     assert await hover(client, place(text, "wanted")) == ""
@@ -556,14 +556,14 @@ def test_an_analysis_of_an_old_state_ends() -> None:
     document = Document(URI, "/work/k.ptx", text, 1)
     stages = 0
 
-    def go_on(version: int, go_on: Any = document._go_on) -> None:
+    def go_on(version: int, go_on: Any = document._check_current) -> None:
         nonlocal stages
         stages += 1
         document.version += stages == 3
         go_on(version)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Document, "_go_on", lambda self, version: go_on(version))
+        patch.setattr(Document, "_check_current", lambda self, version: go_on(version))
         with pytest.raises(Superseded):
             document.lint(1, text, Config())
     assert stages == 3

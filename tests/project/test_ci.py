@@ -188,7 +188,7 @@ def test_what_was_not_analysed_fails_whatever_fail_on_says(workspace: Path) -> N
     assert done.uploaded is not None
     assert done.uploaded["sarif_file"] == "re port.sarif"
     assert {result["ruleId"] for result in results(workspace, "re port.sarif")} >= {"WG001"}
-    assert "::error title=tclint::something was not analysed" in done.log
+    assert "::error title=tclint::an input was not analysed" in done.log
 
 
 def test_fail_on_decides_what_findings_do(workspace: Path) -> None:
@@ -366,8 +366,8 @@ def test_the_problem_matcher_reads_every_line_of_the_concise_format(project: Pat
     [
         (r"C:\a b\k.ptx:3:14: warning WG001 x [y]", r"C:\a b\k.ptx", "warning"),
         ("gemm.cu:50: info TC007 x [y]", "gemm.cu", "notice"),
-        ("k.ptx: problem: no such file", "k.ptx", "error"),
-        ("k.ptx:7: problem: error WG001", "k.ptx", "error"),
+        ("k.ptx: error: no such file", "k.ptx", "error"),
+        ("k.ptx:7: error: error WG001", "k.ptx", "error"),
     ],
 )
 def test_the_problem_matcher_reads_other_lines(line: str, file: str, severity: str) -> None:

@@ -131,7 +131,7 @@ def test_what_vanished_is_said(folder: Path) -> None:
     assert report.ok
     (gone,) = json.loads(report.render("json"))["summary"]["gone"]
     assert (gone["path"], gone["entry"], gone["rule"]) == ("a.ptx", "a", "WG001")
-    assert "1 finding of the baseline gone (tclint baseline --prune removes them)" in str(report)
+    assert "1 baseline finding gone (tclint baseline --prune removes them)" in str(report)
     assert "WG001 in a, a.ptx, recorded at line" in str(report)
     assert record(folder, prune=True).entries == tuple(
         entry for entry in baseline.read(folder / baseline.DEFAULT).entries if entry.path == "b.ptx"
@@ -255,16 +255,19 @@ def test_entries_of_a_rule_that_is_no_more_are_gone(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "cannot be read: No such file"),
-        ("", "is not JSON"),
-        ("<<<<<<< HEAD\n", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ("[]", "is not a baseline of tclint"),
-        ('{"schema": 1}', "is not a baseline of tclint"),
-        ('{"schema": 99, "findings": []}', "has schema 99; this tclint knows 1"),
+        (None, "known.json: No such file"),
+        ("", "is not valid JSON"),
+        ("<<<<<<< HEAD\n", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
+        ("[]", "is not a tclint baseline"),
+        ('{"schema": 1}', "is not a tclint baseline"),
+        ('{"schema": 99, "findings": []}', "has schema 99, but this tclint supports up to 1"),
         ('{"schema": 1, "findings": [3]}', "finding 1 is not an object"),
-        ('{"schema": 1, "findings": [{"path": 1}]}', "finding 1 has no right path"),
-        ('{"schema": 1, "findings": [{"path": "a", "rule": "b", "fingerprint": "c"}]}', "no right line"),
+        ('{"schema": 1, "findings": [{"path": 1}]}', "finding 1 has a missing or invalid 'path'"),
+        (
+            '{"schema": 1, "findings": [{"path": "a", "rule": "b", "fingerprint": "c"}]}',
+            "missing or invalid 'line'",
+        ),
     ],
 )
 def test_a_broken_baseline_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
@@ -305,7 +308,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "has no findings" in run(tmp_path, "baseline", "--prune", "out").stderr
     (tmp_path / "out" / "c.ptx").write_bytes(b"\xff\xfe.")
     done = run(tmp_path, "baseline", "out")
-    assert (done.returncode, "problem: out/c.ptx" in done.stdout) == (2, True)
+    assert (done.returncode, "error: out/c.ptx" in done.stdout) == (2, True)
     assert len(baseline.read(tmp_path / "known" / "base.json").entries) == 1
 
 

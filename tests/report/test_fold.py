@@ -43,7 +43,7 @@ def test_the_uses_of_one_cause_are_one_finding() -> None:
         (span(a, "use3"), 1, []),
     ]
     assert (summary.by_severity[Severity.ERROR], summary.by_rule, summary.folded) == (2, {"WG001": 2}, 1)
-    assert tally(summary) == "Found 2 errors in 1 file; 1 more place folded into them."
+    assert tally(summary) == "Found 2 errors in 1 file; 1 duplicate merged."
 
 
 def test_what_comes_after_the_bad_use_is_no_cause() -> None:
@@ -74,7 +74,7 @@ def test_a_source_line_of_many_variants_is_one_finding() -> None:
         ("c", "gemm", "0123456789abcdef:1"),
     ]
     assert summary.folded == 2
-    assert tally(summary) == "Found 1 error in 3 of 3 files; 2 more places folded into them."
+    assert tally(summary) == "Found 1 error in 3 of 3 files; 2 duplicates merged."
 
 
 def test_what_is_not_known_to_be_one_line_is_not_folded() -> None:

@@ -140,7 +140,7 @@ def test_a_suppressed_finding_is_marked_or_left_out(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_names_or_counts_the_variants(name: str) -> None:
     text = render(name, [report(KERNEL, replace(FULL, variants=VARIANTS))])
-    assert ("8 more places" if name == "concise" else "v1.ptx") in text
+    assert ("8 duplicates" if name == "concise" else "v1.ptx") in text
     if name not in ("json", "concise"):
         assert "in 7 other compiled variants" in " ".join(text.split()).lower()
 
@@ -178,8 +178,8 @@ error[WG001] wgmma-unwaited-accumulator-read: %f0 is read too early
   |
   = help: wait before it
   = fix: insert a wait (--fix)
-  = note: 3 uses with this cause; the first is shown
-  = note: PTX ISA 9.7.15.7.3
+  = note: 3 uses with this cause; only the first is shown
+  = note: PTX ISA 9.1, §9.7.15.7.3
   = source: mma.cuh:10:3
             inlined at gemm.cu:50
 
@@ -201,7 +201,7 @@ error[WG001] wgmma-unwaited-accumulator-read: mov.b32 is wrong
 4 |     mov.b32 %r0, 0;
   |     ^^^^^^^
   |
-  = note: PTX ISA 9.7.15.7.3; confidence: medium
+  = note: PTX ISA 9.1, §9.7.15.7.3; confidence: medium
 
 Found 1 error in 1 file.
 """
@@ -300,7 +300,7 @@ def test_concise_is_one_line_per_finding() -> None:
     text = render("concise", [report(KERNEL, FULL), FileReport.failed("b.ptx", "is\nbinary", 7)])
     assert text.splitlines() == [
         "gemm.ptx:6:24: error WG001 %f0 is read too early [wgmma-unwaited-accumulator-read]",
-        "b.ptx:7: problem: is binary",
+        "b.ptx:7: error: is binary",
         "Found 1 error in 1 file; 1 input could not be analysed.",
     ]
 
@@ -399,13 +399,13 @@ def test_text_says_what_was_folded_where_it_came_from_and_that_a_line_is_not_kno
         KERNEL, replace(FULL, variants=VARIANTS), replace(FULL, source_location=None), origin="Triton 3.9"
     )
     text = render("text", [made], locate=Locator("source", root=os.getcwd()))
-    assert "  = note: the same cause also shows at line 4\n" in text
+    assert "  = note: the same cause is also reported at line 4\n" in text
     assert (
         "  = note: also in 7 other compiled variants: v1.ptx:1, v2.ptx(m):2, v3.ptx:3, v4.ptx:4, v5.ptx:5 and 2 more\n"
         in text
     )
     assert " ::: gemm.ptx:6:24 in gemm (Triton 3.9)\n" in text
-    assert text.count("no .loc names its source line") == 1
+    assert text.count("no .loc directive gives its source line") == 1
 
 
 def test_text_with_links_only_adds_escapes_and_only_for_files(
@@ -460,7 +460,7 @@ def test_github_escapes_data_and_properties_and_sorts_by_severity() -> None:
             FileReport.failed("d.ptx", "absent"),
         ],
     )
-    end = "%0APTX: a%25,:b.ptx:{}%0Arule: wgmma-unwaited-accumulator-read, PTX ISA 9.7.15.7.3"
+    end = "%0APTX: a%25,:b.ptx:{}%0Arule: wgmma-unwaited-accumulator-read, PTX ISA 9.1, §9.7.15.7.3"
     assert text.splitlines() == [
         "::error file=c.ptx,line=3,title=tclint::c.ptx: no%0APTX",
         "::error file=d.ptx,title=tclint::d.ptx: absent",
@@ -537,7 +537,7 @@ def test_junit_has_a_suite_for_each_file_and_fails_what_fails_the_run() -> None:
         "note: 3 uses with this cause\n"
         "PTX: gemm.ptx:6:24 in gemm\n"
         "source: mma.cuh:10:3, inlined at gemm.cu:50\n"
-        "rule: wgmma-unwaited-accumulator-read, PTX ISA 9.7.15.7.3"
+        "rule: wgmma-unwaited-accumulator-read, PTX ISA 9.1, §9.7.15.7.3"
     )
     never = ElementTree.fromstring(render("junit", reports, fail_on=None))
     assert [suite.get("failures") for suite in never] == ["0", "0", "0"]

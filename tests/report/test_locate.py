@@ -82,7 +82,7 @@ def test_git_is_asked_only_where_the_answer_counts(repository: Path, monkeypatch
 
 
 def test_many_files_are_asked_for_in_parts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "_GIT_ARGUMENTS", 1)
+    monkeypatch.setattr(locate, "_MAX_GIT_PATHS", 1)
     expected = {str(repository / name) for name in ("out/gemm.ptx", "src/gemm.cu")}
     assert Locator.of("auto", [made(INLINED)]).tracked == expected
 

@@ -42,23 +42,23 @@ def test_requests_are_read() -> None:
 @pytest.mark.parametrize(
     ("requests", "message"),
     [
-        (["a.sarif"], "'a.sarif' is not FORMAT=FILE"),
-        (["sarif="], "is not FORMAT=FILE"),
-        (["=a"], "'' is no format; there are concise, github"),
-        (["sarf=a"], "'sarf' is no format; did you mean sarif?"),
-        (["json=-"], "there is --output-format json"),
-        (["json=/dev/stdout"], "there is --output-format json"),
+        (["a.sarif"], "'a.sarif' is not of the form FORMAT=FILE"),
+        (["sarif="], "is not of the form FORMAT=FILE"),
+        (["=a"], "unknown format ''; available: concise, github"),
+        (["sarf=a"], "unknown format 'sarf'; did you mean sarif?"),
+        (["json=-"], "use --output-format json"),
+        (["json=/dev/stdout"], "use --output-format json"),
         (["json=sub"], "sub is a folder"),
         (["json=new/"], "new/ is a folder"),
         (["json=no/a"], "no/a cannot be written: there is no folder no"),
         (["json=a\0b"], "cannot be written: embedded null"),
-        (["json=a", "sarif=a"], "two reports for one file: a and a"),
-        (["json=a", "json=a"], "two reports for one file"),
-        (["json=a", "sarif=./sub/../a"], "two reports for one file: a and ./sub/../a"),
-        (["json=old", "sarif=link"], "two reports for one file: old and link"),
-        (["json=old", "sarif=hard"], "two reports for one file: old and hard"),
-        (["json=new", "sarif=dangling"], "two reports for one file: new and dangling"),
-        (["json=sub/a", "sarif=elsewhere/a"], "two reports for one file: sub/a and elsewhere/a"),
+        (["json=a", "sarif=a"], "two reports for the same file: a and a"),
+        (["json=a", "json=a"], "two reports for the same file"),
+        (["json=a", "sarif=./sub/../a"], "two reports for the same file: a and ./sub/../a"),
+        (["json=old", "sarif=link"], "two reports for the same file: old and link"),
+        (["json=old", "sarif=hard"], "two reports for the same file: old and hard"),
+        (["json=new", "sarif=dangling"], "two reports for the same file: new and dangling"),
+        (["json=sub/a", "sarif=elsewhere/a"], "two reports for the same file: sub/a and elsewhere/a"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_the_analysis(requests: list[str], message: str) -> None:
@@ -179,7 +179,7 @@ def test_a_lock_excludes_others_and_leaves_nothing(monkeypatch: pytest.MonkeyPat
     with locked("a"):
         with locked("sub/a"):
             pass
-        monkeypatch.setattr(_files, "_PATIENCE", 0.05)
+        monkeypatch.setattr(_files, "_MAX_LOCK_SECONDS", 0.05)
         with (
             pytest.raises(OutputError, match="link cannot be written: another process has locked "),
             locked("link"),
@@ -214,7 +214,7 @@ def test_a_lock_ends_with_its_process() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_process_that_is_forked_meanwhile_has_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_files, "_PATIENCE", 0.05)
+    monkeypatch.setattr(_files, "_MAX_LOCK_SECONDS", 0.05)
     with locked("a"):
         started = os.fork()
         if started == 0:
@@ -252,10 +252,10 @@ def test_the_command_writes_all_reports_in_one_run(run_tclint: Process, folder: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--output", "sarf=a"], "Error: --output: 'sarf' is no format; did you mean sarif?\n"),
+        (["--output", "sarf=a"], "Error: --output: unknown format 'sarf'; did you mean sarif?\n"),
         (
             ["--output", "json=a", "--output", "sarif=./a"],
-            "Error: --output: two reports for one file: a and ./a.",
+            "Error: --output: two reports for the same file: a and ./a.",
         ),
         (["--output", "json=no/a"], "Error: --output: no/a cannot be written: there is no folder no."),
         (["--output", "json=in.ptx"], "Error: in.ptx is an input and would be overwritten"),

@@ -84,8 +84,8 @@ def test_a_finding_is_walked_with_the_mouse(opened: Any) -> None:
     page = opened(UNCOMMITTED)
     page.click("#finding0")
     assert "line 150; tcgen05.mma" in selected(page)
-    assert page.locator("#ways .pin").count() == 2
-    assert page.locator("#ways .way").count() == 1
+    assert page.locator("#paths .pin").count() == 2
+    assert page.locator("#paths .path").count() == 1
     page.wait_for_selector(".steps li:nth-child(2) [aria-current=step]")
     assert "ret" in selected(page)
     assert "TC005, step 2 of 2, line 168: lane 0 of warp 1" in text_of(page, "#said")
@@ -102,7 +102,7 @@ def test_a_finding_is_walked_with_the_keyboard_and_let_go(opened: Any) -> None:
     press(page, "[", "w")
     assert "step 1 of the finding" in selected(page)
     press(page, "Escape")
-    assert page.locator("#ways .pin").count() == 0
+    assert page.locator("#paths .pin").count() == 0
 
 
 def test_instructions_blocks_and_events_by_keyboard(opened: Any) -> None:
@@ -152,7 +152,7 @@ def test_search(opened: Any) -> None:
         ("TC005", "of 2", "line 150"),
         ("multiply_stage", "of 2", "line 129"),
         ("B23", "1 of 1", "line 129"),
-        ("nothing like it", "nothing", ""),
+        ("nothing like it", "no match", ""),
     ):
         press(page, "l", "Home", "/")
         page.keyboard.type(query)

@@ -390,7 +390,7 @@ def test_the_page_gets_a_name_and_says_which_kernel_it_is(show: Any, tmp_path: P
 
 def test_standard_input_and_output(show: Any) -> None:
     done = show("-", "-o", "-", input=TWO, code=2)
-    assert "--entry names the one to show" in done.stderr
+    assert "choose one with --entry" in done.stderr
     done = show("-", "-o", "-", "--entry", "two", input=TWO)
     assert done.stdout.startswith("<!doctype html>")
     assert "<title>two - tclint</title>" in done.stdout
@@ -403,7 +403,7 @@ def test_of_several_kernels_the_one_with_findings_is_shown(show: Any, tmp_path: 
     assert done.stderr == "a.tclint.html: gemm_unwaited_bad\n"
     (tmp_path / "two.ptx").write_text(TWO)
     done = show("two.ptx", cwd=tmp_path, code=2)
-    assert "two.ptx has 2 kernels; --entry names the one to show:\n  one\n  two\n" in done.stderr
+    assert "two.ptx has 2 kernels; choose one with --entry:\n  one\n  two\n" in done.stderr
     assert not (tmp_path / "two.tclint.html").exists()
 
 
@@ -411,12 +411,12 @@ def test_of_several_kernels_the_one_with_findings_is_shown(show: Any, tmp_path: 
     ("arguments", "message"),
     [
         (["absent.ptx"], "absent.ptx: no such file or directory"),
-        (["two.ptx", "--entry", "twi"], "no function is called twi; did you mean two?"),
+        (["two.ptx", "--entry", "twi"], "no function matches 'twi'; did you mean two?"),
         (["two.ptx", "--entry", "one", "-o", "two.ptx"], "two.ptx is an input and would be overwritten"),
         (["two.ptx", "--entry", "one", "-o", "no/such/a.html"], "there is no folder no/such"),
         (["two.ptx", "--entry", "one", "-o", "."], ". is a folder, not a file"),
         (["two.ptx", "--sources", "absent"], "Directory 'absent' does not exist"),
-        (["."], "has 2 modules; show draws one kernel"),
+        (["."], "has 2 modules, but show draws one kernel"),
         (["two.ptx", "--select", "NOPE"], "unknown rule 'NOPE'"),
     ],
 )
@@ -439,5 +439,5 @@ def test_settings_choose_the_findings(show: Any) -> None:
 def test_a_kernel_with_a_syntax_error_is_drawn_and_not_called_analysed(show: Any, tmp_path: Path) -> None:
     (tmp_path / "a.ptx").write_text(module(kernel("mov.u32 %r1, %r2\n ) ;\nret;")))
     done = show("a.ptx", cwd=tmp_path, code=2)
-    assert "problem: a.ptx:" in done.stderr
+    assert "error: a.ptx:" in done.stderr
     assert (tmp_path / "a.tclint.html").exists()

@@ -1,8 +1,8 @@
-"""The output formats, one module each, found by discovery.
+"""The output formats, one module each, discovered by file name.
 
-A format is a module ``tclint/report/formats/<format>.py`` with a function ``render(reports, context) -> str``. It gets
-the reports as they are to be shown: what is hidden is left out already, and ``context.summary`` has the numbers.
-Suppressed findings are left out too, unless the module sets ``SUPPRESSED = True`` and marks them itself.
+A format is a module ``tclint/report/formats/<format>.py`` with a function ``render(reports, context) -> str``. Hidden
+findings have been removed from the reports that it gets, and ``context.summary`` has the counts. Suppressed findings
+are removed too, unless the module sets ``SUPPRESSED = True`` and marks them itself.
 
 Add a module here to add a format (CONTRIBUTING.md, "Add an output format").
 """
@@ -27,12 +27,12 @@ class Renderer(Protocol):
 
 
 def formats() -> list[str]:
-    """The names of all formats; a module whose name starts with an underscore is none."""
+    """The names of all formats. Modules whose name starts with an underscore are not formats."""
     return modules(__path__)
 
 
 def renderer(name: str) -> Renderer:
-    """What writes the format that ``formats`` names."""
+    """The ``render`` function of a format that ``formats`` lists."""
     module = import_module(f"{__name__}.{name}")
     render = cast(Renderer, module.render)
     if getattr(module, "SUPPRESSED", False):

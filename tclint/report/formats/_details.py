@@ -1,4 +1,4 @@
-"""What several formats for programs say of a finding in words."""
+"""The details of a finding as plain text, shared by several formats for programs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections.abc import Iterator, Sequence
 
 from tclint.findings.finding import FileReport, Finding, Variant
 from tclint.findings.places import place, region
+from tclint.findings.rules import manual_reference
 from tclint.report.locate import Target, calls
 from tclint.report.summary import Context, count
 
 SHOWN_VARIANTS = 5
-"""More places than this are only counted."""
+"""Locations of variants that are listed; the remaining ones are only counted."""
 
-NO_LINE = "no .loc names its source line: compile with line information (nvcc -lineinfo)"
+NO_LINE = "no .loc directive gives its source line; compile with line information (nvcc -lineinfo)"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """The text without the lone surrogates that stand for bytes of file names that are not UTF-8."""
+    """The text without lone surrogates, which represent bytes of file names that are not UTF-8."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def details(report: FileReport, finding: Finding, context: Context) -> Iterator[str]:
-    """The path, the advice and where else, as lines of plain text."""
+    """Lines of plain text: the steps of the path, the help, the variants, and where the finding comes from."""
     for number, step in enumerate(finding.steps, 1):
         role = f"[{step.role}] " if step.role else ""
         yield f"{number}. {_at(context.locate(report, step))}: {role}{step.message}"
@@ -43,11 +44,11 @@ def details(report: FileReport, finding: Finding, context: Context) -> Iterator[
         yield f"source: {', '.join(chain(finding))}"
     elif context.locate.mode == "source":
         yield f"note: {NO_LINE}"
-    yield f"rule: {finding.rule.name}, PTX ISA {', '.join(finding.rule.manual)}"
+    yield f"rule: {finding.rule.name}, {manual_reference(finding.rule.manual)}"
 
 
 def chain(finding: Finding) -> list[str]:
-    """``a.cuh:10:3`` and, for each call through which it was inlined, ``inlined at gemm.cu:50:1``."""
+    """``a.cuh:10:3``, then ``inlined at gemm.cu:50:1`` for each call through which it was inlined."""
     assert finding.source_location is not None
     first, *rest = (
         f"{call.file}:{call.line}{f':{call.column}' if call.column else ''}"
@@ -57,13 +58,13 @@ def chain(finding: Finding) -> list[str]:
 
 
 def variant_notes(report: FileReport, finding: Finding) -> Iterator[str]:
-    """Where the findings are that were folded into this one."""
+    """Notes that give the locations of the findings merged into this one."""
     home = (report.path, report.member, finding.entry)
     here = [v for v in finding.variants if (v.path, v.member, v.entry) == home]
     there = [v for v in finding.variants if (v.path, v.member, v.entry) != home]
     if here:
         lines = _listed([str(v.line) for v in here])
-        yield f"the same cause also shows at {'line' if len(here) == 1 else 'lines'} {lines}"
+        yield f"the same cause is also reported at {'line' if len(here) == 1 else 'lines'} {lines}"
     if there:
         kernels = {(v.path, v.member, v.entry) for v in there}
         yield f"also in {count(len(kernels), 'other compiled variant')}: {_listed([_named(v) for v in there])}"

@@ -1,4 +1,4 @@
-"""Reports in files, for ``--output FORMAT=FILE``: every one of them is written, or none is."""
+"""Reports in files, for ``--output FORMAT=FILE``: either all of them are written, or none is."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-_PATIENCE = 60.0
-"""Seconds to wait for a lock, which is held while one file is read and written."""
-_PAUSE = 0.01
+_MAX_LOCK_SECONDS = 60.0
+"""How long to wait for a lock, which is held only while one file is read and written."""
+_LOCK_POLL_SECONDS = 0.01
 
 
 class OutputError(Exception):
-    """A file that cannot be written, or a request that makes no sense; the message is meant for the user."""
+    """A file that cannot be written, or an invalid ``--output``. The message is meant for the user."""
 
 
 def parse(requests: Iterable[str]) -> dict[str, str]:
-    """The format for each file of some ``FORMAT=FILE``. Raises OutputError.
+    """File -> format for *requests* of the form ``FORMAT=FILE``. Raises OutputError.
 
-    What can be known before the analysis is checked here: an unknown format, a folder that is not there, two reports
-    for one file however it is spelled.
+    Refuses before the analysis what would fail after it: an unknown format, a folder that does not exist, and two
+    reports for one file, however its path is spelled.
     """
     files: dict[str, str] = {}
     seen: dict[str, str] = {}
     for request in requests:
         name, equals, path = request.partition("=")
         if not equals or not path:
-            raise OutputError(f"{request!r} is not FORMAT=FILE, such as sarif=tclint.sarif")
+            raise OutputError(f"{request!r} is not of the form FORMAT=FILE, such as sarif=tclint.sarif")
         if name.lower() not in formats():
-            raise OutputError(f"{name!r} is no format{_suggestion(name)}")
+            raise OutputError(f"unknown format {name!r}{_suggestion(name)}")
         if path in ("-", "/dev/stdout"):
-            raise OutputError(f"{request!r}: for standard output there is --output-format {name.lower()}")
+            raise OutputError(f"{request!r}: use --output-format {name.lower()} for standard output")
         refuse_unwritable(path)
         identity = _identity(path)
         if (other := seen.setdefault(identity, path)) != path or path in files:
-            raise OutputError(f"two reports for one file: {other} and {path}")
+            raise OutputError(f"two reports for the same file: {other} and {path}")
         files[path] = name.lower()
     return files
 
 
 def refuse_inputs(files: Iterable[str], inputs: Sequence[str]) -> None:
-    """Raises OutputError where a report would replace one of the inputs."""
+    """Raises OutputError if a report would overwrite one of the inputs."""
     outputs = {_identity(path): path for path in files}
     for path in inputs:
         if (output := outputs.get(_identity(path))) is not None and os.path.isfile(path):
@@ -58,10 +58,10 @@ def refuse_inputs(files: Iterable[str], inputs: Sequence[str]) -> None:
 
 
 def write(texts: Mapping[str, str]) -> None:
-    """Writes each text to its file. Raises OutputError; where there is no room for one of them, none is changed.
+    """Writes each text to its file. Raises OutputError; if one of them cannot be stored, no file is changed.
 
-    A text goes to a file beside the target first, which then takes the target's place in one step: nobody ever sees half
-    a report. What is no regular file (/dev/null, a pipe) is written to last.
+    A text is first written to a temporary file beside the target, which then replaces the target atomically, so no
+    reader sees half a report. Files that are not regular (/dev/null, a pipe) are written last.
     """
     staged: list[tuple[str, str, str]] = []
     try:
@@ -77,7 +77,7 @@ def write(texts: Mapping[str, str]) -> None:
     finally:
         for _, temporary, _ in staged:
             with suppress(OSError):
-                os.unlink(temporary)  # gone already where it took its place
+                os.unlink(temporary)  # absent if it has replaced its target
     for path, text in texts.items():
         if _special(path):
             try:
@@ -89,20 +89,20 @@ def write(texts: Mapping[str, str]) -> None:
 
 @contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Exclude other runs on this machine from here, for a file that is read, changed and replaced.
+    """Holds a lock on *path* that excludes other runs on this machine, while the file is read, changed and replaced.
 
-    The lock ends with the process that holds it. Raises OutputError where there can be no lock, and where another
-    process holds it for a minute.
+    The lock ends with the process that holds it. Raises OutputError if *path* cannot be locked, or if another process
+    holds the lock for a minute.
     """
     target = os.path.realpath(path)
-    deadline = monotonic() + _PATIENCE
+    deadline = monotonic() + _MAX_LOCK_SECONDS
     try:
         while (descriptor := _lock(target)) is None:
             if monotonic() > deadline:
                 raise OutputError(
                     f"{path} cannot be written: another process has locked {_lock_path(target)}"
                 )
-            sleep(_PAUSE)
+            sleep(_LOCK_POLL_SECONDS)
     except OSError as error:
         reason = f"{_lock_path(target)} cannot be locked: {error.strerror or error}"
         raise OutputError(f"{path} cannot be written: {reason}") from None
@@ -115,11 +115,11 @@ def locked(path: str) -> Iterator[None]:
 if sys.platform == "win32":
 
     def _lock_path(target: str) -> str:
-        """A file beside the target: folders cannot be locked, and what is locked cannot be read or replaced."""
+        """A file beside the target: Windows locks no folders, and a locked file can neither be read nor replaced."""
         return f"{target}.lock"
 
     def _lock(target: str) -> int | None:
-        """A descriptor that holds the lock, or None while another one does. Raises OSError."""
+        """A descriptor that holds the lock; None while another process holds it. Raises OSError."""
         descriptor = os.open(_lock_path(target), os.O_RDWR | os.O_CREAT)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -132,17 +132,17 @@ if sys.platform == "win32":
         os.lseek(descriptor, 0, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
         os.close(descriptor)
-        with suppress(OSError):  # another process has opened it, and will remove it
+        with suppress(OSError):  # another process has opened it and will remove it
             os.unlink(_lock_path(target))
 
 else:
 
     def _lock_path(target: str) -> str:
-        """The folder of the target: unlike the target it stays the same file, and unlike a lock file it is there."""
+        """The folder of the target: unlike the target it is not replaced, and unlike a lock file it exists already."""
         return os.path.dirname(target)
 
     def _lock(target: str) -> int | None:
-        """A descriptor that holds the lock, or None while another one does. Raises OSError."""
+        """A descriptor that holds the lock; None while another process holds it. Raises OSError."""
         descriptor = os.open(_lock_path(target), os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,27 +155,28 @@ else:
         return descriptor
 
     def _unlock(descriptor: int, target: str) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough if a process was forked meanwhile
+        # Closing does not unlock if a forked process has the descriptor too.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 
 def refuse_unwritable(path: str) -> None:
-    """Raises OutputError where a report cannot be put."""
+    """Raises OutputError if a report cannot be written to *path*."""
     try:
         folder = os.path.dirname(os.path.realpath(path))
         if os.path.isdir(path) or path.endswith(("/", os.sep)):
             raise OutputError(f"{path} is a folder, not a file")
         if not os.path.isdir(folder):
             raise OutputError(f"{path} cannot be written: there is no folder {os.path.dirname(path)}")
-        places = [path] if _special(path) else [folder, path] if os.path.exists(path) else [folder]
-        if not all(os.access(place, os.W_OK) for place in places):
+        written = [path] if _special(path) else [folder, path] if os.path.exists(path) else [folder]
+        if not all(os.access(name, os.W_OK) for name in written):
             raise OutputError(f"{path} cannot be written: Permission denied")
     except ValueError as error:  # a NUL in the name
         raise OutputError(f"{path!r} cannot be written: {error}") from None
 
 
 def _identity(path: str) -> str:
-    """The same text for two spellings of one file, also where it does not exist yet."""
+    """A text that is equal for all spellings of one file, even if the file does not exist yet."""
     real = os.path.realpath(path)
     try:
         found = os.stat(real)
@@ -190,7 +191,7 @@ def _identity(path: str) -> str:
 
 
 def _special(path: str) -> bool:
-    """A device, a pipe or a socket."""
+    """Whether *path* is a device, a pipe or a socket."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -199,9 +200,12 @@ def _special(path: str) -> bool:
 
 
 def beside(path: str, target: str, text: str | bytes) -> str:
-    """A new file in the folder of the target, with its permissions, that holds the text. Raises OutputError."""
+    """Writes *text* to a new file in the folder of *target*, with its permissions; returns the path of the new file.
+
+    Raises OutputError, naming *path*.
+    """
     folder, name = os.path.split(target)
-    # Not by the process id: in a container it is often that of a killed run which has left its file here.
+    # Not the process id: containers reuse them, and a killed run may have left its temporary file here.
     temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
@@ -213,7 +217,7 @@ def beside(path: str, target: str, text: str | bytes) -> str:
                     replaces = True
                 file.write(text if isinstance(text, bytes) else _encoded(text))
                 file.flush()
-                if replaces:  # or after a power failure neither text may be on the disk
+                if replaces:  # without this, a power failure may lose both the old and the new text
                     os.fsync(file.fileno())
             except BaseException:
                 with suppress(OSError):
@@ -225,7 +229,7 @@ def beside(path: str, target: str, text: str | bytes) -> str:
 
 
 def _encoded(text: str) -> bytes:
-    """UTF-8; bytes of file names that were none become question marks."""
+    """*text* in UTF-8. Bytes of file names that were not UTF-8 become question marks."""
     return text.encode("utf-8", "replace")
 
 
@@ -237,4 +241,4 @@ def _suggestion(name: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), formats(), n=1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(formats())}"
+    return f"; did you mean {near[0]}?" if near else f"; available: {', '.join(formats())}"

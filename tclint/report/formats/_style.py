@@ -1,4 +1,4 @@
-"""Colours by hand: the few ANSI sequences that a report needs, and text that is safe on a terminal."""
+"""The few ANSI sequences that a report needs, and sanitising of text for a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 
 
 class Style:
-    """Paints text and makes it a hyperlink (OSC 8), or does not."""
+    """Colours text and makes it a hyperlink (OSC 8), where the terminal supports that."""
 
     def __init__(self, color: bool, links: bool = False) -> None:
         self._color = color
@@ -25,23 +25,23 @@ class Style:
         return f"\x1b[{code}m{text}\x1b[0m" if self._color and text else text
 
     def link(self, url: str, text: str) -> str:
-        """The text, which leads to *url* where the terminal knows hyperlinks."""
+        """The text, linked to *url* where the terminal supports hyperlinks."""
         return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\" if self._links and text else text
 
 
 def file_url(path: str) -> str:
-    """The URL of a file of this host; it holds no character that could end the escape sequence."""
+    """The URL of a file on this host. It contains no character that could end the escape sequence."""
     import socket
     from urllib.parse import quote
 
     return f"file://{quote(socket.gethostname())}{quote(os.fsencode(os.path.abspath(path)))}"
 
 
-def shortened(name: str, most: int = 80) -> str:
-    """A name of at most *most* characters, without its middle; a mangled one may have thousands."""
-    return name if len(name) <= most else f"{name[: most - 21]}…{name[-20:]}"
+def shortened(name: str, limit: int = 80) -> str:
+    """*name*, with its middle elided beyond *limit* characters; mangled names may have thousands."""
+    return name if len(name) <= limit else f"{name[: limit - 21]}…{name[-20:]}"
 
 
 def printable(text: str) -> str:
-    """The text with every character replaced that could steer the terminal or reorder the line."""
+    """The text with every character replaced that could control the terminal or reorder the line."""
     return _CONTROL.sub("\ufffd", text)

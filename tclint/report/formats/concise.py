@@ -1,4 +1,4 @@
-"""One line per finding, ``file:line:column: severity RULE message [name]``, as editors and grep read it."""
+"""One line per finding, ``file:line:column: severity RULE message [name]``, for editors and grep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tclint.report.summary import Context, count, tally
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
-    """The findings and problems, and the tally as the last line."""
+    """The findings and the errors of inputs, with the tally as the last line."""
     lines = [line for report in reports for line in _lines(report, context)]
     return "\n".join([*lines, tally(context.summary)]) + "\n"
 
@@ -21,11 +21,11 @@ def _lines(report: FileReport, context: Context) -> Iterator[str]:
     path = place(report)
     for problem in report.problems:
         at = f"{path}:{problem.line}" if problem.line else path
-        yield _one_line(f"{at}: problem: {problem.message}")
+        yield _one_line(f"{at}: error: {problem.message}")
     for finding in report.findings:
         target = context.locate(report, finding)
         at = where(target if target.source else target._replace(path=path))
-        more = f" (and {count(len(finding.variants), 'more place')})" if finding.variants else ""
+        more = f" (and {count(len(finding.variants), 'duplicate')})" if finding.variants else ""
         if finding.confirmation is not None:
             more += f" ({finding.confirmation.status})"
         rule = finding.rule

@@ -1,6 +1,6 @@
 """Annotations of GitHub Actions: one workflow command per finding, the gravest first.
 
-GitHub shows ten of each level for a step. Data escapes ``%``, CR and LF, a property also ``:`` and ``,``.
+GitHub shows ten of each level per step. In data, ``%``, CR and LF are escaped; in properties also ``:`` and ``,``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROPERTY = _DATA | {":": "%3A", ",": "%2C"}
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
-    """The problems, then the findings by severity."""
+    """The errors of inputs, then the findings by severity."""
     findings = [(report, finding) for report in reports for finding in report.findings]
     findings.sort(key=lambda item: -item[1].severity)
     lines = [

@@ -17,7 +17,7 @@ _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.I
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
-    """The problems and findings as one array; a fingerprint occurs once."""
+    """The errors of inputs and the findings as one array, in which fingerprints are unique."""
     seen: Counter[str] = Counter()
     entries = [entry for report in reports for entry in _entries(report, context)]
     for entry in entries:

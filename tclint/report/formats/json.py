@@ -1,7 +1,7 @@
-"""JSON for programs; ``schema`` grows by one when a key changes its meaning or goes, not when one is added.
+"""JSON for programs. ``schema`` is incremented when a key is removed or changes its meaning, not when one is added.
 
-Lines and columns are 1-based and count code points; an end is the place after the last character. A ``line`` that is
-null belongs to a problem about the whole input.
+Lines and columns are 1-based and count code points; an end is exclusive. The ``line`` of a problem is null if it
+concerns the whole input.
 """
 
 from __future__ import annotations

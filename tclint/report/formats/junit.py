@@ -1,7 +1,8 @@
 """JUnit XML: one suite per input, one test case per finding, valid for the schemas of Jenkins and of Ant.
 
-A finding that does not fail the run (``--fail-on``) is a skipped test, a problem is an error, and an input in which
-nothing was found has one test that passed. The name of a test does not depend on lines, so its history goes on.
+A finding that does not fail the run (``--fail-on``) is a skipped test, and a problem of an input is an error. An input
+without findings has one test that passed. The name of a test does not depend on line numbers, so CI systems can follow
+its history.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class _Case(NamedTuple):
     name: str
     outcome: str
-    """``failure``, ``error`` or ``skipped``; empty: it passed."""
+    """``failure``, ``error`` or ``skipped``; empty if passed."""
     type: str = ""
     message: str = ""
     text: str = ""
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
-    """The whole run as one ``testsuites``."""
+    """The whole run as one ``testsuites`` element."""
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
     suites = [line for number, report in enumerate(reports) for line in _suite(number, report, now, context)]
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>", ""])
@@ -81,7 +82,7 @@ def _case(report: FileReport, finding: Finding, context: Context) -> _Case:
     return _Case(
         f"{finding.rule.id} {finding.rule.name} [{finding.fingerprint}]",
         "failure" if fails else "skipped",
-        finding.severity.label if fails else "",  # the schema of Ant allows no type there
+        finding.severity.label if fails else "",  # Ant's schema does not allow a type for skipped tests
         finding.message,
         "\n".join([f"{at}: {finding.message}", *details(report, finding, context)]),
     )
@@ -92,5 +93,5 @@ def _tag(name: str, attributes: dict[str, str]) -> str:
 
 
 def _legal(text: str) -> str:
-    """The text without the characters that XML 1.0 cannot hold, not even escaped."""
+    """The text with the characters replaced that XML 1.0 forbids even as character references."""
     return _ILLEGAL.sub("\ufffd", text)

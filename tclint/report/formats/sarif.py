@@ -1,7 +1,7 @@
 """SARIF 2.1.0, for GitHub code scanning and for viewers.
 
-The objects are those of sarif-om, which follows a draft of the schema, checks nothing and cannot write JSON: that is done
-here. No other module knows it.
+The objects are those of sarif-om, which follows a draft of the schema, validates nothing and cannot write JSON, so they
+are serialised here. No other module uses it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tclint.report.locate import calls
 from tclint.report.summary import Context
 
 SUPPRESSED = True
-"""A result says itself that it is suppressed."""
+"""Suppressed findings are wanted: a result has a property for it."""
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "%SRCROOT%"
@@ -41,17 +41,17 @@ _PRECISIONS = {
     Confidence.HIGH: "high",
     Confidence.CONFIRMED: "very-high",
 }
-_MOST_VARIANTS = 100
-"""Places that a result names; GitHub takes a thousand, and so many help nobody."""
+_MAX_VARIANTS = 100
+"""Related locations per result for its variants. GitHub accepts a thousand, more than a reader can use."""
 _PROBLEM = om.ReportingDescriptor(
     id="TCLINT-INPUT",
     name="InputNotAnalysed",
     short_description=om.MultiformatMessageString(text="An input was not analysed, or not all of it."),
     full_description=om.MultiformatMessageString(
-        text="An input could not be read, is no PTX, or has parts that could not be analysed. "
-        "Nothing is known about these parts: that they have no finding does not mean that they are correct."
+        text="An input could not be read, is not PTX, or has parts that could not be analysed. "
+        "The absence of findings in these parts does not mean that they are correct."
     ),
-    help=om.MultiformatMessageString(text="The message says what is wrong; ptxas may say more."),
+    help=om.MultiformatMessageString(text="The message gives the reason; ptxas may report details."),
 )
 _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
 
@@ -70,7 +70,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
 
 
 class _Run:
-    """Makes the objects of one run."""
+    """Builds the SARIF objects of one run."""
 
     def __init__(self, rules: list[Rule], context: Context) -> None:
         self._context = context
@@ -78,7 +78,7 @@ class _Run:
         self._index = {rule.id: index for index, rule in enumerate(rules)}
 
     def of(self, reports: Sequence[FileReport]) -> Any:
-        """The run."""
+        """The SARIF run for *reports*."""
         version = self._context.summary.version
         return om.Run(
             tool=om.Tool(
@@ -108,7 +108,7 @@ class _Run:
         )
 
     def _artifacts(self, reports: Sequence[FileReport]) -> list[Any]:
-        """The inputs, with the hash of those whose text is at hand."""
+        """The inputs, with a hash where the text is available."""
         found: dict[str, Any] = {}
         for report in reports:
             artifact = om.Artifact(location=self._artifact(report.path), roles=["analysisTarget"])
@@ -126,7 +126,7 @@ class _Run:
                 message=om.Message(text=_plain(f"{member}{problem.message}")),
                 level="error",
                 descriptor=om.ReportingDescriptorReference(id=_PROBLEM.id, index=0),
-                locations=[self._place(report.path, line=problem.line)],
+                locations=[self._at(report.path, line=problem.line)],
             )
 
     def _result(self, report: FileReport, finding: Finding) -> Any:
@@ -140,7 +140,7 @@ class _Run:
             related_locations=[location for location, _ in related] or None,
             code_flows=self._code_flows(report, finding),
             partial_fingerprints={
-                # GitHub knows the first name only, and would hash the line with all its registers for it.
+                # GitHub reads only this key; without it, it hashes the line, including register names.
                 "primaryLocationLineHash": finding.fingerprint,
                 "tclint/v1": finding.fingerprint,
             },
@@ -151,14 +151,14 @@ class _Run:
                 "tclint/variants": len(finding.variants),
             },
         )
-        if self._context.baseline:  # what is in it is left out: GitHub would open an alert for each
+        if self._context.baseline:  # baselined findings are left out: GitHub would open an alert for each
             result.baseline_state = "new"
         if finding.doubt:
             result.properties["tclint/doubt"] = finding.doubt
         if finding.help_source is not None:
             result.properties["tclint/helpSource"] = asdict(finding.help_source)
         if finding.suppressed is not None:
-            # sarif-om calls the status "state", which the final schema does not know: leave it out, it means accepted.
+            # sarif-om calls the status "state", which the final schema does not have. Without one, it is accepted.
             result.suppressions = [
                 om.Suppression(kind="inSource", justification=clean(finding.suppressed) or None)
             ]
@@ -172,7 +172,7 @@ class _Run:
         return result
 
     def _location(self, report: FileReport, finding: Finding) -> Any:
-        """The place of the finding: in the source where that is wanted and known."""
+        """The location of the finding: in the source if requested and known, else in the PTX."""
         target = self._context.locate(report, finding)
         if target.source is not None:
             location = self._line(target.source)
@@ -188,7 +188,7 @@ class _Run:
         return location
 
     def _related(self, report: FileReport, finding: Finding) -> Iterator[tuple[Any, str]]:
-        """Other places with their numbers, and the words of the message that link to each, if any do."""
+        """Other locations with their ids, each with the words of the message that link to it, or an empty string."""
         number = 0
 
         def numbered(location: Any, words: str, link: str = "") -> tuple[Any, str]:
@@ -208,10 +208,10 @@ class _Run:
             for call in calls(finding.source_location):
                 if call != target.source:
                     yield numbered(self._line(call), "the source line or a call through which it was inlined")
-        for variant in finding.variants[:_MOST_VARIANTS]:
+        for variant in finding.variants[:_MAX_VARIANTS]:
             entry = f" in {variant.entry}" if variant.entry else ""
-            place = self._place(variant.path, line=variant.line, column=variant.column)
-            yield numbered(place, f"the same defect{entry}")
+            location = self._at(variant.path, line=variant.line, column=variant.column)
+            yield numbered(location, f"the same defect{entry}")
 
     def _code_flows(self, report: FileReport, finding: Finding) -> list[Any] | None:
         if not finding.steps:
@@ -248,9 +248,9 @@ class _Run:
         return self._physical(report.path, _region(report, span))
 
     def _line(self, location: SourceLocation) -> Any:
-        return self._place(location.file, line=location.line, column=location.column)
+        return self._at(location.file, line=location.line, column=location.column)
 
-    def _place(self, path: str, *, line: int, column: int = 0) -> Any:
+    def _at(self, path: str, *, line: int, column: int = 0) -> Any:
         region = om.Region(start_line=line, start_column=column or None) if line else None
         return self._physical(path, region)
 
@@ -274,7 +274,7 @@ def _rule(rule: Rule) -> Any:
         short_description=om.MultiformatMessageString(text=rule.summary),
         full_description=om.MultiformatMessageString(text=_first_paragraph(body)),
         help=om.MultiformatMessageString(
-            text=f"{rule.summary} tclint explain {rule.id} shows the page of the rule.", markdown=body
+            text=f"{rule.summary} Run tclint explain {rule.id} for details.", markdown=body
         ),
         help_uri=url(rule),
         default_configuration=om.ReportingConfiguration(level=_LEVELS[rule.severity]),
@@ -287,13 +287,13 @@ def _rule(rule: Rule) -> Any:
 
 
 def _first_paragraph(body: str) -> str:
-    """What the page says first, in plain text of at most the thousand characters that GitHub shows."""
+    """The first paragraph of a page in plain text, cut to the thousand characters that GitHub shows."""
     paragraphs = (" ".join(text.split()) for text in body.split("\n\n") if not text.startswith("#"))
     return next(paragraphs, body).replace("`", "")[:1000]
 
 
 def _message(report: FileReport, finding: Finding, related: list[tuple[Any, str]]) -> str:
-    """What is wrong, the path with a link for each step, and the advice."""
+    """The message, the path with a link for each step, the help, and notes on variants."""
     links = [f"[{_bracketed(words)}]({location.id})" for location, words in related if words]
     parts = [
         _plain(finding.message),
@@ -307,12 +307,12 @@ def _message(report: FileReport, finding: Finding, related: list[tuple[Any, str]
 
 
 def _plain(text: str) -> str:
-    """Text in which nothing reads as a link."""
+    """*text* with everything escaped that SARIF would read as a link."""
     return _LINK.sub(r"\\[\1\\]", clean(text))
 
 
 def _bracketed(text: str) -> str:
-    """The text of a link."""
+    """*text* escaped for use as the text of a link."""
     return clean(text).replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
 
 
@@ -324,7 +324,7 @@ def _region(report: FileReport, span: Span) -> Any:
 
 
 def _text(report: FileReport, span: Span) -> str:
-    assert report.source is not None  # FileReport makes sure
+    assert report.source is not None  # guaranteed by FileReport
     return report.source.data[span.start : span.end].decode(errors="replace")
 
 
@@ -334,7 +334,7 @@ def _folder_uri(path: str) -> str:
 
 @cache
 def _fields(kind: type[Any]) -> list[tuple[str, str, Any]]:
-    """The attributes of a sarif-om class, what the schema calls them, and the values that need not be told."""
+    """The attributes of a sarif-om class, their names in the schema, and the values to omit."""
     return [
         (
             field.name,
@@ -346,10 +346,10 @@ def _fields(kind: type[Any]) -> list[tuple[str, str, Any]]:
 
 
 def _encoded(value: Any) -> Any:
-    """What JSON is made of. A level is always told: without one, a result takes the level of its rule."""
+    """*value* as objects that ``json`` can write. A level is never omitted: it would default to that of the rule."""
     if attrs.has(type(value)):
-        fields = ((key, getattr(value, name), silent) for name, key, silent in _fields(value.__class__))
-        return {key: _encoded(item) for key, item, silent in fields if item not in silent}
+        fields = ((key, getattr(value, name), omitted) for name, key, omitted in _fields(value.__class__))
+        return {key: _encoded(item) for key, item, omitted in fields if item not in omitted}
     if isinstance(value, dict):
         return {key: _encoded(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Text for people: each finding as a frame with the lines of its path, in the order of execution.
+"""Text for people: each finding as a frame with the lines of its path in execution order.
 
 ::
 
@@ -9,10 +9,10 @@
        |     ------------------------------------------------- 1. starts to write %f1
     .. |
     42 |     st.global.f32 [%rd1], %f1;
-       |                           ^^^ 2. %f1 is read, and no wait lies on this path
+       |                           ^^^ 2. %f1 is read with no intervening wait
        |
        = help: put wgmma.wait_group.sync.aligned 0 before it
-       = note: PTX ISA 9.7.15.7.3
+       = note: PTX ISA 9.1, §9.7.15.7.3
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.findings.finding import FileReport, Finding, Span
 from tclint.findings.places import place, region
-from tclint.findings.rules import page, url
+from tclint.findings.rules import manual_reference, page, url
 from tclint.findings.scales import Severity
 from tclint.report.formats._details import NO_LINE, chain, variant_notes, where
 from tclint.report.formats._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable, shortened
@@ -39,15 +39,16 @@ _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
 _TAB = 4
 _MIN_WIDTH = 60
 _MIN_LABEL = 30
-_WHOLE_SPAN = 4
-"""A span of more lines than this is shown by its first and its last line."""
-_MOST_GONE = 20
-_MOST_CALLS, _FIRST_CALLS = 6, 2
-"""Of a longer chain of inlined calls, the innermost ones and those that end in the kernel are shown."""
+_MAX_SPAN_LINES = 4
+"""Of a longer span, only the first and the last line are shown."""
+_MAX_GONE = 20
+"""Baseline findings that are gone and listed; the remaining ones are only counted."""
+_MAX_CALLS, _FIRST_CALLS = 6, 2
+"""Of a longer chain of inlined calls, the first are the innermost ones, and the others lead up to the kernel."""
 
 
 class _Mark(NamedTuple):
-    """A span of the excerpt with what is said about it; the primary one is the finding's own."""
+    """A span of the excerpt with its label; the primary one is the location of the finding."""
 
     span: Span
     label: str
@@ -55,7 +56,7 @@ class _Mark(NamedTuple):
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
-    """All problems and findings, and the tally as the last line."""
+    """The errors of inputs and the findings, with the tally as the last line."""
     frames = _Frames(context)
     blocks: list[str] = []
     for report in reports:
@@ -77,7 +78,7 @@ class _Frames:
         path = place(report)
         for problem in report.problems:
             at = f"{path}:{problem.line}" if problem.line else path
-            yield f"{self._style(RED, 'problem')}: {printable(f'{at}: {problem.message}')}"
+            yield f"{self._style(RED, 'error')}: {printable(f'{at}: {problem.message}')}"
 
     def finding(self, report: FileReport, finding: Finding) -> Iterator[str]:
         style, color = self._style, _COLORS[finding.severity]
@@ -92,7 +93,7 @@ class _Frames:
         )
         yield from self._head(report, finding, gutter)
         yield bar
-        assert report.source is not None  # FileReport makes sure
+        assert report.source is not None  # guaranteed by FileReport
         yield from self._excerpt(report.source, marks, gutter, color)
         yield bar
         for title, text in _footers(report, finding):
@@ -101,7 +102,7 @@ class _Frames:
             yield from self._footer(gutter, "note", NO_LINE)
 
     def _head(self, report: FileReport, finding: Finding, gutter: str) -> Iterator[str]:
-        """Where it is: the line of the source, if that is asked for and known, and the one of the PTX."""
+        """The location: the source line if requested and known, then the line of the PTX."""
         style = self._style
         target = self._locate(report, finding)
         start, _ = region(report, finding.span)
@@ -116,18 +117,18 @@ class _Frames:
         yield f"{gutter}{style(BLUE, arrow)} {named}{printable(kernel + origin)}"
 
     def _link(self, path: str, text: str) -> str:
-        """The text, which leads to the file if there is one: standard input and a line of a library are none."""
+        """The text, linked to the file if it exists; standard input and source files of libraries may not."""
         return self._style.link(file_url(path), printable(text)) if os.path.exists(path) else printable(text)
 
     def _excerpt(self, source: Source, marks: list[_Mark], gutter: str, color: str) -> Iterator[str]:
-        """The marked lines in the order of the marks, a line of dots wherever the next is not the following line."""
+        """The marked lines in the order of the marks, with a line of dots between lines that are not adjacent."""
         style = self._style
         bar = style(BLUE, f"{gutter} |")
         shown, printed = 0, ""
         for mark in marks:
             start, end = source.position(mark.span.start), source.position(mark.span.end)
             lines: Sequence[int] = range(start.line, end.line + 1)
-            if len(lines) > _WHOLE_SPAN:
+            if len(lines) > _MAX_SPAN_LINES:
                 lines = (start.line, end.line)
             for line in lines:
                 if shown and line != shown + 1 and line != shown:
@@ -156,9 +157,9 @@ class _Frames:
                 yield from (f"{bar} {indent}{style(paint, more)}" for more in rest)
 
     def _trim(self, text: str, first: int, last: int, used: int) -> tuple[str, int, int]:
-        """The part of a line around ``[first, last)`` that fits, and where in it these characters are."""
+        """The part of a line around ``[first, last)`` that fits, and the offset and length of this range in it."""
         reach = self._width - used
-        # Only what may be shown is worked on: a line may be a megabyte long.
+        # Cut first, since a line may be a megabyte long.
         before = printable(text[max(0, first - reach - 1) : first])
         inner = before.lstrip()
         before = before.removesuffix(inner).expandtabs(_TAB) + inner.replace("\t", " ")
@@ -184,15 +185,15 @@ class _Frames:
 
 
 def _gone(entries: Sequence[Entry]) -> Iterator[str]:
-    """What vanished from the baseline; of many the first ones."""
-    yield "note: these findings of the baseline are gone:"
-    for entry in entries[:_MOST_GONE]:
+    """A note that lists the first ``_MAX_GONE`` entries of the baseline that are no longer found."""
+    yield "note: baseline findings that are gone:"
+    for entry in entries[:_MAX_GONE]:
         kernel = f" in {shortened(entry.entry)}" if entry.entry else ""
         yield printable(
             f"  {entry.rule}{kernel}, {entry.path}, recorded at line {entry.line}: {entry.message}"
         )
-    if len(entries) > _MOST_GONE:
-        yield f"  and {len(entries) - _MOST_GONE} more"
+    if len(entries) > _MAX_GONE:
+        yield f"  and {len(entries) - _MAX_GONE} more"
 
 
 def _cut(text: str, room: int) -> str:
@@ -200,7 +201,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def _marks(finding: Finding) -> Iterator[_Mark]:
-    """The steps, numbered, with the finding's own span among them or after them."""
+    """The steps, numbered; the location of the finding is one of them or follows them."""
     steps = finding.steps
     if not steps:
         yield _Mark(finding.span, "", primary=True)
@@ -225,18 +226,18 @@ def _footers(report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
         fix = finding.fixes[0]
         yield "fix", f"{fix.message} ({'--fix' if fix.safe else '--fix --unsafe-fixes'})"
     if finding.count > 1:
-        yield "note", f"{count(finding.count, 'use')} with this cause; the first is shown"
+        yield "note", f"{count(finding.count, 'use')} with this cause; only the first is shown"
     yield from (("note", text) for text in variant_notes(report, finding))
-    notes = [f"PTX ISA {', '.join(finding.rule.manual)}"]
+    notes = [manual_reference(finding.rule.manual)]
     if finding.confidence.label != "high":
-        but = f", since {finding.doubt}" if finding.doubt else ""
-        notes.append(f"confidence: {finding.confidence.label}{but}")
+        reason = f", since {finding.doubt}" if finding.doubt else ""
+        notes.append(f"confidence: {finding.confidence.label}{reason}")
     yield "note", "; ".join(notes)
     if finding.confirmation:
         yield "note", f"executed: {finding.confirmation}"
     if finding.source_location:
         first, *calls = chain(finding)
-        if len(calls) > _MOST_CALLS:
-            middle = len(calls) - _MOST_CALLS
+        if len(calls) > _MAX_CALLS:
+            middle = len(calls) - _MAX_CALLS
             calls[_FIRST_CALLS : _FIRST_CALLS + middle] = [f"… {count(middle, 'more call')}"]
         yield "source", "\n".join([first, *calls])
