@@ -54,6 +54,9 @@ MAX_ITERATIONS_PER_LOOP = 32
 MAX_FAILED_ENTRY_PATHS_PER_OPERATION = 2
 """Failed searches for an entry path that continues along a path from one operation. Each search is long, and the next
 one is similar."""
+MAX_FAILED_ENTRY_PATHS = 4
+"""The same for all operations of one search together. They are asked in the order of their sites, so which of them are left
+open does not depend on the order of the checks; each that is left open is in the ledger."""
 MAX_RETURNS_PER_PATH = 4
 """Returns of a path to the operation, or to a use, before it ends at a use."""
 
@@ -439,8 +442,9 @@ class OverlapSearch:
         self, start: int, context: ThreadContext, onward: tuple[Edge, ...]
     ) -> tuple[Edge, ...] | None:
         """An entry path of *context* to *start* that can continue along *onward*; None after too many failures."""
-        if self._failed[start] == MAX_FAILED_ENTRY_PATHS_PER_OPERATION:
-            why = f"{MAX_FAILED_ENTRY_PATHS_PER_OPERATION} searches for a path from the entry failed"
+        failed, total = self._failed[start], sum(self._failed.values())
+        if failed == MAX_FAILED_ENTRY_PATHS_PER_OPERATION or total == MAX_FAILED_ENTRY_PATHS:
+            why = f"{max(failed, total)} searches for a path from the entry failed"
             self.model.ledger.give_up(OVERLAP, start, why)
             return None
         found = _entry_path(self.model, start, context, onward).witness
