@@ -19,6 +19,7 @@ from tclint.dataflow import (
     Answer,
     Found,
     Path,
+    PathQuery,
     PathSearchCache,
     Results,
     Search,
@@ -301,19 +302,9 @@ class KernelModel:
                 relevant = merged = merged or list(relevant)
                 merged[block] = sorted(goal_sites.union(merged[block]))
         alive = results.blocks_reached_by(start) if start >= 0 else None
-        return find_paths(
-            self.survey,
-            start,
-            self.views.context_in_iteration(start),
-            state,
-            relevant,
-            step,
-            goal,
-            goals,
-            alive,
-            closed,
-            together=together,
-        )
+        context = self.views.context_in_iteration(start)
+        query = PathQuery(start, context, state, relevant, step, goal, goals, alive, closed, together)
+        return find_paths(self.survey, query)
 
     def entry_path(self, site: int, view: ThreadContext | None = None) -> Answer[Path]:
         """A feasible path from the entry to *site*, or to another instruction of its block under the same guard.
@@ -337,17 +328,16 @@ class KernelModel:
         block = self.cfg.block_of[site]
         relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
         relevant[block] = (site,)
-        found = find_paths(
-            self.survey,
-            -1,
-            view,
-            True,
-            relevant,
-            lambda state, i, ins: state,
-            lambda state, i: i == site,
-            (block,),
+        query = PathQuery(
+            start=-1,
+            context=view,
+            fact=True,
+            relevant=relevant,
+            step=lambda fact, i, instruction: fact,
+            goal=lambda fact, i: i == site,
+            goals=(block,),
         )
-        return next_answer(found)
+        return next_answer(find_paths(self.survey, query))
 
     def at_first(self, site: int) -> Answer[PathSubstitution]:
         """The substitution of expressions when *site* executes for the first time, or why no path was found."""

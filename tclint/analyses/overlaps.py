@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 from tclint.analyses.access_classes import AccessClass, AccessClasses
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Answer, Found, Infeasible, Path, Results, Search, next_answer
-from tclint.dataflow.feasible_paths import assume_on_path, concrete_entry_path
+from tclint.dataflow.feasible_paths import concrete_entry_path
+from tclint.dataflow.path_survey import assume_on_path
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.dataflow import EXIT, Answer, Found, Infeasible, Path, find_paths, next_answer
+from tclint.dataflow import EXIT, Answer, Found, Infeasible, Path, PathQuery, find_paths, next_answer
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Module
@@ -108,9 +108,8 @@ def follow(
 
     closed = set[Edge]()
     while True:
-        found = next_answer(
-            find_paths(model.survey, start, view, True, relevant, step, goal, blocks, closed=closed)
-        )
+        query = PathQuery(start, view, True, relevant, step, goal, blocks, closed=closed)
+        found = next_answer(find_paths(model.survey, query))
         infeasible = (
             model.infeasible_branch(start, found.witness, relevant)
             if likely and isinstance(found, Found)

@@ -21,7 +21,7 @@ from tclint.analyses.execution import Condition, branches, guards, others_exit
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import agreeing
-from tclint.dataflow import EXIT, Found, Path, Search, find_paths, next_answer
+from tclint.dataflow import EXIT, Found, Path, PathQuery, Search, find_paths, next_answer
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.scales import Confidence
@@ -259,17 +259,17 @@ class _Judge:
         relevant: list[Sequence[int]] = [()] * len(cfg.blocks)
         for i in {goal, *ends} - {EXIT}:
             relevant[cfg.block_of[i]] = sorted({i, *relevant[cfg.block_of[i]]})
-        return find_paths(
-            self.model.survey,
-            cfg.blocks[branch.source].end - 1,
-            view,
-            True,
-            relevant,
-            lambda state, i, _: None if i in ends else state,
-            lambda _, i: i == goal,
-            cfg.exits | self.model.reachability.dispatchers if goal == EXIT else (cfg.block_of[goal],),
+        query = PathQuery(
+            start=cfg.blocks[branch.source].end - 1,
+            context=view,
+            fact=True,
+            relevant=relevant,
+            step=lambda fact, i, _: None if i in ends else fact,
+            goal=lambda _, i: i == goal,
+            goals=cfg.exits | self.model.reachability.dispatchers if goal == EXIT else (cfg.block_of[goal],),
             closed=closed,
         )
+        return find_paths(self.model.survey, query)
 
     def barrier(self, site: int) -> bool:
         """Whether the instruction at *site* is a CTA barrier."""

@@ -11,7 +11,7 @@ from tclint.analyses.mbarrier_addresses import MbarrierAddresses, home, mapped_b
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import times
-from tclint.dataflow import EXIT, Found, Path, find_paths, next_answer
+from tclint.dataflow import EXIT, Found, Path, PathQuery, find_paths, next_answer
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, inverted
@@ -253,8 +253,8 @@ class _Waits:
             goals = {cfg.block_of[site], *cfg.exits, *model.reachability.dispatchers}
         for _ in range(MAX_PATHS_PER_WAIT):
             state = _UNTESTED if branches else _TESTED
-            found = find_paths(model.survey, site, view, state, relevant, step, goal, goals, closed=closed)
-            path = next_answer(found).witness
+            query = PathQuery(site, view, state, relevant, step, goal, goals, closed=closed)
+            path = next_answer(find_paths(model.survey, query)).witness
             if path is None:
                 return None
             if branches and not any(cfg.blocks[e.source].end - 1 in branches for e in path.edges):
@@ -322,8 +322,8 @@ class _Waits:
 
         goals = {cfg.block_of[to]} if to != EXIT else cfg.exits | model.reachability.dispatchers
         view = self._view(site, answer, True)
-        found = find_paths(model.survey, site, view, True, self.relevant, step, goal, goals)
-        return isinstance(next_answer(found), Found)
+        query = PathQuery(site, view, True, self.relevant, step, goal, goals)
+        return isinstance(next_answer(find_paths(model.survey, query)), Found)
 
     def _inverted(self, site: int) -> Hit:
         name = self.model.name(site)

@@ -29,7 +29,7 @@ uniform.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tclint.ir.cfg import CFG, Edge
@@ -331,29 +331,25 @@ class Values(Bounds):
         }
         return PathCondition((p, v) for p, v in facts.items() if p not in stale) if stale else facts
 
-    def surviving_entry(self, facts: PathCondition, block: int) -> PathCondition:
-        """*facts* without those about values that may change on entry to *block*."""
-        invalidated = self._invalidated.get(("block", block))
-        if invalidated is None or invalidated.isdisjoint(facts):
-            return facts
-        return PathCondition((p, v) for p, v in facts.items() if p not in invalidated)
+    def crossing(self, facts: PathCondition, edge: Edge) -> tuple[PathCondition, Sequence[tuple[int, bool]]]:
+        """*facts* without those about values that may change where *edge* leads, and what takes their place.
 
-    def next_iteration(self, facts: PathCondition, edge: Edge) -> Iterator[tuple[int, bool]]:
-        """The comparisons in *facts* restated for the next iteration; none if *edge* is not a back edge.
-
-        ``i + 1 != n`` becomes ``i != n``. The result of a translation is not translated again.
+        On a back edge, their comparisons are restated for the next iteration: ``i + 1 != n`` becomes ``i != n``. The
+        result of a translation is not translated again.
         """
-        head = edge.target
-        invalidated = self._invalidated.get(("block", head), ())
-        for p, truth in facts.items() if invalidated and edge.source in self.cfg.loops.get(head, ()) else ():
+        source, head, *_ = edge
+        invalidated = self._invalidated.get(("block", head))
+        if invalidated is None or invalidated.isdisjoint(facts):
+            return facts, ()
+        restated: list[tuple[int, bool]] = []
+        for p, truth in facts.items() if source in self.cfg.loops.get(head, ()) else ():
             if p in invalidated and p not in self._translations:
-                q = self._translated.get((p, edge.source, edge.target))
+                q = self._translated.get((p, source, head))
                 if q is None:
-                    q = self._translated[p, edge.source, edge.target] = self._translate(
-                        p, edge.source, edge.target
-                    )
+                    q = self._translated[p, source, head] = self._translate(p, source, head)
                 if q >= 0:
-                    yield q, truth
+                    restated.append((q, truth))
+        return PathCondition((p, v) for p, v in facts.items() if p not in invalidated), restated
 
     def _translate(self, p: int, source: int, head: int) -> int:
         """A comparison in terms of the next iteration's values: each counter's increment is subtracted.

@@ -12,7 +12,17 @@ from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import path_avoiding
 from tclint.commands import _cli
-from tclint.dataflow import Answer, Found, GaveUp, Infeasible, Path, feasible_paths, find_paths, next_answer
+from tclint.dataflow import (
+    Answer,
+    Found,
+    GaveUp,
+    Infeasible,
+    Path,
+    PathQuery,
+    feasible_paths,
+    find_paths,
+    next_answer,
+)
 from tclint.dataflow.answers import Unanswered
 from tclint.dataflow.feasible_paths import ENTRY_PATH, FEASIBLE_PATH, concrete_entry_path
 from tclint.dataflow.views import ThreadContext
@@ -41,19 +51,16 @@ def search(of: KernelModel, start: str = "start", to: str = "use", **options: in
     relevant: list[Sequence[int]] = [()] * len(of.cfg.blocks)
     block = of.cfg.block_of[last]
     relevant[block] = (last,)
-    return next_answer(
-        find_paths(
-            of.survey,
-            first,
-            of.views.context_of(first),
-            True,
-            relevant,
-            lambda state, i, instruction: state,
-            lambda state, i: i == last,
-            (block,),
-            **options,
-        )
+    query = PathQuery(
+        start=first,
+        context=of.views.context_of(first),
+        fact=True,
+        relevant=relevant,
+        step=lambda fact, i, instruction: fact,
+        goal=lambda fact, i: i == last,
+        goals=(block,),
     )
+    return next_answer(find_paths(of.survey, query, **options))
 
 
 # ---------------------------------------------------------------- paths
@@ -85,10 +92,8 @@ def test_a_goal_before_the_start_is_infeasible() -> None:
 
 def test_no_thread_has_no_path() -> None:
     of = model("start: mov.u32 %r8, 1;\nuse: ret;")
-    found = find_paths(
-        of.survey, -1, ThreadContext(0), True, [()], lambda s, i, x: s, lambda s, i: True, (0,)
-    )
-    assert next_answer(found) == Infeasible("no thread executes the start")
+    query = PathQuery(-1, ThreadContext(0), True, [()], lambda s, i, x: s, lambda s, i: True, (0,))
+    assert next_answer(find_paths(of.survey, query)) == Infeasible("no thread executes the start")
 
 
 def test_a_search_that_exceeds_its_budget_gives_up_and_is_recorded() -> None:

@@ -32,7 +32,7 @@ from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.analyses.wgmma_fences import WgmmaFences
-from tclint.dataflow import Analysis, solve
+from tclint.dataflow import Analysis, Path, PathQuery, PathSearchCache, Search, solve
 from tclint.dataflow import find_paths as find_paths_of_the_engine
 from tclint.dataflow.solver import LimitExceeded
 from tclint.inspect.mbarrier_use import MbarrierUse
@@ -558,23 +558,13 @@ def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(cls, "transfer", count)
 
-    def find_paths(
-        survey: Any,
-        start: Any,
-        view: Any,
-        state: Any,
-        relevant: Any,
-        step: Any,
-        goal: Any,
-        *rest: Any,
-        **options: Any,
-    ) -> Any:
+    def find_paths(survey: PathSearchCache, query: PathQuery) -> Search[Path]:
         def asked(here: Any, i: int) -> bool:
             nonlocal searched
             searched += 1
-            return bool(goal(here, i))
+            return query.goal(here, i)
 
-        return real(survey, start, view, state, relevant, step, asked, *rest, **options)
+        return real(survey, query._replace(goal=asked))
 
     counted(Groups)
     counted(TensorMemory)

@@ -863,9 +863,16 @@ load: ld.global.u32 %r1, [%rd1];
     for p in (lasting, counted, loaded):
         facts = values.refine(p, True, facts)
     head, load = (label(m.function, name) for name in ("head", "load"))
-    assert set(values.surviving_entry(facts, m.cfg.block_of[head])) == {lasting, loaded}
+    entry, back = sorted(m.cfg.predecessors[m.cfg.block_of[head]])
+    counter = values.node(counted)[2]
+    incremented = values.compare("eq", counter, values.constant(1), True, 32)
+    for edge, restated in ((entry, []), (back, [(incremented, True)])):
+        survivors, comparisons = values.crossing(facts, edge)
+        assert set(survivors) == {lasting, loaded}
+        assert list(comparisons) == restated
     assert set(values.surviving_sites(facts, head, load + 1)) == {lasting, counted}
-    assert values.surviving_sites(facts, head, load) is values.surviving_entry(facts, 0) is facts
+    assert values.surviving_sites(facts, head, load) is facts
+    assert values.crossing(facts, entry._replace(target=0))[0] is facts
     assert set(values.invariant(facts)) == {lasting}
 
 

@@ -1,0 +1,277 @@
+"""What the searches for a feasible path need to know about a function, cached between them.
+
+:class:`PathSearchCache` has the parts of a search that do not depend on its fact: the blocks between a start and a
+goal, the branches out of a block with the predicates that decide them, and the values on which the predicates depend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from tclint.dataflow.answers import Ledger
+from tclint.dataflow.views import ThreadContext, Views
+from tclint.ir.cfg import CFG, Edge
+from tclint.values import PathCondition, PathSubstitution, Values
+
+__all__ = ["Branch", "EntryPrefix", "Flag", "PathSearchCache", "assume_on_path"]
+
+MAX_FLAG_CONSTANTS = 4
+"""Constants among which a flag may be chosen; a phi with more of them is a value and not a flag."""
+
+
+class Flag(NamedTuple):
+    """A phi whose incoming values include a few constants, so that the edge taken may determine it."""
+
+    phis: frozenset[int]
+    """The phis through which the constants reach it; empty if there are none, or too many constants."""
+    numbers: frozenset[int]
+    """The constants."""
+
+
+class Branch(NamedTuple):
+    """An edge out of a block, with all that decides who may take it."""
+
+    edge: Edge
+    predicate: int | None
+    """The predicate that decides whether it is taken; None: it has no condition."""
+    threads: int
+    """The threads that may take it."""
+    on_arrival: int | None
+    """The predicate of the branch at the end of the target if that depends on the edge, in terms of the values before.
+
+    ``i < n`` is ``0 < n`` on entry to a loop. None if it does not depend on the edge, or still on a phi of the target.
+    """
+    leaves: bool
+    """Whether it leaves its strongly connected component."""
+    never: Sequence[int]
+    """Predicates that are false at its target."""
+
+
+class PathSearchCache:
+    """What searches need to know of a function, cached between them."""
+
+    def __init__(self, cfg: CFG, values: Values, views: Views, ledger: Ledger) -> None:
+        self.cfg = cfg
+        self.values = values
+        self.views = views
+        self.ledger = ledger
+        self.reachability = views.reachability
+        self._branch_leaves: dict[int, tuple[int, ...]] = {}
+        self._guards: dict[int, tuple[int, ...]] = {}
+        self._facts: dict[int, list[int]] = {}
+        self._flags: dict[int, Flag] = {}
+        self._entry_prefixes: dict[tuple[int, frozenset[tuple[int, bool]]], EntryPrefix] = {}
+        self._branch_cache: dict[int, tuple[Branch, ...]] = {}
+
+    def entry_prefix(self, context: ThreadContext) -> EntryPrefix:
+        """The empty prefix of a *context*, shared by all searches, so that each extends what others have evaluated."""
+        key = context.threads, context.facts.pairs()
+        if key not in self._entry_prefixes:
+            self._entry_prefixes[key] = EntryPrefix(
+                self.values.along((), frozenset()), context.facts, context.threads
+            )
+        return self._entry_prefixes[key]
+
+    def branches(self, block: int) -> tuple[Branch, ...]:
+        """The edges out of *block*."""
+        found = self._branch_cache.get(block)
+        if found is None:
+            found = self._branch_cache[block] = tuple(map(self._branch, self.cfg.successors[block]))
+        return found
+
+    def _branch(self, edge: Edge) -> Branch:
+        component, p = self.cfg.component, self.reachability.edge_predicate(edge)
+        return Branch(
+            edge,
+            p,
+            -1 if p is None else self.values.feasible_threads(p, edge.value),
+            self._on_arrival(edge),
+            component[edge.target] != component[edge.source],
+            self.views.never_true(edge.target),
+        )
+
+    def branch_leaves(self, block: int) -> tuple[int, ...]:
+        """The leaves of the predicate of the branch at the end of *block*."""
+        found = self._branch_leaves.get(block)
+        if found is None:
+            edges = self.cfg.successors[block]
+            p = self.reachability.edge_predicate(edges[0]) if edges else None
+            found = self._branch_leaves[block] = () if p is None else tuple(set(_leaves(self.values, p)))
+        return found
+
+    def _on_arrival(self, edge: Edge) -> int | None:
+        """See :attr:`Branch.on_arrival`."""
+        block = edge.target
+        edges = self.cfg.successors[block]
+        p = self.reachability.edge_predicate(edges[0]) if edges and len(self.cfg.sources[block]) > 1 else None
+        if p is None or ("block", block) not in self.values.varying_at(p):
+            return None
+        there = self.values.along((edge,), frozenset())(p)
+        return there if ("block", block) not in self.values.varying_at(there) else None
+
+    def guard_leaves(self, site: int) -> tuple[int, ...]:
+        """The leaves of the guard of an instruction."""
+        found = self._guards.get(site)
+        if found is None:
+            guard = self.cfg.function.instructions[site].guard
+            leaves = _leaves(self.values, self.values.before(guard, site)) if guard >= 0 else []
+            found = self._guards[site] = tuple(set(leaves))
+        return found
+
+    def region(
+        self, start: int, goals: Iterable[int], alive: AbstractSet[int] | None, max_edges: int
+    ) -> dict[int, int] | None:
+        """The blocks on paths from block *start* to a block of *goals*, each with its distance in edges from a goal.
+
+        Only blocks that the fact may enter according to the solver (*alive*; None: all) are considered. Empty if no
+        path leads to a goal; None if *start* is more than *max_edges* edges away from one.
+        """
+        sources, successors = self.cfg.sources, self.cfg.successors
+        distance: dict[int, int] = {}
+        layer = list(goals)
+        depth = 0
+        while layer and (depth <= max_edges or start in distance):
+            following: list[int] = []
+            for b in layer:
+                if b not in distance:
+                    distance[b] = depth
+                    if alive is None or b in alive or (b == start and depth == 0):
+                        following += sources[b]
+            layer = following
+            depth += 1
+        if start not in distance:
+            return None if layer else {}
+        forward: dict[int, int] = {}
+        work = [start]
+        while work:
+            b = work.pop()
+            if b not in forward:
+                forward[b] = distance[b]
+                if b not in self.reachability.dispatchers:
+                    work += [
+                        e.target for e in successors[b] if e.target in distance and e.target not in forward
+                    ]
+        return forward
+
+    def watched(
+        self, region: Iterable[int], relevant: Sequence[Sequence[int]]
+    ) -> tuple[set[int], dict[int, int]]:
+        """The leaves that decide more than once in *region*, and for every leaf the last component in which it decides.
+
+        A leaf decides more than once at several sites, in a loop if its value does not change there, or if it is a phi,
+        which depends on the path taken before. Components are numbered backwards: the last one has the smallest number.
+        """
+        repeated: set[int] = set()
+        last: dict[int, int] = {}
+        component = self.cfg.component
+        cyclic, instructions = self.cfg.in_cycle, self.cfg.function.instructions
+        for b in region:
+            number = component[b]
+            leaves = self.branch_leaves(b)
+            for site in relevant[b]:
+                if instructions[site].guard >= 0:
+                    leaves += self.guard_leaves(site)
+            for leaf in leaves:
+                before = last.get(leaf)
+                if before is None or number < before:
+                    last[leaf] = number
+                if (
+                    before is not None
+                    or (b in cyclic and not self.values.varying_at(leaf))
+                    or self.values.node(leaf)[0] == "phi"
+                ):
+                    repeated.add(leaf)
+        return repeated, last
+
+    def flag(self, phi: int) -> Flag:
+        """The constants that a tested phi may have, as in ``if (pending)`` after a loop that may have set it."""
+        found = self._flags.get(phi)
+        if found is None:
+            values = self.values
+            phis, numbers, work = set[int](), set[int](), [phi]
+            while work:
+                value = work.pop()
+                number = values.constant_of(value)
+                if number is not None:
+                    numbers.add(number)
+                elif values.node(value)[0] == "phi" and value not in phis:
+                    phis.add(value)
+                    work += values.arguments(value)
+            few = 0 < len(numbers) <= MAX_FLAG_CONSTANTS
+            found = self._flags[phi] = Flag(frozenset(phis if few else ()), frozenset(numbers))
+        return found
+
+    def leaves(self, fact: int) -> list[int]:
+        """The leaves of a predicate with known truth."""
+        found = self._facts.get(fact)
+        if found is None:
+            found = self._facts[fact] = _leaves(self.values, fact)
+        return found
+
+
+def _leaves(values: Values, p: int) -> list[int]:
+    """The values on which the truth of *p* depends. Comparisons of one value, or one difference, share their leaves."""
+    found: list[int] = []
+    work = [p]
+    while work:
+        q = values.representative(work.pop())
+        node = values.nodes[q]
+        if node[0] == "not":
+            work.append(node[1])
+        elif node[0] == "logic":
+            work += [node[2], node[3]]
+        elif node[0] == "compare":
+            found += values.compared(q)
+        else:
+            found.append(q)
+    return found
+
+
+def assume_on_path(
+    values: Values, p: int, wanted: bool, facts: PathCondition, threads: int
+) -> tuple[PathCondition, int] | None:
+    """The path condition and the threads after *p* had the *wanted* truth.
+
+    *p* is in terms of the values at that point. None if no thread may have it so, or if only a launch decides it.
+    """
+    threads &= values.feasible_threads(p, wanted)
+    truth = values.entails(p, facts)
+    if not threads or truth is (not wanted):
+        return None
+    if (
+        truth is None
+        and values.depends_on_unmodelled_position(p)
+        and not values.holds_in_large_ctas(p, wanted)
+    ):
+        return None
+    return values.refine(p, wanted, facts), threads
+
+
+class EntryPrefix:
+    """A path from the entry on which every branch is evaluated, not assumed."""
+
+    __slots__ = ("_extensions", "along", "facts", "threads")
+
+    def __init__(self, along: PathSubstitution, facts: PathCondition, threads: int) -> None:
+        self.along = along
+        """The values of expressions at its end."""
+        self.facts = facts
+        self.threads = threads
+        self._extensions: dict[Edge, EntryPrefix | None] = {}
+
+    def extended(self, edge: Edge, views: Views) -> EntryPrefix | None:
+        """The prefix extended by *edge*; None if no thread on it can take that edge."""
+        if edge not in self._extensions:
+            self._extensions[edge] = self._extend(edge, views)
+        return self._extensions[edge]
+
+    def _extend(self, edge: Edge, views: Views) -> EntryPrefix | None:
+        facts, threads, p = self.facts, self.threads, views.reachability.edge_predicate(edge)
+        if p is not None:
+            held = assume_on_path(views.values, self.along(p), edge.value, facts, threads)
+            if held is None:
+                return None
+            facts, threads = held
+        return EntryPrefix(self.along.extended(edge), facts, threads)
