@@ -17,7 +17,7 @@ def command(stdio: bool) -> None:
     if find_spec("pygls") is None or find_spec("lsprotocol") is None:
         raise click.ClickException("the language server needs pygls: pip install 'tclint-ptx[lsp]'")
     from tclint.commands._signals import ended_by_signals
-    from tclint.lsp.server import make_server
+    from tclint.lsp.requests import make_server
 
     ended_by_signals()  # one thread blocks on input from the client, and the server joins that thread
     make_server().start_io()

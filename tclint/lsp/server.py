@@ -1,4 +1,4 @@
-"""The server: its requests, and the order in which they are processed.
+"""The server: the documents of a client, and the order in which work on them is done.
 
 The event loop reads messages and keeps the texts of documents up to date. Everything that analyses a text runs on one
 worker thread, one task at a time. The analysis of an outdated state ends at its next step, so at most one analysis is
@@ -13,38 +13,30 @@ import os
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, lsp_method
-from pygls.uris import to_fs_path
 
 from tclint._version import __version__
 from tclint.config.config import Config
 from tclint.config.settings import FILE, PROJECT, SettingsError
-from tclint.findings.finding import Span
 from tclint.ir.nodes import Module
-from tclint.lsp.actions import FIX_ALL, actions
 from tclint.lsp.configuration import SECTION, Configuration
-from tclint.lsp.diagnostics import SOURCE, diagnostics, of_error
+from tclint.lsp.diagnostics import diagnostics, of_error
 from tclint.lsp.document import Document, Lint, Superseded
-from tclint.lsp.hover import hover
 from tclint.lsp.names import Place
-from tclint.lsp.outline import folds, symbols
 from tclint.lsp.text import Text
 from tclint.syntax import Tree
 
-__all__ = ["Server", "make_server"]
+__all__ = ["At", "Server"]
 
-LANGUAGE = "ptx"
 _log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-class _At(Protocol):
+class At(Protocol):
     """The parameters of a request about a position."""
 
     text_document: types.TextDocumentIdentifier
@@ -148,6 +140,12 @@ class Server(LanguageServer):
             self.configuration.say(origin, values)
         except SettingsError as error:
             self.complain(str(error))
+
+    def reread_files(self) -> None:
+        """Forgets the configuration files that were read, as they have changed."""
+        self.configuration.forget()
+        self._complaints.clear()
+        self.soon(self.refresh())
 
     async def ask_settings(self) -> None:
         """Requests the settings from a client that supports it, and then refreshes all diagnostics."""
@@ -278,7 +276,7 @@ class Server(LanguageServer):
 
         return await self.work(task)
 
-    async def at(self, params: _At, work: Callable[[Place, Text], R]) -> R | None:
+    async def at(self, params: At, work: Callable[[Place, Text], R]) -> R | None:
         """The result of *work* on a position in a document; None if it is not open."""
         opened = self.documents.get(params.text_document.uri)
         config = (self.config(opened) if opened is not None else None) or Config()
@@ -294,147 +292,3 @@ class Server(LanguageServer):
             return work(place, text)
 
         return await self.look(params.text_document.uri, look)
-
-
-def make_server() -> Server:
-    """A new server, not started yet."""
-    server = Server()
-    feature = server.feature
-
-    @feature(types.INITIALIZE)
-    def initialize(params: types.InitializeParams) -> None:
-        root = to_fs_path(params.root_uri) if params.root_uri else params.root_path
-        server.configuration.folder = Path(root) if root else Path.cwd()
-        options = params.initialization_options
-        nested = options.get("settings") if isinstance(options, dict) else None
-        server.settings_say("initializationOptions", options if nested is None else nested)
-
-    @feature(types.INITIALIZED)
-    async def initialized(params: types.InitializedParams) -> None:
-        server.soon(server.watch_files())
-        server.soon(server.ask_settings())
-
-    @feature(types.SHUTDOWN)
-    def shutdown(params: None) -> None:
-        for uri in [*server.documents]:
-            server.documents[uri].version = -1
-
-    @feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
-    async def settings_changed(params: types.DidChangeConfigurationParams) -> None:
-        if isinstance(params.settings, dict) and isinstance(params.settings.get(SECTION), dict):
-            server.settings_say("the settings of the editor", params.settings[SECTION])
-        server.soon(server.ask_settings())
-
-    @feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-    async def files_changed(params: types.DidChangeWatchedFilesParams) -> None:
-        server.configuration.forget()
-        server._complaints.clear()
-        server.soon(server.refresh())
-
-    @feature(types.TEXT_DOCUMENT_DID_OPEN)
-    def opened(params: types.DidOpenTextDocumentParams) -> None:
-        item = params.text_document
-        text = Text.of(item.text, server.encoding)
-        document = Document(item.uri, to_fs_path(item.uri) or item.uri, text, item.version)
-        server.documents[item.uri] = document
-        if not server.pulls:
-            server.push(document)
-
-    @feature(types.TEXT_DOCUMENT_DID_CHANGE)
-    def changed(params: types.DidChangeTextDocumentParams) -> None:
-        document = server.documents.get(params.text_document.uri)
-        if document is None:
-            return
-        document.text = document.text.changed(params.content_changes)
-        document.version = params.text_document.version
-        if not server.pulls:
-            server.push(document)
-
-    @feature(types.TEXT_DOCUMENT_DID_CLOSE)
-    def closed(params: types.DidCloseTextDocumentParams) -> None:
-        server.close(params.text_document.uri)
-
-    @feature(
-        types.TEXT_DOCUMENT_DIAGNOSTIC,
-        types.DiagnosticOptions(
-            identifier=SOURCE, inter_file_dependencies=False, workspace_diagnostics=False
-        ),
-    )
-    async def pull(params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
-        document = server.documents.get(params.text_document.uri)
-        if document is None:
-            return types.RelatedFullDocumentDiagnosticReport([])
-        try:
-            name, found = await server.diagnose(document, server.patience)
-        except Superseded:
-            raise JsonRpcException(
-                code=types.LSPErrorCodes.ServerCancelled,
-                message="the text has changed",
-                data={"retriggerRequest": True},
-            ) from None
-        if name == params.previous_result_id:
-            return types.RelatedUnchangedDocumentDiagnosticReport(name)
-        return types.RelatedFullDocumentDiagnosticReport(found, result_id=name)
-
-    @feature(
-        types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions([types.CodeActionKind.QuickFix, FIX_ALL])
-    )
-    async def code_action(params: types.CodeActionParams) -> list[types.CodeAction]:
-        document = server.documents.get(params.text_document.uri)
-        if document is None:
-            return []
-        asked = params.context.trigger_kind != types.CodeActionTriggerKind.Automatic
-        try:
-            lint = await server.lint(document, inf if asked else server.patience)
-        except Superseded:
-            return []
-        if lint is None:
-            return []
-        text, wanted = lint.text, params.range
-        place = Span(text.offset(wanted.start), text.offset(wanted.end))
-        _, module = await server.work(lambda: document.built(text))
-        return actions(document, lint, module, place, params.context.only, server.versioned)
-
-    @feature(types.TEXT_DOCUMENT_HOVER)
-    async def hovered(params: types.HoverParams) -> types.Hover | None:
-        def show(place: Place, text: Text) -> types.Hover | None:
-            found = hover(place, text)
-            if found is None:
-                return None
-            markdown = types.MarkupContent(types.MarkupKind.Markdown, found[0])
-            return types.Hover(markdown, text.range(found[1]))
-
-        return await server.at(params, show)
-
-    def locations(params: _At, find: Callable[[Place], list[Span]]) -> Any:
-        uri = params.text_document.uri
-        return server.at(
-            params, lambda place, text: [types.Location(uri, text.range(span)) for span in find(place)]
-        )
-
-    @feature(types.TEXT_DOCUMENT_DEFINITION)
-    async def definition(params: types.DefinitionParams) -> Any:
-        return await locations(params, Place.definitions)
-
-    @feature(types.TEXT_DOCUMENT_DECLARATION)
-    async def declaration(params: types.DeclarationParams) -> Any:
-        return await locations(params, Place.declarations)
-
-    @feature(types.TEXT_DOCUMENT_REFERENCES)
-    async def references(params: types.ReferenceParams) -> Any:
-        declared = params.context.include_declaration
-        return await locations(params, lambda place: place.references(declared))
-
-    @feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    async def document_symbol(params: types.DocumentSymbolParams) -> Any:
-        return await server.look(
-            params.text_document.uri, lambda document, text, tree, module: symbols(tree, text)
-        )
-
-    @feature(types.TEXT_DOCUMENT_FOLDING_RANGE)
-    async def folding_range(params: types.FoldingRangeParams) -> Any:
-        return await server.look(
-            params.text_document.uri, lambda document, text, tree, module: folds(tree, text)
-        )
-
-    return server

@@ -140,9 +140,9 @@ def test_what_is_ignored_stays_ignored(start: Start) -> None:
 def test_the_language_server_ends_at_once(start: Start) -> None:
     pytest.importorskip("pygls", reason="the language server needs pygls")
     process = start(
-        "from tclint.lsp import server\n"
-        "make = server.make_server\n"
-        "server.make_server = lambda: (print('ready', flush=True), make())[1]\n"
+        "from tclint.lsp import requests\n"
+        "make = requests.make_server\n"
+        "requests.make_server = lambda: (print('ready', flush=True), make())[1]\n"
         "main(['lsp'])"
     )
     assert process.stdout is not None

@@ -31,7 +31,7 @@ from tclint.lsp import document as documents
 from tclint.lsp.actions import actions
 from tclint.lsp.diagnostics import diagnostics
 from tclint.lsp.document import Document, Superseded
-from tclint.lsp.server import make_server
+from tclint.lsp.requests import make_server
 from tclint.lsp.text import Text
 
 WRONG = module(before_the_wait("    add.f32 %f5, %f0, %f1; // early"), header=HOPPER)
