@@ -83,7 +83,7 @@ class KernelModel:
         self.pause = pause or _never_cancel
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
-        self._first_times: dict[int, Answer[PathSubstitution]] = {}
+        self._first_times: dict[tuple[int, int, bool], Answer[PathSubstitution]] = {}
         self._entry_paths: dict[tuple[int, int, bool], Answer[Path]] = {}
         self.ledger = Ledger()
         """The questions about this function that a search, a replay or an analysis left open."""
@@ -351,10 +351,10 @@ class KernelModel:
 
     def at_first(self, site: int) -> Answer[PathSubstitution]:
         """The substitution of expressions when *site* executes for the first time, or why no path was found."""
-        block = self.cfg.block_of[site]
-        if block not in self._first_times:
-            self._first_times[block] = self._substitution_at_first(site)
-        return self._first_times[block]
+        key = self.place(site)
+        if key not in self._first_times:
+            self._first_times[key] = self._substitution_at_first(site)
+        return self._first_times[key]
 
     def _substitution_at_first(self, site: int) -> Answer[PathSubstitution]:
         path = self.entry_path(site)
