@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tclint.analyses.happens_before import HappensBefore
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import KernelModel, PathQuery
 from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, State, TensorMemory, computes
 from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -43,7 +43,7 @@ def _follow(
     def goal(state: State, i: int) -> bool:
         return i == use and any(status in wanted for _, status in state)
 
-    return model.path(site, frozenset(((site, ISSUED),)), results, step, goal, (use,)).witness
+    return model.path(PathQuery(site, frozenset(((site, ISSUED),)), results, step, goal, (use,))).witness
 
 
 _SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
@@ -153,7 +153,7 @@ def _nearest(
     for _ in range(MAX_CONFLICTS_PER_OPERATION):
         if not left:
             break
-        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, left).witness
+        path = model.path(PathQuery(site, frozenset(((site, ISSUED),)), results, step, goal, left)).witness
         if path is None:
             break
         candidate = left.pop(path.end)
@@ -382,7 +382,7 @@ def _uncommitted(
         def goal(state: State, i: int) -> bool:
             return i == EXIT
 
-        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, ()).witness
+        path = model.path(PathQuery(site, frozenset(((site, ISSUED),)), results, step, goal, ())).witness
         if path is not None:
             yield tuple(e.target for e in path.edges[-3:]), (site, path)
 

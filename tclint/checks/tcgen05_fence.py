@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from heapq import nsmallest
 
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import KernelModel, PathQuery
 from tclint.analyses.tcgen05_sync import ThreadSync, waits_for_commits
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import fence_before, first_of_blocks
@@ -90,7 +90,7 @@ def _unfenced(
                 pairs += [(site, at) for site in sync.nearest(state & wanted, at, MAX_PAIRS)]
     for site, at in nsmallest(MAX_PAIRS, pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0]))):
         path = model.path(
-            site, sync.bits[site], results, partial(sync.follow, site), partial(_is, at), (at,)
+            PathQuery(site, sync.bits[site], results, partial(sync.follow, site), partial(_is, at), (at,))
         ).witness
         if path is not None:
             return (site, at), early

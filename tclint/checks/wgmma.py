@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tclint.analyses.groups import OVERDUE, Depth, State, Waited, WgmmaGroups, is_move
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import KernelModel, PathQuery
+from tclint.analyses.plausibility import most_plausible_path
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.analyses.wgmma_fences import State as FenceState
 from tclint.analyses.wgmma_fences import WgmmaFences
@@ -277,14 +278,9 @@ def _pending_at_exit(
     pending = {s for end in ends for s, _ in results.before(end)[0]} - reported
     doubtful: Hit | None = None
     for site in sorted(pending, reverse=True)[:MAX_TRIES]:
-        found = model.most_plausible_path(
-            site,
-            groups.start(site),
-            results,
-            groups.following(site),
-            lambda state, i: i in ends,
-            ends,
-        ).witness
+        start, follow = groups.start(site), groups.following(site)
+        query = PathQuery(site, start, results, follow, lambda state, i: i in ends, ends)
+        found = most_plausible_path(model, query).witness
         if found is None:
             continue
         path, doubt = found
@@ -300,7 +296,7 @@ def _pending_at_exit(
             fixes=_waited_at_ends(model, groups, results, ends, pending, age),
             confidence=model.confidence(path, site),
             about=frozenset(waits[-1:] or (site,)),
-        ).doubted(doubt)
+        ).doubted(doubt.why)
         if not doubt:
             yield hit
             return
@@ -359,7 +355,9 @@ def _witness(
     def goal(state: State, i: int) -> bool:
         return i == use and (direct or any(c[0] == register for c in state[1]))
 
-    path = model.path(site, groups.start(site), results, groups.following(site), goal, (use,)).witness
+    path = model.path(
+        PathQuery(site, groups.start(site), results, groups.following(site), goal, (use,))
+    ).witness
     return None if path is None else (site, path)
 
 
@@ -382,7 +380,10 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
                 def arrives(state: FenceState, at: int, i: int = i) -> bool:
                     return at == i and state[0]
 
-                if not entered and model.path(-1, (True, 0), results, fences.alive, arrives, (i,)).witness:
+                if (
+                    not entered
+                    and model.path(PathQuery(-1, (True, 0), results, fences.alive, arrives, (i,))).witness
+                ):
                     entered = True
                     yield WG002.hit(
                         site=i,
@@ -445,12 +446,14 @@ def _dirtied(
         bit = accessed & bad or accessed
         bit &= -bit
         path = model.path(
-            access,
-            (False, bit),
-            results,
-            fences.alive,
-            lambda s, at: at == site and bool(s[1] & bad),
-            (site,),
+            PathQuery(
+                access,
+                (False, bit),
+                results,
+                fences.alive,
+                lambda s, at: at == site and bool(s[1] & bad),
+                (site,),
+            ),
         ).witness
         if path:
             arrived = path.state[1] & bad
