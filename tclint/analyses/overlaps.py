@@ -39,7 +39,7 @@ from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint, SharedMemory
 
-__all__ = ["Conflict", "OverlapSearch", "Route"]
+__all__ = ["OVERLAP", "Conflict", "OverlapSearch", "Route"]
 
 Resolve = Callable[[int], int]
 """The substitution of an expression along a path (:meth:`Values.along`)."""

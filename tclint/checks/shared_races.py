@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import chain, product
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.overlaps import OVERLAP, Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import (
     NO_DOUBT,
     Doubt,
@@ -81,6 +81,8 @@ def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]
     """
     shapes = _shapes(model)
     if len(shapes) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
+        why = f"more than {MAX_MODELLED_INSTRUCTIONS} instructions in the models for all shapes"
+        model.ledger.give_up(OVERLAP, -1, why)
         return
     left: dict[int, tuple[KernelModel, Conflict]] | None = None
     rows = False

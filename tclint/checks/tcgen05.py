@@ -14,6 +14,7 @@ from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import EXIT, Path, Results
+from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction
 from tclint.values import thread_masks as T
@@ -166,6 +167,10 @@ def _nearest(
         if not doubt:
             return candidate, path, ""
         doubtful = doubtful or (candidate, path, doubt)
+    else:
+        if left and doubtful is None:
+            why = f"more than {MAX_CONFLICTS_PER_OPERATION} conflicts of an operation"
+            model.ledger.give_up(FEASIBLE_PATH, site, why)
     return doubtful
 
 

@@ -445,7 +445,7 @@ def test_the_budget_ends_a_search() -> None:
     to = label(m.function, "use")
     assert m.path(
         PathQuery(label(m.function, "start"), 0, markers, step, lambda state, i: False, (to,))
-    ) == GaveUp("more than 500 states")
+    ) == GaveUp("more than 500 states", label(m.function, "start"))
     assert steps < 20_000
     assert isinstance(m.function.instructions[to].operands[1], Immediate)
 
