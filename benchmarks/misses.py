@@ -31,10 +31,11 @@ from tclint.analyses.proxies import (
 )
 from tclint.analyses.role_paths import known_functions
 from tclint.checks import kernel_checks
+from tclint.dataflow import GaveUp
 from tclint.ir.cfg import CFG
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Immediate, Instruction, Memory
-from tclint.replay import Faulty, GaveUp, Replay
+from tclint.replay import Faulty, Replay
 from tclint.syntax.source import Source
 from tclint.values import UniformityScope
 from tclint.values.shared_memory import Access
@@ -169,7 +170,7 @@ def _replays_show(kernel: Kernel, fault: Fault) -> str:
     site = _site(kernel, fault)
     before = KernelModel(kernel.function, kernel.module).fact(Replay)
     verdict = before.verdict
-    if isinstance(verdict, GaveUp) and not verdict.truncated:
+    if isinstance(verdict, GaveUp) and not verdict.why.truncated:
         return "launch"
     if site is None or isinstance(verdict, Faulty):
         return ""
@@ -186,7 +187,11 @@ def _replays_show(kernel: Kernel, fault: Fault) -> str:
         return ""
     if not any(run.finished for run in after.runs):
         return (
-            "" if not isinstance(after.verdict, GaveUp) else "long" if after.verdict.truncated else "launch"
+            ""
+            if not isinstance(after.verdict, GaveUp)
+            else "long"
+            if after.verdict.why.truncated
+            else "launch"
         )
     followed = any(kernel.sites("issue", group) for group in ("mbarrier", "wgmma", "tcgen05"))
     if followed and (not kernel.sites("issue", "cp.async") or _tells_nothing(_asked(kernel, site), before)):

@@ -29,7 +29,7 @@ from benchmarks import agreement, ptxas, results
 from benchmarks.corpus.builder import default_cache
 from benchmarks.studies import sass
 from tclint.analyses.happens_before import HappensBefore
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05 import ISSUED, State, Tcgen05
 from tclint.checks.tcgen05 import register_use_before_wait, tensor_memory_hazards
 from tclint.findings.rules import all_rules
@@ -89,7 +89,7 @@ def releases(model: KernelModel) -> list[tuple[int, int]]:
             for site, _ in sorted(state):
                 step, goal = partial(tmem.follow, site), partial(_at, signal)
                 start = frozenset({(site, ISSUED)})
-                if model.path(site, start, solution, step, goal, (signal,)).witness is not None:
+                if model.path(FactQuery(site, start, solution, step, goal, (signal,))).witness is not None:
                     found.append((site, signal))
     return found
 

@@ -38,17 +38,10 @@ from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["Event", "KernelModel"]
+__all__ = ["Event", "FactQuery", "KernelModel"]
 
 A = TypeVar("A", bound=Analysis[Any])
 B = TypeVar("B")
-
-_CONTRADICTED = "given how often the loops on this path have iterated, one of its branches is not taken"
-"""The doubt if the first iteration's values contradict a branch on every path that was found."""
-_REMAINDER_LOOP = (
-    "the path depends on the trip count of a remainder loop, which is not related to the unrolled loop"
-)
-"""The doubt if every path that was found depends on such a trip count."""
 
 
 def _never_cancel() -> None:
@@ -62,6 +55,27 @@ class Event:
     site: int
     kind: str
     group: str
+
+
+@dataclass(frozen=True, slots=True)
+class FactQuery:
+    """Which feasible paths of the threads that execute *start* does a fact live on until *goal* holds?
+
+    Inside a loop, a path continues from the iteration in which *start* executes.
+    """
+
+    start: int
+    """The instruction after which the paths begin; -1: the entry of the function."""
+    state: Hashable
+    """The state of the fact there."""
+    results: Results[Any]
+    """The solution of the analysis that tracks such facts."""
+    step: Callable[[Any, int, Instruction], Hashable]
+    """The state of the fact after one more instruction; None if the fact ends there."""
+    goal: Callable[[Any, int], bool]
+    """Whether a path ends at an instruction, or at ``EXIT``, in that state of the fact."""
+    to: Iterable[int]
+    """The instructions at which *goal* can hold; empty if it can hold only where the function is left."""
 
 
 class KernelModel:
@@ -84,7 +98,7 @@ class KernelModel:
         self.pause = pause or _never_cancel
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
-        self._first_times: dict[int, Answer[PathSubstitution]] = {}
+        self._first_times: dict[tuple[int, int, bool], Answer[PathSubstitution]] = {}
         self._entry_paths: dict[tuple[int, int, bool], Answer[Path]] = {}
         self.ledger = Ledger()
         """The questions about this function that a search, a replay or an analysis left open."""
@@ -257,40 +271,23 @@ class KernelModel:
         found: B = self._made[kind]
         return found
 
-    def path(
-        self,
-        start: int,
-        state: Hashable,
-        results: Results[Any],
-        step: Callable[[Any, int, Instruction], Hashable],
-        goal: Callable[[Any, int], bool],
-        to: Iterable[int],
-        closed: AbstractSet[Edge] = frozenset(),
-    ) -> Answer[Path]:
+    def path(self, query: FactQuery) -> Answer[Path]:
         """The first of :meth:`paths`, or the reason why there is none."""
-        return next_answer(self.paths(start, state, results, step, goal, to, closed))
+        return next_answer(self.paths(query))
 
     def paths(
-        self,
-        start: int,
-        state: Hashable,
-        results: Results[Any],
-        step: Callable[[Any, int, Instruction], Hashable],
-        goal: Callable[[Any, int], bool],
-        to: Iterable[int],
-        closed: AbstractSet[Edge] = frozenset(),
-        *,
-        together: bool = False,
+        self, query: FactQuery, closed: AbstractSet[Edge] = frozenset(), *, together: bool = False
     ) -> Search[Path]:
-        """The feasible paths of the threads that execute *start* on which the fact *state* lives until *goal* holds.
+        """The feasible paths that answer *query*; no path takes an edge of *closed*.
 
-        *goal* can hold at the instructions *to* or, if there are none, where the function is left. No path takes an
-        edge of *closed*. Inside a loop, a path continues from the iteration in which *start* executes.
+        With *together*, facts that contradict each other only jointly close a branch as well
+        (:func:`~tclint.dataflow.feasible_paths.find_paths`).
         """
         self.pause()
+        start, results = query.start, query.results
         relevant: Sequence[Sequence[int]] = results.affecting
         sites: dict[int, set[int]] = {}
-        for site in to:
+        for site in query.to:
             sites.setdefault(self.cfg.block_of[site], set()).add(site)
         goals = set(sites) or self.cfg.exits | self.reachability.dispatchers
         merged: list[Sequence[int]] | None = None
@@ -303,8 +300,12 @@ class KernelModel:
                 merged[block] = sorted(goal_sites.union(merged[block]))
         alive = results.blocks_reached_by(start) if start >= 0 else None
         context = self.views.context_in_iteration(start)
-        query = PathQuery(start, context, state, relevant, step, goal, goals, alive, closed, together)
-        return find_paths(self.survey, query)
+        return find_paths(
+            self.survey,
+            PathQuery(
+                start, context, query.state, relevant, query.step, query.goal, goals, alive, closed, together
+            ),
+        )
 
     def entry_path(self, site: int, view: ThreadContext | None = None) -> Answer[Path]:
         """A feasible path from the entry to *site*, or to another instruction of its block under the same guard.
@@ -341,28 +342,24 @@ class KernelModel:
 
     def at_first(self, site: int) -> Answer[PathSubstitution]:
         """The substitution of expressions when *site* executes for the first time, or why no path was found."""
-        block = self.cfg.block_of[site]
-        if block not in self._first_times:
-            self._first_times[block] = self._substitution_at_first(site)
-        return self._first_times[block]
+        key = self.place(site)
+        if key not in self._first_times:
+            self._first_times[key] = self._substitution_at_first(site)
+        return self._first_times[key]
 
     def _substitution_at_first(self, site: int) -> Answer[PathSubstitution]:
         path = self.entry_path(site)
         if not isinstance(path, Found):
             return path
         edges = path.witness.edges
-        if any(self._contradicted(edges, PathCondition())):
+        if any(truth is (not edge.value) for edge, truth in self.evaluated(edges, PathCondition())):
             entry_path = concrete_entry_path(self.survey, self.cfg.block_of[site])
             if not isinstance(entry_path, Found):
                 return entry_path
             edges = entry_path.witness
         return Found(self.values.along(edges, frozenset()))
 
-    def _contradicted(self, edges: Sequence[Edge], facts: PathCondition, since: int = 0) -> Iterator[Edge]:
-        """Those of *edges*, from index *since* on, whose condition is false given the edges before."""
-        return (edge for edge, truth in self._evaluated(edges, facts, since) if truth is (not edge.value))
-
-    def _evaluated(
+    def evaluated(
         self, edges: Sequence[Edge], facts: PathCondition, since: int = 0
     ) -> Iterator[tuple[Edge, bool | None]]:
         """The conditional *edges* from index *since* on, each with the value of its predicate given those before."""
@@ -371,81 +368,6 @@ class KernelModel:
             p = self.reachability.edge_predicate(edge)
             if p is not None:
                 yield edge, self.values.entails(along.walk(p, k), facts)
-
-    def _evaluated_at_first(self, start: int, path: Path) -> Iterator[tuple[Edge, bool | None]]:
-        """The conditional edges of *path*, each with its predicate's value when *start* is executed for the first time.
-
-        If no path from the entry to *start* is known, that of any iteration.
-        """
-        first = self.at_first(start).witness if start >= 0 else None
-        prefix = () if first is None else (*first.edges,)
-        return self._evaluated((*prefix, *path.edges), self.views.context_of(start).facts, len(prefix))
-
-    def settled(self, start: int, path: Path) -> frozenset[Edge]:
-        """The edges of *path* that are certain to be taken when *start* is executed for the first time."""
-        return frozenset(edge for edge, truth in self._evaluated_at_first(start, path) if truth is edge.value)
-
-    def infeasible_branch(self, start: int, path: Path, relevant: Sequence[Sequence[int]]) -> Edge | None:
-        """The first edge of *path* whose condition is false when *start* executes for the first time, or None.
-
-        An edge that leaves a loop without *relevant* instructions is not one, since a later iteration may take it.
-        """
-        for edge, truth in self._evaluated_at_first(start, path):
-            loop = self.cfg.innermost(edge.source)
-            if truth is (not edge.value) and (
-                edge.target in loop or not loop or any(relevant[block] for block in loop)
-            ):
-                return edge
-        return None
-
-    def most_plausible_path(
-        self,
-        start: int,
-        state: Hashable,
-        results: Results[Any],
-        step: Callable[[Any, int, Instruction], Hashable],
-        goal: Callable[[Any, int], bool],
-        to: Collection[int],
-    ) -> Answer[tuple[Path, str]]:
-        """The first of :meth:`paths` that is not in doubt, and ""; else the first path, and the doubt about it.
-
-        A path is in doubt if one of its branches is infeasible in the first iteration (:meth:`infeasible_branch`), or
-        depends on how a remainder loop relates to the unrolled loop before it.
-        """
-        closed = set[Edge]()
-        first: Found[tuple[Path, str]] | None = None
-        while True:
-            found = next_answer(self.paths(start, state, results, step, goal, to, closed, together=True))
-            if not isinstance(found, Found):
-                return first or found
-            path = found.witness
-            doubted, doubt = self.infeasible_branch(start, path, results.affecting), _CONTRADICTED
-            if doubted is None:
-                doubted, doubt = self._remainder_branch(start, path), _REMAINDER_LOOP
-            if doubted is None:
-                return Found((path, ""))
-            first = first or Found((path, doubt))
-            if doubted not in path.edges:
-                return first
-            closed.add(doubted)
-
-    def _remainder_branch(self, start: int, path: Path) -> Edge | None:
-        """A branch on *path*, or one that *start* is control-dependent on, which a counter of a remainder loop decides.
-
-        A branch that ends the remainder loop is not one. None if there is none.
-        """
-        cfg, values = self.cfg, self.values
-        controlling = cfg.control_dependences(cfg.block_of[start]) if start >= 0 else ()
-        for edge in (*path.edges, *controlling):
-            p = self.reachability.edge_predicate(edge)
-            if p is not None and any(
-                values.is_remainder_loop(head, p)
-                and any(values.node(v)[:2] == ("phi", head) for v in values.subexpressions(p))
-                for head in cfg.enclosing_loops(edge.source)
-            ):
-                found: Edge = edge
-                return found
-        return None
 
     def along(self, path: Path, start: int) -> PathSubstitution:
         """The substitution of expressions at the end of *path*, in terms of the values at *start*, where it begins."""

@@ -28,7 +28,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from tclint.analyses.access_classes import AccessClass, AccessClasses
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
+from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout
 from tclint.dataflow import Answer, Found, Infeasible, Path, Results, Search, next_answer
 from tclint.dataflow.feasible_paths import concrete_entry_path
 from tclint.dataflow.path_survey import assume_on_path
@@ -39,7 +40,7 @@ from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint, SharedMemory
 
-__all__ = ["Conflict", "OverlapSearch", "Route"]
+__all__ = ["OVERLAP", "Conflict", "OverlapSearch", "Route"]
 
 Resolve = Callable[[int], int]
 """The substitution of an expression along a path (:meth:`Values.along`)."""
@@ -104,6 +105,8 @@ class Conflict:
     operation: Access
     use: Access
     path: Path
+    doubt: Doubt = NO_DOUBT
+    """Why launches may never take the path, by :attr:`OverlapSearch.doubt`."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +139,8 @@ class OverlapSearch:
     """Paths that are examined for the operations of one class; None for the default budget."""
     ready: Callable[[Any], bool] = lambda state: True
     """Whether a use counts in a state of an operation."""
-    doubtful: Callable[[int, Path], Edge | None] = lambda start, path: None
-    """An edge of a path from an operation that perhaps no thread takes, or None; a path without it is preferred."""
+    doubt: DoubtAbout = lambda start, path: NO_DOUBT
+    """The doubt about a path from an operation; a path without its edge is preferred."""
     rounds: bool = False
     """Whether a path that leaves a loop too early is extended to the trip count of the loop."""
     _substitutions: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
@@ -277,19 +280,20 @@ class OverlapSearch:
         for _ in range(max_paths):
             if paths is None:
                 paths = self.model.paths(
-                    start, (self.start(start), 0), self.results, step, goal, left, closed
+                    FactQuery(start, (self.start(start), 0), self.results, step, goal, left), closed
                 )
             path = next_answer(paths).witness
             if path is not None:
                 reached = path.end, path.state
                 path = replace(path, state=path.state[0])
                 found, infeasible = self._conflicts(start, operations, uses[path.end], path)
-                doubt = self.doubtful(start, path) if found else None
-                if found and doubt is None:
+                doubt = self.doubt(start, found[0].path) if found else NO_DOUBT
+                found = [replace(conflict, doubt=doubt) for conflict in found]
+                if found and doubt.edge is None:
                     return found
                 doubted = doubted or found
-                if doubt is not None or infeasible is not None:
-                    closed.update(edge for edge in (doubt, infeasible) if edge is not None)
+                if doubt.edge is not None or infeasible is not None:
+                    closed.update(edge for edge in (doubt.edge, infeasible) if edge is not None)
                     paths = None
                     continue
             elif doubted or not closed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from tclint.analyses.model import KernelModel
+from tclint.analyses.plausibility import infeasible_branch
 from tclint.dataflow import EXIT, Answer, Found, Infeasible, Path, PathQuery, find_paths, next_answer
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import Edge
@@ -111,7 +112,7 @@ def follow(
         query = PathQuery(start, view, True, relevant, step, goal, blocks, closed=closed)
         found = next_answer(find_paths(model.survey, query))
         infeasible = (
-            model.infeasible_branch(start, found.witness, relevant)
+            infeasible_branch(model, start, found.witness, relevant)
             if likely and isinstance(found, Found)
             else None
         )

@@ -99,15 +99,17 @@ def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
 
 def _misfits(function: Function, use: Use, match: Match, widths: Sequence[int]) -> Iterator[tuple[int, str]]:
     """The instructions with a register of the wrong size, with what is wrong with the first such operand of each."""
-    operands = [function.instructions[i].operands for i in use.sites]
-    # At all sites of a use the operands have the same kinds and lengths.
+    columns = [*zip(*(function.instructions[i].operands for i in use.sites), strict=True)]
+    # At all sites of a use the vectors have the same lengths. A register may be declared as a vector (5.4.2).
     lengths = {
-        at: len(operand.items) for at, operand in enumerate(operands[0]) if isinstance(operand, Vector)
+        at: next(len(operand.items) for operand in column if isinstance(operand, Vector))
+        for at, column in enumerate(columns)
+        if Vector in map(type, column)
     }
     names = {at: name for name, at in reversed(list(match.named.items()))}
     reported: set[int] = set()
     for at, width in needed(match, lengths).items():
-        column, fits = [o[at] for o in operands], width.fits
+        column, fits = columns[at], width.fits
         if fits.issuperset(map(widths.__getitem__, _together(column))):
             continue
         for i, operand in zip(use.sites, column, strict=True):
@@ -118,10 +120,10 @@ def _misfits(function: Function, use: Use, match: Match, widths: Sequence[int]) 
                 yield i, f"operand {at + 1} ({names[at]}) is {have}, but must be {want}"
 
 
-def _together(column: list[Operand]) -> Iterable[int]:
+def _together(column: tuple[Operand, ...]) -> Iterable[int]:
     """The registers with the type of the operand, in the same operand of several instructions."""
-    if isinstance(column[0], int):
-        return cast("list[int]", column)
+    if {*map(type, column)} == {int}:
+        return cast("tuple[int, ...]", column)
     return chain.from_iterable(map(_typed, column))
 
 

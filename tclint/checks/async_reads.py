@@ -19,15 +19,14 @@ from tclint.analyses.groups import OPEN
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.plausibility import NO_DOUBT, Doubt, skips, synchronises_lanes
 from tclint.analyses.proxies import fences, through_async
 from tclint.analyses.since_barrier import THREADS_MAY_HAVE_DIVERGED, WritesSince
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._doubts import PART_OF_A_WARP, in_warps, left_out
 from tclint.checks._repairs import barrier_between
 from tclint.checks._wording import called
 from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence, Severity
-from tclint.ir.cfg import Edge
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -102,8 +101,8 @@ class _Writes:
             access, model.views.context_of(site).threads
         )
 
-    def doubtful(self, start: int, path: Path) -> Edge | None:
-        return left_out(self.model, path, self.since.ends)
+    def doubt(self, start: int, path: Path) -> Doubt:
+        return skips(self.model, path, self.since.ends, "on other paths between the two, the thread waits")
 
     def meet(self, write: Access, read: Access, route: Route) -> bool:
         """True if threads other than the one that takes the path write bytes that are read. Fills :attr:`early`."""
@@ -235,7 +234,7 @@ class _Stores(_Writes):
             self.meet,
             begins=lambda access: access.writes and not access.later,
             memory=self.since.memory,
-            doubtful=self.doubtful,
+            doubt=self.doubt,
             rounds=True,
         )
 
@@ -262,7 +261,7 @@ class _Copies(_Writes):
             self.wanted,
             self.meet,
             memory=self.since.memory,
-            doubtful=self.doubtful,
+            doubt=self.doubt,
             ready=lambda age: age == WAITED,
             rounds=True,
         )
@@ -274,11 +273,7 @@ def _hit(model: KernelModel, meeting: Conflict, early: _Early, count: int) -> Hi
     who, barrier = ("lanes of its warp", _WARP) if early.lanes else ("warps", _CTA)
     fence = [i for i in path.sites(model.cfg, write) if fences(model.instruction(i))]
     begin = fence[-1] if fence else write
-    doubt = ""
-    if left_out(model, path, model.solution(WritesSince)[0].ends) is not None:
-        doubt = "on other paths between the two, the thread waits"
-    elif not early.proven and in_warps(model, path, write):
-        doubt = PART_OF_A_WARP
+    lanes = NO_DOUBT if early.proven else synchronises_lanes(model, path, write)
     return PR005.hit(
         site=read,
         message=f"{operation} reads shared memory that other {who} may not have written yet: the issuing thread "
@@ -297,7 +292,7 @@ def _hit(model: KernelModel, meeting: Conflict, early: _Early, count: int) -> Hi
         fixes=() if early.lanes else barrier_between(model, begin, read),
         severity=Severity.WARNING if early.lanes or early.in_step else None,
         confidence=None if early.proven and model.function.threads else Confidence.MEDIUM,
-    ).doubted(doubt)
+    ).doubted((meeting.doubt or lanes).why)
 
 
 _CTA = "a barrier of all these threads and the issuing one (bar.sync, __syncthreads())"

@@ -14,7 +14,7 @@ from tclint.analyses.global_memory import GlobalMemory
 from tclint.analyses.groups import OPEN, OVERDUE, Groups
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.issuers import once_for_a_warp
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
@@ -302,7 +302,7 @@ def not_committed(model: KernelModel) -> Iterator[Hit]:
         ):
             continue
         path = model.path(
-            site, OPEN, results, partial(groups.follow, site), lambda state, i: i == EXIT, ()
+            FactQuery(site, OPEN, results, partial(groups.follow, site), lambda state, i: i == EXIT, ())
         ).witness
         if path is not None and model.confidence(path, site) is None:
             lost.append((site, _waits(model, path, site)))

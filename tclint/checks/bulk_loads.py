@@ -13,9 +13,9 @@ from tclint.analyses.bulk_rings import BulkRings, Filled
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
+from tclint.analyses.plausibility import NO_DOUBT, skips_for_launch
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.checks._doubts import spared
 from tclint.dataflow.feasible_paths import Path
 from tclint.values.shared_memory import Access
 
@@ -24,7 +24,7 @@ BK001 = RuleId("BK001")
 _SAME_CONDITION = (
     "the launch determines whether the thread waits, and may also determine whether the copy is issued"
 )
-"""The doubt where :func:`spared` holds."""
+"""The doubt about a path from the entry that skips the wait."""
 
 
 @check(BK001, needs="cp", analyses=(BulkRings, HappensBefore))
@@ -44,9 +44,10 @@ def read_before_complete(model: KernelModel) -> Iterator[Hit]:
             if found is not None:
                 start, path = found
                 passed = next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
-                unsure = start < 0 and spared(model, path, filled.waits) is not None
-                doubt = _SAME_CONDITION if unsure else ""
-                yield _hit(model, filled, read, passed if passed in idle else None).doubted(doubt)
+                doubt = (
+                    skips_for_launch(model, path, filled.waits, _SAME_CONDITION) if start < 0 else NO_DOUBT
+                )
+                yield _hit(model, filled, read, passed if passed in idle else None).doubted(doubt.why)
                 break
 
 

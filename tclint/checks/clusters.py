@@ -8,7 +8,8 @@ from tclint.analyses.cluster_barrier import START, ClusterBarrier
 from tclint.analyses.cluster_memory import Remote, remote_accesses, single_cta_cluster, uses_peers
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarrier_addresses import home
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
+from tclint.analyses.plausibility import most_plausible_path
 from tclint.analyses.role_paths import calls, dominated_by, last, path_avoiding, whole_program
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import EXIT, Infeasible, Path
@@ -94,12 +95,11 @@ def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | 
     for (origin,) in sorted(results.before(site)):
         if origin not in wrong:
             continue
-        found = model.most_plausible_path(
-            origin, True, results, step, lambda state, i: i == site, (site,)
-        ).witness
+        query = FactQuery(origin, True, results, step, lambda state, i: i == site, (site,))
+        found = most_plausible_path(model, query).witness
         if found is not None:
             path, doubt = found
-            return _hit(model, site, origin, model.describe_threads(path.threads)).doubted(doubt)
+            return _hit(model, site, origin, model.describe_threads(path.threads)).doubted(doubt.why)
     return None
 
 

@@ -13,11 +13,12 @@ from tclint.analyses.cp_async import WAITED, CopyGroups, WaitedCopies
 from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.plausibility import Doubt, assumes_sentinel, leaves_iteration, runs_past_array, skips
 from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._doubts import OUT_OF_ARRAY, leaves_its_round, left_out, none_yet, runs_on
 from tclint.checks._pending import PendingReason
 from tclint.checks._repairs import barrier_between
+from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.values.shared_memory import Access
@@ -38,6 +39,15 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     if not model.sites("issue", "cp.async"):
         return
     groups, results = model.solution(CopyGroups)
+    waits = model.sites("wait", "cp.async")
+
+    def doubt(start: int, path: Path) -> Doubt:
+        return (
+            skips(model, path, waits, "on other paths between the two, the thread waits")
+            or assumes_sentinel(model, path)
+            or leaves_iteration(model, path, start)
+        )
+
     conflicts = OverlapSearch(
         model,
         results,
@@ -48,16 +58,14 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
         groups.follow,
         lambda access: True,
         partial(_overlaps, model),
-        doubtful=lambda start, path: (
-            left_out(model, path, model.sites("wait", "cp.async")) or none_yet(model, path)
-        ),
+        doubt=doubt,
         rounds=True,
     )
     for (rule, _, _), alike in grouped((_cause(model, conflict), conflict) for conflict in conflicts).items():
         doubts = [_doubt(model, rule, conflict) for conflict in alike]
-        at = doubts.index("") if "" in doubts else 0
+        at = next((k for k, each in enumerate(doubts) if not each), 0)
         sites = {conflict.operation.site for conflict in alike}
-        yield _hit(model, groups, rule, alike[at], sites, doubts[at])
+        yield _hit(model, groups, rule, alike[at], sites).doubted(doubts[at].why)
 
 
 def _overlaps(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
@@ -102,9 +110,7 @@ def _waits(model: KernelModel, conflict: Conflict) -> list[int]:
     ]
 
 
-def _hit(
-    model: KernelModel, groups: CopyGroups, rule: RuleId, conflict: Conflict, alike: set[int], doubt: str
-) -> Hit:
+def _hit(model: KernelModel, groups: CopyGroups, rule: RuleId, conflict: Conflict, alike: set[int]) -> Hit:
     copy, use, age = conflict.operation.site, conflict.use.site, conflict.path.state
     flight = PendingReason.of(model, groups, conflict.path, copy, age, alike)
     remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
@@ -124,29 +130,21 @@ def _hit(
         help=remedy,
         fixes=flight.fixes,
         confidence=model.confidence(conflict.path, copy),
-    ).doubted(doubt)
+    )
 
 
-def _doubt(model: KernelModel, rule: RuleId, conflict: Conflict) -> str:
-    """Why the path of a conflict may never be taken; "" if nothing suggests that."""
+def _doubt(model: KernelModel, rule: RuleId, conflict: Conflict) -> Doubt:
+    """The doubt about a conflict: about its path, or, of two copies, about what the kernel's data decide."""
     copy, use, values = conflict.operation.site, conflict.use.site, model.values
-    if left_out(model, conflict.path, model.sites("wait", "cp.async")) is not None:
-        return "on other paths between the two, the thread waits"
-    if none_yet(model, conflict.path) is not None:
-        return (
-            "the path assumes that an unknown value equals the negative start value of a loop; "
-            "otherwise the thread waits"
-        )
-    if leaves_its_round(model, conflict.path, copy):
-        return "the copy may be for the next iteration of a loop only, and the path leaves that loop"
-    if rule == CA003 and copy != use and runs_on(model, conflict.path, copy, use):
-        return OUT_OF_ARRAY
+    found = conflict.doubt
+    if rule == CA003 and copy != use:
+        found = found or runs_past_array(model, conflict.path, copy, use)
     guard, other = (model.instruction(i).guard for i in (copy, use))
-    if rule == CA003 and guard >= 0:
+    if rule == CA003 and not found and guard >= 0:
         executed = values.before(guard, copy)
         if (other < 0 or values.before(other, use) != executed) and values.mask(executed) is None:
-            return "nothing shows that the guard of the earlier copy is true"
-    return ""
+            return Doubt("nothing shows that the guard of the earlier copy is true")
+    return found
 
 
 @check(CA005, needs="cp", analyses=(WaitedCopies, WritesSince))

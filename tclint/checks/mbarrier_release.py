@@ -9,10 +9,10 @@ the accessing threads arrive later are assumed to do so, which under-reports.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
-from itertools import islice
 from operator import or_
+from typing import TypeVar
 
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarrier_addresses import array_of
@@ -29,6 +29,10 @@ from tclint.values.shared_memory import Access
 MB014 = RuleId("MB014")
 MB015 = RuleId("MB015")
 
+Item = TypeVar("Item")
+
+_QUESTION = "release of other threads' accesses"
+"""What :attr:`KernelModel.ledger` calls the question whether an arrival releases accesses of other threads."""
 MAX_OPERATIONS_PER_MBARRIER = 16
 """Arrivals, waits and accesses that are compared for one mbarrier. More are copies made by unrolling a loop."""
 
@@ -47,7 +51,9 @@ def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
     for arrival in arrivals:
         key = release.waits(arrival), model.views.context_of(arrival).threads
         alike[key] += 1
-        if key[0] and alike[key] <= MAX_OPERATIONS_PER_MBARRIER:
+        if key[0] and alike[key] > MAX_OPERATIONS_PER_MBARRIER:
+            model.ledger.give_up(_QUESTION, arrival, f"more than {MAX_OPERATIONS_PER_MBARRIER} arrivals")
+        elif key[0]:
             hit = release.writes(arrival) or release.reads(arrival)
             if hit is not None:
                 yield hit
@@ -175,9 +181,7 @@ class _Release:
         if len(arrivals) > 1 or self._count(arrival) != 1:
             rest &= self._existing(arrivals)
         uses = self._uses(arrival, not writes)
-        for access in (
-            islice(self._before(arrival, ends, writes), MAX_OPERATIONS_PER_MBARRIER) if uses else ()
-        ):
+        for access in self._at_most(arrival, self._before(arrival, ends, writes), "accesses") if uses else ():
             others = views.context_of(access.site).threads & rest
             found = self._conflict(arrival, access, others, uses) if others else None
             if found is not None and self._all_reach(access, arrivals, ends):
@@ -229,6 +233,11 @@ class _Release:
                 first = max((end for end in ends if end < site and block_of[end] == block), default=-1)
                 yield from (a for a in accesses if block_of[a.site] == block and first < a.site <= site)
 
+    def _at_most(self, arrival: int, items: Iterable[Item], what: str) -> Iterator[Item]:
+        """The first *items* that are compared for the *arrival*."""
+        ledger = self.model.ledger
+        return ledger.at_most(MAX_OPERATIONS_PER_MBARRIER, items, _QUESTION, arrival, what)
+
     def _uses(self, arrival: int, writes: bool) -> list[tuple[int, Access]]:
         """The waits for the *arrival*, each with the writes, or reads, that may follow it."""
         waits = self.waits(arrival)
@@ -236,7 +245,7 @@ class _Release:
         if key not in self._found:
             self._found[key] = [
                 (wait, use)
-                for wait in waits[:MAX_OPERATIONS_PER_MBARRIER]
+                for wait in self._at_most(arrival, waits, "waits")
                 if (waiting := self._waiting(arrival, wait))
                 for use, threads in self.accesses[writes]
                 if threads & waiting and self.model.reaches(wait, use.site)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tclint.analyses.groups import OPEN
 from tclint.analyses.happens_before import HappensBefore, SynchronisedPair
 from tclint.analyses.mbarriers import Mbarriers, first_parity
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.proxies import (
     LANDED,
@@ -167,7 +167,7 @@ def _across_roles(
             unfenced, results = model.solution(since)
             follow = partial(unfenced.follow, start)
             paths[start, end] = model.path(
-                start, 0, results, follow, lambda state, i: i == end, (end,)
+                FactQuery(start, 0, results, follow, lambda state, i: i == end, (end,))
             ).witness
         return paths[start, end]
 
@@ -290,8 +290,12 @@ def _answered_again(model: KernelModel) -> Iterator[_Clash]:
     for site in model.sites("clc-request"):
         read = {start for start, _ in results.before(site)}
         for start, access, use in _same_at_first(model, UnfencedReads, read, (site,), writes=True):
+
+            def requests(state: object, at: int, request: int = use.site) -> bool:
+                return at == request
+
             follow = partial(unfenced.follow, start)
-            path = model.path(start, 0, results, follow, lambda state, i, use=use: i == use.site, (site,))  # type: ignore[misc]
+            path = model.path(FactQuery(start, 0, results, follow, requests, (site,)))
             if isinstance(path, Found):
                 yield _Clash.of(model, Conflict(access, use, path.witness))
 
@@ -430,12 +434,14 @@ def unfenced_maps(model: KernelModel) -> Iterator[Hit]:
                 continue
             begin = RELEASED if model.instruction(write).event == "proxy-fence" else WRITTEN
             path = model.path(
-                write,
-                begin,
-                results,
-                partial(maps.follow, write),
-                lambda state, i, status=status, use=use: i == use and state == status,  # type: ignore[misc]
-                (use,),
+                FactQuery(
+                    write,
+                    begin,
+                    results,
+                    partial(maps.follow, write),
+                    lambda state, i, status=status, use=use: i == use and state == status,  # type: ignore[misc]
+                    (use,),
+                ),
             ).witness
             if path is None:
                 continue

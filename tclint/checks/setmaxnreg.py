@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tclint.analyses.execution import executing
 from tclint.analyses.happens_before import HappensBefore, Scope
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.analyses.setmaxnreg import START, UNKNOWN, RegisterCounts, State, bound, pool, raises, requested
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -90,7 +90,7 @@ def direction(model: KernelModel) -> Iterator[Hit]:
             fact = frozenset(((origin, owned),))
             if (
                 contradicting == before
-                or model.path(origin, fact, results, step, goal, (site,)).witness is not None
+                or model.path(FactQuery(origin, fact, results, step, goal, (site,))).witness is not None
             ):
                 yield _wrong_direction(model, site, origin, owned)
                 break

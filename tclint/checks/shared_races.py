@@ -11,7 +11,17 @@ from collections.abc import Iterator
 from itertools import chain, product
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.overlaps import OVERLAP, Conflict, OverlapSearch, Route
+from tclint.analyses.plausibility import (
+    NO_DOUBT,
+    Doubt,
+    differ_by_data,
+    has_unused_result,
+    runs_past_array,
+    skips,
+    skips_for_launch,
+    synchronises_lanes,
+)
 from tclint.analyses.since_barrier import (
     ReadsSince,
     SharedByBound,
@@ -21,26 +31,20 @@ from tclint.analyses.since_barrier import (
     WritesSince,
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._doubts import (
-    OUT_OF_ARRAY,
-    PART_OF_A_WARP,
-    in_warps,
-    left_out,
-    placed,
-    runs_on,
-    spared,
-    unused,
-)
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
-from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Memory, Operand, Special, Vector
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
 SM001 = RuleId("SM001")
+
+_SYNCHRONISED = "on other paths between the two, the warps synchronise"
+_SYNCHRONISED_BY_LAUNCH = (
+    "whether the warps synchronise depends on a CTA-uniform value that may exclude this path"
+)
 
 
 @check(SM001, analyses=(ReadsSince, SharedByBound, WritesSince))
@@ -55,7 +59,7 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
         doubts = ((*each, _doubt(*each)) for each in alike)
         first = next(doubts)
         shaped, meeting, doubt = next((each for each in chain((first,), doubts) if not each[2]), first)
-        yield _hit(model, shaped, meeting, len({m.use.site for _, m in alike}), doubt)
+        yield _hit(model, shaped, meeting, len({m.use.site for _, m in alike})).doubted(doubt.why)
 
 
 _USUAL = ((16, 16), (32, 8), (32, 4), (32, 32), (8, 8), (64, 4), (32, 16), (128, 2), (8, 16), (32, 2))
@@ -77,6 +81,8 @@ def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]
     """
     shapes = _shapes(model)
     if len(shapes) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
+        why = f"more than {MAX_MODELLED_INSTRUCTIONS} instructions in the models for all shapes"
+        model.ledger.give_up(OVERLAP, -1, why)
         return
     left: dict[int, tuple[KernelModel, Conflict]] | None = None
     rows = False
@@ -106,24 +112,25 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
     return [(x, y, z) for z in ((1, 2, 4) if deep else (1,)) for x, y in flat if 32 < x * y * z <= most]
 
 
-def _doubt(model: KernelModel, meeting: Conflict) -> str:
-    """The reason to doubt a conflict; "" without one."""
-    ends = model.solution(WritesSince)[0].ends
-    if left_out(model, meeting.path, ends) is not None:
-        return "on other paths between the two, the warps synchronise"
-    if spared(model, meeting.path, ends, meeting.operation.site) is not None:
-        return "whether the warps synchronise depends on a CTA-uniform value that may exclude this path"
+def _doubt(model: KernelModel, meeting: Conflict) -> Doubt:
+    """The doubt about a conflict: about its path, about the shape of the CTA, or about its two accesses."""
+    if meeting.doubt:
+        return meeting.doubt
     first, second = meeting.operation.site, meeting.use.site
     few = model.values.is_alone or not all(
         model.views.context_of(site).threads & T.full(32) for site in (first, second)
     )
     if few and model.function.most_threads is None:
-        return "the launch determines whether the CTA has this many threads"
-    if not meeting.operation.writes and unused(model, meeting.path, first, second):
-        return "the value read is not used on this path"
-    if in_warps(model, meeting.path, first) and placed(model, first, second):
-        return PART_OF_A_WARP
-    return OUT_OF_ARRAY if runs_on(model, meeting.path, first, second) else ""
+        return Doubt("the launch determines whether the CTA has this many threads")
+    return (
+        (NO_DOUBT if meeting.operation.writes else has_unused_result(model, meeting.path, first, second))
+        or (
+            synchronises_lanes(model, meeting.path, first)
+            if differ_by_data(model, first, second)
+            else NO_DOUBT
+        )
+        or runs_past_array(model, meeting.path, first, second)
+    )
 
 
 def _meetings(model: KernelModel) -> Iterator[Conflict]:
@@ -148,8 +155,10 @@ def _meetings(model: KernelModel) -> Iterator[Conflict]:
         def meet(first: Access, second: Access, route: Route, since: SinceBarrier = since) -> bool:
             return _meet(model, since.memory, first, second, route)
 
-        def doubtful(start: int, path: Path, since: SinceBarrier = since) -> Edge | None:
-            return left_out(model, path, since.ends) or spared(model, path, since.ends, start)
+        def doubt(start: int, path: Path, since: SinceBarrier = since) -> Doubt:
+            return skips(model, path, since.ends, _SYNCHRONISED) or skips_for_launch(
+                model, path, since.ends, _SYNCHRONISED_BY_LAUNCH, start
+            )
 
         yield from OverlapSearch(
             model,
@@ -163,7 +172,7 @@ def _meetings(model: KernelModel) -> Iterator[Conflict]:
             meet,
             begins=lambda access: not access.later,
             memory=since.memory,
-            doubtful=doubtful,
+            doubt=doubt,
         )
 
 
@@ -232,7 +241,7 @@ def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int, doubt: str) -> Hit:
+def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int) -> Hit:
     """The finding about a conflict in *model*. *shaped* is the model for the CTA shape in which it was found."""
     first, second = meeting.operation, meeting.use
     before = "writes" if first.writes else "reads"
@@ -257,4 +266,4 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int,
         help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
         confidence=None if model.function.threads else Confidence.MEDIUM,
-    ).doubted(doubt)
+    )

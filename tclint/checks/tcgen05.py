@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tclint.analyses.happens_before import HappensBefore
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, State, TensorMemory, computes
 from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import waited_in_block
 from tclint.dataflow import EXIT, Path, Results
+from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction
 from tclint.values import thread_masks as T
@@ -43,7 +44,7 @@ def _follow(
     def goal(state: State, i: int) -> bool:
         return i == use and any(status in wanted for _, status in state)
 
-    return model.path(site, frozenset(((site, ISSUED),)), results, step, goal, (use,)).witness
+    return model.path(FactQuery(site, frozenset(((site, ISSUED),)), results, step, goal, (use,))).witness
 
 
 _SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
@@ -153,7 +154,7 @@ def _nearest(
     for _ in range(MAX_CONFLICTS_PER_OPERATION):
         if not left:
             break
-        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, left).witness
+        path = model.path(FactQuery(site, frozenset(((site, ISSUED),)), results, step, goal, left)).witness
         if path is None:
             break
         candidate = left.pop(path.end)
@@ -166,6 +167,10 @@ def _nearest(
         if not doubt:
             return candidate, path, ""
         doubtful = doubtful or (candidate, path, doubt)
+    else:
+        if left and doubtful is None:
+            why = f"more than {MAX_CONFLICTS_PER_OPERATION} conflicts of an operation"
+            model.ledger.give_up(FEASIBLE_PATH, site, why)
     return doubtful
 
 
@@ -382,7 +387,7 @@ def _uncommitted(
         def goal(state: State, i: int) -> bool:
             return i == EXIT
 
-        path = model.path(site, frozenset(((site, ISSUED),)), results, step, goal, ()).witness
+        path = model.path(FactQuery(site, frozenset(((site, ISSUED),)), results, step, goal, ())).witness
         if path is not None:
             yield tuple(e.target for e in path.edges[-3:]), (site, path)
 

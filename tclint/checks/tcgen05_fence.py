@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from functools import partial
 from heapq import nsmallest
 
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05_sync import ThreadSync, waits_for_commits
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import fence_before, first_of_blocks
+from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.scales import Severity
 
 TC013 = RuleId("TC013")
@@ -31,8 +32,9 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     if used:
         pair, late = _unfenced(model, waits, loads)
     else:
-        after = ((max((w for w in waits if w < i), default=-1), i) for i in sorted(loads)[:MAX_PAIRS])
-        pair = next((p for p in after if p[0] >= 0 and model.reaches(*p)), None)
+        after = ((max((w for w in waits if w < i), default=-1), i) for i in sorted(loads))
+        tried = model.ledger.at_most(MAX_PAIRS, after, FEASIBLE_PATH, -1, "loads")
+        pair = next((p for p in tried if p[0] >= 0 and model.reaches(*p)), None)
         late = set(loads)
     if pair is None:
         return
@@ -87,10 +89,11 @@ def _unfenced(
         for at, state in results.walk(b):
             if at in uses and state & wanted:
                 early.add(at)
-                pairs += [(site, at) for site in sync.nearest(state & wanted, at, MAX_PAIRS)]
-    for site, at in nsmallest(MAX_PAIRS, pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0]))):
+                pairs += [(site, at) for site in sync.nearest(state & wanted, at, MAX_PAIRS + 1)]
+    nearest = nsmallest(MAX_PAIRS + 1, pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0])))
+    for site, at in model.ledger.at_most(MAX_PAIRS, nearest, FEASIBLE_PATH, -1, "pairs"):
         path = model.path(
-            site, sync.bits[site], results, partial(sync.follow, site), partial(_is, at), (at,)
+            FactQuery(site, sync.bits[site], results, partial(sync.follow, site), partial(_is, at), (at,))
         ).witness
         if path is not None:
             return (site, at), early

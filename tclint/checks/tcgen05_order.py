@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from tclint.analyses import tcgen05_collector
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05 import ISSUED, State, TensorMemory
 from tclint.analyses.tcgen05_collector import ENTRY, Collector
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -35,7 +35,9 @@ def _path(
     to: int,
 ) -> Path | None:
     """A path on which *fact*, whose first element is its site, holds until the instruction *to*."""
-    return model.path(fact[0], frozenset({fact}), results, step, lambda state, at: at == to, (to,)).witness
+    return model.path(
+        FactQuery(fact[0], frozenset({fact}), results, step, lambda state, at: at == to, (to,))
+    ).witness
 
 
 @check(TC009, needs="tcgen05", analyses=(TensorMemory,))
@@ -83,7 +85,9 @@ def _begun(
     """Paths from *site* to each of the *others* that may start before it has completed."""
     step, left = partial(_outstanding, tmem, site), set(others)
     outstanding = frozenset({(site, ISSUED)})
-    for path in model.paths(site, outstanding, results, step, lambda state, at: at in left, left.copy()):
+    for path in model.paths(
+        FactQuery(site, outstanding, results, step, lambda state, at: at in left, left.copy())
+    ):
         left.remove(path.end)
         yield path
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tclint.analyses.happens_before import HappensBefore
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.role_paths import path_avoiding, whole_program
 from tclint.analyses.tmem_allocation import COLUMNS, HELD, Ledger, TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -184,7 +184,7 @@ def _held_at_the_end(model: KernelModel, memory: TensorAllocation, site: int) ->
     def step(ledger: Ledger, i: int, instruction: Instruction) -> Ledger | None:
         return memory.entered(ledger, i, instruction) or None
 
-    path = model.path(site, (site,), results, step, lambda ledger, i: i == EXIT, ()).witness
+    path = model.path(FactQuery(site, (site,), results, step, lambda ledger, i: i == EXIT, ())).witness
     if path is None or path.block(model.cfg, site) in model.reachability.dispatchers:
         return None
     return _leaked(model, memory, path.state[0], path, site)
@@ -221,7 +221,7 @@ def _too_many(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | 
         return memory.entered(ledger, i, instruction) if instruction.event == "tmem-alloc" else ledger
 
     path = model.path(
-        site, (site,), results, step, lambda ledger, i: i == EXIT and len(ledger) > freed, ()
+        FactQuery(site, (site,), results, step, lambda ledger, i: i == EXIT and len(ledger) > freed, ())
     ).witness
     return None if path is None else _leaked(model, memory, site, path, site)
 

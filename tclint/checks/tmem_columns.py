@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.happens_before import HappensBefore
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.role_paths import dominated_by
 from tclint.analyses.tmem_allocation import COLUMNS, TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check
@@ -119,7 +119,9 @@ def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) 
     """The steps that show *first* before *second*: a path of one thread, or a barrier between two warps; else empty."""
     _, results = model.solution(TensorAllocation)
     path = model.path(
-        first, True, results, lambda state, i, instruction: state, lambda state, i: i == second, (second,)
+        FactQuery(
+            first, True, results, lambda state, i, instruction: state, lambda state, i: i == second, (second,)
+        )
     ).witness
     if path is not None:
         role = model.describe_threads(path.threads)

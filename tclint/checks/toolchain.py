@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from tclint.analyses.groups import State, WgmmaGroups, is_move
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.checks import Hit, Mark, RuleId, check, grouped, module_check
 from tclint.checks._repairs import drained, together
@@ -197,7 +197,7 @@ def _rewritten_in_later_iteration(model: KernelModel, site: int, source: int) ->
             return at == write
 
         path = model.path(
-            site, groups.start(site), results, groups.following(site), arrives, (write,)
+            FactQuery(site, groups.start(site), results, groups.following(site), arrives, (write,))
         ).witness
         if path is not None and any(model.cfg.dominates(e.target, e.source) for e in path.edges):
             return write

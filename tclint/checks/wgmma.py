@@ -3,16 +3,19 @@
 A wgmma is *in flight* from its issue until a ``wgmma.wait_group`` completes the group that it was committed to
 (``analyses/groups.py``). A register access is reported if a feasible path leads from the wgmma to the access on which
 it is in flight. ``mov`` is a renaming, as in ptxas: a copy of an accumulator is followed to its use, and a move by
-itself reads nothing. The searches are bounded (``MAX_TRIES``), so some hazards in large kernels are missed.
+itself reads nothing. The searches are bounded (``MAX_TRIES``), so some hazards in large kernels are missed; the ledger
+of the model records which questions are left open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tclint.analyses.groups import OVERDUE, Depth, State, Waited, WgmmaGroups, is_move
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
+from tclint.analyses.plausibility import most_plausible_path
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.analyses.wgmma_fences import State as FenceState
 from tclint.analyses.wgmma_fences import WgmmaFences
@@ -20,6 +23,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
 from tclint.checks._repairs import fence_before, together, with_depth
 from tclint.dataflow import Path, Results
+from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.edits import Repair, before, without
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate, Instruction
@@ -37,6 +41,7 @@ MAX_TRIES = 6
 """Accesses, or operations, for which a feasible path is searched before a question is given up."""
 
 
+T = TypeVar("T")
 Uses = dict[int, list[tuple[int, int]]]
 """Operation in flight -> the instructions that access its registers, each with the register."""
 
@@ -62,6 +67,11 @@ def registers_in_flight(model: KernelModel) -> Iterator[Hit]:
     yield from _report(model, groups, results, accesses, reported)
     yield from _fragment_reads(model, groups, results, accesses.fragments, reported)
     yield from _pending_at_exit(model, groups, results, reported)
+
+
+def _tried(model: KernelModel, candidates: Iterable[T], site: int = -1) -> Iterator[T]:
+    """The first MAX_TRIES of *candidates* for an answer about *site*, or about the kernel."""
+    return model.ledger.at_most(MAX_TRIES, candidates, FEASIBLE_PATH, site, "accesses or operations")
 
 
 def _accesses(model: KernelModel, groups: WgmmaGroups, results: Results[State]) -> _Accesses:
@@ -160,7 +170,7 @@ def _report(
                     if register not in accumulators or use < first_read.get(accumulators, use + 1)
                 }
             )
-            for use, register in uses[:MAX_TRIES]:
+            for use, register in _tried(model, uses, min(sites)):
                 nearest = sorted(
                     (s for s in sites if (use, register) in uses_of[s]), key=lambda s: (s > use, -s)
                 )
@@ -248,7 +258,7 @@ def _fragment_reads(
 ) -> Iterator[Hit]:
     """One hit for all reads of A fragments in a kernel: no harm from such a read has been observed."""
     uses = sorted((use, r, s) for s, of in reads.items() if s not in reported for use, r in of)
-    for use, register, site in uses[:MAX_TRIES]:
+    for use, register, site in _tried(model, uses):
         found = _witness(model, groups, results, site, use, register)
         if found is None:
             continue
@@ -276,15 +286,10 @@ def _pending_at_exit(
     all_waits = set(model.sites("wait", "wgmma"))
     pending = {s for end in ends for s, _ in results.before(end)[0]} - reported
     doubtful: Hit | None = None
-    for site in sorted(pending, reverse=True)[:MAX_TRIES]:
-        found = model.most_plausible_path(
-            site,
-            groups.start(site),
-            results,
-            groups.following(site),
-            lambda state, i: i in ends,
-            ends,
-        ).witness
+    for site in _tried(model, sorted(pending, reverse=True)):
+        start, follow = groups.start(site), groups.following(site)
+        query = FactQuery(site, start, results, follow, lambda state, i: i in ends, ends)
+        found = most_plausible_path(model, query).witness
         if found is None:
             continue
         path, doubt = found
@@ -300,7 +305,7 @@ def _pending_at_exit(
             fixes=_waited_at_ends(model, groups, results, ends, pending, age),
             confidence=model.confidence(path, site),
             about=frozenset(waits[-1:] or (site,)),
-        ).doubted(doubt)
+        ).doubted(doubt.why)
         if not doubt:
             yield hit
             return
@@ -359,7 +364,9 @@ def _witness(
     def goal(state: State, i: int) -> bool:
         return i == use and (direct or any(c[0] == register for c in state[1]))
 
-    path = model.path(site, groups.start(site), results, groups.following(site), goal, (use,)).witness
+    path = model.path(
+        FactQuery(site, groups.start(site), results, groups.following(site), goal, (use,))
+    ).witness
     return None if path is None else (site, path)
 
 
@@ -382,7 +389,10 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
                 def arrives(state: FenceState, at: int, i: int = i) -> bool:
                     return at == i and state[0]
 
-                if not entered and model.path(-1, (True, 0), results, fences.alive, arrives, (i,)).witness:
+                if (
+                    not entered
+                    and model.path(FactQuery(-1, (True, 0), results, fences.alive, arrives, (i,))).witness
+                ):
                     entered = True
                     yield WG002.hit(
                         site=i,
@@ -436,28 +446,24 @@ def _dirtied(
 
     *bad* is a bit set. At most ``MAX_TRIES`` accesses are tried.
     """
-    tries = 0
     feeding = fences.feeding(bad)
-    for access in fences.accesses_before(site):
-        accessed = fences.touches(model.instruction(access)) & feeding
-        if not accessed:
-            continue
+    accesses = ((i, fences.touches(model.instruction(i)) & feeding) for i in fences.accesses_before(site))
+    for access, accessed in _tried(model, (each for each in accesses if each[1]), site):
         bit = accessed & bad or accessed
         bit &= -bit
         path = model.path(
-            access,
-            (False, bit),
-            results,
-            fences.alive,
-            lambda s, at: at == site and bool(s[1] & bad),
-            (site,),
+            FactQuery(
+                access,
+                (False, bit),
+                results,
+                fences.alive,
+                lambda s, at: at == site and bool(s[1] & bad),
+                (site,),
+            ),
         ).witness
         if path:
             arrived = path.state[1] & bad
             return access, fences.register(arrived & -arrived)
-        tries += 1
-        if tries >= MAX_TRIES:
-            break
     return None
 
 

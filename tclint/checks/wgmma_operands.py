@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Change, Repair, opcode
@@ -158,7 +158,7 @@ def undefined_accumulate(model: KernelModel) -> Iterator[Hit]:
             return at == site
 
         path = model.path(
-            -1, unwritten.boundary() & accumulators, results, unwritten.left, arrives, (site,)
+            FactQuery(-1, unwritten.boundary() & accumulators, results, unwritten.left, arrives, (site,))
         ).witness
         if path is None:
             continue

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tclint.analyses.groups import State, WgmmaGroups
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import drained, fence_before, together
 from tclint.dataflow import Path, Results
@@ -166,5 +166,5 @@ def _unordered(
         return None if ordered else follow(state, at, instruction)
 
     return model.path(
-        first, groups.start(first), results, step, lambda state, at: at == second, (second,)
+        FactQuery(first, groups.start(first), results, step, lambda state, at: at == second, (second,))
     ).witness

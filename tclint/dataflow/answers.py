@@ -8,7 +8,7 @@ concludes anything from the absence of a witness must require :class:`Infeasible
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
@@ -18,6 +18,8 @@ __all__ = ["Answer", "Found", "GaveUp", "Infeasible", "Ledger", "Search", "Unans
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+W = TypeVar("W", bound=str)
+W_co = TypeVar("W_co", bound=str, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +39,20 @@ class Infeasible:
 
 
 @dataclass(frozen=True, slots=True)
-class GaveUp:
-    """No answer: the search was not exhaustive, and a witness may exist."""
+class GaveUp(Generic[W_co]):
+    """No answer: what was followed was not exhaustive, so a witness may exist, or a verdict proves nothing."""
 
-    why: str
-    """The budget that was spent, with its size, or what the search does not follow."""
+    why: W_co
+    """The budget that was spent, with its size, or what was not followed."""
+    site: int = -1
+    """The instruction that the question is about, or at which it could not be followed; -1: the whole function."""
     witness: ClassVar[None] = None
 
 
-Answer = Found[T_co] | Infeasible | GaveUp
+Answer = Found[T_co] | Infeasible | GaveUp[str]
 """``answer.witness`` is None for both other answers; only a caller that needs no proof of absence may rely on it."""
 
-Search = Generator[T, None, Infeasible | GaveUp]
+Search = Generator[T, None, Infeasible | GaveUp[str]]
 """Witnesses one after the other; the generator returns why there are no more."""
 
 
@@ -57,7 +61,7 @@ def next_answer(search: Search[T]) -> Answer[T]:
     try:
         return Found(next(search))
     except StopIteration as end:
-        ended: Infeasible | GaveUp = end.value
+        ended: Infeasible | GaveUp[str] = end.value
         return ended
 
 
@@ -76,10 +80,21 @@ class Ledger:
     def __init__(self) -> None:
         self.unanswered = Counter[Unanswered]()
 
-    def give_up(self, question: str, site: int, why: str) -> GaveUp:
+    def give_up(self, question: str, site: int, why: W) -> GaveUp[W]:
         """Record that a *question* about the instruction at *site* is open."""
-        self.unanswered[Unanswered(question, site, why)] += 1
-        return GaveUp(why)
+        self.unanswered[Unanswered(question, site, str(why))] += 1
+        return GaveUp(why, site)
+
+    def at_most(self, limit: int, items: Iterable[T], question: str, site: int, what: str) -> Iterator[T]:
+        """The first *limit* of *items*; a *question* about *site* is open, and recorded, if more are wanted.
+
+        A caller that has its answer stops earlier. *what* is the plural of an item.
+        """
+        for k, item in enumerate(items):
+            if k == limit:
+                self.give_up(question, site, f"more than {limit} {what}")
+                return
+            yield item
 
     def drop(self, question: str, site: int, why: str) -> None:
         """Record that an analysis drops its facts at *site*: once, however often its transfer function is applied."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.config.config import Config
 from tclint.config.selection import wants_entry
-from tclint.dataflow import LimitExceeded
+from tclint.dataflow import GaveUp, LimitExceeded
 from tclint.driver.one import Input, debug, internal_error
 from tclint.findings.places import source_location
 from tclint.inspect.protocol import (
@@ -36,7 +36,7 @@ from tclint.inspect.protocol import (
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.replay import GaveUp, Replay
+from tclint.replay import Replay
 from tclint.report.formats._style import BOLD, CYAN, RED, Style, printable
 from tclint.syntax.source import Problem, Source, SourceError
 from tclint.values import thread_masks as T

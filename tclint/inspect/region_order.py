@@ -6,7 +6,7 @@ accesses may touch only their own bytes, so a missing order between them is repo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from tclint.analyses.access_classes import AccessClasses
@@ -16,8 +16,10 @@ from tclint.dataflow import Path
 
 __all__ = ["RegionOrdering", "news_of"]
 
+_QUESTION = "order of a region"
+"""What :attr:`KernelModel.ledger` calls the question of this module."""
 _MAX_CLASSES = 32
-"""Access classes that are compared. Only unrolled loops have more."""
+"""Access classes that are compared; whether others are ordered is unknown. Only unrolled loops have more."""
 
 
 class RegionOrdering(NamedTuple):
@@ -62,15 +64,26 @@ def _verdicts(
 ) -> Iterator[Ordering]:
     given = order.common_facts(first)
     classes = AccessClasses(model, completions)
-    for use in [*classes.partition(then)][:_MAX_CLASSES]:
+    uses = [*classes.partition(then)]
+    yield from _cut(model, uses, -1)
+    for use in uses[:_MAX_CLASSES]:
         if all(model.views.mutually_exclusive(i, use) for i in first):
             if not again or model.reaches(use, use):
                 yield order.verdict(use, completions, use if again else -1, given=given)
             continue
         # Threads that execute both may access only their own bytes, so a path without a barrier is not a defect.
-        for start in [*classes.partition(i for i in first if model.reaches(i, use))][:_MAX_CLASSES]:
+        starts = [*classes.partition(i for i in first if model.reaches(i, use))]
+        yield from _cut(model, starts, use)
+        for start in starts[:_MAX_CLASSES]:
             found = order.verdict(use, completions, start, scope=Scope.LANES)
             yield found if found.path is None else Ordering(None, (), False)
+
+
+def _cut(model: KernelModel, classes: Sequence[int], site: int) -> Iterator[Ordering]:
+    """An unknown ordering if there are more *classes* than are compared, for the use *site* or (-1) for all of them."""
+    if len(classes) > _MAX_CLASSES:
+        model.ledger.give_up(_QUESTION, site, f"more than {_MAX_CLASSES} access classes")
+        yield Ordering(None, (), False)
 
 
 def _branches(model: KernelModel, path: Path) -> tuple[int, ...]:

@@ -29,11 +29,11 @@ from tclint.replay.interface import Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launches import Run
 from tclint.replay.machine import Access
 from tclint.replay.races import Race
-from tclint.replay.reasons import GaveUp, Reason
+from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Stuck, UninitialisedMbarrier
 from tclint.replay.verdict import Replay
 
 __all__ = [
-    "Access", "Faulty", "GaveUp", "NoFault", "Race", "Reason", "Replay", "ReplayAnswers", "Run", "Stuck",
+    "Access", "Faulty", "NoFault", "Race", "Reason", "Replay", "ReplayAnswers", "Run", "Stuck",
     "UninitialisedMbarrier", "Verdict",
 ]  # fmt: skip

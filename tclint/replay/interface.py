@@ -6,9 +6,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
+from tclint.dataflow import GaveUp
 from tclint.replay.hypotheses import Shape
 from tclint.replay.launches import Run
-from tclint.replay.reasons import GaveUp
+from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import UninitialisedMbarrier
 
 __all__ = ["Faulty", "NoFault", "ReplayAnswers", "Verdict"]
@@ -32,7 +33,7 @@ class NoFault:
     """
 
 
-Verdict = Faulty | NoFault | GaveUp
+Verdict = Faulty | NoFault | GaveUp[Reason]
 """The three answers to whether the synchronisation of a kernel is faulty."""
 
 

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 
+from tclint.dataflow import GaveUp
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.launch import Launch, LaunchValues
@@ -31,7 +32,7 @@ from tclint.replay.launches import Run
 from tclint.replay.machine import Machine, Overrun
 from tclint.replay.program import Program
 from tclint.replay.races import races
-from tclint.replay.reasons import GaveUp, Reason
+from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import (
     Limits,
     OutOfSteps,
@@ -57,7 +58,7 @@ class LaunchSearch:
     ) -> None:
         self.program = program
         self.cluster = cluster
-        self.gave_up: GaveUp | None = None
+        self.gave_up: GaveUp[Reason] | None = None
         """Why the last launch was not replayed to its end."""
         self.entered = frozenset[int]()
         """The blocks that the last launch executed."""
@@ -83,7 +84,7 @@ class LaunchSearch:
     @property
     def truncated(self) -> bool:
         """Whether only a budget kept the last launch from its end."""
-        return self.gave_up is not None and self.gave_up.truncated
+        return self.gave_up is not None and self.gave_up.why.truncated
 
     def replay(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
         """Replays a launch with CTAs of *shape*. Memory holds increasing values if equal ones leave the kernel

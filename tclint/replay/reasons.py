@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["GaveUp", "Reason"]
+__all__ = ["Reason"]
 
 
 class Reason(str, Enum):
@@ -56,16 +55,7 @@ class Reason(str, Enum):
     def __str__(self) -> str:
         return self.value
 
-
-@dataclass(frozen=True, slots=True)
-class GaveUp:
-    """A replay that proves nothing: neither that the kernel is faulty nor that it is correct."""
-
-    why: Reason
-    site: int = -1
-    """The instruction at which it could not continue, or the start of its longest loop; -1: the whole kernel."""
-
     @property
     def truncated(self) -> bool:
-        """Whether only a budget ended it: with more steps, it might have reached a verdict."""
-        return self.why in (Reason.TOO_LONG, Reason.TOO_MANY_ITERATIONS)
+        """Whether only a budget ended the replay: with more steps, it might have reached a verdict."""
+        return self in (Reason.TOO_LONG, Reason.TOO_MANY_ITERATIONS)

@@ -13,6 +13,7 @@ from math import prod
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
+from tclint.dataflow import GaveUp
 from tclint.ir.nodes import MOST_THREADS
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
@@ -21,7 +22,7 @@ from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults, Run, next_hypothesis
 from tclint.replay.program import Program
 from tclint.replay.races import Race
-from tclint.replay.reasons import GaveUp, Reason
+from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Stuck, UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
 
@@ -38,7 +39,7 @@ class Replay(ReplayAnswers):
         self.model = model
         self._cluster: Shape | None = model.function.directives.get(".reqnctapercluster")
         """The shape of a cluster; None: the kernel does not state it, and it has not been found."""
-        self._gave_up: GaveUp | None = None
+        self._gave_up: GaveUp[Reason] | None = None
         """Why the last launch that was tried has no result."""
         self.uninitialised: UninitialisedMbarrier | None = None
         """The first use of an address where no mbarrier had been initialised, in the first launch with such a use."""
@@ -49,7 +50,7 @@ class Replay(ReplayAnswers):
         self.verdict: Verdict = self._replayed() or self._gave_up or NoFault()
         """Whether the synchronisation is faulty."""
         if isinstance(self.verdict, GaveUp):
-            model.ledger.give_up(QUESTION, self.verdict.site, str(self.verdict.why))
+            model.ledger.give_up(QUESTION, self.verdict.site, self.verdict.why)
 
     @property
     def run(self) -> Run | None:

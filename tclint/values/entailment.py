@@ -148,7 +148,8 @@ class ConditionalIntervals:
         self._canonical_cache: dict[int, int] = {}
         self._bits: dict[int, tuple[int, int, int] | None] = {}
         self._comparison_cache: dict[int, tuple[Node, bool] | None] = {}
-        self._unconditional: dict[int, Range] = {}
+        self._unconditional: dict[tuple[int, int], Range] = {}
+        """``(value, depth)`` -> range. The depth is part of the question: what is found near the limit is less precise."""
         self._loop_bound_cache: dict[int, tuple[tuple[int, int, int], ...]] = {}
         self._bounded_by_loop: dict[int, bool] = {}
         self._remainder_form_cache: dict[int, list[tuple[tuple[tuple[int, int], ...], int]]] = {}
@@ -528,9 +529,9 @@ class ConditionalIntervals:
         if node[0] == "const":
             return node[1], node[1]
         if known.keys().isdisjoint(self._parts(value)):
-            found = self._unconditional.get(value)
+            found = self._unconditional.get((value, depth))
             if found is None:
-                found = self._unconditional[value] = self._computed_range(value, node, {}, depth)
+                found = self._unconditional[value, depth] = self._computed_range(value, node, {}, depth)
         else:
             found = self._computed_range(value, node, known, depth)
         base, shift, negative = self._base(value)

@@ -18,7 +18,8 @@ from benchmarks.machine_code import Assembler, loaded
 from benchmarks.misses import CAUSES, cause
 from benchmarks.mutation import kernels
 from benchmarks.ptxas import PtxasMissing, find
-from tclint.replay import GaveUp, Reason
+from tclint.dataflow import GaveUp
+from tclint.replay import Reason
 from tclint.replay.launch_search import LaunchSearch
 from tests.tools.project import ROOT
 

@@ -132,3 +132,12 @@ def test_comments_are_no_code() -> None:
 def test_ptxas_takes_negative_numbers_of_groups() -> None:
     """Kernels of vLLM (hadacore) have some, in cases of a switch that never occur."""
     assert not [rule for rule, _ in one("cp.async.wait_group -27;") if rule.startswith("PX")]
+
+
+@pytest.mark.parametrize("register_first", [True, False])
+def test_a_vector_may_be_a_register_in_one_place_and_a_list_in_another(register_first: bool) -> None:
+    moves = ["mov.v4.u16 %v, {%h4, %h3, %h2, %h1};", "mov.v4.u16 {%h5, %h6, %h7, %w}, %v;"]
+    declared = ".reg .u16 %h<9>; .reg .u32 %w; .reg .v4.u16 %v;"
+    body = f"{declared} {' '.join(moves if register_first else reversed(moves))} ret;"
+    (hit,) = by_rule(lint(module(kernel(body))), "PX003")
+    assert hit.message == "mov.v4.u16: operand 1 (d) is a 32-bit register, but must be a 16-bit register"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path as File
 
 import pytest
@@ -23,7 +24,7 @@ from tclint.dataflow import (
     find_paths,
     next_answer,
 )
-from tclint.dataflow.answers import Unanswered
+from tclint.dataflow.answers import Ledger, Unanswered
 from tclint.dataflow.feasible_paths import ENTRY_PATH, FEASIBLE_PATH, concrete_entry_path
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import Edge
@@ -99,9 +100,9 @@ def test_no_thread_has_no_path() -> None:
 def test_a_search_that_exceeds_its_budget_gives_up_and_is_recorded() -> None:
     of = model(diamonds(4))
     assert isinstance(search(of), Found)
-    assert search(of, budget=5) == GaveUp("more than 5 edges away")
-    assert search(of, budget=15) == GaveUp("more than 15 states")
     site = label(of.function, "start")
+    assert search(of, budget=5) == GaveUp("more than 5 edges away", site)
+    assert search(of, budget=15) == GaveUp("more than 15 states", site)
     assert dict(of.ledger.unanswered) == {
         Unanswered(FEASIBLE_PATH, site, "more than 5 edges away"): 1,
         Unanswered(FEASIBLE_PATH, site, "more than 15 states"): 1,
@@ -172,8 +173,9 @@ def test_an_entry_path_beyond_its_budget_is_given_up(
 ) -> None:
     monkeypatch.setattr(feasible_paths, name, most)
     of = counted("8")
-    assert lead(of) == GaveUp(why)
-    assert dict(of.ledger.unanswered) == {Unanswered(ENTRY_PATH, label(of.function, "use"), why): 1}
+    site = label(of.function, "use")
+    assert lead(of) == GaveUp(why, site)
+    assert dict(of.ledger.unanswered) == {Unanswered(ENTRY_PATH, site, why): 1}
 
 
 # ---------------------------------------------------------------- budgets
@@ -302,3 +304,18 @@ def test_give_ups_of_all_inputs_and_processes_are_counted(
     assert [row.partition(" (")[0] for row in lines] == [
         f"{name}.ptx:{line}: k: feasible path: more than 500 states" for name in ("many", "more")
     ]
+
+
+@pytest.mark.parametrize(("wanted", "recorded"), [(2, False), (3, True)])
+def test_a_question_is_open_only_if_more_than_the_limit_is_wanted(wanted: int, recorded: bool) -> None:
+    ledger = Ledger()
+    tried = list(islice(ledger.at_most(2, range(5), "question", 7, "candidates"), wanted))
+    assert tried == [0, 1]
+    open_ = Unanswered("question", 7, "more than 2 candidates")
+    assert dict(ledger.unanswered) == ({open_: 1} if recorded else {})
+
+
+def test_as_many_candidates_as_the_limit_leave_nothing_open() -> None:
+    ledger = Ledger()
+    assert list(ledger.at_most(2, range(2), "question", 7, "candidates")) == [0, 1]
+    assert not ledger.unanswered

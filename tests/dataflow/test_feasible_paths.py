@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tclint.analyses.model import KernelModel
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.dataflow import EXIT, GaveUp, Path
 from tclint.dataflow.views import ThreadContext
 from tclint.ir import Immediate, Instruction
@@ -51,7 +51,9 @@ def search(of: KernelModel, start: int, to: int, age: int = 0) -> Path | None:
         return min(state + 1, 2) if kind == 52 else state
 
     return of.path(
-        start, 0, markers, step, lambda state, i: i == to and state >= age, () if to == EXIT else (to,)
+        FactQuery(
+            start, 0, markers, step, lambda state, i: i == to and state >= age, () if to == EXIT else (to,)
+        )
     ).witness
 
 
@@ -441,9 +443,9 @@ def test_the_budget_ends_a_search() -> None:
         return state * 2 + 1 if markers.kind.get(i) == 52 else state * 2
 
     to = label(m.function, "use")
-    assert m.path(label(m.function, "start"), 0, markers, step, lambda state, i: False, (to,)) == GaveUp(
-        "more than 500 states"
-    )
+    assert m.path(
+        FactQuery(label(m.function, "start"), 0, markers, step, lambda state, i: False, (to,))
+    ) == GaveUp("more than 500 states", label(m.function, "start"))
     assert steps < 20_000
     assert isinstance(m.function.instructions[to].operands[1], Immediate)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.analyses.model import KernelModel
+from tclint.inspect import region_order
 from tclint.inspect.pretty import ValuePrinter
 from tclint.inspect.protocol import MbarrierRing, Multicast, Protocol, protocol
 from tclint.ir.frontend import analyse
@@ -215,6 +216,14 @@ def test_who_has_heard_of_whom(change: str, to: str, write: bool | None, read_: 
     found = heard(body)
     assert [(ordered, bool(at)) for ordered, at in found["write"]] == [(write, write is not False)]
     assert [(ordered, bool(at)) for ordered, at in found["read"]] == [(read_, read_ is not False)]
+
+
+def test_the_order_of_more_accesses_than_are_compared_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = heard(RING)
+    assert [ordered for verb in ("write", "read") for ordered, _ in found[verb]] == [True, True]
+    monkeypatch.setattr(region_order, "_MAX_CLASSES", 0)
+    found = heard(RING)
+    assert [ordered for verb in ("write", "read") for ordered, _ in found[verb]] == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tclint.checks.replay import _short, replayed
+from tclint.dataflow import GaveUp
 from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
 from tclint.linting.check import check_source
-from tclint.replay import Faulty, GaveUp, NoFault, Reason, Replay, Run, Stuck, hypotheses
+from tclint.replay import Faulty, NoFault, Reason, Replay, Run, Stuck, hypotheses
 from tclint.replay.abstract_lanes import Results, apply, collapse, gather, merge, select
 from tclint.replay.hypotheses import LaunchHypothesis, rows
 from tclint.replay.launch import Launch, LaunchValues

@@ -2084,3 +2084,17 @@ def test_what_is_known_of_two_numbers_without_a_sign_holds_for_all(
     for truths in {row[:-1] for row in seen}:
         answer = decided(m, {f"%p{n}": truth for n, truth in enumerate(truths)}, f"%p{len(known)}")
         assert answer is None or (*truths, not answer) not in seen
+
+
+@pytest.mark.parametrize("deep_first", [True, False])
+def test_a_range_does_not_depend_on_how_deep_it_was_asked_for_first(deep_first: bool) -> None:
+    loads = "".join(f"ld.global.u32 %r{k}, [%rd1+{4 * k}];" for k in range(1, 9))
+    nested = "".join(f"max.s32 %r{20 + k}, %r{19 + k}, %r{k + 2};" for k in range(1, 7))
+    m = of(
+        f"""{loads} and.b32 %r18, %r1, 255; mul.lo.s32 %r20, %r18, 3; {nested}
+        setp.lt.s32 %p1, %r8, 5; setp.lt.s32 %p2, %r26, 0;
+        max.s32 %r30, %r18, %r8; setp.lt.s32 %p3, %r30, 256;"""
+    )
+    known = {"%p1": True}
+    found = {asked: decided(m, known, asked) for asked in (("%p2", "%p3") if deep_first else ("%p3", "%p2"))}
+    assert found == {"%p2": None, "%p3": True}

@@ -1,49 +1,149 @@
-"""Feasible paths that are implausible, so that a hit along them gets low confidence.
+"""Whether launches take a feasible path: the doubts that remain, and the search for the path with the least of them.
 
-No fact excludes these paths, but real launches may never take them: the path skips what waits on other paths between
-the same instructions, or depends on a trip count, a guard or an address that is unknown. The heuristics
-over-approximate: a doubtful path may well be the one on which the kernel fails, so they lower the confidence and never
-drop a hit.
+No fact excludes the paths that are found, but real launches may never take them: a path skips what waits on other paths
+between the same instructions, depends on a trip count or on data, or contradicts how often its loops have iterated. The
+heuristics over-approximate: a doubtful path may well be the one on which the kernel fails. A doubt therefore lowers the
+confidence of a hit and never drops it, and another path is preferred where there is one.
+
+Each function answers one question about a path with a :class:`Doubt`, which is false if there is none; ``or`` combines
+them, the most serious first. A check passes such a combination to :func:`most_plausible_path` or to
+:class:`~tclint.analyses.overlaps.OverlapSearch`, and its reason to :meth:`~tclint.checks.Hit.doubted`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tclint.analyses.model import KernelModel
-from tclint.dataflow.feasible_paths import Path
+from tclint.analyses.model import FactQuery, KernelModel
+from tclint.dataflow import Answer, Found, Path, next_answer
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import UniformityScope
 
 __all__ = [
-    "OUT_OF_ARRAY",
-    "PART_OF_A_WARP",
-    "in_warps",
-    "leaves_its_round",
-    "left_out",
-    "none_yet",
-    "placed",
-    "runs_on",
-    "spared",
-    "unused",
+    "NO_DOUBT",
+    "Doubt",
+    "DoubtAbout",
+    "assumes_sentinel",
+    "differ_by_data",
+    "has_unused_result",
+    "infeasible_branch",
+    "leaves_iteration",
+    "most_plausible_path",
+    "runs_past_array",
+    "skips",
+    "skips_for_launch",
+    "synchronises_lanes",
 ]
 
-OUT_OF_ARRAY = (
+_CONTRADICTED = "given how often the loops on this path have iterated, one of its branches is not taken"
+_REMAINDER_LOOP = (
+    "the path depends on the trip count of a remainder loop, which is not related to the unrolled loop"
+)
+_SENTINEL = "the path assumes that an unknown value equals the negative start value of a loop; otherwise the thread waits"
+_NEXT_ITERATION = "the copy may be for the next iteration of a loop only, and the path leaves that loop"
+_OUT_OF_ARRAY = (
     "the path repeats a loop whose trip count is unknown, and that many iterations may run past the array"
 )
-"""The doubt where :func:`runs_on` holds."""
-PART_OF_A_WARP = (
+_UNUSED_RESULT = "the value read is not used on this path"
+_PART_OF_A_WARP = (
     "only lanes of one warp synchronise between the two (bar.warp.sync), "
     "and they may use their own part of the memory"
 )
-"""The doubt where :func:`in_warps` holds and nothing shows that the warps share the memory."""
 _DATA = frozenset(("parameter", "load", "unknown"))
 """The kinds of nodes whose value neither the text nor the thread index determines."""
 _RUNTIME = _DATA | {"special"}
 """The kinds of nodes whose value the text does not determine."""
 _MIN_SWITCH_CASES = 4
 """Mutually exclusive blocks that make a branch a switch, the one on the path included."""
+
+
+class Doubt(NamedTuple):
+    """Why launches may never take a path; false if nothing suggests that."""
+
+    why: str = ""
+    edge: Edge | None = None
+    """The branch in doubt, without which another path may be free of the doubt. None if no branch is to blame."""
+
+    def __bool__(self) -> bool:
+        return bool(self.why)
+
+
+NO_DOUBT = Doubt()
+DoubtAbout = Callable[[int, Path], Doubt]
+"""The doubt about a path, given the instruction at which it starts (-1: the entry)."""
+
+
+def most_plausible_path(model: KernelModel, query: FactQuery) -> Answer[tuple[Path, Doubt]]:
+    """The first path of *query* that is not in doubt, else the first path; with the doubt about it.
+
+    A path is in doubt if one of its branches is infeasible in the first iteration (:func:`infeasible_branch`), or
+    depends on how a remainder loop relates to the unrolled loop before it.
+    """
+    closed = set[Edge]()
+    first: Found[tuple[Path, Doubt]] | None = None
+    while True:
+        found = next_answer(model.paths(query, closed, together=True))
+        if not isinstance(found, Found):
+            return first or found
+        path = found.witness
+        doubt = _contradicts_iterations(model, query, path) or _depends_on_remainder(model, path, query.start)
+        if not doubt:
+            return Found((path, doubt))
+        first = first or Found((path, doubt))
+        if doubt.edge is None or doubt.edge not in path.edges:
+            return first
+        closed.add(doubt.edge)
+
+
+def _contradicts_iterations(model: KernelModel, query: FactQuery, path: Path) -> Doubt:
+    """The doubt about a *path* with an :func:`infeasible_branch`."""
+    edge = infeasible_branch(model, query.start, path, query.results.affecting)
+    return NO_DOUBT if edge is None else Doubt(_CONTRADICTED, edge)
+
+
+def infeasible_branch(
+    model: KernelModel, start: int, path: Path, relevant: Sequence[Sequence[int]]
+) -> Edge | None:
+    """The first edge of *path* whose condition is false when *start* executes for the first time, or None.
+
+    An edge that leaves a loop without *relevant* instructions is not one, since a later iteration may take it.
+    """
+    for edge, truth in _evaluated_at_first(model, start, path):
+        loop = model.cfg.innermost(edge.source)
+        if truth is (not edge.value) and (
+            edge.target in loop or not loop or any(relevant[block] for block in loop)
+        ):
+            return edge
+    return None
+
+
+def _evaluated_at_first(model: KernelModel, start: int, path: Path) -> Iterator[tuple[Edge, bool | None]]:
+    """The conditional edges of *path*, each with its predicate's value when *start* is executed for the first time.
+
+    If no path from the entry to *start* is known, that of any iteration.
+    """
+    first = model.at_first(start).witness if start >= 0 else None
+    prefix = () if first is None else (*first.edges,)
+    return model.evaluated((*prefix, *path.edges), model.views.context_of(start).facts, len(prefix))
+
+
+def _depends_on_remainder(model: KernelModel, path: Path, start: int) -> Doubt:
+    """The doubt about a branch on *path*, or that *start* is control-dependent on, decided by a remainder loop's counter.
+
+    A branch that ends the remainder loop is not one.
+    """
+    cfg, values = model.cfg, model.values
+    controlling = cfg.control_dependences(cfg.block_of[start]) if start >= 0 else ()
+    for edge in (*path.edges, *controlling):
+        p = model.reachability.edge_predicate(edge)
+        if p is not None and any(
+            values.is_remainder_loop(head, p)
+            and any(values.node(v)[:2] == ("phi", head) for v in values.subexpressions(p))
+            for head in cfg.enclosing_loops(edge.source)
+        ):
+            return Doubt(_REMAINDER_LOOP, edge)
+    return NO_DOUBT
 
 
 class _Fork(NamedTuple):
@@ -76,8 +176,8 @@ def _forks(cfg: CFG, path: Path, sites: Iterable[int]) -> Iterator[_Fork]:
             )
 
 
-def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | None:
-    """The edge by which *path* skips a loop, or all cases of a switch, that contain one of *sites*; None if none.
+def skips(model: KernelModel, path: Path, sites: Iterable[int], why: str) -> Doubt:
+    """The doubt *why* about a *path* that skips a loop, or all cases of a switch, that contain one of *sites*.
 
     A kernel that waits in each iteration of a loop, or in the cases of a switch, is synchronised by design. A trip
     count of zero, or a value that matches no case, is not evidence of a defect. Nor is a CTA with no work, which waits
@@ -94,14 +194,14 @@ def left_out(model: KernelModel, path: Path, sites: Iterable[int]) -> Edge | Non
                 edge.source == head and edge.target not in loop and not _iterated(loop, head, path.edges[:at])
             )
         ):
-            return edge
+            return Doubt(why, edge)
         if (passed and not own and _idle(model, edge)) or cases >= (_MIN_SWITCH_CASES if own else 2):
-            return edge
-    return None
+            return Doubt(why, edge)
+    return NO_DOUBT
 
 
-def none_yet(model: KernelModel, path: Path) -> Edge | None:
-    """The edge on which *path* assumes that an unknown value equals the negative sentinel a loop starts with, or None.
+def assumes_sentinel(model: KernelModel, path: Path) -> Doubt:
+    """The doubt about a *path* that assumes that an unknown value equals the negative sentinel a loop starts with.
 
     A loop that remembers what it loaded last starts with -1 for "nothing yet", which no first value equals.
     """
@@ -115,14 +215,16 @@ def none_yet(model: KernelModel, path: Path) -> Edge | None:
         if truth and node[:2] == ("compare", "eq") and values.constant_of(node[3]) is None:
             constants = [values.constant_of(along.walk(side, k)) for side in node[2:4]]
             if None in constants and any(n is not None and n < 0 for n in constants):
-                return edge
-    return None
+                return Doubt(_SENTINEL, edge)
+    return NO_DOUBT
 
 
-def spared(model: KernelModel, path: Path, sites: Iterable[int], start: int | None = None) -> Edge | None:
-    """The edge by which *path* skips one of *sites* because of a CTA-uniform value that the text does not determine.
+def skips_for_launch(
+    model: KernelModel, path: Path, sites: Iterable[int], why: str, start: int | None = None
+) -> Doubt:
+    """The doubt *why* about a *path* that skips one of *sites* for a CTA-uniform value that the text does not determine.
 
-    None if there is none. If a CTA has nothing to wait for, because it has no tiles, none of its threads waits. With
+    If a CTA has nothing to wait for, because it has no tiles, none of its threads waits. With
     *start*, the first instruction of the path, the value may also be a loop counter, unless it is known on this path:
     the first iteration has no predecessor to wait for and the last one no successor.
     """
@@ -133,10 +235,16 @@ def spared(model: KernelModel, path: Path, sites: Iterable[int], start: int | No
         if p is None or values.uniformity(p) is not UniformityScope.CTA:
             continue
         if any(values.node(v)[0] in open_ for v in values.subexpressions(p)) and (
-            start is None or edge not in model.settled(start, path)
+            start is None or not _settled(model, start, path, edge)
         ):
-            return edge
-    return None
+            return Doubt(why, edge)
+    return NO_DOUBT
+
+
+def _settled(model: KernelModel, start: int, path: Path, edge: Edge) -> bool:
+    """Whether *path* is certain to take *edge* when *start* is executed for the first time."""
+    evaluated = _evaluated_at_first(model, start, path)
+    return any(taken == edge and truth is edge.value for taken, truth in evaluated)
 
 
 def _iterated(loop: frozenset[int], head: int, edges: Iterable[Edge]) -> bool:
@@ -144,8 +252,8 @@ def _iterated(loop: frozenset[int], head: int, edges: Iterable[Edge]) -> bool:
     return any(edge.target == head and edge.source in loop for edge in edges)
 
 
-def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
-    """Whether *path* leaves the loop that contains *start* in the same iteration, in which a branch admitted *start*.
+def leaves_iteration(model: KernelModel, path: Path, start: int) -> Doubt:
+    """The doubt about a *path* that leaves the loop of *start* in the same iteration, in which a branch admitted *start*.
 
     A prefetch for the next iteration is executed only if there is one: the branch may test the exit condition of the
     loop in another form, in which case the path is infeasible.
@@ -155,18 +263,18 @@ def leaves_its_round(model: KernelModel, path: Path, start: int) -> bool:
     loop = cfg.innermost(block)
     leaving = next((at for at, edge in enumerate(path.edges) if edge.target not in loop), None)
     if not loop or leaving is None or any(edge.target in cfg.loops for edge in path.edges[:leaving]):
-        return False
+        return NO_DOUBT
     source = path.edges[leaving].source
     conditional = any(
         edge.source in loop and edge.source != source for edge in cfg.control_dependences(block)
     )
-    return conditional and not cfg.dominates(block, source)
+    return Doubt(_NEXT_ITERATION) if conditional and not cfg.dominates(block, source) else NO_DOUBT
 
 
-def unused(model: KernelModel, path: Path, read: int, end: int) -> bool:
-    """Whether the result of the instruction *read* is dead on *path* and after its *end*.
+def has_unused_result(model: KernelModel, path: Path, read: int, end: int) -> Doubt:
+    """The doubt about a *path* on which, and after whose *end*, the result of the instruction *read* is dead.
 
-    Uses that only compute other dead values do not count. False if *read* writes no register that any instruction
+    Uses that only compute other dead values do not count. No doubt if *read* writes no register that any instruction
     reads.
     """
     passed, defs = path.passed(model.cfg, read), model.values.defs
@@ -182,25 +290,27 @@ def unused(model: KernelModel, path: Path, read: int, end: int) -> bool:
                 instruction = model.instruction(i)
                 form = None if instruction.match is None else instruction.match.form
                 if form is None or form.memory or form.event or instruction.flow or not instruction.writes:
-                    return False
+                    return NO_DOUBT
                 computing.append(i)
-    return any(r in model.readers for r in model.instruction(read).writes)
+    read_again = any(r in model.readers for r in model.instruction(read).writes)
+    return Doubt(_UNUSED_RESULT) if read_again else NO_DOUBT
 
 
-def placed(model: KernelModel, first: int, second: int) -> bool:
+def differ_by_data(model: KernelModel, first: int, second: int) -> bool:
     """Whether the address of exactly one of two accesses has a term that depends on a value unknown to the text."""
     values = model.values
     differing = _terms(model, first) ^ _terms(model, second)
     return any(values.node(v)[0] in _DATA for term in differing for v in values.subexpressions(term))
 
 
-def in_warps(model: KernelModel, path: Path, start: int) -> bool:
-    """Whether *path*, from *start*, passes a ``bar.warp.sync``."""
-    return any(model.instruction(i).opcode == "bar.warp.sync" for i in path.sites(model.cfg, start))
+def synchronises_lanes(model: KernelModel, path: Path, start: int) -> Doubt:
+    """The doubt about a *path* that passes a ``bar.warp.sync``, where nothing shows that the warps share the memory."""
+    passes = any(model.instruction(i).opcode == "bar.warp.sync" for i in path.sites(model.cfg, start))
+    return Doubt(_PART_OF_A_WARP) if passes else NO_DOUBT
 
 
-def runs_on(model: KernelModel, path: Path, *sites: int) -> bool:
-    """Whether *path* takes a back edge of a loop that moves the address of one of *sites* by a constant per iteration.
+def runs_past_array(model: KernelModel, path: Path, *sites: int) -> Doubt:
+    """The doubt about a *path* that repeats a loop which moves the address of one of *sites* by a constant each time.
 
     Only the trip count, which is unknown, keeps such an address in its array.
     """
@@ -208,7 +318,8 @@ def runs_on(model: KernelModel, path: Path, *sites: int) -> bool:
     heads = {e.target for e in path.edges if e.source in cfg.loops.get(e.target, ())}
     terms = set[int]().union(*(_terms(model, site) for site in sites))
     rising = {values.node(term)[1] for term in terms if values.steps(term)}
-    return any(not _counted(model, head) for head in heads & rising)
+    uncounted = any(not _counted(model, head) for head in heads & rising)
+    return Doubt(_OUT_OF_ARRAY) if uncounted else NO_DOUBT
 
 
 def _terms(model: KernelModel, site: int) -> set[int]:
