@@ -43,7 +43,7 @@ CANCELLED = LaunchWord("cancelled")
 
 
 class LaunchHypothesis(NamedTuple):
-    """The values that one launch brings."""
+    """The values that one launch assumes."""
 
     size: int
     """The value of every 32-bit parameter and word of global memory: matrix sizes, from which trip counts follow."""

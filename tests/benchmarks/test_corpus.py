@@ -155,7 +155,7 @@ def test_a_limit_takes_the_first_and_drops_nothing(corpus: Corpus) -> None:
     [
         ("90", "90 is refused"),
         ("raise-90", "KeyError: 'root'"),
-        ("empty-90", "what came out is no PTX module"),
+        ("empty-90", "the output is not a PTX module"),
         ("hollow-90", "there is no function in it: the source has templates or code of the host alone"),
         ("crash-90", "the compiler did not return: status 3, see "),
     ],

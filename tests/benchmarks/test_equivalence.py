@@ -106,7 +106,7 @@ CASES = [
      f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group 0;/*!*/ ret;",
      f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ ret;"),
     # nothing but arithmetic on other registers passes the wait
-    ("same_operations_awaited", "tcgen05.wait::ld behind the use",
+    ("same_operations_awaited", "tcgen05.wait::ld after the use",
      f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;",
      f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;"),
     # another load does not need the first one, unless it takes its address from it; a store may overwrite
@@ -127,7 +127,7 @@ CASES = [
      f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ ret;",
      f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ ret;"),
     # what is committed late is waited for late
-    ("same_operations_awaited", "cp.async.commit_group behind the wait",
+    ("same_operations_awaited", "cp.async.commit_group after the wait",
      "cp.async.commit_group;/*!*/ cp.async.wait_group 0; ret;",
      f"{COPY} cp.async.commit_group;/*!*/ cp.async.wait_group 0; ret;"),
     ("fence_before_each_wgmma", "wgmma.fence deleted",

@@ -333,7 +333,8 @@ def test_the_section_tells_what_was_missed_and_why() -> None:
     assert f"| {wait} | 5 | 0 | 2 | 0 | 0 | 0 | 0 | 3 | 0 | 0 | 0 | 40% | 40% | 40% |" in text
     assert "No rule yet: memory fence deleted (1)." in text
     assert (
-        f"- *only other threads can tell: what orders them is not analysed*, 1: {wait} (1: a.ptx:7)" in text
+        f"- *only other threads can observe it: what orders them is not analysed*, 1: {wait} (1: a.ptx:7)"
+        in text
     )
     assert f"- *not explained*, 2: {wait} (2: a.ptx:7, b.ptx:9)" in text
     assert "1 changes have such a proof and a finding nevertheless:" in text

@@ -94,7 +94,7 @@ def test_a_look_ahead_is_no_loop(pages: list[tuple[Path, Kernel]]) -> None:
     assert [f.note for f in found] == ["mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], 0;"]
 
 
-NOTED = ("mbarrier.init done twice", "fence behind mbarrier.init deleted")
+NOTED = ("mbarrier.init done twice", "fence after mbarrier.init deleted")
 """Faults of which a rule only takes note, as kernels that work have them."""
 
 

@@ -134,7 +134,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         ('<a href="../c/">', "leads nowhere"),
         ('<a href="#gone">', "no such anchor"),
         ('<a href="https://example.org/x">', ""),
-        ('<a href="http://example.org/">', "is no https URL"),
+        ('<a href="http://example.org/">', "is not an https URL"),
         (
             '<a href="https://docs.nvidia.com/cuda/parallel-thread-execution/#made-up">',
             "no such anchor is known",
