@@ -742,7 +742,7 @@ def _loads(instruction: Instruction) -> bool:
 
 @proof
 def single_thread(change: Change) -> Proof | None:
-    """A barrier of a CTA that has one thread by ``.reqntid`` (11.4.4).
+    """A CTA barrier in a CTA that has one thread by ``.reqntid`` (11.4.4).
 
     It waits for no other thread, and a thread observes its own accesses in program order (8.9.5, 9.7.13.1). Not so in a CTA of
     one warp: its lanes need not run in step.

@@ -425,7 +425,7 @@ def _until(kernel: Kernel, start: int, ends: frozenset[int]) -> set[int]:
 
 @operator("fence after mbarrier.init deleted", "mbarrier", "MB002")
 def _unordered(kernel: Kernel) -> Iterator[Fault]:
-    """A relaxed arrival at the barrier of the cluster publishes nothing by itself."""
+    """A relaxed arrival at the cluster barrier publishes nothing by itself."""
     inits = kernel.sites("mbarrier-init")
     relaxed = kernel.where(lambda m: m.form.event == "barrier-arrive" and ".relaxed" in m.modifiers)
     fences = kernel.sites("memory-fence") + kernel.sites("proxy-fence")
@@ -861,7 +861,7 @@ _ELECT = "{{ .reg .pred %tclint_p; elect.sync _|%tclint_p, 0xffffffff; {} }}"
     "CTA barrier to warp barrier", "barrier", "TM008 TM006 BK003 SM001 CA005 PR005 MB014 MB015 MB002 MB016"
 )
 def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
-    """A barrier of the CTA that becomes one of each warp."""
+    """A CTA barrier that becomes one barrier per warp."""
     for site in kernel.sites("barrier-sync"):
         match = kernel.instructions[site].match
         if match is not None and match.form.scope == "cta" and "destination" not in match.form.roles:

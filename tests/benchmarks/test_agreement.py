@@ -45,7 +45,7 @@ CLEAN = EARLY.replace("add.f32", "//")
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Callable[..., Ptxas]:
-    """A ptxas that says what stands behind ``//!`` in a file."""
+    """A ptxas that prints what follows ``//!`` in a file."""
 
     def make(release: str = "13.5") -> Ptxas:
         path = tmp_path / f"ptxas-{release}"
@@ -190,7 +190,7 @@ LATE_COMMIT = EARLY.replace(
     1,
 )
 CASES = {
-    "a commit behind the wait": (
+    "a commit after the wait": (
         LATE_COMMIT,
         agreement.EARLY,
         "tclint",
@@ -275,7 +275,7 @@ def test_a_difference_has_a_cause(fake: Callable[..., Ptxas], tmp_path: Path, ca
     assert differences(compared(tmp_path, fake(), text=text))[advisory] == (only, cause)
 
 
-def test_a_release_without_the_words_is_told_from_one_that_is_silent(
+def test_a_release_without_the_words_differs_from_a_silent_one(
     fake: Callable[..., Ptxas], tmp_path: Path
 ) -> None:
     ptxas = fake()

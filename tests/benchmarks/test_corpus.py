@@ -171,7 +171,7 @@ def test_a_failure_is_recorded_and_the_rest_is_built(corpus: Corpus, word: str, 
     about = corpus.manifest["producers"]["fake"]
     assert about["status"] == "partial"
     assert about["reason"] == "1 of the files could not be made, see failures"
-    corpus.source.write_text("mended")
+    corpus.source.write_text("fixed")
     assert corpus.build()
     assert corpus.manifest["failures"] == []
 

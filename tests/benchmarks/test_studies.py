@@ -95,7 +95,9 @@ FENCE, USE = "FENCE.VIEW.ASYNC.T", "FADD R0, R4, R5"
         ([(LOAD, 0), ("EXIT",), (ARRIVE,)], "unknown", "no path leads from one to the other"),
     ],
 )
-def test_what_stands_between_is_found(rows: list[tuple[Any, ...]], verdict: str, why: str) -> None:
+def test_what_orders_an_operation_before_a_signal_is_found(
+    rows: list[tuple[Any, ...]], verdict: str, why: str
+) -> None:
     signal = len(rows) - 1 - (rows[-1][0] == USE)
     load = rows[0][0] == LOAD
     assert Listing(code(*rows)).way(range(1), range(signal, signal + 1), load) == Way(verdict, why)
