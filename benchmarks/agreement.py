@@ -68,12 +68,12 @@ REFUSALS = frozenset(["TL001", *(id for id, rule in all_rules().items() if not r
 
 @dataclass(frozen=True, slots=True)
 class Advisory:
-    """Something that ptxas may say of the wgmma of a function, told by its words: the codes change between releases."""
+    """Something that ptxas may report about the wgmma of a function, recognised by its words: the codes change between releases."""
 
     name: str
     words: str
     rules: frozenset[str]
-    """A finding of one of these predicts it. Empty: it is about nothing that stands in the PTX, or is no fault."""
+    """A finding of one of these predicts it. Empty: it is about nothing in the PTX, or is not a fault."""
     about: str = ""
     """What the finding must speak of, where its rule has more than one subject."""
 
@@ -116,7 +116,7 @@ _REFUSED = (
         r"not defined for option 'gpu-name'|SM version specified by \.target",
         "this ptxas does not know the target",
     ),
-    (r"Unresolved extern|undefined reference", "it needs another module: this is no link"),
+    (r"Unresolved extern|undefined reference", "it needs another module: this is not a link step"),
     (r"uses too much", "it uses more memory than this ptxas gives a function"),
 )
 """What ptxas says in refusing, and what that is a sign of."""
@@ -251,7 +251,7 @@ class Case:
             if self._moved_in_flight():
                 return _MOVED
             if self._read_behind_partial_wait():
-                return "read behind a wait_group N that completes it, while others are in flight: ptxas takes all as one"
+                return "read after a wait_group N that completes it, while others are in flight: ptxas treats all as one"
             for rule, words in (
                 ("WG005", "names the wait that is too shallow"),
                 ("WG002", "asks for a fence there"),
@@ -264,18 +264,18 @@ class Case:
         """Why a rule finds something and ptxas does not say it."""
         mine = [f for f in self.found if advisory.predicted((f,))]
         if advisory.name in (READ, WAIT) and EARLY in self.said:
-            return "the same fault: ptxas tells it as the other one of C7514 and C7517"
+            return "the same fault: ptxas reports it as the other one of C7514 and C7517"
         if others := {
             m.code for name, said in self.said.items() for m in said if name.startswith("serialised")
         }:
-            return f"serialised all the same, for another reason ({', '.join(sorted(others))})"
+            return f"still serialised, for another reason ({', '.join(sorted(others))})"
         if advisory.name not in self.speaks:
-            return "this ptxas mends it and has no words for it"
+            return "this ptxas fixes it and has no message for it"
         if advisory.name in (WRITTEN, INPUT):
             if advisory.name == WRITTEN and (
                 FENCE in self.said or any(f.rule.id == "WG002" for f in self.found)
             ):
-                return "ptxas puts a fence behind the write and no wait before it: in samples its machine code has the fault"
+                return "ptxas inserts a fence after the write and no wait before it: in samples, its machine code has the fault"
             return "silent: in samples of the machine code the new value has a register of its own"
         if advisory.name == REGISTERS and all(self._only_written(finding) for finding in mine):
             return "the accumulator that is named twice is only written there (scale-d is 0)"
@@ -284,13 +284,11 @@ class Case:
         if advisory.name in (EARLY, READ, WAIT) and all(
             self._wait_before_commit(finding) for finding in mine
         ):
-            return (
-                "a wait stands between, and the commit behind it: ptxas waits for what is not committed too"
-            )
+            return "a wait intervenes, and the commit follows it: ptxas waits for uncommitted operations too"
         if advisory.name == FENCE and WAIT in self.said:
             return "ptxas puts a wait there, and no fence (C7517)"
         if advisory.name == FENCE and all(self._fence_in_front(finding) for finding in mine):
-            return "a fence stands right in front of the access: in a sample ptxas moves the access before it"
+            return "a fence immediately precedes the access: in a sample, ptxas moves the access before it"
         return UNEXPLAINED
 
     def _fence_in_front(self, finding: Finding) -> bool:
@@ -312,7 +310,7 @@ class Case:
         return site is not None and ignores_accumulator(model, site)
 
     def _wait_before_commit(self, finding: Finding) -> bool:
-        """Whether, in the order of the text, a wait and no commit stands between a wgmma and its use too early."""
+        """Whether, in the order of the text, a wait and no commit intervenes between a wgmma and its use too early."""
         kernel = self.kernel
         issue = finding.steps[0].span.start if finding.steps else finding.span.start
         between = (
@@ -344,7 +342,7 @@ class Case:
         )
 
     def _read_behind_partial_wait(self) -> bool:
-        """Whether an accumulator is read behind a wait that leaves groups in flight, in the order of the text."""
+        """Whether an accumulator is read after a wait that leaves groups in flight, in the order of the text."""
         accumulators = {
             r for i in self.kernel.sites("issue", "wgmma") for r in self.kernel.instructions[i].writes
         }
@@ -388,7 +386,7 @@ class Case:
         if moved:
             return _MOVED
         return (
-            "only wgmma touches the registers behind the fence: the manual asks for no other one (9.7.15.7.1)"
+            "only wgmma accesses the registers after the fence: the manual requires no other one (9.7.15.7.1)"
         )
 
 
@@ -556,7 +554,7 @@ class Measurement:
 
 
 def _vocabulary(ptxas: Ptxas) -> frozenset[str]:
-    """The advisories whose words stand in the program."""
+    """The advisories whose words appear in the program."""
     program = ptxas.path.read_bytes()
     return frozenset(a.name for a in ADVISORIES if re.search(a.words.encode(), program))
 
@@ -769,7 +767,7 @@ def main(arguments: list[str] | None = None) -> int:
     cache = default_cache()
     folder = options.folder or cache
     if not folder.is_dir():
-        print(f"{folder} is no folder; python -m benchmarks.corpus builds the corpus", file=sys.stderr)
+        print(f"{folder} is not a folder; python -m benchmarks.corpus builds the corpus", file=sys.stderr)
         return 1
     asked, skipped = programs(options.ptxas, cache)
     for reason in skipped:

@@ -77,7 +77,7 @@ class Spelling:
 
 
 def _options(slot: Slot) -> list[str | None]:
-    """What may stand at *slot*, absence first."""
+    """What may be at *slot*, absence first."""
     return ([None] if slot.optional else []) + sorted(slot.spellings, key=_natural)
 
 
@@ -192,7 +192,7 @@ def _vector(kind: str, position: int, length: int) -> str:
 def _choices(
     form: Form, spelling: Spelling, operand: Operand, position: int, kinds: Sequence[str]
 ) -> list[str]:
-    """Texts that may stand at *operand*, the likeliest first; *kinds* are the register classes in order."""
+    """Texts that may be at *operand*, the likeliest first; *kinds* are the register classes in order."""
     spec = form.operands.get(operand.name, DEFAULT)
     binding = spelling.syntax.bind(spelling.modifiers) or {}
     length = form.vector_length(spec, binding)

@@ -1,8 +1,8 @@
 """Barriers that order nothing which another barrier does not order as well (PTX ISA 8.9.4, 9.7.13.1, 9.7.13.3).
 
-A barrier stands between what was done since the barrier before it, or since the kernel began, and what is done until
-the one behind it, or the end. Where no access on one side meets one on the other side, a write among the two, nothing
-can tell that it is gone. What else lies on either side, and is not known to be harmless, proves nothing.
+A barrier separates what was done since the barrier before it, or since the kernel began, from what is done until
+the one after it, or the end. If no access on one side conflicts with one on the other side, nothing
+can observe that it is gone. With anything else on either side that is not known to be harmless, nothing is proven.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SILENT = frozenset(
     "integer logic float half convert compare extended video misc control".split()  # no memory, no synchronisation
 )
 EXCHANGES = frozenset((".volatile", ".relaxed", ".acquire", ".release", ".acq_rel", ".mmio"))
-"""Modifiers of accesses that may tell one thread what another has done (8.7)."""
+"""Modifiers of accesses by which one thread may observe what another has done (8.7)."""
 _TYPE = re.compile(r"\.[busf]{1,2}(\d+)$")
 _OF_CLUSTER = ("%nctaid", "%nclusterid", "%cluster_nctaid", "%cluster_nctarank", "%ntid", "%clusterid")
 """Special registers that are the same in all threads of a cluster (10)."""
@@ -36,7 +36,7 @@ _OBJECT = 8
 
 
 class Touch(NamedTuple):
-    """Bytes that are read or written: so many from *offset* on, behind the beginning of a variable."""
+    """Bytes that are read or written: so many from *offset* on, after the beginning of a variable."""
 
     writes: bool
     space: str
@@ -65,16 +65,16 @@ def ordered_by_others(function: Function, cfg: CFG, gone: list[int]) -> bool:
 
 
 def in_turn(function: Function, cfg: CFG, site: int) -> bool:
-    """Whether at *site* stands a barrier for all threads of the CTA to which all of them come, as the one of its turn.
+    """Whether the instruction at *site* is a barrier for all threads of the CTA that all of them reach as the same instance.
 
     All threads of the CTA execute the same aligned barrier (9.7.13.1). Roles do not always keep to that, so every other
-    one that it may be taken for must come before or behind as well, and it must have no guard.
+    one that it may be taken for must come before or after it, and it must have no guard.
     """
     return for_all(function, cfg, site) and _Barriers(function, cfg).in_order(site, [site])
 
 
 def for_all(function: Function, cfg: CFG, site: int) -> bool:
-    """Whether at *site* stands a barrier for all threads of the CTA, aligned and with no guard."""
+    """Whether the instruction at *site* is a barrier for all threads of the CTA, aligned and with no guard."""
     i = function.instructions[site]
     aligned = i.match is not None and (i.opcode.startswith("bar.") or ".aligned" in i.match.modifiers)
     return aligned and i.guard < 0 and _Barriers(function, cfg).of_all(site)
@@ -87,7 +87,7 @@ class _Barriers:
         self.instructions = function.instructions
         self.gone: list[int] = []
         self.first = False
-        """Whether a barrier of the cluster may be the first that tells that the other CTAs have begun."""
+        """Whether a cluster barrier may be the first to guarantee that the other CTAs have begun."""
         self.made: bool | None = None
         """Whether there is anything before what is gone: mbarriers that are made (true), nothing at all (false), or more.
 
@@ -137,7 +137,7 @@ class _Barriers:
         return count is None or (most is not None and (self._constant(count) or 0) >= most)
 
     def in_order(self, site: int, gone: list[int]) -> bool:
-        """Whether every other barrier that it may be taken for comes before it or behind it: each has its turn."""
+        """Whether every other barrier that it may be taken for comes before it or after it: each has its turn."""
         here, block = self.instructions[site], self.cfg.block_of[site]
         for other, i in enumerate(self.instructions):
             if other in gone or i.event not in _BARRIERS or i.match is None or i.match.form.scope == "lanes":
@@ -159,7 +159,7 @@ class _Barriers:
         return True
 
     def _alternatives(self, one: int, other: int, *, cluster: bool) -> bool:
-        """Whether all threads of a CTA, or of a *cluster*, come to the same one of two blocks, if to any."""
+        """Whether all threads of a CTA, or of a *cluster*, reach the same one of two blocks, if any."""
         cfg = self.cfg
 
         def leads(edge: Edge, block: int) -> bool:
@@ -194,11 +194,11 @@ class _Barriers:
             work += i.reads
         return True
 
-    def _follows(self, behind: int, block: int) -> bool:
-        """Whether every way from *block* on leads to *behind*."""
-        while block not in (behind, -1) and block in self.cfg.ipdom:
+    def _follows(self, after: int, block: int) -> bool:
+        """Whether every path from *block* reaches *after*."""
+        while block not in (after, -1) and block in self.cfg.ipdom:
             block = self.cfg.ipdom[block]
-        return block == behind
+        return block == after
 
     def _covers(self, site: int, cluster: bool, back: bool) -> bool:
         """Whether another barrier orders what lies on its two sides at least as this one does."""
@@ -217,7 +217,7 @@ class _Barriers:
         return not cluster and self.of_all(site)
 
     def _publishes(self, arrival: int) -> bool:
-        """Whether mbarriers made before an arrival for all of the cluster are made for whoever waits.
+        """Whether mbarriers initialised before an arrival for the whole cluster are initialised for all threads that wait.
 
         A fence in its block says so where the arrival itself is relaxed (9.7.13.4).
         """
@@ -233,7 +233,7 @@ class _Barriers:
     # ------------------------------------------------------------ what lies on a side
 
     def _side(self, site: int, cluster: bool, *, back: bool) -> Iterator[Touch | None]:
-        """What is touched on one side of *site*, as far as no other barrier stands between; None: what is not known."""
+        """The accesses on one side of *site*, up to the next barrier; None: an unknown access."""
         cfg = self.cfg
         work, seen = [(cfg.block_of[site], site, False)], set[tuple[int, bool]]()
         while work:
@@ -249,7 +249,7 @@ class _Barriers:
             else:
                 following = cfg.sources[block] if back else [e.target for e in cfg.successors[block]]
                 if cluster and not back and not following:
-                    yield None  # the others go on while this CTA is over
+                    yield None  # the others continue after this CTA has ended
                 self.first = self.first or (back and block == 0 and not published)
                 for other in following:
                     if (other, published) not in seen:
@@ -258,7 +258,7 @@ class _Barriers:
                         work.append((other, start, published))
 
     def _touches(self, site: int, *, back: bool) -> list[Touch] | None:
-        """What an instruction reads and writes that other threads may; None: not known, or it tells them something."""
+        """What an instruction reads and writes that other threads may; None: not known, or it synchronises with them."""
         i = self.instructions[site]
         match = i.match
         if match is None or match.problem or match.form.flow == "call":
@@ -269,7 +269,7 @@ class _Barriers:
         if form.event == "tmem-dealloc":
             return [Touch(True, "tensor")]
         if form.event == "wait" and not back:
-            return []  # to wait for more is no harm
+            return []  # waiting for more is harmless
         if form.event in (*_NO_EFFECT, *_WARP, *_BARRIERS) or i.opcode.startswith(_PREFETCH):
             return []
         if form.event and form.event != "tmem-alloc":

@@ -99,7 +99,7 @@ def _file(code: CodeType) -> str:
 
 
 def _apart(work: Callable[[], object]) -> Counts:
-    """:func:`count` in a copy of this process, so that what *work* leaves in caches is no help to others."""
+    """:func:`count` in a copy of this process, so that what *work* leaves in caches does not help others."""
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=lambda: sender.send(count(work)))

@@ -59,7 +59,7 @@ WANTED: dict[str, str] = {
     **{
         name: "moved"
         for name in OPERATORS
-        if (" behind the " in name and "changed" not in name) or " moved past " in name
+        if (" after the " in name and "changed" not in name) or " moved past " in name
     },
     "CTA barrier before the cp.async.wait": "moved",
 }

@@ -59,7 +59,7 @@ def _register(data: bytes, random: Random) -> Edit:
 
 
 def _type(data: bytes, random: Random) -> Edit:
-    """A character is typed inside an operand, as on the way to another one."""
+    """A character is typed inside an operand, as an intermediate step to another one."""
     where = _within(data, random, _REGISTER) or (0, 0)
     return where[1], where[1], random.choice((b"1", b"2", b"0", b"x", b",", b" "))
 

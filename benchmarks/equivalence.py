@@ -48,7 +48,7 @@ class Change:
 
     kernel: Kernel
     steps: dict[int, list[Instruction]]
-    """Instruction of the original -> what stands there in the mutant; all others are as they were."""
+    """Instruction of the original -> what the mutant has in its place; all others are unchanged."""
 
     @cached_property
     def cfg(self) -> CFG:
@@ -60,7 +60,7 @@ class Change:
 
     @property
     def deleted(self) -> int | None:
-        """The one instruction that is gone, if that is all, or if it stands elsewhere as well as fences may."""
+        """The one instruction that is gone, if that is all, or if it only moved to where fences may be."""
         gone = [site for site, now in self.steps.items() if self.instructions[site] not in now]
         if len(gone) != 1 or any("fence" not in i.event for i in self.added):
             return None
@@ -68,7 +68,7 @@ class Change:
 
     @property
     def taken(self) -> list[Instruction]:
-        """What the mutant does not execute where it stood."""
+        """What the mutant does not execute where the original does."""
         return [
             self.instructions[site] for site, now in self.steps.items() if self.instructions[site] not in now
         ]
@@ -108,7 +108,7 @@ class Change:
         return iter(range(site - 1, self.cfg.blocks[self.cfg.block_of[site]].start - 1, -1))
 
     def behind(self, site: int) -> Iterator[int]:
-        """The instructions behind *site*, nearest first, as far as they all follow."""
+        """The instructions after *site*, nearest first, as long as they all follow."""
         return iter(range(site + 1, self.cfg.blocks[self.cfg.block_of[site]].end))
 
 
@@ -188,7 +188,7 @@ def equivalent(kernel: Kernel, fault: Fault) -> Proof | None:
 
 @proof
 def unreachable(change: Change) -> Proof | None:
-    """No way leads from the entry of the function to the change (9.7.13: control flow; 11.2: entry).
+    """No path leads from the entry of the function to the change (9.7.13: control flow; 11.2: entry).
 
     An instruction that no thread executes has no effect. Both branches of a condition count as ways.
     """
@@ -219,15 +219,15 @@ _READERS = ("wgmma", "tcgen05.ld")
 
 @proof
 def same_operations_awaited(change: Change) -> Proof | None:
-    """Whatever is complete in the original is complete in the mutant, before anything can tell.
+    """Whatever is complete in the original is complete in the mutant, before anything can observe a difference.
 
     A commit puts the operations that are in no group yet into a new one, and an empty group is complete;
     ``wait_group N`` waits for all groups but the N newest (sections of ``_SECTIONS``). So both programs run in step
     over the same path, and each pending operation has a pair of ages. A commit that one of them lacks makes its ages
     differ. An operation that a wait completes in the original alone must be complete in the mutant before the next
-    instruction that could tell: until then only branches, waits and commits of the group may come, and arithmetic
+    instruction that could observe it: until then only branches, waits and commits of the group may come, and arithmetic
     on registers that the operation does not access; and, where the operations of the group only read memory
-    (``_READERS``), further ones that do not access its registers. To wait for more than the original does is no fault.
+    (``_READERS``), further ones that do not access its registers. Waiting for more than the original does is not a fault.
 
     What a call does is unknown but the same in both: it proves nothing as long as the ages are the same. An operation
     that only one of them has committed when the function ends counts as a difference.
@@ -235,11 +235,13 @@ def same_operations_awaited(change: Change) -> Proof | None:
     group = change.group
     if group is None or observers(change):
         return None
-    return Proof("the same operations are complete in both before anything can tell", _SECTIONS[group])
+    return Proof(
+        "the same operations are complete in both before anything can observe a difference", _SECTIONS[group]
+    )
 
 
 def observers(change: Change) -> frozenset[int] | None:
-    """The instructions that may tell the mutant from the original: an operation is not complete there that should be.
+    """The instructions that may distinguish the mutant from the original: an operation is not complete there that should be.
 
     -1 stands for the end of the function. None when the change is another one than of unguarded waits and commits.
     :func:`same_operations_awaited` has the argument.
@@ -250,7 +252,7 @@ def observers(change: Change) -> frozenset[int] | None:
 
 
 def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
-    """What stands where operations of *group* may be complete in the original alone.
+    """The instructions at which operations of *group* may be complete in the original alone.
 
     Not *to_the_end*, an operation that has read its sources counts as complete; else ``.read`` waits for nothing
     (9.7.9.27.2.2).
@@ -262,7 +264,7 @@ def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
     found: set[int] = set()
 
     def behind(instructions: Sequence[Instruction], age: int | None) -> int | None:
-        """The age of an operation behind some instructions; None when it is complete."""
+        """The age of an operation after some instructions; None when it is complete."""
         for i in instructions:
             assert i.match is not None
             if i.group != group or age is None:
@@ -280,7 +282,7 @@ def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
         return frozenset((at, a, b) for at, a, b in pairs if b is not None)
 
     def common(state: Ages, site: int) -> Ages:
-        """The pairs behind an instruction of both programs."""
+        """The pairs after an instruction of both programs."""
         i = change.instructions[site]
         if i.flow == "call":
             if any(a != b for _, a, b in state):
@@ -350,7 +352,7 @@ def fence_before_each_wgmma(change: Change) -> Proof | None:
 
     The fence orders earlier accesses to registers before those of later ``wgmma.mma_async`` (9.7.15.7.1). Where a
     second one comes before any of these, it orders all that the first one did: every access before the first is before
-    the second too. A call may issue one, so it must not come between.
+    the second too. A call may issue one, so it must not intervene.
     """
     site = change.deleted
     if site is None or change.instructions[site].event != "register-fence":
@@ -396,9 +398,7 @@ def nothing_accessed_since_the_fence(change: Change) -> Proof | None:
             return None
         if not product and not used.isdisjoint((*i.reads, *i.writes)):
             return None
-    return Proof(
-        "a wgmma.fence stands before it, and no register of a wgmma is accessed between", "9.7.15.7.1"
-    )
+    return Proof("a wgmma.fence precedes it, and no register of a wgmma is accessed in between", "9.7.15.7.1")
 
 
 _INNER = frozenset(("integer", "logic", "float", "half", "convert", "compare", "extended", "video"))
@@ -426,10 +426,10 @@ def _neighbour(change: Change, site: int, same: Callable[[Instruction], bool]) -
 
 @proof
 def second_fence_beside_it(change: Change) -> Proof | None:
-    """The same fence stands beside it, and nothing between them accesses memory or synchronises.
+    """An equal fence is beside it, and nothing between them accesses memory or synchronises.
 
-    A fence orders what comes before it and what comes behind (9.7.13.4, 9.7.16.11.1, 8.7). With only arithmetic
-    between two equal ones, the same accesses are before and behind both.
+    A fence orders what comes before it and what follows it (9.7.13.4, 9.7.16.11.1, 8.7). With only arithmetic
+    between two equal ones, the same accesses are before and after both.
     """
     site = change.deleted
     if site is None:
@@ -440,7 +440,7 @@ def second_fence_beside_it(change: Change) -> Proof | None:
         return None
     if _neighbour(change, site, lambda i: i.opcode == fence.opcode and not i.operands) is None:
         return None
-    return Proof("the same fence stands beside it with no access to memory between", "9.7.13.4")
+    return Proof("an equal fence is beside it, with no access to memory in between", "9.7.13.4")
 
 
 @proof
@@ -449,7 +449,7 @@ def mbarriers_alone_before_the_proxy_fence(change: Change) -> Proof | None:
 
     It orders accesses through the generic and the async proxy (9.7.13.4). Asynchronous operations access their mbarrier
     through the generic proxy, as ``mbarrier.init`` does (9.7.9.25.4.1), so these are accesses through one proxy. Threads
-    hear of the accesses of others where they synchronise, so no such instruction may come before either.
+    observe the accesses of others where they synchronise, so no such instruction may come before either.
     """
     site = change.deleted
     if site is None or not _about_shared_memory(change.instructions[site]):
@@ -464,11 +464,11 @@ def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
     """Every path comes from a ``fence.proxy.async`` that orders as much, or from the entry, and since then only through
     the async proxy.
 
-    The fence orders what the thread has accessed through the generic proxy, or has heard of, with what is done through
-    the async proxy behind it (9.7.13.4). Without any such access since the one before, that one has ordered all.
+    The fence orders what the thread has accessed through the generic proxy, or has observed, with what is done through
+    the async proxy after it (9.7.13.4). Without any such access since the one before, that one has ordered all.
 
-    What the thread may have heard of lies before what may have told it: the arrivals at mbarriers, and the barriers that
-    others come to; operations that complete a phase make no accesses through the generic proxy. At a barrier to which all
+    What the thread may have observed precedes what may have released it: the arrivals at mbarriers, and the barriers that
+    others reach; operations that complete a phase make no accesses through the generic proxy. At a barrier to which all
     threads of the CTA come as to the same one (9.7.13.1), that is what lies before this barrier.
 
     Where no operation writes shared memory through the async proxy, an ordinary load does not matter: two reads are in no
@@ -483,7 +483,7 @@ def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
 
 
 def ordered_by_the_fence_before(change: Change, together: Callable[[Function, CFG, int], bool]) -> bool:
-    """Whether that holds if all threads come to the barriers that *together* says so of."""
+    """Whether that holds if all threads reach the barriers for which *together* is true."""
     site = change.deleted
     if site is None or not _about_shared_memory(change.instructions[site]):
         return False
@@ -508,7 +508,7 @@ def ordered_by_the_fence_before(change: Change, together: Callable[[Function, CF
 
 
 class _News:
-    """What a thread may have heard of before the fence at *site*, if all come to the barriers that *together* says so of."""
+    """What a thread may have observed before the fence at *site*, if all reach the barriers for which *together* is true."""
 
     def __init__(self, change: Change, site: int, together: Callable[[Function, CFG, int], bool]) -> None:
         self.change = change
@@ -516,11 +516,11 @@ class _News:
         self.together = together
 
     def heard_at(self, at: int) -> bool:
-        """Whether a thread hears of others at an instruction, and it is known of whom."""
+        """Whether a thread observes others at an instruction, and it is known which ones."""
         return self.change.instructions[at].event in ("mbarrier-wait", "barrier-sync")
 
     def told_by(self, at: int) -> Iterable[int]:
-        """The instructions by which others may have told of what they have done before, at the latest."""
+        """The last instructions by which others may have released what they did before."""
         if self.change.instructions[at].event == "mbarrier-wait":
             return self._arrivals
         if self.change.instructions[at].event != "barrier-sync" or at in self._meetings:
@@ -543,9 +543,9 @@ class _News:
         return self._of(("barrier-sync", "barrier-arrive"))
 
     def _of(self, events: Collection[str]) -> list[int]:
-        """Instructions of some *events* that another thread may have executed when one comes to the fence.
+        """Instructions of some *events* that another thread may have executed when one reaches the fence.
 
-        Who is behind a barrier for all threads knows that all have come to it: not so where a way leads from there to
+        A thread after a barrier for all threads knows that all have reached it, except where a path leads from there to
         the fence.
         """
         cfg, instructions = self.change.cfg, self.change.instructions
@@ -592,7 +592,7 @@ def _async_reads_alone(change: Change) -> bool:
 def orders_reads_alone(change: Change) -> bool:
     """Whether it is about a ``fence.proxy.async`` before which the thread has read shared memory at most.
 
-    Then it stands between these reads and what overwrites the bytes through the async proxy.
+    Then it separates these reads from what overwrites the bytes through the async proxy.
     """
     site = change.deleted
     if site is None or not _about_shared_memory(change.instructions[site]):
@@ -619,7 +619,7 @@ def _writes_shared_memory(instruction: Instruction) -> bool:
 
 
 def _of_the_async_proxy(instruction: Instruction) -> bool:
-    """Whether it is about operations that access shared memory through the async proxy alone, and tells nobody of others."""
+    """Whether it is about operations that access shared memory through the async proxy alone, and releases nothing to others."""
     match = instruction.match
     if match is None or match.problem or instruction.event == "tmem-alloc":
         return False
@@ -636,7 +636,7 @@ def no_operation_through_the_async_proxy(change: Change) -> Proof | None:
 
     It orders accesses through the generic and the async proxy (9.7.13.4). Shared memory is gone with its CTA (5.1.3), so
     none of another kernel accesses what was written there; what is in other memory must not have been written before.
-    What it has read is not overwritten before the kernel tells of that, which orders the two.
+    What it has read is not overwritten before the kernel signals that, which orders the two.
     """
     site = change.deleted
     if site is None or not change.kernel.function.entry:
@@ -674,7 +674,7 @@ def _sites_before(
     ends: Callable[[Instruction], bool],
     told_by: Callable[[int], Iterable[int]] | None = None,
 ) -> Iterator[int | None]:
-    """Where that stands; and before what tells the thread of others, at each place where it hears of them."""
+    """The sites where it ends; and those before the releases that each acquire point may observe."""
     cfg = change.cfg
     work, seen, told = [(cfg.block_of[site], site)], set[int](), set[int]()
     while work:
@@ -702,7 +702,7 @@ def _about_shared_memory(instruction: Instruction) -> bool:
 
 
 def _leaves_shared_memory(instruction: Instruction) -> bool:
-    """Whether it accesses no shared memory but an mbarrier, and hears of nobody."""
+    """Whether it accesses no shared memory but an mbarrier, and observes no other thread."""
     match = instruction.match
     if match is None or match.problem or instruction.flow == "call":
         return False
@@ -725,7 +725,7 @@ def _leaves_shared_memory(instruction: Instruction) -> bool:
 
 
 def _exchanges(instruction: Instruction) -> bool:
-    """Whether it may tell a thread what others have done: a strong access, or an atomic operation (8.7)."""
+    """Whether a thread may observe by it what others have done: a strong access, or an atomic operation (8.7)."""
     match = instruction.match
     if match is None or not EXCHANGES.isdisjoint(match.modifiers):
         return True
@@ -733,7 +733,7 @@ def _exchanges(instruction: Instruction) -> bool:
 
 
 def _loads(instruction: Instruction) -> bool:
-    """Whether it reads memory and hears of nobody."""
+    """Whether it reads memory and observes no other thread."""
     match = instruction.match
     if match is None or match.problem or instruction.flow == "call" or match.form.event:
         return False
@@ -742,9 +742,9 @@ def _loads(instruction: Instruction) -> bool:
 
 @proof
 def single_thread(change: Change) -> Proof | None:
-    """A barrier of a CTA that has one thread by ``.reqntid`` (11.4.4).
+    """A CTA barrier in a CTA that has one thread by ``.reqntid`` (11.4.4).
 
-    It waits for nobody, and a thread observes its own accesses in program order (8.9.5, 9.7.13.1). Not so in a CTA of
+    It waits for no other thread, and a thread observes its own accesses in program order (8.9.5, 9.7.13.1). Not so in a CTA of
     one warp: its lanes need not run in step.
     """
     site = change.deleted
@@ -760,9 +760,9 @@ def single_thread(change: Change) -> Proof | None:
 def ordered_by_the_barriers_around(change: Change) -> Proof | None:
     """Nothing that is done between the barriers around it needs this one between.
 
-    A barrier orders what the threads did before it and what they do behind it (8.9.4, 9.7.13.1, 9.7.13.3). Where another
-    one that waits for all the same threads stands between two accesses, they stay ordered; and so it does no harm where
-    the accesses that no other one stands between never are of the same bytes, one of them a write. A barrier of each warp
+    A barrier orders what the threads did before it and what they do after it (8.9.4, 9.7.13.1, 9.7.13.3). Where another
+    one that waits for at least these threads separates two accesses, they stay ordered; so its absence is harmless where
+    the accesses that no other one separates are never of the same bytes, one of them a write. A barrier of each warp
     in its place, or the same barrier elsewhere, orders more rather than less. One of another count may never complete.
     """
     gone = [site for site, now in change.steps.items() if change.instructions[site] not in now]
@@ -810,7 +810,7 @@ def barrier_of_one_warp(change: Change) -> Proof | None:
 
 @proof
 def grid_awaited_before(change: Change) -> Proof | None:
-    """Another ``griddepcontrol.wait`` stands on every path before it.
+    """Another ``griddepcontrol.wait`` is on every path before it.
 
     It waits until all prerequisite grids have completed and their memory operations are visible to this grid
     (9.7.13.13). That stays so: a second one has nothing to wait for.

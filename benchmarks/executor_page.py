@@ -15,8 +15,8 @@ COMMAND = "python -m benchmarks.executor --record"
 SLICE = ""
 ABOUT = (
     "`tclint.executor` runs the launch files of *Mutants on a GPU*, and further ones of kernels for sm_90 and sm_100. What "
-    "is right on the GPU must be right here, under every schedule and with nothing to tell; what the GPU convicted should "
-    "be seen here: an observation, a fault, threads that wait for ever, or a wrong result."
+    "is right on the GPU must be right here, under every schedule and with nothing to report; what the GPU convicted should "
+    "be seen here: an observation, a fault, a deadlock, or a wrong result."
 )
 SHOWN = 3
 """Places and kinds that a row names; the record has them all."""

@@ -86,7 +86,7 @@ class Kernel:
 
     @cached_property
     def digest(self) -> str:
-        """What tells the file from another version of it: the beginning of its SHA-256."""
+        """What distinguishes the file from another version of it: the beginning of its SHA-256."""
         return sha256(self.data).hexdigest()[:16]
 
     @cached_property
@@ -117,7 +117,7 @@ class Kernel:
         return None if "//" in text or "/*" in text else " ".join(text.split())
 
     def move(self, site: int, behind: int) -> tuple[Edit, ...] | None:
-        """Take an instruction away and put it behind another one."""
+        """Take an instruction away and put it after another one."""
         text, end = self.flat(site), self.span(behind).end
         return (self.blank(site), Edit(Span(end, end), f" {text}")) if text else None
 
@@ -133,7 +133,7 @@ class Kernel:
         return (self.blank(site), Edit(Span(start, start), f"{text} ")) if text else None
 
     def operand(self, site: int, role: str, new: str, prologue: str = "") -> Edit | None:
-        """Put *new* where the operand that plays *role* stands; ``{}`` in both texts is what stood there.
+        """Put *new* in place of the operand that plays *role*; ``{}`` in both texts is what was there.
 
         *prologue* is executed before. None when nothing plays the role, or when the instruction is not on one line.
         """
@@ -390,23 +390,23 @@ def _ended_at_once(kernel: Kernel) -> Iterator[Fault]:
             yield Fault((Edit(Span(end, end), f" {' '.join(ended.split())}"),), places, text)
 
 
-@operator("barrier behind mbarrier.init deleted", "mbarrier", "MB002 CL001")
+@operator("barrier after mbarrier.init deleted", "mbarrier", "MB002 CL001")
 def _unpublished(kernel: Kernel) -> Iterator[Fault]:
-    """Nothing tells the other threads that the mbarriers have been initialised, on any way to the first wait."""
+    """No barrier orders the initialisation of the mbarriers before other threads, on any path to the first wait."""
     inits, waits = kernel.sites("mbarrier-init"), frozenset(kernel.sites("mbarrier-wait"))
     about = kernel.where(lambda m: "mbarrier" in m.form.roles)
     barriers = kernel.where(
         lambda m: m.form.event in ("barrier-sync", "barrier-wait") and m.form.scope != "lanes"
     )
     passed = _until(kernel, inits[-1], waits) if inits else set()
-    # Without a wait behind it, all that comes may be done by the thread that initialises.
+    # Without a wait after it, the initialising thread may do all that follows.
     edits = tuple(kernel.blank(i) for i in sorted(barriers & passed))
     if edits and not waits.isdisjoint(passed):
         yield Fault(edits, about, kernel.text(inits[-1]))
 
 
 def _until(kernel: Kernel, start: int, ends: frozenset[int]) -> set[int]:
-    """What may be executed behind *start*, up to the first of *ends* on each way, and these as well."""
+    """The instructions that may be executed after *start*, up to and including the first of *ends* on each path."""
     cfg = CFG(kernel.function)
     found, seen = set[int](), set[int]()
     work = [(cfg.block_of[start], start + 1)]
@@ -423,9 +423,9 @@ def _until(kernel: Kernel, start: int, ends: frozenset[int]) -> set[int]:
     return found
 
 
-@operator("fence behind mbarrier.init deleted", "mbarrier", "MB002")
+@operator("fence after mbarrier.init deleted", "mbarrier", "MB002")
 def _unordered(kernel: Kernel) -> Iterator[Fault]:
-    """A relaxed arrival at the barrier of the cluster publishes nothing by itself."""
+    """A relaxed arrival at the cluster barrier publishes nothing by itself."""
     inits = kernel.sites("mbarrier-init")
     relaxed = kernel.where(lambda m: m.form.event == "barrier-arrive" and ".relaxed" in m.modifiers)
     fences = kernel.sites("memory-fence") + kernel.sites("proxy-fence")
@@ -438,7 +438,7 @@ def _unordered(kernel: Kernel) -> Iterator[Fault]:
 
 @operator("mbarrier wait loop inverted", "mbarrier", "MB001")
 def _inverted(kernel: Kernel) -> Iterator[Fault]:
-    """The loop is left while the phase is not complete, and goes round when it is."""
+    """The loop exits while the phase is not complete, and repeats when it is."""
     for site in kernel.sites("mbarrier-wait"):
         derived = set(kernel.instructions[site].writes)
         for i in range(site + 1, min(site + 4, len(kernel.instructions))):
@@ -484,7 +484,7 @@ operator("mbarrier arrive count raised", "mbarrier", "MB003 MB006 MB008 MB016")(
 
 @operator("mbarrier wait parity flipped", "mbarrier", "BK001 TC001 MB006 MB007 MB016")
 def _flip_parity(kernel: Kernel) -> Iterator[Fault]:
-    """The wait is for the phase before, which is complete, or for the one behind."""
+    """The wait is for the previous phase, which is complete, or for the next one."""
     for site in kernel.sites("mbarrier-wait"):
         operand = kernel.instructions[site].role("parity")
         if isinstance(operand, Immediate) and isinstance(operand.value, int):
@@ -557,7 +557,7 @@ def _narrow_fence(kernel: Kernel) -> Iterator[Fault]:
 
 @operator("tcgen05.wait::ld moved past the arrival", "tcgen05", "TC002 TC003 TC007 TM006")
 def _late_wait(kernel: Kernel) -> Iterator[Fault]:
-    """The wait comes, but after another thread was told that the tensor memory is free."""
+    """The wait comes, but after another thread was notified that the tensor memory is free."""
     for site in kernel.sites("wait", "tcgen05.ld"):
         for i in range(site + 1, min(site + 400, len(kernel.instructions))):
             instruction = kernel.instructions[i]
@@ -574,7 +574,7 @@ Test = Callable[[Instruction], bool]
 
 
 def _swaps(group: str, use: Callable[[Kernel], Test], places: Callable[[Kernel], frozenset[int]]) -> Plant:
-    """The wait stands behind the first use of what it waits for, instead of in front of it."""
+    """The wait follows the first use of what it waits for, instead of preceding it."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
         uses = use(kernel)
@@ -586,7 +586,7 @@ def _swaps(group: str, use: Callable[[Kernel], Test], places: Callable[[Kernel],
                 if uses(instruction):
                     if edits := kernel.move(site, behind=i):
                         yield Fault(
-                            edits, places(kernel) | {i}, f"{kernel.flat(site)} behind {kernel.text(i)[:60]}"
+                            edits, places(kernel) | {i}, f"{kernel.flat(site)} after {kernel.text(i)[:60]}"
                         )
                     break
 
@@ -630,7 +630,7 @@ def _reads_shared(kernel: Kernel) -> frozenset[int]:
 
 
 def _tells_others(kernel: Kernel) -> Test:
-    """Using tensor memory, or telling other threads that they may."""
+    """Using tensor memory, or signalling to other threads that they may."""
     events = ("issue", "barrier-sync", "barrier-arrive", "mbarrier-arrive", "tcgen05-fence-before")
     groups = ("", "none", "cluster", "mbarrier", "tcgen05", "tcgen05.ld")
     return lambda i: i.event in events and i.group in groups
@@ -647,10 +647,10 @@ for _name, _family, _group_name, _use, _rules in (
     ("tcgen05.wait::ld", "tcgen05", "tcgen05.ld", _reads_results("tcgen05.ld"), "TC002 TC007 TC011"),
     ("tcgen05.wait::st", "tcgen05", "tcgen05.st", _tells_others, "TC002 TC004"),
 ):
-    operator(f"{_name} behind the use", _family, _rules)(_swaps(_group_name, _use, _members(_group_name)))
+    operator(f"{_name} after the use", _family, _rules)(_swaps(_group_name, _use, _members(_group_name)))
 
 
-@operator("mbarrier wait behind the use", "mbarrier", "BK001 TC001 MB001 MB016")
+@operator("mbarrier wait after the use", "mbarrier", "BK001 TC001 MB001 MB016")
 def _use_before_wait(kernel: Kernel) -> Iterator[Fault]:
     """What the wait is for is read in front of it; what has been read before anyway is not what it is for."""
     reads_shared = _touches_shared("read")(kernel)
@@ -719,7 +719,7 @@ def _apart(instruction: Instruction, others: Sequence[Instruction]) -> bool:
 
 
 def _commits_late(group: str) -> Plant:
-    """The commit stands behind the wait, which therefore waits for the groups before."""
+    """The commit follows the wait, which therefore waits for the groups before."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
         for site in kernel.sites("commit", group):
@@ -737,13 +737,13 @@ def _commits_late(group: str) -> Plant:
     return plant
 
 
-operator("wgmma.commit_group behind the wait", "wgmma", _WGMMA_WAITS)(_commits_late("wgmma"))
-operator("cp.async.commit_group behind the wait", "cp.async", "CA001 CA002 CA003")(_commits_late("cp.async"))
-operator("bulk commit_group behind the wait", "bulk", "BK002 BK004 BK005 MB016")(_commits_late("bulk"))
+operator("wgmma.commit_group after the wait", "wgmma", _WGMMA_WAITS)(_commits_late("wgmma"))
+operator("cp.async.commit_group after the wait", "cp.async", "CA001 CA002 CA003")(_commits_late("cp.async"))
+operator("bulk commit_group after the wait", "bulk", "BK002 BK004 BK005 MB016")(_commits_late("bulk"))
 
 
 def _comes_late(event: str, group: str | None, use: Test) -> Plant:
-    """A fence behind the operation that it should stand in front of."""
+    """A fence after the operation that it should precede."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
         for site in kernel.sites(event, group):
@@ -768,10 +768,10 @@ def _async_proxy(instruction: Instruction) -> bool:
     return match is not None and match.form.event == "issue" and match.form.proxy == "async"
 
 
-operator("wgmma.fence behind the wgmma", "wgmma", "WG002 WG008")(
+operator("wgmma.fence after the wgmma", "wgmma", "WG002 WG008")(
     _comes_late("register-fence", "wgmma", _issues("wgmma"))
 )
-operator("proxy fence behind the operation", "proxy", "PR001 PR002 PR003 PR004")(
+operator("proxy fence after the operation", "proxy", "PR001 PR002 PR003 PR004")(
     _comes_late("proxy-fence", None, _async_proxy)
 )
 
@@ -861,7 +861,7 @@ _ELECT = "{{ .reg .pred %tclint_p; elect.sync _|%tclint_p, 0xffffffff; {} }}"
     "CTA barrier to warp barrier", "barrier", "TM008 TM006 BK003 SM001 CA005 PR005 MB014 MB015 MB002 MB016"
 )
 def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
-    """A barrier of the CTA that becomes one of each warp."""
+    """A CTA barrier that becomes one barrier per warp."""
     for site in kernel.sites("barrier-sync"):
         match = kernel.instructions[site].match
         if match is not None and match.form.scope == "cta" and "destination" not in match.form.roles:
@@ -877,7 +877,7 @@ def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
 
 @operator("CTA barrier before the cp.async.wait", "barrier", "CA005 SM001 PR005")
 def _early_barrier(kernel: Kernel) -> Iterator[Fault]:
-    """A barrier that stood behind a wait for copies, and so told the other threads of it."""
+    """A barrier that followed a wait for copies, and so released them to the other threads."""
     waits = set(kernel.sites("wait", "cp.async"))
     for site in kernel.sites("barrier-sync"):
         edits = kernel.move_up(site, site - 1) if site - 1 in waits else None
@@ -912,7 +912,7 @@ for _name, _wrap in (("lane", _LANE), ("elected lane", _ELECT)):
     operator(f"aligned instruction guarded by one {_name}", "convergence", "CV001 CV002")(
         _guards(_wrap, False)
     )
-    operator(f"aligned instruction behind a branch of one {_name}", "convergence", "CV001 CV002")(
+    operator(f"aligned instruction in a branch of one {_name}", "convergence", "CV001 CV002")(
         _guards(_wrap, True)
     )
 
@@ -1109,7 +1109,7 @@ def _generic(kernel: Kernel) -> Iterator[Fault]:
                     yield Fault((edit,), frozenset((site,)), kernel.text(site))
 
 
-@operator("multicast to nobody", "bulk", "BK007")
+@operator("multicast to no CTA", "bulk", "BK007")
 def _empty_mask(kernel: Kernel) -> Iterator[Fault]:
     """The mask of a multicast copy names no CTA."""
     for group in ("mbarrier", "tcgen05"):
@@ -1210,7 +1210,7 @@ _COPIED = _memory(
 def _meddles(text: str, where: str, role: str = "d") -> Plant:
     """Let *text* touch the first register (``<d>``) that a wgmma has in that role.
 
-    It stands in front of the wgmma, behind it, or behind the first commit after it (*where*: ``before``, ``issued``,
+    It is placed before the wgmma, after it, or after the first commit that follows (*where*: ``before``, ``issued``,
     ``committed``).
     """
 
@@ -1237,7 +1237,7 @@ for _name, _text, _where, _role, _rules in (
     ("accumulator read after its commit", _READ, "committed", "d", "WG001"),
     ("accumulator written before its commit", _WRITTEN, "issued", "d", "WG004"),
     ("accumulator written after its commit", _WRITTEN, "committed", "d", "WG004"),
-    ("accumulator changed behind the fence", _CHANGED, "before", "d", "WG001 WG002 WG003"),
+    ("accumulator changed after the fence", _CHANGED, "before", "d", "WG001 WG002 WG003"),
     ("copy of an accumulator used in flight", _COPIED, "committed", "d", "WG001"),
     ("A fragment written in flight", _WRITTEN, "committed", "a", "WG004"),
 ):
@@ -1323,7 +1323,7 @@ def _odd_cluster(kernel: Kernel) -> Iterator[Fault]:
 
 @operator("cluster barrier and its arrival deleted", "barrier", "CL002 TM008 TM006 TM011 SM001 PR005 MB002")
 def _no_cluster_barrier(kernel: Kernel) -> Iterator[Fault]:
-    """All threads go on without the other CTAs: the wait and the arrival before it are gone."""
+    """All threads continue without the other CTAs: the wait and the arrival before it are gone."""
     about = _of_peers(kernel) | kernel.of_events("tmem-") | kernel.where(lambda m: "mbarrier" in m.form.roles)
     arrivals = kernel.sites("barrier-arrive", "cluster")
     for site in kernel.sites("barrier-wait", "cluster"):
@@ -1334,7 +1334,7 @@ def _no_cluster_barrier(kernel: Kernel) -> Iterator[Fault]:
 
 @operator("barrier thread count raised", "barrier", "CV010 CV011 MB016")
 def _too_many_threads(kernel: Kernel) -> Iterator[Fault]:
-    """A named barrier waits for one warp more than come, or is told of one more than wait."""
+    """A named barrier waits for one warp more than arrives, or receives one arrival more than it waits for."""
     for event in ("barrier-sync", "barrier-arrive"):
         for site in kernel.sites(event):
             number = _number(kernel.instructions[site], "count")

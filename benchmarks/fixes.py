@@ -4,7 +4,7 @@
 
 Every fix of every finding in the ``.ptx`` files below the folders is made alone and checked again; what ptxas took before
 it must take afterwards. With ``--faults`` the findings are those of faults that are planted in the files, waits, fences
-and commits deleted or weakened (``benchmarks.faults``), and of the mended text nothing may be found that the original
+and commits deleted or weakened (``benchmarks.faults``), and in the fixed text nothing may be found that the original
 does not have.
 """
 
@@ -43,7 +43,7 @@ DELETIONS = (
     "bulk wait_group to .read",
     "griddepcontrol.wait deleted",
 )
-"""The operators whose faults an edit of the text can mend exactly."""
+"""The operators whose faults an edit of the text can fix exactly."""
 CONFIG = Config()
 SECONDS = 60
 """How long ptxas may take for a module."""

@@ -48,7 +48,7 @@ def _functions_and_variables(data: bytes) -> tuple[list[str], frozenset[str]] | 
 
 
 def concatenated(sources: Sequence[bytes], size: int, header: str) -> str:
-    """One module of at least *size* bytes behind *header*: *sources* over and over, each time under new names.
+    """One module of at least *size* bytes after *header*: *sources* over and over, each time under new names.
 
     The same kernels at every size, so that only the size changes. Raises ValueError when a source cannot be used.
     """
@@ -158,8 +158,8 @@ def alike(paths: Sequence[Path], size: int) -> tuple[list[bytes], str]:
 def repeatable(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """For each of :data:`FAMILIES` that has one, the largest file whose function :func:`repeated` can repeat.
 
-    Repeated, it must break no rule that it keeps alone, such as to allocate behind the end of allocations: what is then
-    told of it costs a search for a path that the function itself does not.
+    Repeated, it must break no rule that it keeps alone, such as to allocate after the end of allocations: what is then
+    reported costs a search for a path that the function itself does not.
     """
     sizes = sorted((p for p in paths if p.stat().st_size <= LARGEST), key=lambda p: -p.stat().st_size)
     used = set()

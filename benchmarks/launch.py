@@ -273,7 +273,7 @@ def _three(sizes: Sequence[int]) -> tuple[int, int, int]:
 def work(
     folder: Path, spec: Spec, cubins: Mapping[str, str], launches: int, tell: Callable[[Any], None]
 ) -> None:
-    """Launch an original and its mutant, telling of each launch before and after it."""
+    """Launch an original and its mutant, and report each launch before and after it."""
     gpu = Gpu()
     places = gpu.allocate(spec)
     originals = ORIGINALS if "mutant" in cubins else launches
@@ -335,7 +335,7 @@ def summary(
 
 
 def attend(folder: Path, name: str, launches: int, limit: float, outputs: bool = False) -> dict[str, Any]:
-    """Run a job in a process, and end the process when it stands still."""
+    """Run a job in a process, and end the process when it hangs."""
     command = [sys.executable, __file__, str(folder), "--job", name, "--launches", str(launches)]
     alone = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     events: list[dict[str, Any]] = []

@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.lsp KERNEL...`` edits each kernel ``--edits`` times as :mod:`benchmarks.edits` does, and measures
 what the server does from the moment that it has read the message until the diagnostics are there to be sent: the change
-applied, the analysis, its findings as diagnostics. Two times are told: that of the first answer, in which the findings
+applied, the analysis, its findings as diagnostics. Two times are reported: that of the first answer, in which the findings
 of a function that would take too long are those of its earlier state, and that of the complete one, which follows. A
-third one is how long an analysis goes on, at most, after another edit has made it useless. Seconds are those of one
+third one is how long an analysis continues, at most, after another edit has made it useless. Seconds are those of one
 core (``process_time``), so that other work on the machine does not count. ``--exact`` compares each complete result
 with that of a fresh run.
 """

@@ -25,7 +25,7 @@ _LOADED = re.compile(r"\.(text|nv\.constant\d*|nv\.shared|nv\.global|nv\.info)(\
 def loaded(cubin: bytes) -> dict[str, tuple[int, bytes]]:
     """The sections of an ELF file that hold code, data and their attributes: ``{name: (size, bytes)}``.
 
-    Raises ValueError when *cubin* is no ELF file of 64 bits.
+    Raises ValueError when *cubin* is not a 64-bit ELF file.
     """
     if cubin[:5] != b"\x7fELF\x02":
         raise ValueError("not a cubin")

@@ -65,19 +65,19 @@ CAUSES = {
     "issuer": "the thread that issues the operation has a fence for it too: which of the two it takes is not said",
     "elsewhere": "nothing that its thread has accessed before it is known to be accessed through the async proxy",
     "reads": "its thread has read at most: the fence is for copies that overwrite what was read, and code in use goes without",
-    "in order": "a replay that executes it has all bulk copies, MMAs, stores and reads in order all the same",
-    "unreached": "no launch that is replayed comes to it",
-    "once": "no launch that is replayed goes round the loop again in which it would go wrong",
-    "threads": "only other threads can tell: what orders them is not analysed",
-    "end": "nothing behind it accesses such memory, and what becomes of a copy when the kernel ends is not said",
-    "last": "its thread only ends behind it: the wait keeps the CTA for those who still signal there",
-    "memory": "whether an access behind it touches the same bytes of memory cannot be told",
+    "in order": "a replay that executes it still has all bulk copies, MMAs, stores and reads in order",
+    "unreached": "no replayed launch reaches it",
+    "once": "no replayed launch executes the iteration of the loop in which it would go wrong",
+    "threads": "only other threads can observe it: what orders them is not analysed",
+    "end": "nothing after it accesses such memory, and what becomes of a copy when the kernel ends is not specified",
+    "last": "its thread only exits after it: the wait keeps the CTA alive for others that still signal there",
+    "memory": "whether a later access is to the same bytes of memory is unknown",
     "overlap": "whether the kernel may begin while the one before it runs is said where it is launched",
-    "box": "the bytes that a tensor copy brings are in its tensor map, which the host makes",
+    "box": "the bytes that a tensor copy loads are in its tensor map, which the host makes",
     "executed by": "whether the other lanes get there depends on a branch",
-    "value": "depends on what cannot be told from the kernel: registers or threads at launch, an address, who shares a value",
+    "value": "depends on what the kernel does not determine: registers or threads at launch, an address, which threads share a value",
     "count": "the warp may own just that many registers there, and then both directions are the same",
-    "already": "the original has a finding of that rule, which says it once for a kernel",
+    "already": "the original has a finding of that rule, which is reported once per kernel",
     "call": "the kernel calls a function that is not in the module and may do what is missing",
     "unexplained": "not explained",
 }
@@ -166,7 +166,7 @@ def _unused(kernel: Kernel, fault: Fault) -> bool:
 
 
 def _replays_show(kernel: Kernel, fault: Fault) -> str:
-    """The cause that replays show: they cannot go on, nobody comes by what is changed, or nothing goes wrong when it is."""
+    """The cause that replays show: a deadlock, no replayed launch executes the change, or nothing goes wrong when it does."""
     site = _site(kernel, fault)
     before = KernelModel(kernel.function, kernel.module).fact(Replay)
     verdict = before.verdict
@@ -207,9 +207,9 @@ def _asked(kernel: Kernel, site: int) -> int:
 
 
 def _tells_nothing(site: int, replay: Replay) -> bool:
-    """Whether a wait for commits alone tells nothing in any launch: its threads have heard of these MMAs, or later ones.
+    """Whether a wait for commits alone releases nothing new in any launch: its threads have observed these MMAs, or later ones.
 
-    Of plain arrivals that is not asked: threads that go together hear nothing of each other in a replay.
+    Plain arrivals are not considered: threads on one path observe nothing of each other in a replay.
     """
     rings = replay.model.fact(Mbarriers).rings_at(site)
     commits = all(set(ring.uses) <= {*_LIFE, "commit", "mbarrier-wait"} for ring in rings)
@@ -255,7 +255,7 @@ _BETWEEN_THREADS = ("barrier", "mbarrier", "memory-fence", "proxy-fence", "tcgen
 
 
 def _told(kernel: Kernel, fault: Fault) -> str:
-    """Who can tell that a wait, commit, fence or barrier is not what it was."""
+    """Which threads can observe that a wait, commit, fence or barrier is not what it was."""
     site = _site(kernel, fault)
     if site is None:
         return ""
@@ -285,7 +285,7 @@ def _told(kernel: Kernel, fault: Fault) -> str:
     if changed.group == "bulk" and not any(_spoils(i, ways) for i in witnesses):
         return "end"
     if changed.group in ("wgmma", "tcgen05.ld"):
-        return "threads"  # who else uses the memory that they read hears of it by what comes behind
+        return "threads"  # other users of the memory that they read are ordered by what follows
     return "memory"
 
 
@@ -315,7 +315,7 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
         return "issuer"
     copied = model.fact(Overwritten)
     if not before:
-        return ""  # it is for what other threads have told
+        return ""  # it is for what other threads have released
     if not touching and not any(copied.may(a.address) for a in before):
         return "elsewhere"
     met = {a.writes for a, _, surely in meeting if surely}
@@ -325,7 +325,7 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
 
 
 def _meet(model: KernelModel, a: Access, b: Access) -> bool | None:
-    """Whether two accesses are of the same bytes in some rounds; None where it is not known which bytes they may be of."""
+    """Whether two accesses are of the same bytes in some iterations; None where it is not known which bytes they may be of."""
     bases = {model.shared.split(access.address)[0] for access in (a, b)}
     if len(bases) == 2 and all(model.values.node(base)[0] == "symbol" for base in bases):
         return False
@@ -335,7 +335,7 @@ def _meet(model: KernelModel, a: Access, b: Access) -> bool | None:
 
 
 def _fenced_by_issuer(kernel: Kernel, model: KernelModel, use: int) -> bool:
-    """Whether a proxy fence stands before *use* in its block, behind the last that its thread hears of others."""
+    """Whether a proxy fence precedes *use* in its block, after the last point where its thread observes others."""
     for i in range(use - 1, model.cfg.blocks[model.cfg.block_of[use]].start - 1, -1):
         instruction = kernel.instructions[i]
         if fences(instruction) and instruction.guard < 0:
@@ -346,7 +346,7 @@ def _fenced_by_issuer(kernel: Kernel, model: KernelModel, use: int) -> bool:
 
 
 def _ends_behind(kernel: Kernel, site: int) -> bool:
-    """Whether a thread does nothing behind the instruction at *site* but to wait, compute and end."""
+    """Whether a thread does nothing after the instruction at *site* but to wait, compute and end."""
     cfg = CFG(kernel.function)
     work, seen = [(cfg.block_of[site], site + 1)], set[int]()
     while work:
@@ -370,7 +370,7 @@ _SPACES = {"write": (".shared", ".shared::cta", ".shared::cluster", ""), "read":
 
 
 def _spoils(instruction: Instruction, verbs: Collection[str]) -> bool:
-    """Whether an instruction may access the memory of a bulk copy to global memory, in one of the ways that spoil it."""
+    """Whether an instruction may access the memory of a bulk copy to global memory, by one of the *verbs* that spoil it."""
     match = instruction.match
     if match is None or instruction.flow == "call":
         return True
@@ -382,7 +382,7 @@ def _spoils(instruction: Instruction, verbs: Collection[str]) -> bool:
 
 
 def _another_commit(kernel: Kernel, site: int) -> bool:
-    """Whether another tcgen05.commit follows on some path, or stands before it with no operation in between."""
+    """Whether another tcgen05.commit follows on some path, or precedes it with no operation in between."""
     cfg = CFG(kernel.function)
     own = cfg.block_of[site]
     commits = set(kernel.sites("commit", "tcgen05")) - {site}

@@ -270,7 +270,7 @@ def main() -> None:
     options = parser.parse_args()
     folder: Path = options.folder or default_cache()
     if not folder.is_dir():
-        sys.exit(f"{folder} is no folder")
+        sys.exit(f"{folder} is not a folder")
     skipped = []
     assembler = None
     try:

@@ -17,7 +17,7 @@ COMMAND = "python -m benchmarks.mutation --record"
 SLICE = "python -m benchmarks.mutation fixtures/kernels --each 2 --no-ptxas"
 ABOUT = (
     "One change at a time in real kernels: does linting the changed kernel give a new error or warning of a fitting rule "
-    "at the right place? A change that is proven to make no difference is no fault, and does not count."
+    "at the right place? A change that is proven to make no difference is not a fault, and does not count."
 )
 
 Counts = list[tuple[str, str, str, str, int]]
@@ -35,7 +35,7 @@ LISTED = "unexplained"
 """The cause of which the page lists every fault."""
 
 UNRESOLVED = ("unresolved", "box", "launch")
-"""Causes that say that the text of the kernel does not tell what an mbarrier counts, or which one it is."""
+"""Causes for which the text of the kernel does not determine what an mbarrier counts, or which one it is."""
 
 IN_ORDER = ("in order", "unreached")
 """Causes that say that replays to the end show no difference."""
@@ -145,8 +145,8 @@ def section(data: Mapping[str, Any]) -> list[str]:
             "*No fault*: proven to make no difference, by the ISA, or a target that ptxas accepts. *Note* and *low*: found, "
             "as a note or with low confidence. *Elsewhere*: another rule, or at another place. *Same code*: of those not "
             f"found, how many {data['assembler'] or 'ptxas (not asked)'} makes the same machine code of; they count as missed. "
-            "*In order*: so do those of which a replay comes by the change and to its end with everything in order that it sees: "
-            "bulk copies, MMAs, and of what threads store and read themselves the outermost; or where nobody comes by the change. "
+            "*In order*: so do those for which a replay executes the change and ends with everything in order that it models: "
+            "bulk copies, MMAs, and the outermost of the threads' own stores and reads; or which no replayed launch executes. "
             "*Found of what differs* is the share of the resolved ones without these two. "
             "*Unresolved*: of those missed, how many are about an mbarrier of which the text does not say which one it is, how "
             "many CTAs arrive at it, or how many bytes are copied to it."

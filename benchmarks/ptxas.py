@@ -229,8 +229,8 @@ class Ptxas:
     def errors(self, lines: Sequence[str], version: Version, target: str, chunk: int = 10_000) -> list[str]:
         """The first error of each of *lines* (one instruction with its ``;`` each), ``""`` when accepted.
 
-        *target* is what follows ``.target``, so that it may go on with ``, texmode_independent``.
-        The lines stand in one kernel after :data:`PRELUDE`. Raises ValueError when ptxas refuses the prelude,
+        *target* is what follows ``.target``, so that it may continue with ``, texmode_independent``.
+        The lines are in one kernel after :data:`PRELUDE`. Raises ValueError when ptxas refuses the prelude,
         which means that *target* does not exist in *version*.
         """
         found: list[str] = []
@@ -255,7 +255,7 @@ class Ptxas:
             reported = [index for index, _ in said]
             if len(lines) - start in reported:
                 break
-            # ptxas stopped at a syntax error, the last thing it reported: take that line out and go on behind it.
+            # ptxas stopped at a syntax error, the last thing it reported: take that line out and continue after it.
             if not reported or not 0 <= max(reported) < len(lines) - start:
                 return self._stray(lines, version, target, said[0][1] if said else "ptxas crashes")
             start += max(reported)
@@ -334,7 +334,7 @@ def find() -> Ptxas:
         if os.access(path, os.X_OK):
             return Ptxas(Path(path))
         if "TCLINT_PTXAS" in os.environ:
-            raise PtxasMissing(f"TCLINT_PTXAS names {path}, which is no program")
+            raise PtxasMissing(f"TCLINT_PTXAS names {path}, which is not a program")
     raise PtxasMissing("no ptxas: set TCLINT_PTXAS to one, or pip install 'nvidia-cuda-nvcc>=13'")
 
 

@@ -87,7 +87,7 @@ def commit() -> str:
 def save(
     part: str, data: Any, versions: Mapping[str, str] | None = None, skipped: Sequence[str] = ()
 ) -> Path:
-    """Record what *part* measured, and bring the page up to date.
+    """Record what *part* measured, and update the page.
 
     *versions* are those of other programs that took part; *skipped* says what was not measured and why.
     """
@@ -135,7 +135,7 @@ def kernels(folder: Path) -> list[Path]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """A table in Markdown; columns of numbers stand to the right. An empty line follows."""
+    """A table in Markdown; columns of numbers are aligned to the right. An empty line follows."""
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
     if not cells:
         return []

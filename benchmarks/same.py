@@ -8,8 +8,9 @@
 line of JSON for each report. *compare* lists the findings that two such files do not share; ``--without-texts`` leaves
 out messages, help, steps' words and the titles of fixes, so that a change of wording alone compares equal. *orders*
 records the same reports with the checks in their usual order, reversed, shuffled, and under two hash seeds, and
-compares them. Without a PATH: the fixtures, the examples of the rule pages, the corpus if it was built, and the
-kernels in ``../shared`` where there are any. Exit status 0 if all is the same, 1 if something differs.
+compares them. Without a PATH: the fixtures, the examples of the rule pages, the kernels and cases in ``../shared``, and
+the corpus; those that this machine does not have are named as left out, since a record without them compares with no
+record that has them. Exit status 0 if all is the same, 1 if something differs.
 """
 
 from __future__ import annotations
@@ -132,11 +133,25 @@ def _examples(folder: Path) -> None:
                 Path(folder, f"{rule.id}_{kind}{number}.ptx").write_text(block.code, encoding="utf-8")
 
 
-def default_paths() -> list[Path]:
-    """What is at hand on this machine."""
+def default_paths() -> tuple[list[Path], list[str]]:
+    """What is recorded without a PATH, and what of it is left out because this machine does not have it."""
     found = [results.ROOT / "fixtures", results.ROOT / "rules"]
-    found += sorted(SHARED.glob(ARCHIVES))
-    return found + [path for path in (SHARED / CASES, default_cache()) if path.is_dir()]
+    archives = sorted(SHARED.glob(ARCHIVES))
+    absent = [] if archives else [f"{SHARED / ARCHIVES}: no such archive"]
+    for path in (SHARED / CASES, default_cache()):
+        if path.is_dir():
+            archives.append(path)
+        else:
+            absent.append(f"{path}: no such folder")
+    return found + archives, absent
+
+
+def _say_what_is_recorded(paths: Sequence[Path], absent: Sequence[str]) -> None:
+    """One line for each folder, archive or omission, before the minutes that recording takes."""
+    for path in paths:
+        print(f"recorded: {path}")
+    for omission in absent:
+        print(f"left out: {omission}", flush=True)
 
 
 def without_texts(value: Any) -> Any:
@@ -210,7 +225,8 @@ def main(arguments: list[str] | None = None) -> int:
         if options.without_texts:
             old, new = without_texts(old), without_texts(new)
         return _say(differences(old, new), len(old.keys() | new.keys()))
-    paths = options.paths or default_paths()
+    paths, absent = (options.paths, []) if options.paths else default_paths()
+    _say_what_is_recorded(paths, absent)
     usual = record(paths)
     if options.command == "record":
         _save(options.file, usual)

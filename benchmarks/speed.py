@@ -3,7 +3,7 @@
     python -m benchmarks.speed FOLDER [--ptxas] [--growth] [--gc] [--jobs] [--largest 10] [--record]
 
 Everything is measured on one core and in CPU seconds, which other work on the machine changes least; wall seconds
-stand beside them. All PTX below FOLDER is linted in this one process; whole runs of the command, and what grows, are
+are beside them. All PTX below FOLDER is linted in this one process; whole runs of the command, and what grows, are
 measured in a fresh process each. README.md in this folder says what each of the tables means.
 """
 
@@ -55,7 +55,7 @@ COMMAND = "python -m benchmarks.speed --ptxas --growth --gc --jobs --record"
 SLICE = ""
 ABOUT = """\
 How long tclint takes and how much memory it needs, by file, by stage and by process, how both grow with the input, and
-how long ptxas takes for the same files. CPU seconds of one core, unless it says wall. Goals stand in the heads of the
+how long ptxas takes for the same files. CPU seconds of one core, except where marked wall. Goals are in the heads of the
 columns."""
 
 PER_100K = 1.5
@@ -103,7 +103,7 @@ class Stopwatch:
             self._inner[-1] += took
 
     def start(self) -> None:
-        """The stages that :meth:`clock` is told of begin now."""
+        """The stages that are passed to :meth:`clock` begin now."""
         self._mark, self._inner[-1] = process_time(), 0.0
 
     def clock(self, name: str, seconds: float) -> None:
@@ -132,7 +132,7 @@ class Measured:
 STAGES = {
     "read": "bytes and lines of the file",
     "parse": "tree-sitter",
-    "syntax problems": "words for what is no PTX",
+    "syntax problems": "words for what is not PTX",
     "IR": "instructions, operands, names, the ISA table",
     "parse and build": "everything else about the module",
     "inline": "calls of functions with bodies",
@@ -148,7 +148,7 @@ STAGES = {
 
 @contextmanager
 def _split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
-    """Time the stages that the driver does not tell apart; *modules* collects what ``build`` made.
+    """Time the stages that the driver does not separate; *modules* collects what ``build`` made.
 
     They are replaced where the driver and the model look them up, so what is measured is the program as it is. A
     name that is no longer there is an AttributeError, not a stage that silently vanished.
@@ -211,7 +211,7 @@ def measure(
 ) -> tuple[list[Measured], dict[str, float], dict[str, float]]:
     """Lint *paths* one after the other: each of them, and CPU seconds by stage and by output format.
 
-    *notes* is told what could not be read, or not analysed as a whole.
+    *notes* collects what could not be read, or not analysed as a whole.
     """
     watch, measured, reports = Stopwatch(), [], []
     _start()
@@ -442,7 +442,7 @@ def _grow(title: str, texts: Iterable[str], notes: list[str]) -> Growth:
 
 
 def grown(paths: Sequence[Path], notes: list[str]) -> list[Growth]:
-    """Both ways to grow: more kernels in a module, and more code in a function."""
+    """Both kinds of growth: more kernels in a module, and more code in a function."""
     found = []
     try:
         sources, header = grow.alike(paths, SMALLEST)
@@ -497,7 +497,7 @@ def _sum(measured: Sequence[Measured], start: float) -> dict[str, float | None]:
 def speed(
     folder: Path, notes: list[str], *, ptxas: Ptxas | None, growth: bool, gc: bool, jobs: bool, largest: int
 ) -> dict[str, Any]:
-    """Measure, as :func:`section` reads it. *notes* is told what was left out.
+    """Measure, as :func:`section` reads it. *notes* collects what was left out.
 
     Raises ValueError when there is no PTX below *folder*.
     """

@@ -1,4 +1,4 @@
-"""The pytest plugin, as a project of somebody else's meets it: pytest in processes of its own."""
+"""The pytest plugin, as another project uses it: pytest in processes of its own."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class Builder:
                 (self.cache / entry["path"]).unlink(missing_ok=True)
 
     def _write(self) -> None:
-        """Bring the sums up to date and replace the manifest in one step."""
+        """Update the sums and replace the manifest in one step."""
         self.manifest["files"].sort(key=lambda entry: entry["path"])
         for name, about in self.manifest["producers"].items():
             own = [e for e in self.manifest["files"] if e["producer"] == name]

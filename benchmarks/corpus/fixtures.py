@@ -1,6 +1,6 @@
-"""Bring the kernels of ``fixtures/kernels`` up to date from the cache: ``python -m benchmarks.corpus.fixtures``.
+"""Update the kernels of ``fixtures/kernels`` from the cache: ``python -m benchmarks.corpus.fixtures``.
 
-Each is a file of the corpus that was made of a source of our own, and a link to the source stands beside it.
+Each is a file of the corpus that was made of a source of our own, and a link to the source is beside it.
 """
 
 from __future__ import annotations

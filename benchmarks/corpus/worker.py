@@ -36,7 +36,7 @@ Say = Callable[[dict[str, Any]], None]
 
 
 def work(producer: Producer, order: Mapping[str, Any], say: Say) -> None:
-    """Carry out *order*: the jobs of one shard, but for those that stand there unchanged."""
+    """Carry out *order*: the jobs of one shard, except those that are there unchanged."""
     versions = _versions()
     say({"event": "versions", "versions": versions})
     if obstacle := producer.obstacle():
@@ -65,7 +65,7 @@ def _done(
         text = _placeless(job.make())
         target, version = _TARGET.search(text), _VERSION.search(text)
         if target is None or version is None:
-            raise Refused("what came out is no PTX module")
+            raise Refused("the output is not a PTX module")
         if not _FUNCTION.search(text):
             raise Refused("there is no function in it: the source has templates or code of the host alone")
     except Exception as error:  # noqa: BLE001  # whatever a compiler raises is what the manifest says
@@ -107,7 +107,7 @@ def _reason(error: Exception) -> str:
 def _versions() -> dict[str, str]:
     """Every package of this environment with its version, but for those that every environment has.
 
-    A checkout on ``PYTHONPATH`` may bring tclint itself, which compiles nothing.
+    A checkout on ``PYTHONPATH`` may contain tclint itself, which compiles nothing.
     """
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
     others = ("pip", "setuptools", "wheel", "tclint-ptx")

@@ -5,7 +5,7 @@
 Each run takes a small kernel, or a stretch of a large one, and changes it: bytes, tokens, or what the syntax tree and
 the ISA table know about it. Then the whole pipeline runs and a report is written. A run fails when
 
-- an exception leaves the pipeline or an output format (only SourceError may, for what is no text),
+- an exception leaves the pipeline or an output format (only SourceError may, for what is not text),
 - it takes more than ten times as long as the kernel did, and more than two seconds, or does not end,
 - the interpreter dies, a report is not well-formed, or
 - the tree has an error and the report says that everything was analysed.
@@ -45,7 +45,7 @@ ABOUT = """\
 Small pieces of real kernels are changed at random, by bytes, by tokens, and by what the syntax tree and the ISA table
 know, and go through the whole pipeline and an output format. A run fails when anything crashes, hangs or takes ten
 times as long as its kernel did, when a report is malformed, or when text that the grammar refuses looks clean. A sample
-is shown to ptxas as well. Inputs that failed and were mended are tests (`tests/benchmarks/test_fuzz.py`)."""
+is shown to ptxas as well. Inputs that failed and were fixed are tests (`tests/benchmarks/test_fuzz.py`)."""
 
 KERNELS = 400
 SAVED = 10_000

@@ -36,7 +36,7 @@ _INTERNAL = "TCLINT_DEBUG=1 shows where"
 
 @dataclass(frozen=True)
 class Case:
-    """One process: what stands on its standard input, which other files there are, and its options."""
+    """One process: what is on its standard input, which other files exist, and its options."""
 
     name: str
     data: bytes
@@ -97,10 +97,10 @@ def _loops(depth: int) -> str:
 
 EXTREMES: dict[str, Callable[[int], str]] = {
     "braces": lambda n: _kernel("{" * n + "}" * n),
-    "braces that nobody closes": lambda n: _kernel("{" * n),
-    "braces that nobody opened": lambda n: _kernel("}" * n),
+    "unclosed braces": lambda n: _kernel("{" * n),
+    "unopened braces": lambda n: _kernel("}" * n),
     "parentheses": lambda n: _kernel("mov.u32 %r1, " + "(" * n + "1" + ")" * n + ";"),
-    "parentheses that nobody closes": lambda n: _kernel("mov.u32 %r1, " + "(" * n + ";"),
+    "unclosed parentheses": lambda n: _kernel("mov.u32 %r1, " + "(" * n + ";"),
     "brackets": lambda n: _kernel("ld.global.u32 %r1, " + "[" * n + "%rd1" + "]" * n + ";"),
     "vectors": lambda n: _kernel("mov.b64 %rd1, " + "{" * n + "%r1" + "}" * n + ";"),
     "initialisers": lambda n: f"{HEAD}.global .b32 g[1] = {'{' * n}1{'}' * n};\n",
@@ -206,7 +206,7 @@ _MAGIC = (
 
 
 def _contained(rng: random.Random, data: bytes) -> bytes:
-    """*data* behind the first bytes of a container, or packed and then damaged."""
+    """*data* after the first bytes of a container, or packed and then damaged."""
     if rng.randrange(2):
         return rng.choice(_MAGIC) + data[: rng.randrange(len(data) + 1)]
     packed = gzip.compress(data, mtime=0)

@@ -1,6 +1,6 @@
 """Changes that know the syntax tree of a kernel and the ISA table: the text stays PTX, or nearly so.
 
-A change looks at the parts of a kernel and returns edits: places, and the text that is to stand there instead.
+A change looks at the parts of a kernel and returns edits: spans, and the text that replaces each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tclint.isa.target import TOOLKITS
 __all__ = ["CHANGES", "Edit", "apply"]
 
 Edit = tuple[int, int, bytes]
-"""Start, end, and the bytes for what stands between them."""
+"""Start, end, and the bytes that replace what is between them."""
 Change = Callable[[random.Random, Kernel, Sequence[Kernel]], list[Edit]]
 """The kernel to change, and all others. No edit when the kernel has no place for it."""
 
@@ -199,7 +199,7 @@ def _drop_statements(rng: random.Random, kernel: Kernel, others: Sequence[Kernel
 
 
 def _repeat_block(rng: random.Random, kernel: Kernel, others: Sequence[Kernel]) -> list[Edit]:
-    """What stands between two labels, once more in another place; half of the times under another label."""
+    """What is between two labels, repeated in another position; half of the times under another label."""
     if not kernel.parts.stretches:
         return []
     start, end = rng.choice(kernel.parts.stretches)
@@ -300,7 +300,7 @@ _DIRECTIVES = (
 
 
 def _insert_directive(rng: random.Random, kernel: Kernel, others: Sequence[Kernel]) -> list[Edit]:
-    """A directive of any kind, or a comment for tclint, before or behind a statement, directive or function."""
+    """A directive of any kind, or a comment for tclint, before or after a statement, directive or function."""
     texts = (*_DIRECTIVES, *(spec.example for spec in directives().values()))
     text = rng.choice(texts)
     if text in _DIRECTIVES:

@@ -5,7 +5,7 @@ from unittest.mock import MagicMock
 
 
 def without_torch() -> None:
-    """PyTorch is imported only to run what was compiled: this stands in for its two gigabytes."""
+    """PyTorch is imported only to run what was compiled: this replaces its two gigabytes."""
     torch = MagicMock(__spec__=None, __version__="2.9.0")
     for name in ("Tensor", "dtype", "device", "Generator", "Stream"):
         setattr(torch, name, type(name, (), {}))

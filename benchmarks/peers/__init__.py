@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers [FOLDER] [--record] [--limit 60] [--each 3]
 
-ptxas is NVIDIA's assembler, pyptx a parser and validator in Python, SentryWard a verifier that is told how a kernel is
+ptxas is NVIDIA's assembler, pyptx a parser and validator in Python, SentryWard a verifier that is given how a kernel is
 started. FOLDER is the corpus. Each of them has its own purpose; README.md in the folder above says what is compared.
 """
 

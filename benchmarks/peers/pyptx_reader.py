@@ -1,6 +1,6 @@
 """Read PTX with pyptx, in its environment: ``python pyptx_reader.py FILE...`` prints one JSON object for each.
 
-Its parser keeps a line that it cannot read as it stands and goes on; its validator, which is told one instruction at
+Its parser keeps a line that it cannot read as it stands and continues; its validator, which is given one instruction at
 a time, knows modifiers and numbers of operands. Both are asked, and all that they object to is said.
 """
 

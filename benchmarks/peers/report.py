@@ -18,8 +18,8 @@ ABOUT = """\
 Other programs that read PTX, each for a purpose of its own. *ptxas* is NVIDIA's assembler: it refuses what is not PTX for
 the target, compiles the rest, and gives a little advice. *pyptx* is a Python language for writing kernels; its parser
 reads any PTX, and its validator knows modifiers and numbers of operands. *SentryWard* is a verifier for Blackwell kernels:
-told how one kernel is started (grid, sizes, tensor maps), it follows every thread of that start and proves that barriers
-match and that no accesses race, or names what fails. tclint is told nothing but the PTX. All read the same files, each in
+given how one kernel is started (grid, sizes, tensor maps), it follows every thread of that start and proves that barriers
+match and that no accesses race, or names what fails. tclint is given nothing but the PTX. All read the same files, each in
 one process for each file."""
 
 NAMES = {"tclint": "tclint", "ptxas": "ptxas", "pyptx": "pyptx", "sentryward": "SentryWard"}

@@ -29,7 +29,7 @@ def respelled(text: str) -> str:
             continue
         new = token
         if token == "{":
-            # A block stands where a statement can; the braces of a vector follow a word or a comma.
+            # A block is allowed where a statement is; the braces of a vector follow a word or a comma.
             scopes.append({} if not scopes or before in (";", "{", "}", ":") else None)
             blocks += 1
         elif token == "}":

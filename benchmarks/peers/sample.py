@@ -21,7 +21,7 @@ LAUNCHES = Path(__file__).with_name("launches")
 
 @dataclass(frozen=True)
 class Launch:
-    """How SentryWard is told to look at one kernel."""
+    """What SentryWard is given to verify one kernel."""
 
     file: Path
     """The PTX."""

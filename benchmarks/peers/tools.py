@@ -22,7 +22,7 @@ __all__ = ["Answer", "PtxasTool", "Pyptx", "SentryWard", "Tclint", "Tool", "fres
 TIMEOUT = 300.0
 """Seconds after which a process is ended."""
 BUDGET = 60
-"""Seconds that SentryWard is told to take at most."""
+"""Seconds that SentryWard may take at most."""
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -160,7 +160,7 @@ class Pyptx(_FromPyPI):
 
 
 class SentryWard(_FromPyPI):
-    """SentryWard, told by a JSON file how one kernel of the file is started."""
+    """SentryWard, given by a JSON file how one kernel of the file is started."""
 
     name = "sentryward"
     packages = ("sentryward==0.1.1",)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.studies.lost_waits [FOLDER...] [--each 40] [--seed 7] [--record]
 
-The waits are deleted, or moved behind the next arrival, by the operators of :mod:`benchmarks.faults`; what becomes
+The waits are deleted, or moved past the next arrival, by the operators of :mod:`benchmarks.faults`; what becomes
 outstanding at a signal thereby is looked up in the SASS as :mod:`benchmarks.studies.scoreboards` does it.
 """
 
@@ -73,10 +73,10 @@ TITLE = "Scoreboards: waits taken out"
 COMMAND = "python -m benchmarks.studies.lost_waits --record"
 SLICE = "python -m benchmarks.studies.lost_waits fixtures --each 1"
 ABOUT = (
-    "A `tcgen05.wait` is deleted, or moved behind the next arrival, in kernels that have it, one at a time. What becomes "
-    "outstanding at a signal is looked up in the SASS as above. *No release follows*: another wait stands on every path "
+    "A `tcgen05.wait` is deleted, or moved past the next arrival, in kernels that have it, one at a time. What becomes "
+    "outstanding at a signal is looked up in the SASS as above. *No release follows*: another wait is on every path "
     "to the next signal, or what was deleted only guarded what the same thread does. *Runs ahead* is what a fault is; "
-    "*ordered* is one by the ISA, which this ptxas happens to mend. A wait can also be lost without harm, where the signal "
+    "*ordered* is one by the ISA, which this ptxas happens to fix. A wait can also be lost without harm, where the signal "
     "hands over something else."
 )
 
@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     for folder in options.folders:
         if not folder.is_dir():
-            parser.error(f"{folder} is no folder")
+            parser.error(f"{folder} is not a folder")
     try:
         tools = find()
         versions = tools.versions

@@ -48,7 +48,7 @@ class Sass:
 
     @property
     def guarded(self) -> bool:
-        """Whether a predicate decides if it is executed. Its waits are made all the same."""
+        """Whether a predicate decides if it is executed. Its waits are executed regardless."""
         return self.text.startswith("@")
 
     @property
@@ -88,7 +88,7 @@ class Code:
         if jumps or kind == "WARPSYNC":
             yield from self._at(self.targets.get(at, ()))
         if kind == "BSYNC":
-            # Threads that have come together go on where the BSSY of that barrier said; mostly that is right behind.
+            # Threads that have reconverged continue where the BSSY of that barrier indicated, mostly right after it.
             places = meet.get(instruction.text.split()[-1], set())
             if behind is not None and (behind in places or not places):
                 yield behind
@@ -187,7 +187,7 @@ def find() -> Nvdisasm:
         if os.access(path, os.X_OK):
             return Nvdisasm(Path(path))
         if "TCLINT_NVDISASM" in os.environ:
-            raise NvdisasmMissing(f"TCLINT_NVDISASM names {path}, which is no program")
+            raise NvdisasmMissing(f"TCLINT_NVDISASM names {path}, which is not a program")
     raise NvdisasmMissing(
         "no nvdisasm: set TCLINT_NVDISASM to one, or pip install 'nvidia-cuda-nvdisasm>=13'"
     )

@@ -2,9 +2,9 @@
 
     python -m benchmarks.studies.scoreboards [FOLDER...] [--limit N] [--also PTXAS...] [--record]
 
-The ISA asks for ``tcgen05.wait`` before a thread tells others that it is done with tensor memory. Each load and store
+The ISA asks for ``tcgen05.wait`` before a thread signals to others that it is done with tensor memory. Each load and store
 that the PTX leaves outstanding at an arrival or a barrier, by the letter, is looked up in the SASS that ptxas makes of
-the kernel: the scoreboard that it holds up is waited for on every way to the arrival (*ordered*), or on some way
+the kernel: the scoreboard that it holds up is waited for on every path to the arrival (*ordered*), or on some path
 nothing waits (*ahead*). tclint's error, note or silence is compared with that.
 
 FOLDER has a subfolder of ``.ptx`` files for each producer; the corpus, where none is named.
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
-"""Events of the ISA table by which a thread tells others to go on."""
+"""Events of the ISA table by which a thread lets others continue."""
 
 
 class Unwaited(Tcgen05):
@@ -130,12 +130,12 @@ _FENCE = "FENCE.VIEW.ASYNC.T"
 
 
 class Way(NamedTuple):
-    """What stands between a load or store and a signal in the SASS."""
+    """What orders a load or store before a signal in the SASS."""
 
     verdict: str
-    """``ahead``, ``ordered``, ``fenced`` (behind the fence of a ``wait::st`` only) or ``unknown``."""
+    """``ahead``, ``ordered``, ``fenced`` (after the fence of a ``wait::st`` only) or ``unknown``."""
     why: str
-    """Of *ordered*: the instruction that waits first; of *unknown*: what cannot be told."""
+    """Of *ordered*: the instruction that waits first; of *unknown*: what is not known."""
 
 
 class _Pending(NamedTuple):
@@ -144,7 +144,7 @@ class _Pending(NamedTuple):
     board: int
     """The scoreboard that it holds up."""
     fence: int
-    """That of a fence of stores behind it."""
+    """That of a fence of stores after it."""
     fenced: bool
     """Whether that fence has been waited for."""
 
@@ -154,7 +154,7 @@ class Reach(NamedTuple):
 
     ahead: frozenset[int]
     fenced: frozenset[int]
-    """Those behind the fence of a ``wait::st`` when the operation is a load."""
+    """Those after the fence of a ``wait::st`` when the operation is a load."""
     waiters: tuple[int, ...]
     """Those that wait for it, the nearest first."""
 
@@ -163,7 +163,7 @@ def reach(code: sass.Code, start: int) -> Reach:
     """How far other instructions may get while the operation at *start* is under way.
 
     A load is done when its scoreboard is free. The scoreboard of a store says that it has read its registers, not
-    that tensor memory was written: for that a fence must stand behind it, and its own scoreboard be free. The first
+    that tensor memory was written: for that a fence must follow it, and its own scoreboard be free. The first
     half of a split load holds up none and is done with the next one, for the two go through one pipe in order.
     """
     instructions = code.instructions
@@ -203,9 +203,9 @@ def between(code: sass.Code, reached: Reach, signals: frozenset[int], load: bool
     if reached.ahead & signals:
         return Way("ahead", "")
     if reached.fenced & signals:
-        return Way("fenced", "only the fence of a wait::st stands between")
+        return Way("fenced", "only the fence of a wait::st intervenes")
     if not reached.waiters:
-        return Way("unknown", "no way leads from one to the other")
+        return Way("unknown", "no path leads from one to the other")
     if signals.intersection(reached.waiters):
         return Way("ordered", "the signal itself waits")
     kind = code.instructions[reached.waiters[0]].opcode.split(".")[0]
@@ -232,7 +232,7 @@ class Listing:
         return ((at, self.code.instructions[at].opcode) for line in lines for at in self.lines.get(line, ()))
 
     def way(self, operation: range, signal: range, load: bool) -> Way:
-        """What stands between an operation and a signal on these lines of the PTX; the worst of all copies."""
+        """What orders an operation before a signal on these lines of the PTX; the worst of all copies."""
         opcode = "LDTM" if load else "STTM"
         starts = [at for at, name in self._on(operation) if name.startswith(opcode)]
         signals = frozenset(at for at, name in self._on(signal) if _SIGNAL.match(name))
@@ -501,10 +501,10 @@ SLICE = "python -m benchmarks.studies.scoreboards fixtures"
 ABOUT = (
     "Every `tcgen05.ld` and `tcgen05.st` that a kernel leaves outstanding, by the letter of the ISA, where its thread "
     "arrives on an mbarrier or a barrier. ptxas assembles the kernel, and the control bits of the SASS say whether the "
-    "arrival can be issued before the load or store is done: *runs ahead*, if some way from the `LDTM` or `STTM` to the "
-    "arrival waits for nothing that tells; *ordered*, if something on every way waits for its scoreboard, mostly an "
-    "instruction that takes the loaded value; *store fence*, if only what `wait::st` becomes stands between a load and "
-    "the arrival, of which nobody says what it does to loads. *Ordered* does not mean correct. The ISA calls an access "
+    "arrival can be issued before the load or store is done: *runs ahead*, if some path from the `LDTM` or `STTM` to the "
+    "arrival waits for nothing that shows it; *ordered*, if something on every path waits for its scoreboard, mostly an "
+    "instruction that takes the loaded value; *store fence*, if only what `wait::st` becomes intervenes between a load and "
+    "the arrival, whose effect on loads is documented nowhere. *Ordered* does not mean correct. The ISA calls an access "
     "without `tcgen05.wait` unordered with what other threads do (9.7.16.6.4); that this ptxas put a use of the value in "
     "front of the arrival is chance, which another version, option or line of source undoes. *Runs ahead* means that the "
     "hardware is free to be wrong, not that the other thread is ever fast enough."
@@ -611,7 +611,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     for folder in options.folders:
         if not folder.is_dir():
-            parser.error(f"{folder} is no folder")
+            parser.error(f"{folder} is not a folder")
     try:
         tools = find()
         versions = tools.versions

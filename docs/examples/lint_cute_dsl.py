@@ -1,4 +1,4 @@
-"""Lint what CuTe DSL compiles. It keeps its PTX in files when it is told to, before it is imported.
+"""Lint what CuTe DSL compiles. It keeps its PTX in files if the environment says so before it is imported.
 
 python lint_cute_dsl.py [TARGET, such as sm_90a]
 """

@@ -65,7 +65,7 @@ def _wrong(site: Path, pages: dict[str, _Page], name: str, url: str, loaded: boo
         if loaded:
             return "is loaded from elsewhere"
         if parts.scheme != "https" or "." not in parts.netloc or re.search(r"\s", url):
-            return "is no https URL"
+            return "is not an https URL"
         if url.startswith(MANUAL) and parts.fragment and parts.fragment not in anchors().values():
             return "no such anchor is known"
         return ""

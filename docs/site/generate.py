@@ -33,7 +33,7 @@ _PAGES = {
     "benchmarks/README.md": "benchmarks/measure.md",
     "tclint/isa/README.md": "isa/how-to-extend.md",
 }
-"""Pages outside docs/, and where they stand on the site."""
+"""Pages outside docs/, and where they are on the site."""
 _FOLDERS = {"rules": "docs/rules.md", "docs/ci": "docs/ci.md"}
 """What a link to a folder leads to."""
 
@@ -201,7 +201,7 @@ def _outside_spans(text: str, change: Callable[[str], str]) -> str:
 
 
 def _plain_fences(text: str) -> str:
-    """Code blocks with nothing behind the language, as Python-Markdown wants them."""
+    """Code blocks with nothing after the language, as Python-Markdown wants them."""
     starts = {start for start, _ in _blocks(text)}
     return _FENCE.sub(lambda found: f"{found[1]}{found[2]}" if found.start() in starts else found[0], text)
 
@@ -232,7 +232,7 @@ def _relinked(text: str, source: str, source_url: str) -> str:
 
 
 def _is_shown(path: str) -> bool:
-    """Whether a file that is no page is on the site all the same."""
+    """Whether a file that is not a page is on the site too."""
     folder, _, name = path.rpartition("/")
     return (folder == "rules" and name.endswith(".md")) or (
         path.startswith("docs/") and name.endswith(_SHOWN)

@@ -11,13 +11,13 @@ from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
 
-__all__ = ["KNOWN", "READ", "TOLD", "BulkReads", "BulkWrites"]
+__all__ = ["KNOWN", "KNOWN_TO_WARP", "READ", "BulkReads", "BulkWrites"]
 
 READ = -3
 """The source has been read, and only the waiting thread knows it."""
-TOLD = -4
+KNOWN_TO_WARP = -4
 """The source has been read, and the whole warp of the waiting thread knows it."""
-KNOWN = (READ, TOLD)
+KNOWN = (READ, KNOWN_TO_WARP)
 """The ages of an operation whose source has been read."""
 
 
@@ -25,7 +25,7 @@ class BulkReads(Groups):
     """Bulk groups until their sources have been read.
 
     An operation that the thread has waited for stays as :data:`READ` until the thread synchronises with its warp, and
-    as :data:`TOLD` until it synchronises with other warps by any means.
+    as :data:`KNOWN_TO_WARP` until it synchronises with other warps by any means.
     """
 
     group = "bulk"
@@ -39,7 +39,7 @@ class BulkReads(Groups):
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
         facts, copies = state
         if at in self.added_sites:
-            known_to_warp = {(s, TOLD) for s, age in facts if age in KNOWN and at in self.lanes}
+            known_to_warp = {(s, KNOWN_TO_WARP) for s, age in facts if age in KNOWN and at in self.lanes}
             return frozenset(f for f in facts if f[1] not in KNOWN) | known_to_warp, copies
         read = frozenset(f for f in facts if f[1] in KNOWN)
         after, copies = super().transfer((facts - read, copies), at, instruction)

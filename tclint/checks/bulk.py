@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tclint.analyses.bulk import KNOWN, TOLD, BulkReads, BulkWrites
+from tclint.analyses.bulk import KNOWN, KNOWN_TO_WARP, BulkReads, BulkWrites
 from tclint.analyses.global_memory import GlobalMemory
 from tclint.analyses.groups import OPEN, OVERDUE, Groups
 from tclint.analyses.happens_before import HappensBefore, Scope
@@ -138,7 +138,7 @@ def _unordered_threads(model: KernelModel, copy: Access, use: Access, path: Path
             continue
         if shared.overlap(copy, use, mine, writers & ~warp):
             others |= writers & ~warp
-        elif path.state != TOLD and shared.overlap(copy, use, mine, writers & warp & ~mine):
+        elif path.state != KNOWN_TO_WARP and shared.overlap(copy, use, mine, writers & warp & ~mine):
             lanes |= writers & warp & ~mine
     return others or lanes
 

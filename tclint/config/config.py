@@ -25,7 +25,7 @@ class Kind:
     wanted: str
     """What a message says is wanted here: ``one of error, warning``."""
     schema: Mapping[str, Any]
-    """The JSON schema of what stands in a file."""
+    """The JSON schema of a setting's value in a file."""
     read: Callable[[Any], Any]
     """The value that a file's stands for; raises ValueError, TypeError or KeyError for one that stands for none."""
     write: Callable[[Any], Any]

@@ -272,7 +272,7 @@ def _exact_div(x: float, y: float, rounding: str) -> float:
     if not (math.isfinite(x) and math.isfinite(y) and x and y):
         return float(np.float64(x) / np.float64(y))
     (a, i), (b, j) = _integral(x), _integral(y)
-    n = (abs(a) << 113) // abs(b)  # enough bits to tell a quotient of 53-bit numbers from a tie
+    n = (abs(a) << 113) // abs(b)  # enough bits to distinguish a quotient of 53-bit numbers from a tie
     return _rounded(-n if (a < 0) != (b < 0) else n, i - j - 113, rounding)
 
 

@@ -311,7 +311,7 @@ class _Fragments:
             for ptx, span, what in exposed(strings):
                 message = f"{what} is outside braces: it is defined twice if the statement is inlined twice"
                 # The message of the first releases, so that fingerprints in baselines stay valid.
-                key = f"{what} stands outside of braces: it is defined twice where the statement is inlined twice"
+                key = f"{what} is outside of braces: it is defined twice where the statement is inlined twice"
                 remedy = "enclose the text of the statement in braces { }"
                 self._report(
                     "PX007", owners[id(ptx)], span, message, remedy, Severity.INFO, Confidence.MEDIUM, key

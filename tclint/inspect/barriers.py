@@ -138,7 +138,7 @@ def _kernel(source: Source, function: Function, body: Function, module: Module) 
 
 
 def _replayed(model: KernelModel) -> Iterator[Unresolved]:
-    """Why the synchronisation was not replayed to the end for all launches, which rule MB016 needs to detect a hang."""
+    """Why the synchronisation was not replayed to the end for all launches, which rule MB016 needs to detect a deadlock."""
     replay = model.fact(Replay)
     verdict = replay.verdict
     if isinstance(verdict, GaveUp):

@@ -370,7 +370,7 @@ def _brev(binding: Binding, a: int) -> int:
 
 @_named("lop3")
 def _lop3(binding: Binding, a: int, b: int, c: int, table: int) -> int:
-    """Bit 4a + 2b + c of the immediate *table* says what the bits a, b, c give."""
+    """Bit 4a + 2b + c of the immediate *table* is the result for the bits a, b and c."""
     result = 0
     for row in range(8):
         if table >> row & 1:

@@ -75,7 +75,7 @@ def _types(modifiers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _width(declared: str, types: Sequence[str], modifiers: tuple[str, ...], length: int) -> Width | None:
-    """The size that a value of the key ``types`` means (see ``README.md``); None if it means none here."""
+    """The size that a value of the key ``types`` denotes (see ``README.md``); None if it denotes none here."""
     if declared.startswith("."):
         return Width(width_of(declared), False)
     if not declared or int(declared[0]) > len(types):

@@ -44,7 +44,7 @@ class At(Protocol):
 
 
 class _Protocol(LanguageServerProtocol):
-    """Leaves the texts to the server: pygls would split lines at characters that end no line in the protocol."""
+    """Leaves the texts to the server: pygls would split lines at characters that are not line endings in the protocol."""
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(

@@ -43,7 +43,7 @@ CANCELLED = LaunchWord("cancelled")
 
 
 class LaunchHypothesis(NamedTuple):
-    """The values that one launch brings."""
+    """The values that one launch assumes."""
 
     size: int
     """The value of every 32-bit parameter and word of global memory: matrix sizes, from which trip counts follow."""
@@ -72,7 +72,7 @@ SIZES = Row(
     (LaunchHypothesis(512, 8), LaunchHypothesis(1280, 24), LaunchHypothesis(1098, 5)),
     "Matrix sizes with their grids: a power of two, a multiple of 256, and one that leaves a remainder for "
     "any tile. A fault must not rest on one value.",
-    "test_what_the_last_rounds_lack",
+    "test_a_deadlock_in_the_last_iterations_is_reported_if_one_value_is_the_trip_count_of_all",
 )
 ODD_SIZES = Row(
     (LaunchHypothesis(832, 13), LaunchHypothesis(1088, 3), LaunchHypothesis(640, 7)),
@@ -162,7 +162,7 @@ STEPS_PER_ITERATION = Row(
     60,
     "Steps for each iteration when a loop is replayed with its full trip count, to confirm a deadlock that fewer "
     "iterations show.",
-    "test_what_the_last_rounds_lack",
+    "test_a_deadlock_in_the_last_iterations_is_reported_if_one_value_is_the_trip_count_of_all",
 )
 MAX_REDUCTIONS = Row(
     12,
@@ -172,17 +172,17 @@ MAX_REDUCTIONS = Row(
 MAX_ITERATIONS = Row(
     32,
     "Iterations of a loop after which smaller trip counts are tried: a ring of a few stages has wrapped several times.",
-    "test_what_the_last_rounds_lack",
+    "test_a_deadlock_in_the_last_iterations_is_reported_if_one_value_is_the_trip_count_of_all",
 )
 MIN_ITERATIONS = Row(
     3,
     "Iterations that a replay must see before it extrapolates a trip count or shortens a loop.",
-    "test_a_loop_with_many_rounds_ahead_is_foreseen",
+    "test_the_trip_count_of_a_long_loop_is_extrapolated",
 )
 MIN_EXCESS = Row(
     2,
     "How many times over its budget an extrapolated loop must be before the replay stops for smaller trip counts.",
-    "test_a_loop_with_many_rounds_ahead_is_foreseen",
+    "test_the_trip_count_of_a_long_loop_is_extrapolated",
 )
 MAX_GRID = Row(
     1 << 10,

@@ -270,7 +270,7 @@ class Machine(ThreadGroupScheduler):
                     self._overrun(transfer.site, transfer.threads, mbarrier)
             if landed:
                 return True
-        # If the launch decides the expected bytes, it may expect none, or no more than the copies so far have brought.
+        # If the launch decides the expected bytes, it may expect none, or no more than the copies so far have completed.
         waiting = [m for m in self._mbarriers.values() if m.tx_guessed and not m.pending and not m.transfers]
         for mbarrier in waiting:
             mbarrier.received_unknown = True

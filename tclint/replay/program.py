@@ -400,7 +400,7 @@ class Program:
 
     def _warp_counter(self, block: int, a: int, b: int) -> tuple[int, int] | None:
         """The start and the bound of the counter of a warp in a loop that ends where *a* and *b* are compared; None:
-        it is no such loop.
+        it is another kind of loop.
         """
         cfg, values = self.model.cfg, self.model.values
         for counter, bound in ((a, b), (b, a)):

@@ -1,8 +1,8 @@
 """The objects that threads synchronise with, and what they release and acquire: mbarriers and barriers (PTX ISA
 9.7.13).
 
-Whoever arrives at an object releases its clock to it; the object joins these clocks until its phase is complete.
-Whoever waits for the phase acquires the join.
+A thread that arrives at an object releases its clock to it; the object joins these clocks until its phase is complete.
+A thread that waits for the phase acquires the join.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Mbarrier:
     expects_unknown: bool = False
     """The launch decides how many bytes the phase expects: any number completes it."""
     received_unknown: bool = False
-    """A copy of unknown size has completed: it is taken to bring all bytes that were expected."""
+    """A copy of unknown size has completed: it is assumed to have completed all bytes that were expected."""
     tx_guessed: bool = False
     """The tx-count of this phase is a guess, since the size of a copy or the expected bytes are unknown."""
     transfers: list[Transfer] = field(default_factory=list)

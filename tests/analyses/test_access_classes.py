@@ -1,4 +1,4 @@
-"""Which accesses a question cannot tell apart."""
+"""Which accesses a question does not distinguish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a thread may have heard of what another one has done, and paths on which it has not."""
+"""Where a thread may have observed what another one has done, and paths on which it has not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ordered(lines: str) -> tuple[KernelModel, HappensBefore, dict[str, int]]:
 
 
 @pytest.mark.parametrize(
-    ("lines", "heard"),
+    ("lines", "observes"),
     [
         (f"here: {READ}\n{wait('w', 'full')}", ""),
         (f"here: {READ}\n{arrive('full')}\n{wait('w', 'full')}\n{wait('v', 'empty')}", "w"),
@@ -48,16 +48,16 @@ def ordered(lines: str) -> tuple[KernelModel, HappensBefore, dict[str, int]]:
         (f"here: {READ}\n{arrive('full')}\n{wait('w', 'full')}\n{arrive('empty')}\n{wait('v', 'empty')}", "wv"),
         (f"here: {READ}\nw: bar.sync 1, 128;\nv: bar.sync 2, 128;", "wv"),
         (f"w: bar.sync 1, 128;\nhere: {READ}\nv: bar.sync 2, 128;", "v"),
-        # Who arrives waits somewhere behind it, and knows then what others did before they arrived.
+        # A thread that arrives passes a later wait, and has then observed what others did before they arrived.
         (f"here: {READ}\nbarrier.cluster.arrive;\nw: barrier.cluster.wait;\nv: bar.sync 2, 128;", "wv"),
         (f"barrier.cluster.arrive;\nhere: {READ}\nw: barrier.cluster.wait;", ""),
         (f"here: {READ}\nbar.arrive 1, 128;\nw: bar.sync 1, 128;\nv: bar.sync 1, 128;", "wv"),
-        # Nothing is released, but a fence may stand before it, and somebody polls.
+        # Nothing is released, but a fence may precede it, and another thread polls.
         (f"here: {READ}\nst.relaxed.cta.shared.u32 [tile], 1;\nw: ld.relaxed.cta.shared.u32 %r4, [tile];\nsetp.ne.u32 %p5, %r4, 1;\n@%p5 bra w;", "w"),
         (f"here: {READ}\nred.shared.add.u32 [tile], 1;\nw: atom.shared.add.u32 %r4, [tile], 0;\nsetp.ne.u32 %p5, %r4, 1;\n@%p5 bra w;", "w"),
         (f"here: {READ}\nred.shared.add.u32 [tile], 1;\nw: atom.shared.add.u32 %r4, [tile], 0;\n@%p0 bra w;", ""),
         (f"here: {READ}\nw: red.shared.add.u32 [tile], 1;\n@%p0 bra w;", ""),
-        # A write ends no wait for an mbarrier, and an arrival at who knows which one may end any.
+        # A write ends no wait for an mbarrier, and an arrival at an unknown mbarrier may end any.
         (f"here: {READ}\nred.shared.add.u32 [tile], 1;\nw: atom.shared.add.u32 %r4, [tile], 0;\nsetp.ne.u32 %p5, %r4, 1;\n@%p5 bra w;\n{wait('v', 'full')}", "w"),
         (f"here: {READ}\n{arrive('empty')}\n{wait('v', 'full')}", ""),
         (f"here: {READ}\n{arrive('empty')}\n{arrive('%r9')}\n{wait('v', 'full')}", "v"),
@@ -66,13 +66,13 @@ def ordered(lines: str) -> tuple[KernelModel, HappensBefore, dict[str, int]]:
         (f"here: {READ}\n{COPY}\n{wait('w', 'full')}\n{wait('v', 'empty')}", "w"),
     ],
 )  # fmt: skip
-def test_who_hears_of_a_read(lines: str, heard: str) -> None:
+def test_waits_ordered_after_a_read_observe_it(lines: str, observes: str) -> None:
     _, order, at = ordered(lines)
     found = order.observers_of([at["here"]])
-    assert {name for name in "wv" if at.get(name) in found} == set(heard)
+    assert {name for name in "wv" if at.get(name) in found} == set(observes)
 
 
-def test_a_copy_is_complete_behind_a_wait_for_its_mbarrier() -> None:
+def test_a_copy_is_complete_after_a_wait_for_its_mbarrier() -> None:
     lines = f"here: {COPY}\n{arrive('empty')}\n{wait('v', 'empty')}\n{wait('w', 'full')}\nx: bar.sync 0;"
     _, order, at = ordered(lines)
     assert order.completed([at["here"]]) == {at["w"], at["x"]}
@@ -80,7 +80,7 @@ def test_a_copy_is_complete_behind_a_wait_for_its_mbarrier() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "unheard"),
+    ("lines", "unsynchronised"),
     [
         (f"{COPY}\n{wait('w', 'full')}\nuse: {READ}", False),
         (f"{COPY}\n@%p0 bra use;\n{wait('w', 'full')}\nuse: {READ}", True),
@@ -88,11 +88,11 @@ def test_a_copy_is_complete_behind_a_wait_for_its_mbarrier() -> None:
         (f"@%p0 bra on;\nhere: {COPY}\non: @%p3 bra use;\n{wait('w', 'full')}\nuse: {READ}", True),
     ],
 )
-def test_a_path_on_which_nothing_is_heard(lines: str, unheard: bool) -> None:
+def test_a_path_on_which_nothing_is_observed_is_found(lines: str, unsynchronised: bool) -> None:
     kernel, order, at = ordered(lines)
     copies = [i for ring in kernel.fact(Mbarriers).rings for i in kernel.fact(Mbarriers).copies(ring)]
     path = order.unsynchronised_path(at["use"], order.completed(copies), given=order.common_facts(copies))
-    assert (path is not None) is unheard
+    assert (path is not None) is unsynchronised
     if path is not None:
         assert path.end == at["use"]
 
@@ -114,7 +114,7 @@ once: ld.acquire.cta.shared.u32 %r5, [tile];
 """
 
 
-def test_which_instructions_bring_news_and_to_whom() -> None:
+def test_which_instructions_acquire_and_which_release_in_each_scope() -> None:
     _, order, at = ordered(EXCHANGES)
 
     def names(sites: frozenset[int]) -> str:
@@ -147,7 +147,7 @@ def test_which_instructions_bring_news_and_to_whom() -> None:
         ("@!%p0 bar.sync 1, 1;", True),
     ],
 )
-def test_threads_that_go_on_together(barrier: str, joins: bool) -> None:
+def test_threads_that_pass_an_aligned_cta_barrier_release_together(barrier: str, joins: bool) -> None:
     kernel = model(f"{START}\n{barrier}\nret;", directives=".reqntid 128")
     site = next(i for i, e in enumerate(kernel.function.instructions) if e.opcode.startswith("bar"))
     assert kernel.fact(HappensBefore).releases_together(site) is joins
@@ -187,8 +187,8 @@ def test_where_it_is_known_that_something_is_over(lines: str, over: str) -> None
     assert {name for name in "wv" if at[name] in found} == set(over)
 
 
-def test_what_is_told_of_some_waits() -> None:
-    """What a thread tells that has passed a wait, and what nobody knows of: a wait that nothing before us ends, a call."""
+def test_waits_ordered_after_some_waits_are_transitive_observers() -> None:
+    """What a thread that has passed a wait releases, and what is ordered after none: a wait that nothing before us ends, a call."""
     _, order, at = ordered(
         f"w: bar.sync 1;\n{arrive('full')}\n{wait('v', 'full')}\n{wait('u', 'empty')}\nbar.sync 2;\nt: bar.sync 3;"
     )

@@ -111,7 +111,7 @@ def test_remainder_by_a_reciprocal() -> None:
 
 
 def test_the_next_stage_of_an_array_is_none_of_its_own() -> None:
-    """TileLang asks for two stages in each round; nvcc takes the remainder by 6 of numbers of 16 bits."""
+    """TileLang selects two stages in each iteration; nvcc computes the remainder by 6 of 16-bit values."""
     asked = "{0}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7{1}], 0;\n    @!%p2 bra {0};\n"
     used = f"""
     mov.u32 %r2, 0;
@@ -137,7 +137,7 @@ def test_a_stage_by_bits_that_are_known(which: str, offset: int) -> None:
     assert sorted(m.offset for m in found.named(site)) == [offset, offset + 8]
 
 
-def test_a_spare_one_behind_a_ring_of_three() -> None:
+def test_a_spare_mbarrier_after_a_ring_of_three_is_not_a_stage() -> None:
     """What is left of a division by three names three, whatever else is like them."""
     used = """
     rem.u32 %r2, %r1, 3; mov.u32 %r6, full; mad.lo.u32 %r7, %r2, 8, %r6;
@@ -150,7 +150,7 @@ def test_a_spare_one_behind_a_ring_of_three() -> None:
 
 @pytest.mark.parametrize("odd", [0, 8, 16])
 def test_one_stage_of_another_count(odd: int) -> None:
-    """Nobody would wait for it were it not of the ring; not so a barrier of its own beside it."""
+    """Nothing would wait for it were it not part of the ring; not so a separate barrier beside it."""
     made = inits("full", 4, 1).replace(f"[full+{odd}], 1;", f"[full+{odd}], 2;")
     used = """
     mov.u32 %r2, 0; mov.u32 %r3, 0;
@@ -205,7 +205,7 @@ def test_an_address_from_memory_is_unresolved() -> None:
 
 @pytest.mark.parametrize(("mapped", "beyond"), [("full", 0), ("full+8", -8), ("full-32", 32)])
 def test_another_cta_may_arrive(mapped: str, beyond: int) -> None:
-    """At the mbarrier itself, or so many bytes behind what has been mapped."""
+    """At the mbarrier itself, or so many bytes after what has been mapped."""
     body = inits("full", 1, 2) + (
         f"    mov.u32 %r2, {mapped};\n    mapa.shared::cluster.u32 %r3, %r2, 1;\n"
         f"    mbarrier.arrive.shared::cluster.b64 _, [%r3+{beyond}];"
@@ -237,7 +237,7 @@ def test_arrivals_of_a_phase(body: str, least: int, most: int) -> None:
     assert (arrivals.least, arrivals.most) == (least, most)
 
 
-def test_what_expects_and_what_brings_bytes() -> None:
+def test_expectations_and_deliveries_of_bytes_are_matched() -> None:
     copy = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 512, [full]"
     body = inits("full", 1, 1) + (
         "    @%p0 bra W0;\n    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 512;\n"

@@ -45,7 +45,7 @@ CLEAN = EARLY.replace("add.f32", "//")
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Callable[..., Ptxas]:
-    """A ptxas that says what stands behind ``//!`` in a file."""
+    """A ptxas that prints what follows ``//!`` in a file."""
 
     def make(release: str = "13.5") -> Ptxas:
         path = tmp_path / f"ptxas-{release}"
@@ -130,7 +130,7 @@ def test_files_are_refused_by_both_by_one_or_by_none(fake: Callable[..., Ptxas],
     assert (tally["both"], tally["neither"]) == ({"refused": 2}, {"refused": 1})
     found = {Path(d["file"]).stem: (d["only"], d["cause"]) for d in tally["differences"]}
     assert found == {
-        "extern": ("ptxas", "it needs another module: this is no link"),
+        "extern": ("ptxas", "it needs another module: this is not a link step"),
         "odd": ("ptxas", UNEXPLAINED),
         "lenient": ("tclint", UNEXPLAINED),
     }
@@ -173,7 +173,7 @@ def test_a_finding_predicts_an_advisory(fake: Callable[..., Ptxas], tmp_path: Pa
     assert tally["both"] == {"functions": 2, "wait injected": 1, agreement.EARLY: 1}
     assert tally["neither"][agreement.EARLY] == 1
     assert differences(data) == {
-        agreement.READ: ("tclint", "the same fault: ptxas tells it as the other one of C7514 and C7517")
+        agreement.READ: ("tclint", "the same fault: ptxas reports it as the other one of C7514 and C7517")
     }
     text = "\n".join(section(data))
     assert f"| {agreement.EARLY} | C7517 | 13.5.37 | WG001, WG007 | 1 | 1 | 0 | 0 |" in text
@@ -190,11 +190,11 @@ LATE_COMMIT = EARLY.replace(
     1,
 )
 CASES = {
-    "a commit behind the wait": (
+    "a commit after the wait": (
         LATE_COMMIT,
         agreement.EARLY,
         "tclint",
-        "a wait stands between, and the commit behind it: ptxas waits for what is not committed too",
+        "a wait intervenes, and the commit follows it: ptxas waits for uncommitted operations too",
     ),
     "a register twice in an accumulator that is not read": (
         CLEAN.replace("{%f0, %f1", "{%f0, %f0"),
@@ -230,7 +230,7 @@ CASES = {
         FENCED + CLEAN,
         agreement.FENCE,
         "ptxas",
-        "only wgmma touches the registers behind the fence: the manual asks for no other one (9.7.15.7.1)",
+        "only wgmma accesses the registers after the fence: the manual requires no other one (9.7.15.7.1)",
     ),
     "a fence in front of the access": (
         CLEAN.replace("setp.ne.b32 %p0, 0, 0;", "").replace(
@@ -238,7 +238,7 @@ CASES = {
         ),
         agreement.FENCE,
         "tclint",
-        "a fence stands right in front of the access: in a sample ptxas moves the access before it",
+        "a fence immediately precedes the access: in a sample, ptxas moves the access before it",
     ),
     "a fence that ptxas alone asks for, where a copy is made": (
         FENCED + CLEAN.replace("wgmma.mma_async", "mov.f32 %f0, %f9;\n    wgmma.mma_async"),
@@ -275,13 +275,13 @@ def test_a_difference_has_a_cause(fake: Callable[..., Ptxas], tmp_path: Path, ca
     assert differences(compared(tmp_path, fake(), text=text))[advisory] == (only, cause)
 
 
-def test_a_release_without_the_words_is_told_from_one_that_is_silent(
+def test_a_release_without_the_words_differs_from_a_silent_one(
     fake: Callable[..., Ptxas], tmp_path: Path
 ) -> None:
     ptxas = fake()
     ptxas.path.write_text(ptxas.path.read_text().replace("# warpgroup.arrive is injected", ""))
     found = differences(compared(tmp_path, ptxas, text=OPEN))
-    assert found == {agreement.FENCE: ("tclint", "this ptxas mends it and has no words for it")}
+    assert found == {agreement.FENCE: ("tclint", "this ptxas fixes it and has no message for it")}
 
 
 def test_faults_are_planted_where_ptxas_was_silent(fake: Callable[..., Ptxas], tmp_path: Path) -> None:

@@ -46,11 +46,11 @@ def test_more_work_is_a_failure_that_names_kernel_and_functions() -> None:
     )
 
 
-def test_less_work_and_a_stale_record_are_told_apart() -> None:
+def test_less_work_and_a_stale_record_are_distinguished() -> None:
     ((failed, said),) = bytecodes.compare({"k.ptx": {"a": 1000}}, {"k.ptx": {"a": 900}})
     assert (failed, said) == (False, "k.ptx: 900 bytecode instructions, 10.0% fewer than recorded")
-    told = [*bytecodes.compare({"old.ptx": {"a": 1}}, {"new.ptx": {"a": 1}})]
-    assert told == [
+    reported = [*bytecodes.compare({"old.ptx": {"a": 1}}, {"new.ptx": {"a": 1}})]
+    assert reported == [
         (True, "old.ptx: is in the record only; --update it"),
         (True, "new.ptx: is not in the record; --update it"),
     ]

@@ -155,7 +155,7 @@ def test_a_limit_takes_the_first_and_drops_nothing(corpus: Corpus) -> None:
     [
         ("90", "90 is refused"),
         ("raise-90", "KeyError: 'root'"),
-        ("empty-90", "what came out is no PTX module"),
+        ("empty-90", "the output is not a PTX module"),
         ("hollow-90", "there is no function in it: the source has templates or code of the host alone"),
         ("crash-90", "the compiler did not return: status 3, see "),
     ],
@@ -171,7 +171,7 @@ def test_a_failure_is_recorded_and_the_rest_is_built(corpus: Corpus, word: str, 
     about = corpus.manifest["producers"]["fake"]
     assert about["status"] == "partial"
     assert about["reason"] == "1 of the files could not be made, see failures"
-    corpus.source.write_text("mended")
+    corpus.source.write_text("fixed")
     assert corpus.build()
     assert corpus.manifest["failures"] == []
 

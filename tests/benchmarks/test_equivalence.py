@@ -22,7 +22,7 @@ HEAD = """\
     .shared .align 128 .b8 tile[1024];
     .shared .align 8 .b64 bar;
 """
-"""Before the instructions of a test, of which the one to change is marked with ``/*!*/`` behind it."""
+"""Before the instructions of a test, of which the one to change is marked with ``/*!*/`` after it."""
 
 WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;"
 OTHER = WGMMA.replace("k16.f32.f16.f16", "k16.f32.bf16.bf16").replace("1, 0, 0;", "1, 0, 1;")
@@ -34,7 +34,7 @@ FILL = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile]
 PROXY = "fence.proxy.async.shared::cta;"
 WAITED = "mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;"
 CANCEL = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [tile], [bar];"
-TELL = "mbarrier.arrive.shared.b64 _, [bar];"
+SIGNAL = "mbarrier.arrive.shared.b64 _, [bar];"
 STORED, READ = "st.shared.u32 [tile], %r1;", "ld.shared.u32 %r1, [tile];"
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 INIT, MADE = "mbarrier.init.shared.b64 [bar], 1;", "fence.mbarrier_init.release.cluster;"
@@ -43,7 +43,7 @@ RELAXED = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"
 TAKEN = (
     f"setp.eq.u32 %p1, %r1, 2; @%p1 bra L; {RELAXED.replace(';', ';/*!*/', 1)} {RELAXED} ret; L: {MEET} ret;"
 )
-"""Two barriers of a cluster, the first of them idle, or another one."""
+"""Two cluster barriers, the first of them idle, or another one."""
 LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];"
 
 
@@ -56,7 +56,7 @@ CASES = [
     ("unreachable", "cp.async.wait deleted",
      f"{COPY} cp.async.commit_group; bra.uni END; cp.async.wait_group 0;/*!*/ END: ret;",
      f"{COPY} cp.async.commit_group; @%p1 bra END; cp.async.wait_group 0;/*!*/ END: ret;"),
-    # a wait behind an equal one, and behind a weaker one
+    # a wait after an equal one, and after a weaker one
     ("same_operations_awaited", "wgmma.wait_group deleted",
      f"{FENCE} {WGMMA} {COMMIT} {wait(0)} add.s32 %r1, %r2, 1; {wait(0)}/*!*/ ret;",
      f"{FENCE} {WGMMA} {COMMIT} {wait(1)} add.s32 %r1, %r2, 1; {wait(0)}/*!*/ ret;"),
@@ -90,7 +90,7 @@ CASES = [
     ("same_operations_awaited", "cp.async.wait deleted",
      f"{COPY} cp.async.commit_group; cp.async.wait_all; cp.async.wait_group 0;/*!*/ ret;",
      f"{COPY} cp.async.commit_group; @%p1 cp.async.wait_all; cp.async.wait_group 0;/*!*/ ret;"),
-    # wait_all waits for what nobody committed; wait_group 0 does not
+    # wait_all waits for uncommitted operations; wait_group 0 does not
     ("same_operations_awaited", "cp.async.wait deleted",
      f"{COPY} cp.async.wait_all; cp.async.wait_all;/*!*/ ret;",
      f"{COPY} cp.async.wait_group 0; cp.async.wait_all;/*!*/ ret;"),
@@ -106,7 +106,7 @@ CASES = [
      f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group 0;/*!*/ ret;",
      f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ ret;"),
     # nothing but arithmetic on other registers passes the wait
-    ("same_operations_awaited", "tcgen05.wait::ld behind the use",
+    ("same_operations_awaited", "tcgen05.wait::ld after the use",
      f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;",
      f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;"),
     # another load does not need the first one, unless it takes its address from it; a store may overwrite
@@ -127,7 +127,7 @@ CASES = [
      f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ ret;",
      f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ ret;"),
     # what is committed late is waited for late
-    ("same_operations_awaited", "cp.async.commit_group behind the wait",
+    ("same_operations_awaited", "cp.async.commit_group after the wait",
      "cp.async.commit_group;/*!*/ cp.async.wait_group 0; ret;",
      f"{COPY} cp.async.commit_group;/*!*/ cp.async.wait_group 0; ret;"),
     ("fence_before_each_wgmma", "wgmma.fence deleted",
@@ -152,7 +152,7 @@ CASES = [
     ("mbarriers_alone_before_the_proxy_fence", "proxy fence deleted",
      f"mbarrier.init.shared::cta.b64 [bar], 1; fence.proxy.async.shared::cta;/*!*/ bar.sync 0; {WGMMA} ret;",
      f"st.shared.u32 [tile], %r1; mbarrier.init.shared::cta.b64 [bar], 1; fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;"),
-    # what other threads have done is known behind a barrier
+    # what other threads have done is known after a barrier
     ("mbarriers_alone_before_the_proxy_fence", "proxy fence narrowed",
      f"ld.global.u32 %r1, [%rd1]; fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;",
      f"{MEET} fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;"),
@@ -184,27 +184,27 @@ CASES = [
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
      f"{STORED} {PROXY} barrier.sync.aligned 0; {PROXY}/*!*/ {WGMMA} ret;",
      f"@%p1 bra L; {STORED} barrier.sync 0; bra M; L: {PROXY} barrier.sync 0; {PROXY}/*!*/ {WGMMA} M: ret;"),
-    # who arrives comes from the fence too, or from a store behind it
+    # threads that arrive come from the fence too, or from a store after it
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
-     f"{STORED} {PROXY} {WAITED} {PROXY}/*!*/ {WGMMA} {TELL} ret;",
-     f"{STORED} {PROXY} {WAITED} {PROXY}/*!*/ {WGMMA} {STORED} {TELL} ret;"),
+     f"{STORED} {PROXY} {WAITED} {PROXY}/*!*/ {WGMMA} {SIGNAL} ret;",
+     f"{STORED} {PROXY} {WAITED} {PROXY}/*!*/ {WGMMA} {STORED} {SIGNAL} ret;"),
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
-     f"@%p1 bra L; {TELL} ret; L: {WAITED} {PROXY}/*!*/ {WGMMA} ret;",
-     f"@%p1 bra L; {STORED} {TELL} ret; L: {WAITED} {PROXY}/*!*/ {WGMMA} ret;"),
+     f"@%p1 bra L; {SIGNAL} ret; L: {WAITED} {PROXY}/*!*/ {WGMMA} ret;",
+     f"@%p1 bra L; {STORED} {SIGNAL} ret; L: {WAITED} {PROXY}/*!*/ {WGMMA} ret;"),
     ("nothing_accessed_since_the_proxy_fence", "proxy fence narrowed",
      f"{FILL} {WAITED} {STORE} {PROXY}/*!*/ {WGMMA} ret;",
      f"{FILL} {WAITED} {STORE} call f; {PROXY}/*!*/ {WGMMA} ret;"),
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
      f"{STORED} {PROXY} {CANCEL} {PROXY}/*!*/ {CANCEL} ret;",
      f"{STORED} {PROXY} {CANCEL} {WAITED} {READ} {PROXY}/*!*/ {CANCEL} ret;"),
-    # who stores has passed a barrier that all come to behind the fence, or perhaps in an earlier round
+    # a thread that stores has passed a barrier that all reach after the fence, or perhaps in an earlier iteration
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
-     f"L: {WAITED} {PROXY}/*!*/ @%p2 bra L; bar.sync 0; {WGMMA} {STORED} {TELL} ret;",
-     f"L: {WAITED} {PROXY}/*!*/ bar.sync 0; {WGMMA} {STORED} {TELL} @%p2 bra L; ret;"),
+     f"L: {WAITED} {PROXY}/*!*/ @%p2 bra L; bar.sync 0; {WGMMA} {STORED} {SIGNAL} ret;",
+     f"L: {WAITED} {PROXY}/*!*/ bar.sync 0; {WGMMA} {STORED} {SIGNAL} @%p2 bra L; ret;"),
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
-     f"{WAITED} {PROXY}/*!*/ bar.sync 0; {WGMMA} {STORED} {TELL} ret;",
-     f"{WAITED} {PROXY}/*!*/ bar.sync 1, 64; {WGMMA} {STORED} {TELL} ret;"),
-    # two reads are in no order; a copy overwrites what was read; an acquiring load hears of what others wrote
+     f"{WAITED} {PROXY}/*!*/ bar.sync 0; {WGMMA} {STORED} {SIGNAL} ret;",
+     f"{WAITED} {PROXY}/*!*/ bar.sync 1, 64; {WGMMA} {STORED} {SIGNAL} ret;"),
+    # two reads are unordered; a copy overwrites what was read; an acquiring load observes what others wrote
     ("nothing_accessed_since_the_proxy_fence", "proxy fence deleted",
      f"{STORED} {PROXY} {READ} {PROXY}/*!*/ {WGMMA} {STORE} ret;",
      f"{STORED} {PROXY} {READ} {PROXY}/*!*/ {WGMMA} {FILL} ret;"),
@@ -233,7 +233,7 @@ CASES = [
     ("ordered_by_the_barriers_around", "CTA barrier to warp barrier",
      f"{STORED} bar.sync 0;/*!*/ @%p1 bra L; bar.sync 0; {READ} L: ret;",
      f"{STORED} bar.sync 0;/*!*/ @%p1 bra L; {READ} L: ret;"),
-    # nothing behind the last one, and something that others read
+    # nothing after the last one, and something that others read
     ("ordered_by_the_barriers_around", "CTA barrier before the cp.async.wait",
      f"{COPY} cp.async.wait_all;/*!*/ bar.sync 0; ret;",
      f"{COPY} cp.async.wait_all;/*!*/ bar.sync 0; {READ} ret;"),
@@ -244,11 +244,11 @@ CASES = [
     ("ordered_by_the_barriers_around", "CTA barrier deleted",
      f"{STORED} @%p1 bra L; bar.sync 1; ret; L: bar.sync 0;/*!*/ bar.sync 0; {READ} ret;",
      f"{STORED} @%p1 bra L; bar.sync 0; ret; L: bar.sync 0;/*!*/ bar.sync 0; {READ} ret;"),
-    # two barriers of a cluster, and one before memory of another CTA is read
+    # two cluster barriers, and one before memory of another CTA is read
     ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
      f"barrier.cluster.arrive;/*!*/ barrier.cluster.wait; {STORED} {MEET} {MEET} ret;",
      f"barrier.cluster.arrive;/*!*/ barrier.cluster.wait; ld.shared::cluster.u32 %r1, [%r2]; {MEET} {MEET} ret;"),
-    # the first one of a cluster, with nothing before it, and one behind a store
+    # the first one of a cluster, with nothing before it, and one after a store
     ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
      f"barrier.cluster.arrive.relaxed;/*!*/ barrier.cluster.wait; {STORED} {RELAXED} ld.shared::cluster.u32 %r1, [%r2]; {RELAXED} ret;",
      f"{STORED} barrier.cluster.arrive.relaxed;/*!*/ barrier.cluster.wait; {STORED} {RELAXED} ld.shared::cluster.u32 %r1, [%r2]; {RELAXED} ret;"),

@@ -1,4 +1,4 @@
-"""The fuzzer sees what it looks for, finds nothing of it in the fixtures, and what it found once stays mended."""
+"""The fuzzer detects its seeded defects, finds nothing in the fixtures, and what it found before stays fixed."""
 
 from __future__ import annotations
 

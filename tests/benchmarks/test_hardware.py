@@ -1,4 +1,4 @@
-"""Mutants on a GPU: the launches fit their kernels, hangs and faults are told apart, and the record holds together."""
+"""Mutants on a GPU: the launches fit their kernels, hangs and faults are distinguished, and the record is consistent."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_happened_is_named(events: list[dict[str, Any]], hung: bool, said: 
     assert found == {"original": {"outcome": "right", "launches": 1, "wrong": 0}, "mutant": said}
 
 
-def test_a_process_that_stands_still_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "stands_still.py"
     lines = [json.dumps(event) for event in (*done("original", 0), {"role": "mutant", "doing": 0})]
     script.write_text(f"import time\nprint({chr(10).join(lines)!r}, flush=True)\ntime.sleep(60)\n")

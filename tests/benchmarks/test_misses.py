@@ -137,11 +137,11 @@ def test_a_replay_that_ends_early_is_a_cause(tmp_path: Path) -> None:
     assert missed(tmp_path, "mbarrier arrive deleted", text) == "launch"
 
 
-@pytest.mark.parametrize(("behind", "expected"), [("", "last"), ("st.shared.u32 [m], %r1;\n", "threads")])
-def test_a_wait_behind_which_the_thread_ends_is_a_cause(tmp_path: Path, behind: str, expected: str) -> None:
+@pytest.mark.parametrize(("after", "expected"), [("", "last"), ("st.shared.u32 [m], %r1;\n", "threads")])
+def test_a_wait_after_which_the_thread_exits_is_a_cause(tmp_path: Path, after: str, expected: str) -> None:
     text = (
         ".shared .b64 m;\nmbarrier.init.shared.b64 [m], 1;\nbar.sync 0;\nmbarrier.arrive.shared.b64 _, [m];\n"
-        f"L: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra L;\n{behind}"
+        f"L: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra L;\n{after}"
     )
     assert missed(tmp_path, "mbarrier wait loop dropped", text) == expected
 
@@ -165,7 +165,7 @@ COPY = "cp.async.ca.shared.global [d], [%rd1], 16;\n"
 def test_a_wait_that_nothing_rests_on_is_a_cause(
     tmp_path: Path, data: str, around: str, expected: str
 ) -> None:
-    """All that it tells another wait has told; where no launch comes by it, or the data is not followed, nobody knows."""
+    """Another wait has released all that it releases; unknown where no launch reaches it, or the data is not followed."""
     wait = "{0}: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra {0};\n"
     text = (
         ".shared .b64 m;\n.shared .align 16 .b8 d[16];\nmov.u32 %r1, %tid.y;\nsetp.eq.u32 %p2, %r1, 0;\n"
@@ -175,8 +175,8 @@ def test_a_wait_that_nothing_rests_on_is_a_cause(
     assert missed(tmp_path, "mbarrier wait loop dropped", text) == expected
 
 
-def test_a_wait_behind_one_for_later_products_is_a_cause(tmp_path: Path) -> None:
-    """Whatever memory is handed over: whoever has waited for the second commit has heard of both."""
+def test_a_wait_after_one_for_later_products_is_a_cause(tmp_path: Path) -> None:
+    """Whatever memory is passed: a thread that has waited for the second commit has observed both."""
     wait = "{0}: mbarrier.try_wait.parity.shared.b64 %p1, [{1}], 0;\n@!%p1 bra {0};\n"
     commit = COMMIT.replace("tcgen05", "@%p3 tcgen05").replace("[bar]", "[{}]")
     text = (
@@ -194,7 +194,7 @@ def test_a_wait_behind_one_for_later_products_is_a_cause(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("turns", "expected"), [("0", "once"), ("1", "threads")])
-def test_a_loop_that_is_gone_round_once_is_a_cause(tmp_path: Path, turns: str, expected: str) -> None:
+def test_a_loop_with_one_iteration_is_a_cause(tmp_path: Path, turns: str, expected: str) -> None:
     text = (
         ".shared .b64 m;\n.shared .align 16 .b8 d[16];\nmov.u32 %r4, 0;\nmbarrier.init.shared.b64 [m], 32;\nbar.sync 0;\n"
         f"A: {BULK}{COPY}mbarrier.arrive.shared.b64 _, [m];\n"
@@ -320,7 +320,7 @@ def row(operator: str, verdict: str, why: str = "", **more: Any) -> dict[str, An
     return {"operator": operator, "verdict": verdict, **({"cause": why} if why else {}), **where, **more}
 
 
-def test_the_section_tells_what_was_missed_and_why() -> None:
+def test_the_section_lists_what_was_missed_and_why() -> None:
     wait = "wgmma.wait_group deleted"
     records = [
         row(wait, "found"), row(wait, "missed", "unexplained"), row(wait, "missed", "unexplained", file="b.ptx", line=9),
@@ -334,7 +334,8 @@ def test_the_section_tells_what_was_missed_and_why() -> None:
     assert f"| {wait} | 5 | 0 | 2 | 0 | 0 | 0 | 0 | 3 | 0 | 0 | 0 | 40% | 40% | 40% |" in text
     assert "No rule yet: memory fence deleted (1)." in text
     assert (
-        f"- *only other threads can tell: what orders them is not analysed*, 1: {wait} (1: a.ptx:7)" in text
+        f"- *only other threads can observe it: what orders them is not analysed*, 1: {wait} (1: a.ptx:7)"
+        in text
     )
     assert f"- *not explained*, 2: {wait} (2: a.ptx:7, b.ptx:9)" in text
     assert "1 changes have such a proof and a finding nevertheless:" in text

@@ -84,8 +84,8 @@ def test_an_operator_changes_a_kernel_and_leaves_its_lines(
         assert changed.count(b"\n") == kernel.data.count(b"\n")
 
 
-def test_a_look_ahead_is_no_loop(pages: list[tuple[Path, Kernel]]) -> None:
-    """Nothing repeats it: without its branch, the wait behind it is asked in any case."""
+def test_a_look_ahead_is_not_a_loop(pages: list[tuple[Path, Kernel]]) -> None:
+    """Nothing repeats it: without its branch, the wait after it is executed in any case."""
     found = [
         f
         for _, kernel, f in planted(pages, "mbarrier wait asked once")
@@ -94,7 +94,7 @@ def test_a_look_ahead_is_no_loop(pages: list[tuple[Path, Kernel]]) -> None:
     assert [f.note for f in found] == ["mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], 0;"]
 
 
-NOTED = ("mbarrier.init done twice", "fence behind mbarrier.init deleted")
+NOTED = ("mbarrier.init done twice", "fence after mbarrier.init deleted")
 """Faults of which a rule only takes note, as kernels that work have them."""
 
 

@@ -59,7 +59,7 @@ def test_a_described_kernel_is_the_one_in_the_file(launch: Launch) -> None:
     assert block[0] * block[1] * block[2] == kernel.most_threads
     cluster = kernel.directives.get(".reqnctapercluster")
     assert said["launch"].get("cluster_dim", [1, 1, 1]) == list((*(cluster or ()), 1, 1, 1)[:3])
-    # Not told: what the host may not choose, and what is not read.
+    # Omitted: what the host may not choose, and what is not read.
     text = launch.file.read_text()
     for number, parameter in enumerate(kernel.parameters):
         if number not in {d["parameter"] for d in described}:
@@ -269,7 +269,7 @@ def test_refusals_of_one_kind_are_one() -> None:
     assert report.reason("error: TC002 line 17: late") == "error: TC002 : late"
 
 
-def test_sentryward_is_told_the_launch(tmp_path: Path) -> None:
+def test_sentryward_is_given_the_launch(tmp_path: Path) -> None:
     ward = object.__new__(SentryWard)
     ward.python = Path("python")
     command = ward.command(tmp_path / "a.ptx", tmp_path / "a.json")

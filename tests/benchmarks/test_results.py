@@ -88,7 +88,7 @@ def test_a_part_that_does_not_exist(home: Path, capsys: pytest.CaptureFixture[st
     assert "no part is called lengths: weights" in capsys.readouterr().err
 
 
-def test_a_page_that_was_typed_is_told_from_one_that_was_measured(
+def test_a_page_that_was_typed_is_distinguished_from_one_that_was_measured(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert results.main(["--check"]) == 1

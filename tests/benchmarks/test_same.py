@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import same
+from benchmarks import results, same
 from tclint import checks
 from tclint.findings.rules import all_rules
 from tests.tools.project import ROOT
@@ -138,8 +138,35 @@ def test_record_writes_what_compare_reads(
 ) -> None:
     file = tmp_path / "record.gz"
     assert same.main(["record", str(file), str(folder)]) == 0
-    assert capsys.readouterr().out == "2 files\n"
+    assert capsys.readouterr().out == f"recorded: {folder}\n2 files\n"
     assert same._load(file) == reports
+
+
+def test_a_record_without_paths_names_what_it_records_and_what_it_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared, cache = tmp_path / "shared", tmp_path / "cache"
+    own = [results.ROOT / "fixtures", results.ROOT / "rules"]
+    asked: list[list[Path]] = []
+    monkeypatch.setattr(same, "SHARED", shared)
+    monkeypatch.setattr(same, "default_cache", lambda: cache)
+    monkeypatch.setattr(same, "record", lambda paths: asked.append(paths) or {})
+    assert same.main(["record", str(tmp_path / "record.gz")]) == 0
+    assert asked.pop() == own
+    assert capsys.readouterr().out.splitlines() == [
+        *(f"recorded: {path}" for path in own),
+        f"left out: {shared / 'kernels' / '*.tar.xz'}: no such archive",
+        f"left out: {shared / 'cases'}: no such folder",
+        f"left out: {cache}: no such folder",
+        "0 files",
+    ]
+    archive = shared / "kernels" / "a.tar.xz"
+    for folder in (archive.parent, shared / "cases", cache):
+        folder.mkdir(parents=True)
+    archive.touch()
+    assert same.main(["record", str(tmp_path / "record.gz")]) == 0
+    assert asked.pop() == [*own, archive, shared / "cases", cache]
+    assert "left out" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("order", same.ORDERS)

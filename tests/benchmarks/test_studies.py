@@ -86,16 +86,18 @@ FENCE, USE = "FENCE.VIEW.ASYNC.T", "FADD R0, R4, R5"
         (
             [(LOAD, 0), (FENCE, 1), (USE, 7, 0b10), (ARRIVE,)],
             "fenced",
-            "only the fence of a wait::st stands between",
+            "only the fence of a wait::st intervenes",
         ),
         ([(STORE,), (ARRIVE,)], "ahead", ""),
         ([(STORE,), (FENCE, 1), (ARRIVE,)], "ahead", ""),
         ([(STORE,), (FENCE, 1), (ARRIVE, 7, 0b10)], "ordered", "the signal itself waits"),
         ([(STORE,), (FENCE, 1), (USE, 7, 0b10), (ARRIVE,)], "ordered", "the fence is waited for"),
-        ([(LOAD, 0), ("EXIT",), (ARRIVE,)], "unknown", "no way leads from one to the other"),
+        ([(LOAD, 0), ("EXIT",), (ARRIVE,)], "unknown", "no path leads from one to the other"),
     ],
 )
-def test_what_stands_between_is_found(rows: list[tuple[Any, ...]], verdict: str, why: str) -> None:
+def test_what_orders_an_operation_before_a_signal_is_found(
+    rows: list[tuple[Any, ...]], verdict: str, why: str
+) -> None:
     signal = len(rows) - 1 - (rows[-1][0] == USE)
     load = rows[0][0] == LOAD
     assert Listing(code(*rows)).way(range(1), range(signal, signal + 1), load) == Way(verdict, why)
@@ -210,7 +212,7 @@ def test_a_lost_wait_is_asked_about(tools: scoreboards.Tools, tmp_path: Path) ->
     assert [(row["operator"], row["tclint"], row["sass"]) for row in rows] == [
         ("tcgen05.wait::ld deleted", "found", "ahead"),
         ("tcgen05.wait::ld moved past the arrival", "found", "ahead"),
-        ("tcgen05.wait::ld behind the use", "found", "ahead"),
+        ("tcgen05.wait::ld after the use", "found", "ahead"),
         ("tcgen05.wait::ld to ::st", "found", "fenced"),
     ]
     assert not skipped

@@ -116,7 +116,7 @@ def test_other_lanes_write(body: str, threads: int, confidence: Confidence) -> N
         f"{STORE}\n{FENCE}\nbarrier.sync 3, 128;\n{TILE}",
         f"{STORE}\n{FENCE}\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n{TILE}",
         f"{STORE}\n{FENCE}\nmbarrier.arrive.shared.b64 _, [full];\n{PASS}\n{TILE}",
-        # The thread that issues has a fence of its own, behind the barrier.
+        # The issuing thread has a fence of its own, after the barrier.
         f"{STORE}\n{SYNC}\n{FENCE}\n{TILE}",
         f"{COPY}\n{DONE}\n{SYNC}\n{FENCE}\n{TILE}",
         # Each thread copies what it has written itself.
@@ -156,7 +156,7 @@ def test_how_many_threads_there_are() -> None:
 
 
 def test_the_fence_may_be_added_first() -> None:
-    """Two things lack here, and both are told at once: the fix of the one must not bring the other."""
+    """Two things are missing here, and both are reported at once: the fix of one must not add the other."""
     text = module(kernel(f"{START}\n{STORE}\n{OUT.format(2048)}\n{SENT}\nret;"), header=HEADER)
     findings = lint(text).findings
     assert [f.rule.id for f in findings if f.rule.id.startswith("PR")] == ["PR001", "PR005"]

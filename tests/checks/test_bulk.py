@@ -75,9 +75,9 @@ def test_what_overwrites_it(use: str, wrong: bool) -> None:
     agrees(text(STORE, COMMIT, use + " // want " + "BK002" * wrong), "BK")
 
 
-@pytest.mark.parametrize(("before", "behind", "rule"), [(wait(1), "", ""), ("", wait(1), "BK002")])
-def test_a_stage_filled_by_an_inner_loop_two_rounds_later(before: str, behind: str, rule: str) -> None:
-    """Two stages; the wait for the older copy stands before the loop that fills the stage again, or inside it."""
+@pytest.mark.parametrize(("before", "after", "rule"), [(wait(1), "", ""), ("", wait(1), "BK002")])
+def test_a_stage_filled_by_an_inner_loop_two_rounds_later(before: str, after: str, rule: str) -> None:
+    """Two stages; the wait for the older copy is before the loop that refills the stage, or inside it."""
     ring = f"""
     mov.u32 %r20, 0;
 outer: {before}
@@ -87,7 +87,7 @@ outer: {before}
     add.u32 %r23, %r3, %r22;
     mov.u32 %r24, %r0;
 inner: st.shared.v4.b32 [%r23], {{%r0, %r0, %r0, %r0}}; // want {rule}
-    {behind}
+    {after}
     add.u32 %r23, %r23, 2048;
     add.u32 %r24, %r24, 128;
     setp.lt.u32 %p1, %r24, 256;
@@ -121,7 +121,7 @@ def test_a_warp_stores_and_one_lane_waits(copy: str, who: str, rule: str) -> Non
     assert len(found) == bool(rule)
 
 
-def test_threads_that_no_barrier_brings_along_are_not_its_own_writes() -> None:
+def test_threads_that_no_barrier_orders_do_not_count_as_its_own_writes() -> None:
     own = "add.u32 %r4, %r1, %r2;\n@!%p0 st.shared.b32 [%r4], %r0;"
     agrees(text(STORE, COMMIT, own, wait()), "BK")
 
@@ -160,7 +160,7 @@ def test_one_finding_for_one_wait() -> None:
         ("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;", ""),
     ],
 )
-def test_who_knows_that_it_was_read(news: str, rule: str) -> None:
+def test_which_threads_know_that_the_source_was_read(news: str, rule: str) -> None:
     agrees(text(STORE, COMMIT, BARRIER, wait(guard=""), news, WRITE + f" // want {rule}"), "BK")
 
 
@@ -239,7 +239,7 @@ def test_a_copy_in_no_group() -> None:
     assert not by_rule(lint(text(STORE, "cp.async.bulk.commit_group;")), "BK005")
 
 
-def test_a_missing_commit_is_told_once() -> None:
+def test_a_missing_commit_is_reported_once() -> None:
     """By what goes wrong, where something does."""
     report = lint(text(STORE, wait(), BARRIER, WRITE))
     assert {f.rule.id for f in report.findings if f.rule.family == "bulk"} == {"BK002"}

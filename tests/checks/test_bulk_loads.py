@@ -46,7 +46,7 @@ def unwaited(*lines: str, **options: str) -> list[Finding]:
 
 
 @pytest.mark.parametrize(("word", "count"), [(4088, 1), (4112, 0)])
-def test_what_lies_behind_an_mbarrier_is_in_no_stage(word: int, count: int) -> None:
+def test_what_follows_an_mbarrier_is_in_no_stage(word: int, count: int) -> None:
     """The stage comes from a division by six, of which no more is known than that it is a byte (a tutorial of CuTe DSL)."""
     body = f"""
     .shared .align 128 .b8 all[8192];
@@ -79,10 +79,10 @@ on: ld.shared.u32 %r3, [all+{word}];
     {
         "no wait": ([READ], 1),
         "a wait": ([wait("w"), READ], 0),
-        "a wait behind": ([READ, wait("w")], 1),
+        "a later wait": ([READ, wait("w")], 1),
         "a barrier alone": (["bar.sync 0;", READ], 1),
         "a wait for another mbarrier": ([wait("w", "ring"), READ], 1),
-        "one warp waits, and a barrier tells": (["@%p9 bra on;", wait("w"), "on: bar.sync 0;", READ], 0),
+        "one warp waits, and a barrier orders the others": (["@%p9 bra on;", wait("w"), "on: bar.sync 0;", READ], 0),
         "one warp waits, and says nothing": (["@%p9 bra on;", wait("w"), "on:", READ], 1),
         "one warp waits, and arrives": (
             ["@%p9 bra on;", wait("w"), "mbarrier.arrive.shared::cta.b64 _, [ring];", "on:", wait("v", "ring"), READ],
@@ -93,11 +93,11 @@ on: ld.shared.u32 %r3, [all+{word}];
              wait("v", "ring"), READ, "done:"],
             1,
         ),
-        # The other threads hear of it at the barrier of the cluster, if who has waited comes there later.
-        "a barrier of the cluster": (
+        # The other threads observe it at the cluster barrier, if the thread that has waited arrives there later.
+        "a cluster barrier": (
             ["@%p0 bra on;", wait("w"), "on:", "barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;", READ], 0,
         ),
-        "a wait between arrival and barrier of the cluster": (
+        "a wait between arrival and wait of the cluster barrier": (
             ["barrier.cluster.arrive.aligned;", "@%p0 bra on;", wait("w"), "on:", "barrier.cluster.wait.aligned;", READ], 1,
         ),
         "other bytes": (["ld.shared.u32 %r3, [tile+512];"], 0),
@@ -109,12 +109,12 @@ on: ld.shared.u32 %r3, [all+{word}];
              "@!%p0 cp.async.bulk.commit_group;", "@!%p0 cp.async.bulk.wait_group 0;"],
             1,
         ),
-        "a wait in the first round": (
+        "a wait in the first iteration": (
             ["mov.u32 %r8, 0;", "round:", "setp.ne.u32 %p3, %r8, 0;", "@%p3 bra on;", wait("w"), "on:", READ,
              "add.u32 %r8, %r8, 1;", "setp.lt.u32 %p4, %r8, %r9;", "@%p4 bra round;"],
             0,
         ),
-        "a wait in the second round": (
+        "a wait in the second iteration": (
             ["mov.u32 %r8, 0;", "round:", "setp.ne.u32 %p3, %r8, 1;", "@%p3 bra on;", wait("w"), "on:", READ,
              "add.u32 %r8, %r8, 1;", "setp.lt.u32 %p4, %r8, %r9;", "@%p4 bra round;"],
             1,
@@ -122,12 +122,12 @@ on: ld.shared.u32 %r3, [all+{word}];
         "a wait that only some execute": (["setp.eq.u32 %p3, %r9, 7;", "@%p3 bra on;", wait("w"), "on:", READ], 1),
     }.values(),
 )  # fmt: skip
-def test_what_a_thread_has_heard(lines: list[str], count: int) -> None:
+def test_a_read_is_reported_without_an_observed_wait(lines: list[str], count: int) -> None:
     assert len(unwaited(*lines)) == count
 
 
 @pytest.mark.parametrize(("other", "count"), [("512", 0), ("0", 1)])
-def test_the_next_round_is_loaded_before_this_one_is_read(other: str, count: int) -> None:
+def test_the_next_iteration_is_loaded_before_this_one_is_read(other: str, count: int) -> None:
     """One mbarrier for two buffers: what a copy fills is waited for a round later, and it is the other one that is read."""
     found = unwaited(
         "mov.u32 %r5, 0; mov.u32 %r7, 0; mov.u32 %r8, 0;",
@@ -176,8 +176,10 @@ def test_a_first_wait_that_may_wait(parity: int | str) -> None:
 
 
 @pytest.mark.parametrize(("first", "count"), [([wait("w", parity="%r5")], 0), ([], 1)])
-def test_a_wait_behind_another_one_of_the_same_round(first: list[str], count: int) -> None:
-    """One that each round comes to behind another wait is the first one of no thread."""
+def test_a_wait_after_another_one_of_the_same_iteration_is_not_the_first(
+    first: list[str], count: int
+) -> None:
+    """One that each iteration reaches after another wait is not the first wait of any thread."""
     again, more = (LOAD.replace("loaded", name) for name in ("again", "more"))
     body = ["mov.u32 %r5, 0;", "round:", *first, "bar.sync 0;", "xor.b32 %r5, %r5, 1;", again]
     rest = ["xor.b32 %r5, %r5, 1;", "bar.sync 0;", more, "add.u32 %r9, %r9, -1;", "setp.ne.u32 %p4, %r9, 0;"]
@@ -194,7 +196,7 @@ def test_one_mbarrier_for_two_tiles(read: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(("same", "count"), [(True, 0), (False, 1)])
-def test_nothing_is_loaded_and_nobody_waits(same: bool, count: int) -> None:
+def test_a_branch_that_skips_both_the_load_and_the_wait_is_not_reported(same: bool, count: int) -> None:
     none = "setp.eq.u32 %p3, %r9, 0;\n@%p3 bra nothing;"
     other = none if same else none.replace("0;", "7;")
     start = START + none.replace("nothing", "loaded")

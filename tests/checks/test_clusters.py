@@ -139,14 +139,14 @@ def test_a_helper_may_wait_for_its_caller() -> None:
         (f"{SYNC}\n{GET}", ".reqntid 128\n.reqnctapercluster 1", []),
         (f"{SYNC}\n{GET}", ".reqntid 128\n.maxclusterrank 1", []),
         (f"{SYNC}\n{GET}", ".reqntid 128", ["accesses shared memory"]),
-        (f"{SYNC}\n{GET}\n{passes('told')}", PAIR, []),
+        (f"{SYNC}\n{GET}\n{passes('released')}", PAIR, []),
         (
             f"{SYNC}\n{RELEASE}",
             PAIR,
             ["arrives at an mbarrier of another CTA of the cluster, which may have exited"],
         ),
         (f"{SYNC}\n{RELEASE}", ".reqntid 128", []),
-        (f"{SYNC}\n@%p1 bra told;\n{RELEASE}\nret;\n{passes('told')}", PAIR, []),
+        (f"{SYNC}\n@%p1 bra released;\n{RELEASE}\nret;\n{passes('released')}", PAIR, []),
         (f"{SYNC}\n{RELEASE}\n{SYNC}", PAIR, []),
         ("mov.u32 %r11, tile; st.shared::cluster.u32 [%r11], %r0;", PAIR, []),
     ],
@@ -197,8 +197,8 @@ def test_a_number_of_the_launch_may_be_the_size_of_the_cluster(first: str, last:
 
 
 @pytest.mark.parametrize(("first", "shown"), [("0", False), ("%r9", True)])
-def test_a_wait_of_the_first_round_alone(first: str, shown: bool) -> None:
-    """What arrives before a loop waits in its first round, and that is not known of a number of the launch."""
+def test_a_wait_in_the_first_iteration_alone(first: str, shown: bool) -> None:
+    """The arrival before a loop is waited for in its first iteration, which is unknown if the launch decides the trip count."""
     body = f"""
     {ARRIVE}
     mov.u32 %r11, {first};
@@ -219,7 +219,7 @@ over:
     assert bool(hits("CL001", body)) is shown
 
 
-def test_one_fault_of_the_barrier_is_told_once() -> None:
+def test_one_defect_of_the_barrier_is_reported_once() -> None:
     body = f"{SYNC}\n{GET}\n{ARRIVE}"
     assert len(hits("CL001", body)) == 1
     assert not hits("CL002", body)
@@ -282,7 +282,9 @@ done:"""
 
 
 @pytest.mark.parametrize("compiled", COMPILED.values(), ids=COMPILED)
-def test_a_loop_that_is_unrolled_and_does_not_wait_in_its_last_round(compiled: tuple[str, str, str]) -> None:
+def test_an_unrolled_loop_that_does_not_wait_in_its_last_iteration_has_low_confidence(
+    compiled: tuple[str, str, str],
+) -> None:
     """How the loop for the rest goes together with the other is not known, so what is said of it is of low confidence."""
     before, four, one = compiled
     assert hits("CL001", unrolled(before, four, one)) == []
@@ -328,8 +330,10 @@ def test_a_relaxed_arrival_publishes_nothing(before: str, found: bool) -> None:
         ),
     ],
 )
-def test_who_has_heard_that_the_others_have_started(before: str, found: bool) -> None:
-    """One role waits for the cluster, and tells the other one at a barrier of both, behind that."""
+def test_an_access_is_reported_unless_it_is_ordered_after_the_start_of_the_peers(
+    before: str, found: bool
+) -> None:
+    """One role waits for the cluster, and releases the other one at a barrier of both afterwards."""
     assert [f.message for f in hits("CL002", f"{before}\n{GET}\n{SYNC}") if "may not have started" in f.message][:1] == (
         [("accesses shared memory of another CTA of the cluster, which may not have started: "
          "no cluster barrier precedes it")] if found else []
@@ -353,7 +357,7 @@ ROUND = "add.u32 %r12, %r12, 1;\nsetp.lt.u32 %p3, %r12, %r9;\n@%p3 bra again;"
         (passes("theirs", "other"), False),
         (SYNC, False),
         ("add.u32 %r1, %r1, 64;", False),
-        # Another warp hears of them, and meets the one that copies; or it does not.
+        # Another warp observes them, and meets the one that copies; or it does not.
         (f"@%p1 bra met;\n{passes('theirs', 'other')}\nmet: bar.sync 0;", False),
         (f"@%p1 bra met;\n{passes('theirs', 'other')}\nmet:", True),
     ],
@@ -382,7 +386,7 @@ NEXT = "@%p4 bra again;"
             f"{passes('answer')}\n{READ}\n{ID}",
             "decodes the CTA id from a response without checking",
         ),
-        # Nobody looks at the answer.
+        # No thread reads the answer.
         (
             f"{passes('answer')}\n{READ}\n{ASK}\n{ID}",
             "decodes the CTA id from a response without checking",
@@ -416,13 +420,19 @@ STORED = "st.global.u32 [%rd1+1024], %r10;"
         (f"{PDL}\n{LOADED}\n{STORED}", ""),
         (f"{LOADED}\n{PDL}\n{STORED}", "info"),
         (f"{LOADED}\n{PDL}", ""),
-        (f"bar.sync 0;\n@%p1 bra told;\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}", "info"),
-        (f"@%p1 bra told;\nbar.sync 0;\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}\nbar.sync 0;", ""),
-        (f"@%p1 bra told;\n{passes('fresh', parity='1')}\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}", "info"),
-        (f"@%p1 bra told;\n{passes('news')}\n{LOADED}\nret;\ntold:\n{PDL}\n{LOADED}", ""),
+        (f"bar.sync 0;\n@%p1 bra released;\n{LOADED}\nret;\nreleased:\n{PDL}\n{LOADED}", "info"),
+        (f"@%p1 bra released;\nbar.sync 0;\n{LOADED}\nret;\nreleased:\n{PDL}\n{LOADED}\nbar.sync 0;", ""),
+        (
+            f"@%p1 bra released;\n{passes('fresh', parity='1')}\n{LOADED}\nret;\nreleased:\n{PDL}\n{LOADED}",
+            "info",
+        ),
+        (f"@%p1 bra released;\n{passes('ready')}\n{LOADED}\nret;\nreleased:\n{PDL}\n{LOADED}", ""),
         # Who waits has arrived there, or had done so before.
-        (f"@%p1 bra told;\n{passes('news')}\n{LOADED}\nret;\ntold:\n{PDL}\n{SIGNAL}\n{LOADED}", ""),
-        (f"@%p1 bra told;\n{passes('news')}\n{LOADED}\nret;\ntold:\n{SIGNAL}\n{PDL}\n{LOADED}", "info"),
+        (f"@%p1 bra released;\n{passes('ready')}\n{LOADED}\nret;\nreleased:\n{PDL}\n{SIGNAL}\n{LOADED}", ""),
+        (
+            f"@%p1 bra released;\n{passes('ready')}\n{LOADED}\nret;\nreleased:\n{SIGNAL}\n{PDL}\n{LOADED}",
+            "info",
+        ),
     ],
 )
 def test_earlier_grids_are_waited_for(body: str, label: str) -> None:
@@ -430,14 +440,14 @@ def test_earlier_grids_are_waited_for(body: str, label: str) -> None:
 
 
 def test_a_role_for_weights_is_for_the_pedantic() -> None:
-    body = f"@%p1 bra told;\n{LOADED}\nret;\ntold:\n{PDL}"
+    body = f"@%p1 bra released;\n{LOADED}\nret;\nreleased:\n{PDL}"
     assert not hits("GD001", body, ".reqntid 128")
     assert [f.severity.label for f in hits("GD001", body, ".reqntid 128", low=True)] == ["warning"]
 
 
 def test_a_bulk_load_of_what_another_role_waits_for_is_a_warning() -> None:
     load = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, [%r7];"
-    body = f"@%p1 bra told;\n{load}\nret;\ntold:\n{PDL}\n{load}"
+    body = f"@%p1 bra released;\n{load}\nret;\nreleased:\n{PDL}\n{load}"
     assert [f.severity.label for f in hits("GD001", body, ".reqntid 128")] == ["warning"]
 
 

@@ -74,7 +74,7 @@ CASES: dict[str, str] = {
     "those left whose index is past a parameter": (
         f"ld.param.u32 %r4, [number]; setp.ge.u32 %p1, %r1, %r4;\n@%p1 exit;\n{WAIT}"
     ),
-    "a barrier behind an exit": "setp.ge.u32 %p1, %r1, 100;\n@%p1 exit;\nbar.sync 0;",
+    "a barrier after an exit": "setp.ge.u32 %p1, %r1, 100;\n@%p1 exit;\nbar.sync 0;",
     "half a warp of a warpgroup": f"setp.lt.u32 %p1, %r1, 16;\n@%p1 {FENCE} // want CV001",
     "three warps of a warpgroup left": f"setp.ge.u32 %p1, %r1, 96;\n@!%p1 {FENCE} // want CV004",
     "16-bit arithmetic": f"cvt.u16.u32 %h1, %r1; setp.lt.u16 %p1, %h1, 16;\n@%p1 {WAIT} // want CV001",
@@ -99,7 +99,7 @@ def test_a_finding_names_the_condition_and_the_instruction() -> None:
     assert finding.entry == "k"
 
 
-def test_several_instructions_behind_one_condition_are_one_finding() -> None:
+def test_several_instructions_under_one_condition_are_one_finding() -> None:
     body = f"setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra L;\n{WAIT}\n{WAIT}\n{WAIT}\nL: mov.u32 %r9, 0;"
     report = lint(text(body, 128))
     assert len(by_rule(report, "CV001")) == 1

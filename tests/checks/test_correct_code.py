@@ -25,7 +25,7 @@ BLOCKS = {
     "two accumulators in turn": "TC001 other_columns",
     "copies of accumulators in flight": "WG001 chain_and_copies",
     "zeroes between the fence and the multiplication": "WG002 zeroed_behind_the_fence",
-    "the first round of a pipeline waits for nothing": "WG005 pipelined_loop",
+    "the first iteration of a pipeline waits for nothing": "WG005 pipelined_loop",
     "the address of an allocation is loaded twice": "TM003 loaded_again",
     "a copy that another thread's multiplication follows": "TC005 handed_over",
     "a barrier that does not hand over tensor memory": "TC002 barrier_for_something_else",
@@ -132,7 +132,7 @@ reads:
     ld.shared.b8 %r2, [roles];
     ret;""",
     # A bulk store whose group is committed and never waited for, as some kernels end.
-    "a bulk store that nobody waits for": """
+    "a bulk store without a wait": """
     .shared .align 128 .b8 tile[1024];
     mov.u32 %r0, %tid.x;
     setp.eq.u32 %p1, %r0, 0;

@@ -123,7 +123,7 @@ loop:
 
 
 def rounds(body: str) -> str:
-    """A loop that jumps to ``even`` in every other round, the first among them, and waits at the end of each."""
+    """A loop that jumps to ``even`` in every second iteration, the first among them, and waits at the end of each."""
     return f"""
     {COPY}
     {COMMIT}
@@ -141,7 +141,7 @@ loop:
 
 
 def pointers(committed: str) -> str:
-    """A loop over a ring of three, as Triton writes it: a pointer goes on, and is set back by the number of its turns."""
+    """A loop over a ring of three, as Triton writes it: a pointer advances, and is reset after so many iterations."""
     return f"""
     {COPY}
     {COMMIT}
@@ -265,7 +265,7 @@ def padded(*kept: str) -> str:
 
 
 def idle(more: str, less: str) -> str:
-    """cuDNN's kernels for heads in pairs: a CTA of a pair that there is not goes past the wait in each round."""
+    """cuDNN's kernels for heads in pairs: a CTA of a pair that does not exist skips the wait in each iteration."""
     return f"""
     mov.u32 %r10, {more};
     mov.u32 %r11, {less};
@@ -285,7 +285,7 @@ def idle(more: str, less: str) -> str:
 
 
 def head(inside: str) -> str:
-    """A loop of Mojo's, which asks before each round whether there is one."""
+    """A loop of Mojo's, which tests before each iteration whether there is one."""
     return f"""
     {COPY}
     {COMMIT}
@@ -397,28 +397,28 @@ CASES = {
     "tracked, not waited for": f"{COPY}\n{TRACK}\n{READ} // want CA001",
     "tracked, and waited for by another thread": f"{COPY}\n{TRACK}\nsetp.lt.u32 %p2, %r0, 64;\n@%p2 bra on;\n{PASS}\non: bar.sync 0;\n{OTHERS}",
     "tracked, and a barrier before anybody waits": f"{COPY}\n{TRACK}\nbar.sync 0;\n{READ} // want CA001\n{PASS}",
-    "tracked, and a barrier of those who have waited": f"{COPY}\n{TRACK}\nsetp.lt.u32 %p2, %r0, 64;\n@%p2 bra on;\n{PASS}\nbar.sync 1, 128;\nbra behind;\non: bar.sync 1, 128;\n{OTHERS}\nbehind:",
-    "a barrier is no wait": f"{COPY}\n{COMMIT}\nbar.sync 0;\n{READ} // want CA001\n{TRACK}",
+    "tracked, and a barrier of those who have waited": f"{COPY}\n{TRACK}\nsetp.lt.u32 %p2, %r0, 64;\n@%p2 bra on;\n{PASS}\nbar.sync 1, 128;\nbra later;\non: bar.sync 1, 128;\n{OTHERS}\nlater:",
+    "a barrier is not a wait": f"{COPY}\n{COMMIT}\nbar.sync 0;\n{READ} // want CA001\n{TRACK}",
     "tracked too early": f"{TRACK}\n{COPY}\n{PASS}\n{READ} // want CA001",
     "waited for on one way": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\non: {READ} // want CA001",
-    "waited for in a loop that may have no rounds": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra past;\nmov.u32 %r5, 0;\nloop: {wait()}\nadd.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, %r9;\n@%p1 bra loop;\npast: {READ}",
+    "waited for in a loop that may have no iterations": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra past;\nmov.u32 %r5, 0;\nloop: {wait()}\nadd.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, %r9;\n@%p1 bra loop;\npast: {READ}",
     "waited for in each case of a switch": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 1;\n@%p0 bra one;\nsetp.eq.u32 %p1, %r9, 2;\n@%p1 bra two;\nbra on;\none: {wait()}\nbra on;\ntwo: {wait()}\non: {READ}",
     "waited for in the other cases": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 1;\n@%p0 bra one;\nsetp.eq.u32 %p1, %r9, 2;\n@%p1 bra two;\nsetp.eq.u32 %p2, %r9, 3;\n@%p2 bra three;\n{wait(-27)}\nbra on;\none: {wait()}\nbra on;\ntwo: {wait()}\nbra on;\nthree: {wait()}\non: {READ}",
-    "a copy for the next round": f"mov.u32 %r5, %r9;\nloop: bar.sync 0;\nsetp.eq.s32 %p0, %r5, 0;\n@%p0 bra on;\n{COPY}\n{COMMIT}\non: setp.gt.s32 %p1, %r5, 0;\nsub.u32 %r5, %r5, 1;\n@%p1 bra loop;\n{READ}",
-    "a copy in each round": f"mov.u32 %r5, %r9;\nloop: bar.sync 0;\n{COPY}\n{COMMIT}\nsetp.gt.s32 %p1, %r5, 0;\nsub.u32 %r5, %r5, 1;\n@%p1 bra loop;\n{READ} // want CA001",
+    "a copy for the next iteration": f"mov.u32 %r5, %r9;\nloop: bar.sync 0;\nsetp.eq.s32 %p0, %r5, 0;\n@%p0 bra on;\n{COPY}\n{COMMIT}\non: setp.gt.s32 %p1, %r5, 0;\nsub.u32 %r5, %r5, 1;\n@%p1 bra loop;\n{READ}",
+    "a copy in each iteration": f"mov.u32 %r5, %r9;\nloop: bar.sync 0;\n{COPY}\n{COMMIT}\nsetp.gt.s32 %p1, %r5, 0;\nsub.u32 %r5, %r5, 1;\n@%p1 bra loop;\n{READ} // want CA001",
     "a copy for a tile that there is": near(6).format(""),
     "a copy for a tile that there may be": near(8).format(" // want CA001"),
     "a copy of which a loop knows whether it has waited": last(-1),
     "a copy of which a loop seems to know that": last(0, " // want CA003"),
     "an earlier copy that may not be made": f"setp.lt.u32 %p0, %r9, 7;\n@%p0 {COPY}\n{AGAIN}\ncp.async.wait_all;\n{READ}",
     "two copies that are made together": f"setp.lt.u32 %p0, %r9, 7;\n@%p0 {COPY}\n@%p0 {AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",
-    "read on the way that waits": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\n{READ}\non: {wait()}",
+    "read on the path that waits": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\n{READ}\non: {wait()}",
     "a stage too few waited for": ring(3, 2).format(" // want CA001"),
     "a ring of three": ring(3, 1).format(""),
     "a ring of four": ring(4, 2).format(""),
     "a ring of four that is never committed": "".join(ring(4, 0).format(" // want CA002").rsplit(COMMIT, 1)),
-    "read in the first round": rounds(f"bra on;\neven: setp.eq.u32 %p3, %r0, 0;\n@%p3 bra one;\nadd.u32 %r7, %r7, 1;\none: add.u32 %r7, %r7, 1;\non: {READ} // want CA001"),
-    "read in the second round": rounds(f"{READ}\neven: add.u32 %r7, %r7, 1;"),
+    "read in the first iteration": rounds(f"bra on;\neven: setp.eq.u32 %p3, %r0, 0;\n@%p3 bra one;\nadd.u32 %r7, %r7, 1;\none: add.u32 %r7, %r7, 1;\non: {READ} // want CA001"),
+    "read in the second iteration": rounds(f"{READ}\neven: add.u32 %r7, %r7, 1;"),
     "a stage that is not filled now": ring(3, 1, read="%r7").format(""),
     "a ring that a pointer goes through": pointers(COMMIT).format(""),
     "a ring that a pointer goes through, a group short": pointers("").format(" // want CA001"),
@@ -427,7 +427,7 @@ CASES = {
     "a copy for more work than there is": rest("sub.u32 %r12, 255, %r0; min.u32 %r12, %r12, 128; shr.u32 %r12, %r12, 7;").format(""),
     "a copy for as much work as there may be": rest("mov.u32 %r12, %ntid.x; div.u32 %r12, 384, %r12;").format(""),
     "a copy for as much work as is asked for": rest("mov.u32 %r12, %r9;").format("").replace("[%r6],", "[%r6], // want CA003\n"),
-    "the second round of two": f"mov.u32 %r5, 0;\nloop: setp.ne.u32 %p0, %r5, 1;\n@%p0 bra on;\nmad.lo.u32 %r6, %r5, 2048, %r3;\ncp.async.cg.shared.global [%r6], [%rd2], 16;\n{COMMIT}\nld.shared.u32 %r4, [tile+2112]; // want CA001\non: add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 2;\n@%p1 bra loop;",
+    "the second iteration of two": f"mov.u32 %r5, 0;\nloop: setp.ne.u32 %p0, %r5, 1;\n@%p0 bra on;\nmad.lo.u32 %r6, %r5, 2048, %r3;\ncp.async.cg.shared.global [%r6], [%rd2], 16;\n{COMMIT}\nld.shared.u32 %r4, [tile+2112]; // want CA001\non: add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 2;\n@%p1 bra loop;",
     "two copies to one place": f"{COPY}\n{AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",
     "two groups to one place": f"{COPY}\n{COMMIT}\n{AGAIN} // want CA003\ncp.async.wait_all;\n{READ}",
     "the same copy twice": f"{COPY}\n{COPY}\ncp.async.wait_all;\n{READ}",
@@ -439,7 +439,7 @@ CASES = {
     "a copy aligned for its size": "cp.async.ca.shared.global [%r3+8], [%rd2+4], 4;\ncp.async.wait_all;",
     "a misaligned source": "cp.async.cg.shared.global [%r3], [table+4], 16; // want CA004\ncp.async.wait_all;",
     "a misaligned mbarrier": "mbarrier.init.shared.b64 [full+4], 1; // want CA004",
-    "a mbarrier behind another": "mbarrier.init.shared.b64 [full+8], 1;",
+    "an mbarrier after another": "mbarrier.init.shared.b64 [full+8], 1;",
     "an address of which nothing is known": "cp.async.cg.shared.global [%r9], [%rd0], 16;\ncp.async.wait_all;",
     "a stage of unknown number": "mad.lo.u32 %r5, %r9, 2048, %r3;\ncp.async.cg.shared.global [%r5], [%rd2], 16;\ncp.async.wait_all;",
     "a stage of unknown number, misaligned": "mad.lo.u32 %r5, %r9, 2048, %r3;\ncp.async.cg.shared.global [%r5+4], [%rd2], 16; // want CA004\ncp.async.wait_all;",
@@ -482,8 +482,8 @@ def test_threads_that_may_not_be_there_copy_nothing(directives: str, found: int)
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 16])
-def test_copies_in_a_loop_of_some_rounds(rounds: int) -> None:
-    """The way out of the first round is none, and the bytes that are read are copied in it."""
+def test_copies_in_a_loop_of_constant_trip_count_are_reported_where_they_are_read(rounds: int) -> None:
+    """No path leaves in the first iteration, and the bytes that are read are copied in it."""
     loop = (
         "mov.u32 %r7, %r0;\nmov.u32 %r8, %r3;\nnext: cp.async.cg.shared.global [%r8], [%rd2], 16;\n"
         f"add.u32 %r7, %r7, 128;\nadd.u32 %r8, %r8, 2048;\nsetp.lt.u32 %p3, %r7, {128 * rounds};\n@%p3 bra next;"
@@ -496,7 +496,7 @@ def test_copies_in_a_loop_of_some_rounds(rounds: int) -> None:
 
 @pytest.mark.parametrize(("bound", "found"), [("%r9", Confidence.LOW), ("4096", Confidence.HIGH)])
 def test_rounds_that_lead_out_of_an_array(bound: str, found: Confidence) -> None:
-    """cuSOLVER copies parts of two arrays in each round; only more rounds than there are let the first one reach the second."""
+    """cuSOLVER copies parts of two arrays in each iteration; only more iterations than there are let the first reach the second."""
     body = f"""
     mov.u32 %r8, 0;
     more:

@@ -21,7 +21,7 @@ START = """
     setp.ne.u32 %p0, %r0, 0;
 """
 MAKE = "@!%p0 mbarrier.init.shared::cta.b64 [full], 128;"
-TELL = "bar.sync 0;"
+SIGNAL = "bar.sync 0;"
 ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [full];"
 ASK = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;"
 WAIT = f"wait: {ASK}\n@!%p1 bra wait;"
@@ -61,7 +61,7 @@ def found(body: str, rule: str, **options: str) -> list[Finding]:
             "",
             "mbarrier.try_wait may return before the phase is complete, and its result is unused",
         ),
-        "both ways go on": (
+        "both paths continue": (
             "@%p1 bra on;\nmov.u32 %r7, 1;\non:",
             "mbarrier.try_wait may return before the phase is complete, and the thread continues whatever its result is",
         ),
@@ -74,12 +74,12 @@ def found(body: str, rule: str, **options: str) -> list[Finding]:
         "polled": ("@%p1 bra on;\nst.global.u32 [%rd0], %r0;\nbra wait;\non:", ""),
         "gives up": ("@%p1 bra on;\nst.global.u32 [%rd0], %r0;\ntrap;\non:", ""),
         "kept in memory": ("selp.u32 %r7, 1, 0, %p1;\nst.global.u32 [%rd0+8], %r7;", ""),
-        "told to the warp": ("vote.sync.all.pred %p2, %p1, -1;\n@!%p2 bra wait;", ""),
+        "broadcast to the warp": ("vote.sync.all.pred %p2, %p1, -1;\n@!%p2 bra wait;", ""),
         "asked for again": (f"more: {ASK}\n@!%p1 bra more;", ""),
     }.values(),
 )
 def test_what_follows_a_wait(after: str, message: str) -> None:
-    hits = found(f"{MAKE}\n{TELL}\n{ARRIVE}\nwait: {ASK}\n{after}\n{READ}", "MB001")
+    hits = found(f"{MAKE}\n{SIGNAL}\n{ARRIVE}\nwait: {ASK}\n{after}\n{READ}", "MB001")
     assert [hit.message for hit in hits] == ([message] if message else [])
     for hit in hits:
         assert hit.severity is Severity.ERROR
@@ -88,9 +88,9 @@ def test_what_follows_a_wait(after: str, message: str) -> None:
 
 @pytest.mark.parametrize(("counted", "confidence"), [("%r7", Confidence.LOW), ("%r8", Confidence.HIGH)])
 def test_a_thread_that_looks_after_several_mbarriers(counted: str, confidence: Confidence) -> None:
-    """A loader of ThunderKittens asks whether there is something to do, and goes on until it has done all."""
+    """A loader of ThunderKittens tests whether there is work, and continues until it has done all."""
     (hit,) = found(
-        f"""{MAKE}\n{TELL}
+        f"""{MAKE}\n{SIGNAL}
         mov.u32 %r7, 0;
         mov.u32 %r8, 0;
     round:
@@ -103,7 +103,7 @@ def test_a_thread_that_looks_after_several_mbarriers(counted: str, confidence: C
         add.u32 %r8, %r8, 1;
         setp.lt.u32 %p2, {counted}, 9;
         @%p2 bra round;
-        {TELL}
+        {SIGNAL}
         {READ}""",
         "MB001",
     )
@@ -127,16 +127,16 @@ again:
     setp.lt.u32 %p2, %r6, %r9;
     @%p2 bra next;
     st.global.u32 [%rd0+8], %r8;"""
-    assert len(found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{body}", "MB001")) == count
+    assert len(found(f"{MAKE}\n{SIGNAL}\n{ARRIVE}\n{body}", "MB001")) == count
 
 
 @pytest.mark.parametrize(
-    ("others", "unheeded"), [(f"{WAIT}", False), ("", True), (f"{TELL}\n{WAIT}\nbra done;", True)]
+    ("others", "unheeded"), [(f"{WAIT}", False), ("", True), (f"{SIGNAL}\n{WAIT}\nbra done;", True)]
 )
-def test_a_barrier_tells_of_what_others_wait_for(others: str, unheeded: bool) -> None:
+def test_a_barrier_releases_what_others_waited_for(others: str, unheeded: bool) -> None:
     """Three warps only look, and meet the one that waits before they read."""
     hits = found(
-        f"""{MAKE}\n{TELL}\n{ARRIVE}
+        f"""{MAKE}\n{SIGNAL}\n{ARRIVE}
         setp.lt.u32 %p2, %r0, 32;
         @%p2 bra others;
         {ASK.replace("try_wait", "test_wait")}
@@ -146,7 +146,7 @@ def test_a_barrier_tells_of_what_others_wait_for(others: str, unheeded: bool) ->
     others:
         {others}
     meet:
-        {TELL}
+        {SIGNAL}
         {READ}
     done:""",
         "MB001",
@@ -156,7 +156,7 @@ def test_a_barrier_tells_of_what_others_wait_for(others: str, unheeded: bool) ->
 
 def test_a_test_does_not_block() -> None:
     ask = ASK.replace("try_wait", "test_wait")
-    (hit,) = found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{ask}\n{READ}", "MB001")
+    (hit,) = found(f"{MAKE}\n{SIGNAL}\n{ARRIVE}\n{ask}\n{READ}", "MB001")
     assert hit.message == "mbarrier.test_wait does not block, and its result is unused"
     assert [step.message for step in hit.steps] == [
         "the result may be false",
@@ -168,15 +168,15 @@ def test_a_test_does_not_block() -> None:
 def test_a_register_that_several_waits_answer_in(first: str) -> None:
     """What the second wait decides says nothing of the first."""
     second = f"{ARRIVE}\nwait: {ASK.replace('], 0', '], 1')}\n@!%p1 bra wait;"
-    hits = found(f"{MAKE}\n{TELL}\n{ARRIVE}\n{first}\n{READ}\n{second}", "MB001")
+    hits = found(f"{MAKE}\n{SIGNAL}\n{ARRIVE}\n{first}\n{READ}\n{second}", "MB001")
     assert len(hits) == ("again" not in first)
 
 
 @pytest.mark.parametrize(
-    ("between", "told"),
+    ("between", "observed"),
     [
         ("", False),
-        (TELL, True),
+        (SIGNAL, True),
         ("bar.sync 3, 128;", True),
         ("bar.warp.sync -1;", False),
         ("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;", True),
@@ -187,9 +187,9 @@ def test_a_register_that_several_waits_answer_in(first: str) -> None:
         ),
     ],
 )
-def test_who_hears_of_an_mbarrier(between: str, told: bool) -> None:
-    hits = found(f"{TELL}\n{MAKE}\n{between}\n{ARRIVE}\n{WAIT}\n{READ}", "MB002")
-    assert len(hits) == (not told)
+def test_the_initialisation_of_an_mbarrier_must_be_observed(between: str, observed: bool) -> None:
+    hits = found(f"{SIGNAL}\n{MAKE}\n{between}\n{ARRIVE}\n{WAIT}\n{READ}", "MB002")
+    assert len(hits) == (not observed)
     for hit in hits:
         assert hit.severity is (Severity.INFO if "relaxed" in between else Severity.ERROR)
         assert hit.steps[0].message == "initialised by thread 0"
@@ -199,24 +199,26 @@ SMALL = "mov.u32 %r8, %cluster_nctaid.x;\nsetp.eq.u32 %p4, %r8, 1;\n@%p4 bra alo
 
 
 @pytest.mark.parametrize(
-    ("between", "parity", "told"),
+    ("between", "parity", "observed"),
     [
         pytest.param("", 1, False, id="a wait that is over at once"),
-        pytest.param("", 0, True, id="a wait that somebody arrives for"),
+        pytest.param("", 0, True, id="a wait with an arrival"),
         pytest.param(JOIN, 1, True, id="the cluster"),
         pytest.param(f"{SMALL}\n{JOIN}\nalone:", 1, True, id="the cluster, if it has several CTAs"),
     ],
 )
-def test_who_hears_of_an_mbarrier_of_another_cta(between: str, parity: int, told: bool) -> None:
-    """The first wait for the stage before, of a fresh mbarrier, tells nothing."""
+def test_the_initialisation_of_an_mbarrier_of_another_cta_must_be_observed(
+    between: str, parity: int, observed: bool
+) -> None:
+    """The first wait for the previous stage, of a fresh mbarrier, observes nothing."""
     hits = found(
-        f"mov.u32 %r2, ring;\n{RANK}\n{MAP}\n{MAKE}\n@!%p0 mbarrier.init.shared::cta.b64 [ring], 1;\n{TELL}\n{between}\n"
+        f"mov.u32 %r2, ring;\n{RANK}\n{MAP}\n{MAKE}\n@!%p0 mbarrier.init.shared::cta.b64 [ring], 1;\n{SIGNAL}\n{between}\n"
         f"mov.u32 %r10, {parity};\nagain: mbarrier.try_wait.parity.shared::cta.b64 %p1, [ring], %r10;\n@!%p1 bra again;\n"
         "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];\nxor.b32 %r10, %r10, 1;\n"
         "sub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p5, %r9, 0;\n@%p5 bra again;\n" + JOIN,
         "MB002",
     )
-    assert len(hits) == (not told)
+    assert len(hits) == (not observed)
     for hit in hits:
         assert hit.message.endswith("no cluster barrier orders the two")
 
@@ -244,7 +246,7 @@ done:
     [(256, "", 0), (0, "", 0), (384, "", 1), (256, ".reqntid 512", 1), (256, ".maxntid 512", 1), (256, ".reqntid 288", 0)],
 )  # fmt: skip
 def test_threads_that_a_launch_may_not_have_name_no_mbarrier(maker: int, directives: str, count: int) -> None:
-    """Two roles of 128 threads, each with its mbarrier, and one behind them: there need not be a fourth."""
+    """Two roles of 128 threads, each with its mbarrier, and one after them: there need not be a fourth."""
     assert len(found(ROLES.format(maker=maker), "MB009", directives=directives)) == count
 
 
@@ -252,10 +254,8 @@ def test_threads_that_a_launch_may_not_have_name_no_mbarrier(maker: int, directi
     ("directives", "count"), [(".reqntid 16", 0), (".maxntid 16", 0), (".reqntid 17", 1), (".reqntid 32", 1)]
 )
 def test_lanes_that_the_last_warp_does_not_have_touch_nothing(directives: str, count: int) -> None:
-    """An example of CuTe DSL has CTAs of 16 threads, and an mbarrier right behind a word of each."""
-    body = (
-        f"@!%p0 mbarrier.init.shared::cta.b64 [tile+64], 1;\n{TELL}\nshl.b32 %r3, %r0, 2;\nmov.u32 %r4, tile;"
-    )
+    """An example of CuTe DSL has CTAs of 16 threads, and an mbarrier right after a word of each."""
+    body = f"@!%p0 mbarrier.init.shared::cta.b64 [tile+64], 1;\n{SIGNAL}\nshl.b32 %r3, %r0, 2;\nmov.u32 %r4, tile;"
     body += "\nadd.u32 %r3, %r3, %r4;\nld.shared.u32 %r5, [%r3];\nst.global.u32 [%rd0], %r5;"
     assert len(found(body, "MB009", directives=directives)) == count
 
@@ -294,7 +294,7 @@ EACH = f"""
         ("", "", 0),
         ("", ".reqntid 1", 0),
         ("", ".maxntid 64", 1),
-        (TELL, "", 1),
+        (SIGNAL, "", 1),
         ("elect.sync _|%p3, -1;", "", 1),
     ],
 )
@@ -327,7 +327,7 @@ def test_the_initialising_thread_may_use_it_at_once() -> None:
     ],
 )
 def test_each_warp_has_an_mbarrier_of_its_own(between: str, user: str, early: str) -> None:
-    """A warp publishes by bar.warp.sync what nobody else uses."""
+    """A warp publishes by bar.warp.sync what no other warp uses."""
     body = f"""
     shr.u32 %r6, %r0, 5;
     mov.u32 %r7, ring;
@@ -353,7 +353,7 @@ def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Con
     """Triton 3.7 lets thread 0 use it, which hardware elects; the manual promises nothing of that (9.7.13.14)."""
     (hit,) = found(
         f"setp.lt.u32 %p4, %r0, 32;\nelect.sync %r3|%p5, {mask};\nand.pred %p6, %p4, %p5;\n"
-        f"@%p6 mbarrier.init.shared::cta.b64 [full], 1;\nsetp.eq.u32 %p7, %r0, {user};\n@%p7 {ARRIVE}\n{TELL}\n{WAIT}",
+        f"@%p6 mbarrier.init.shared::cta.b64 [full], 1;\nsetp.eq.u32 %p7, %r0, {user};\n@%p7 {ARRIVE}\n{SIGNAL}\n{WAIT}",
         "MB002",
     )
     assert hit.confidence is confidence
@@ -363,45 +363,45 @@ def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Con
 @pytest.mark.parametrize(
     ("body", "message"),
     {
-        "none": (f"{TELL}\n{ARRIVE}\n{WAIT}", "never initialised: the kernel contains no mbarrier.init"),
+        "none": (f"{SIGNAL}\n{ARRIVE}\n{WAIT}", "never initialised: the kernel contains no mbarrier.init"),
         "another": (
-            f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+8];",
+            f"{MAKE}\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring+8];",
             "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
         ),
-        "behind those that a loop makes": (
-            LOOP.format(2) + f"\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];",
+        "after those that a loop initialises": (
+            LOOP.format(2) + f"\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];",
             "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
         ),
         "one of those that a loop makes": (
-            LOOP.format(3) + f"\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];",
+            LOOP.format(3) + f"\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];",
             "",
         ),
         "another ended": (
-            f"{MAKE}\n{TELL}\n{ARRIVE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [ring+8];",
+            f"{MAKE}\n{SIGNAL}\n{ARRIVE}\n{SIGNAL}\n@!%p0 mbarrier.inval.shared::cta.b64 [ring+8];",
             "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
         ),
-        "twice": (f"{MAKE}\n{MAKE}\n{TELL}\n{ARRIVE}", "it must be invalidated first"),
+        "twice": (f"{MAKE}\n{MAKE}\n{SIGNAL}\n{ARRIVE}", "it must be invalidated first"),
         "in a loop": (
-            f"next: {MAKE}\n{TELL}\n{ARRIVE}\n{TELL}\nsub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p2, %r9, 0;\n@%p2 bra next;",
+            f"next: {MAKE}\n{SIGNAL}\n{ARRIVE}\n{SIGNAL}\nsub.u32 %r9, %r9, 1;\nsetp.ne.u32 %p2, %r9, 0;\n@%p2 bra next;",
             "it must be invalidated first",
         ),
         "ended": (
-            f"{MAKE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\n{ARRIVE}",
+            f"{MAKE}\n{SIGNAL}\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\n{ARRIVE}",
             "after it was invalidated by mbarrier.inval",
         ),
         "ended and made again": (
-            f"{MAKE}\n{TELL}\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\n{TELL}\n{MAKE}\n{TELL}\n{ARRIVE}",
+            f"{MAKE}\n{SIGNAL}\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\n{SIGNAL}\n{MAKE}\n{SIGNAL}\n{ARRIVE}",
             "",
         ),
         "overwritten": (
-            f"{MAKE}\n{TELL}\nst.shared.u32 [full+4], %r0;",
+            f"{MAKE}\n{SIGNAL}\nst.shared.u32 [full+4], %r0;",
             "writes memory of the mbarrier [full]",
         ),
-        "read": (f"{MAKE}\n{TELL}\nld.shared.u64 %rd1, [full];", "reads memory of the mbarrier [full]"),
-        "cleared before": (f"st.shared.u64 [full], 0;\n{TELL}\n{MAKE}\n{TELL}\n{ARRIVE}", ""),
-        "its neighbour": (f"{MAKE}\n{TELL}\nst.shared.u32 [ring+24], %r0;\n{ARRIVE}", ""),
+        "read": (f"{MAKE}\n{SIGNAL}\nld.shared.u64 %rd1, [full];", "reads memory of the mbarrier [full]"),
+        "cleared before": (f"st.shared.u64 [full], 0;\n{SIGNAL}\n{MAKE}\n{SIGNAL}\n{ARRIVE}", ""),
+        "its neighbour": (f"{MAKE}\n{SIGNAL}\nst.shared.u32 [ring+24], %r0;\n{ARRIVE}", ""),
         "each lane one": (
-            f"{LANES}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+24];",
+            f"{LANES}\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring+24];",
             "",
         ),
     }.values(),
@@ -417,10 +417,10 @@ THIRD = "@!%p0 mbarrier.init.shared::cta.b64 [ring+16], 128;"
 STAGE = "rem.u32 %r11, %r10, 3;"
 
 
-def rounds(made: str, stage: str = STAGE, behind: str = "") -> str:
+def rounds(made: str, stage: str = STAGE, later: str = "") -> str:
     """All threads meet at the mbarriers of a ring in turn."""
     return f"""{made}
-    {TELL}
+    {SIGNAL}
     mov.u32 %r10, 0;
 next:
     {stage}
@@ -435,12 +435,12 @@ wait:
     add.u32 %r10, %r10, 1;
     setp.lt.u32 %p4, %r10, %r9;
     @%p4 bra next;
-    {behind}"""
+    {later}"""
 
 
 @pytest.mark.parametrize(("guard", "count"), [("@%p5 bra on;", 0), ("", 1)])
-def test_the_stage_before_is_none_in_the_first_round(guard: str, count: int) -> None:
-    """Where the first round gives nothing back, the address that it would do that by is nobody's."""
+def test_the_first_iteration_has_no_previous_stage(guard: str, count: int) -> None:
+    """Where the first iteration releases nothing, the address that it would use for that does not matter."""
     stage = f"""
     setp.eq.u32 %p5, %r10, 0;
     {guard}
@@ -458,7 +458,7 @@ on:
     setp.lt.u32 %p4, %r10, %r9;
     @%p4 bra next;
     """
-    assert len(found(f"{TWO}\n{THIRD}\n{TELL}\nmov.u32 %r10, 0;\nnext:\n{stage}", "MB009")) == count
+    assert len(found(f"{TWO}\n{THIRD}\n{SIGNAL}\nmov.u32 %r10, 0;\nnext:\n{stage}", "MB009")) == count
 
 
 @pytest.mark.parametrize(
@@ -474,12 +474,12 @@ on:
             "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
         ),
         "made when it is over": (
-            rounds(TWO, behind=f"{TELL}\n{THIRD}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];"),
+            rounds(TWO, later=f"{SIGNAL}\n{THIRD}\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];"),
             "the mbarrier [ring+16], which is not initialised yet: its mbarrier.init follows the use",
         ),
         # A stage and a phase in one number, which skips the last stage: 0, 1, 4, 5, 0.
         "packed with a phase": (
-            rounds(TWO, "and.b32 %r11, %r15, 3;", behind="")
+            rounds(TWO, "and.b32 %r11, %r15, 3;", later="")
             .replace(
                 "add.u32 %r10, %r10, 1;",
                 "not.b32 %r16, %r15;\nand.b32 %r16, %r16, 4;\nadd.u32 %r17, %r15, 1;\nsetp.eq.u32 %p5, %r11, 1;\n"
@@ -493,7 +493,7 @@ on:
             rounds(
                 TWO,
                 "and.b32 %r11, %r15, 3;\nsetp.eq.u32 %p6, %r11, 0;\n@%p6 bra same;\nbra chosen;\nsame:",
-                behind="",
+                later="",
             )
             .replace("same:", "same:\nmov.u32 %r11, 0;\nchosen:")
             .replace(
@@ -507,11 +507,11 @@ on:
         # A launch of two rounds may be the only one.
         "as many as there are rounds": (rounds(TWO, "mov.u32 %r11, %r10;"), ""),
         "chosen by the launch": (rounds(TWO, "rem.u32 %r11, %r9, 3;"), ""),
-        # MB002 asks whether the others have heard of it.
+        # MB002 asks whether the others have observed it.
         "made by others meanwhile": (
             (
-                f"{TWO}\n{TELL}\nsetp.lt.u32 %p5, %r0, 64;\n@%p5 bra on;\n{THIRD.replace('@!%p0 ', '')}\nbra behind;\non:\n"
-                f"{rounds('')}\nbehind:"
+                f"{TWO}\n{SIGNAL}\nsetp.lt.u32 %p5, %r0, 64;\n@%p5 bra on;\n{THIRD.replace('@!%p0 ', '')}\nbra later;\non:\n"
+                f"{rounds('')}\nlater:"
             ),
             "",
         ),
@@ -532,13 +532,13 @@ PUBLISH = "fence.mbarrier_init.release.cluster;"
 @pytest.mark.parametrize(
     ("body", "confidence"),
     {
-        "ends them": (f"{TELL}\n{ARRIVE}\n{WAIT}\n{END}", Confidence.HIGH),
-        "publishes them": (f"{PUBLISH}\n{TELL}\n{ARRIVE}\n{WAIT}", Confidence.HIGH),
-        "neither": (f"{TELL}\n{ARRIVE}\n{WAIT}", Confidence.LOW),
-        "nobody waits": (f"{TELL}\n{ARRIVE}\n{TELL}\n{END}", Confidence.LOW),
-        "nobody signals": (f"{TELL}\n{WAIT}\n{END}", Confidence.LOW),
+        "ends them": (f"{SIGNAL}\n{ARRIVE}\n{WAIT}\n{END}", Confidence.HIGH),
+        "publishes them": (f"{PUBLISH}\n{SIGNAL}\n{ARRIVE}\n{WAIT}", Confidence.HIGH),
+        "neither": (f"{SIGNAL}\n{ARRIVE}\n{WAIT}", Confidence.LOW),
+        "no thread waits": (f"{SIGNAL}\n{ARRIVE}\n{SIGNAL}\n{END}", Confidence.LOW),
+        "no thread signals": (f"{SIGNAL}\n{WAIT}\n{END}", Confidence.LOW),
         "in memory of the caller": (
-            f"cvt.u32.u64 %r2, %rd0;\n{TELL}\n{ARRIVE}\n{WAIT}\n{END}".replace("[full]", "[%r2]"),
+            f"cvt.u32.u64 %r2, %rd0;\n{SIGNAL}\n{ARRIVE}\n{WAIT}\n{END}".replace("[full]", "[%r2]"),
             Confidence.LOW,
         ),
     }.values(),
@@ -560,7 +560,7 @@ def test_a_function_that_may_initialise_it() -> None:
     ret;
 }
 """
-    body = f"{START}\nmbarrier.init.shared::cta.b64 [ring], 1;\ncall make;\n{TELL}\n{ARRIVE}\n{WAIT}\nret;"
+    body = f"{START}\nmbarrier.init.shared::cta.b64 [ring], 1;\ncall make;\n{SIGNAL}\n{ARRIVE}\n{WAIT}\nret;"
     assert not by_rule(lint(module(other, kernel(body), header=HEADER)), "MB009")
 
 
@@ -574,8 +574,8 @@ def test_a_function_that_may_initialise_it() -> None:
         ),
         ("mov.u32 %r3, 0;\nmbarrier.expect_tx.shared::cta.b64 [full], %r3;", ""),
         ("@!%p0 mbarrier.init.shared::cta.b64 [full], %r9;", ""),
-        (f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [full], 129;", "arrives 129 times"),
-        (f"{MAKE}\n{TELL}\nmbarrier.arrive.shared::cta.b64 _, [full], 128;", ""),
+        (f"{MAKE}\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [full], 129;", "arrives 129 times"),
+        (f"{MAKE}\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [full], 128;", ""),
     ],
 )
 def test_counts(body: str, message: str) -> None:
@@ -607,7 +607,7 @@ def test_states(state: str, count: int) -> None:
     body = f"""
     {MAKE}
     @!%p0 mbarrier.init.shared::cta.b64 [ring], 128;
-    {TELL}
+    {SIGNAL}
     mbarrier.arrive.shared::cta.b64 %rd1, [full];
     mbarrier.arrive.shared::cta.b64 %rd2, [ring];
     ld.global.u64 %rd3, [%rd0];
@@ -634,7 +634,7 @@ def test_the_scope_of_a_remote_arrival(before: str, scope: str, confidence: Conf
 
 
 @pytest.mark.parametrize(
-    ("before", "between", "behind", "count"),
+    ("before", "between", "later", "count"),
     [
         ("", "", "", 1),
         ("bar.sync 0;", "", "", 1),
@@ -643,19 +643,19 @@ def test_the_scope_of_a_remote_arrival(before: str, scope: str, confidence: Conf
         ("", "", "bar.sync 0;", 0),
     ],
 )
-def test_relaxed_arrivals(before: str, between: str, behind: str, count: int) -> None:
-    """A barrier orders what an arrival does not, also where it stands behind that."""
+def test_relaxed_arrivals(before: str, between: str, later: str, count: int) -> None:
+    """A barrier orders what an arrival does not, also where it follows that."""
     store = "st.shared.u32 [%r3], %r0;"
     body = f"""
     {MAKE}
-    {TELL}
+    {SIGNAL}
     mov.u32 %r3, tile;
     mad.lo.u32 %r3, %r0, 4, %r3;
     {f"{before} {store}" if before.startswith("bar") else f"{store} {before}"}
     mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [full];
     {between}
     {WAIT}
-    {behind}
+    {later}
     ld.shared.u32 %r4, [tile+64];
     """
     assert len(found(body, "MB013")) == count
@@ -674,7 +674,7 @@ def test_relaxed_arrivals_of_one_role(arrive: str, write: str, read: str, count:
     """The index of a thread in its role is that of another thread in the other role."""
     body = f"""
     @!%p0 mbarrier.init.shared::cta.b64 [full], 64;
-    {TELL}
+    {SIGNAL}
     and.b32 %r6, %r0, 63;
     mov.u32 %r3, tile;
     setp.lt.u32 %p5, %r0, 64;
@@ -704,7 +704,7 @@ def test_relaxed_arrivals_of_one_role(arrive: str, write: str, read: str, count:
 def test_relaxed_waits(sem: str, fence: str, read: str, count: int) -> None:
     body = f"""
     {MAKE}
-    {TELL}
+    {SIGNAL}
     mov.u32 %r3, tile;
     mad.lo.u32 %r3, %r0, 4, %r3;
     st.shared.u32 [%r3], %r0;

@@ -44,7 +44,7 @@ def report(body: str, **options: str) -> FileReport:
     return result
 
 
-def told(body: str, **options: str) -> list[str]:
+def messages_of(body: str, **options: str) -> list[str]:
     """The rules about phases that have a finding, and its message."""
     rules = ("MB004", "MB005", "MB006", "MB008")
     return [f"{f.rule.id} {f.message}" for f in report(body, **options).findings if f.rule.id in rules]
@@ -78,7 +78,7 @@ def phase(count: int, *arrivals: str) -> str:
     ],
 )  # fmt: skip
 def test_arrivals(count: int, arrivals: list[str], message: str) -> None:
-    assert told(phase(count, *arrivals)) == ([message] if message else [])
+    assert messages_of(phase(count, *arrivals)) == ([message] if message else [])
 
 
 def test_a_phase_that_gets_too_few_arrivals() -> None:
@@ -101,7 +101,7 @@ def test_how_many_threads_there_are_is_said_at_launch() -> None:
     ("count", "confidence"), [(64, Confidence.LOW), (128, Confidence.LOW), (100, Confidence.MEDIUM)]
 )
 def test_a_count_that_says_how_many_threads_there_are(count: int, confidence: Confidence) -> None:
-    """A bound is no size: a CTA of as many threads as the mbarrier counts is right."""
+    """A bound is not a size: a CTA of as many threads as the mbarrier counts is right."""
     findings = [
         f
         for f in report(phase(count, ARRIVE), directives=".maxntid 1024").findings
@@ -114,7 +114,7 @@ def test_a_count_that_says_how_many_threads_there_are(count: int, confidence: Co
 def test_no_bound_says_how_many_threads_there_are(count: int, right: bool) -> None:
     """A kernel of torchao makes its mbarriers for 1024 threads: the host launches so many, and the text has no bound."""
     arrivals = f"@!%p0 {expect(0)}", f"@%p0 {ARRIVE}"
-    assert bool(told(phase(count, *arrivals), directives="")) is not right
+    assert bool(messages_of(phase(count, *arrivals), directives="")) is not right
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_no_bound_says_how_many_threads_there_are(count: int, right: bool) -> No
     [(1, ".maxntid 1, 1, 1", True), (48, ".reqntid 48", True), (64, ".reqntid 48", False)],
 )
 def test_a_warp_that_a_cta_has_in_part(count: int, directives: str, right: bool) -> None:
-    assert bool(told(phase(count, ARRIVE), directives=directives)) is not right
+    assert bool(messages_of(phase(count, ARRIVE), directives=directives)) is not right
 
 
 def test_a_kernel_that_breaks_off_where_threads_would_arrive() -> None:
@@ -136,7 +136,7 @@ def test_a_kernel_that_breaks_off_where_threads_would_arrive() -> None:
 @pytest.mark.parametrize("parity", ["1", "%r9"])
 def test_a_wait_that_may_return_at_once(parity: str) -> None:
     body = phase(128, f"@!%p0 {ARRIVE}").replace("[full], 0", f"[full], {parity}")
-    assert told(body) == []
+    assert messages_of(body) == []
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_wait_that_may_return_at_once(parity: str) -> None:
     ids=["another CTA", "an address from memory", "a loop", "another function"],
 )
 def test_arrivals_that_cannot_be_counted(other: str) -> None:
-    assert told(phase(300, f"@!%p0 {ARRIVE}"))
+    assert messages_of(phase(300, f"@!%p0 {ARRIVE}"))
     body = f"mov.u32 %r2, full;\n{phase(300, f'@!%p0 {ARRIVE}', other)}"
     text = module(".extern .func elsewhere;", kernel(f"{START}\n{body}\nret;"), header=HEADER)
     assert not by_rule(lint(text), "MB006")
@@ -159,7 +159,7 @@ def test_arrivals_that_cannot_be_counted(other: str) -> None:
 def test_memory_that_becomes_an_mbarrier_again() -> None:
     again = f"{phase(1, f'@!%p0 {ARRIVE}')}\nbar.sync 0;\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\nbar.sync 0;\n"
     second = phase(128, ARRIVE).replace("wait", "then")
-    assert told(again + second.replace("try_then", "try_wait")) == []
+    assert messages_of(again + second.replace("try_then", "try_wait")) == []
 
 
 TURN = """
@@ -184,13 +184,13 @@ wait:
     [
         ([128] * 4, ""),
         ([128, 128, 64, 128], "MB006 expects 64 arrivals, but other stages of the same ring expect 128: the same threads arrive at each in turn"),
-        # MB003 tells of a count of 0.
+        # MB003 reports a count of 0.
         ([128, 128, 0, 128], ""),
     ],
 )  # fmt: skip
 def test_stages_of_a_ring(counts: list[int], message: str) -> None:
     inits = [f"mov.u32 %r7, {n};\n{made('%r7', f'ring+{8 * k}')}" for k, n in enumerate(counts)]
-    assert told("\n".join((*inits, "bar.sync 0;", TURN))) == ([message] if message else [])
+    assert messages_of("\n".join((*inits, "bar.sync 0;", TURN))) == ([message] if message else [])
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_stages_of_a_ring(counts: list[int], message: str) -> None:
         (["mul.lo.u32 %r7, %r9, 16;", expect("%r7"), COPY.replace("512", "%r7")], ""),
         ([expect("%r9"), COPY], ""),
         ([COPY, ARRIVE], "MB005 completes its bytes on an mbarrier that expects none: the phase completes on arrivals alone, so a wait may return before the bytes have arrived"),
-        # The arrival that is missing with the bytes is not told a second time.
+        # The arrival that is missing with the bytes is not reported a second time.
         ([COPY], "MB005 completes its bytes on an mbarrier that expects none: the phase completes on arrivals alone, so a wait may return before the bytes have arrived"),
         # Twice the same instruction: that it arrives twice says it all.
         ([expect(512), expect(512), COPY], "MB008 these arrivals complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
@@ -222,7 +222,7 @@ def test_stages_of_a_ring(counts: list[int], message: str) -> None:
 )  # fmt: skip
 def test_bytes(lines: list[str], message: str) -> None:
     body = "\n".join((made(1), "bar.sync 0;", "@%p0 bra wait;", *lines, WAIT, "ld.shared.u32 %r3, [tile];"))
-    assert told(body) == ([message] if message else [])
+    assert messages_of(body) == ([message] if message else [])
 
 
 def test_steps_of_bytes() -> None:
@@ -239,7 +239,7 @@ def test_steps_of_bytes() -> None:
     ("second", "bar", "lines"),
     [(2048, "map", ["expect_tx.shared::cta.b64 _, [full], 2048"]), (4096, "map", []), (2048, "other", [])],
 )
-def test_a_tensor_map_brings_the_same_number_of_bytes(second: int, bar: str, lines: list[str]) -> None:
+def test_a_tensor_map_always_loads_the_same_number_of_bytes(second: int, bar: str, lines: list[str]) -> None:
     copy = "cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd{n}, {{0}}], [full];"
     body = "\n".join(
         (
@@ -277,12 +277,12 @@ def tile(at: int, of: int = 1, bar: str = "full") -> str:
 
 
 def filled(*lines: str, first: str = "ring", second: str = "ring+8") -> list[str]:
-    """What is told of tensor copies that one thread starts, and two mbarriers that others wait for."""
+    """What is reported about tensor copies that one thread starts, and two mbarriers that others wait for."""
     inits = (MAPPED, made(1, first), made(1, second), "bar.sync 0;\n@%p0 bra wait;")
     wait = WAIT.replace("[full]", f"[{first}]")
     then = WAIT.replace("[full]", f"[{second}]").replace("wait:", "then:").replace("bra wait", "bra then")
     reads = "ld.shared.u32 %r3, [tile];\nld.shared.u32 %r4, [tile+4096];"
-    return told("\n".join((*inits, *lines, wait, then, reads)), parameters=MAPS)
+    return messages_of("\n".join((*inits, *lines, wait, then, reads)), parameters=MAPS)
 
 
 BOX = "a copy through a tensor map always transfers its whole box"
@@ -315,7 +315,7 @@ def test_what_others_expect_for_a_copy_is_not_compared() -> None:
     )
     waits = WAIT.replace("[full]", "[ring]"), WAIT.replace("[full]", "[ring+8]").replace("wait", "then", 1)
     text = "\n".join((body, waits[0], waits[1].replace("bra wait", "bra then"), "ld.shared.u32 %r3, [tile];"))
-    assert told(text, parameters=MAPS) == []
+    assert messages_of(text, parameters=MAPS) == []
 
 
 @pytest.mark.parametrize(
@@ -326,14 +326,14 @@ def test_what_others_expect_for_a_copy_is_not_compared() -> None:
         ([expect(8192), tile(0), tile(4096, 2)], ""),
         ([expect(6144), tile(0), tile(4096, 2)], ""),
         ([expect(8320), tile(0), tile(4096, 2)], "8320 bytes, but only 8192"),
-        # One copy may bring more than another.
+        # One copy may load more than another.
         ([expect(8192), tile(0), tile(6144, 2)], ""),
         # In another phase the stage is filled by one copy.
         ([expect(8192), tile(0), tile(4096, 2), THEN, expect(8192), tile(0)], ""),
         ([expect(8192), tile(0), tile(4096, 2), THEN, expect(8320), tile(0)], "8320 bytes, but only 8192"),
         # Where the copy goes is not known.
         (["mul.lo.u32 %r6, %r9, 16;", expect(8208), tile(0).replace("[tile+0]", "[%r6]")], ""),
-        # Two threads may bring it.
+        # Two threads may issue it.
         ([CHOICE, expect(8208), tile(0), f"@%p3 {tile(4096, 2)}"], ""),
     ],
 )  # fmt: skip
@@ -345,7 +345,7 @@ def test_more_than_fits(lines: list[str], message: str) -> None:
     body = "\n".join(
         (MAPPED, made(1), "bar.sync 0;\n@%p0 bra wait;", *lines, WAIT, "ld.shared.u32 %r3, [tile];")
     )
-    assert told(body, parameters=MAPS) == ([between] if message else [])
+    assert messages_of(body, parameters=MAPS) == ([between] if message else [])
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_a_part_of_a_row(mode: int, amount: int, row: int) -> None:
         f"MB004 expects {amount} bytes for copies that each transfer whole rows of {row} bytes: "
         "the phase may complete before all of them have arrived, or never"
     )
-    assert told(body, parameters=MAPS) == ([message] if row else [])
+    assert messages_of(body, parameters=MAPS) == ([message] if row else [])
 
 
 def test_a_response_fills_no_matrix() -> None:
@@ -381,7 +381,7 @@ def test_a_response_fills_no_matrix() -> None:
     start = f"mov.u32 %r5, tile;\n{matrix}\n{MAPPED}"
     for copy, count in ((request, 0), (tile(0), 1)):
         lines = (start, made(1), "bar.sync 0;\n@%p0 bra wait;", expect(16), copy, WAIT, product)
-        found = [m for m in told("\n".join(lines), parameters=MAPS) if "whole rows" in m]
+        found = [m for m in messages_of("\n".join(lines), parameters=MAPS) if "whole rows" in m]
         assert len(found) == count
 
 
@@ -400,4 +400,4 @@ def test_copies_of_a_loop_that_nothing_expects(lacks: bool, rules: list[str]) ->
             f"{again}\n@%p6 bra take;\ndone:",
         )
     )
-    assert [line.split()[0] for line in told(body)] == rules
+    assert [line.split()[0] for line in messages_of(body)] == rules

@@ -10,7 +10,7 @@ from tclint.syntax.source import Source
 from tests.tools.pages import block
 
 
-def told(code: str) -> list[Finding]:
+def reported(code: str) -> list[Finding]:
     found = check_source(Source.from_bytes(code.encode(), "k.ptx")).findings
     return [f for f in found if f.rule.id in ("BK011", "MB007", "TC012", "WG011")]
 
@@ -24,7 +24,7 @@ def told(code: str) -> list[Finding]:
     ],
 )
 def test_a_refilled_stage_is_reported_with_its_reader(page: str, entry: str, who: str) -> None:
-    (finding,) = told(block(page, entry))
+    (finding,) = reported(block(page, entry))
     assert finding.rule.id == page
     assert finding.message.startswith(f"refills shared memory that {who} may still read: ")
     assert [step.message for step in finding.steps] == [
@@ -37,33 +37,33 @@ def test_a_refilled_stage_is_reported_with_its_reader(page: str, entry: str, who
 
 def test_a_loop_that_fills_each_stage_once() -> None:
     code = block("BK011", "no_empty")
-    assert told(code)
-    assert not told(code.replace("setp.lt.u32 %p3, %r2, %r1;", "setp.lt.u32 %p3, %r2, 4;"))
-    assert told(code.replace("setp.lt.u32 %p3, %r2, %r1;", "setp.lt.u32 %p3, %r2, 64;"))
+    assert reported(code)
+    assert not reported(code.replace("setp.lt.u32 %p3, %r2, %r1;", "setp.lt.u32 %p3, %r2, 4;"))
+    assert reported(code.replace("setp.lt.u32 %p3, %r2, %r1;", "setp.lt.u32 %p3, %r2, 64;"))
 
 
-def test_readers_behind_a_barrier_of_the_cta() -> None:
-    """Another channel than the mbarrier by which the producer hears of them."""
+def test_readers_before_a_cta_barrier_are_not_reported() -> None:
+    """Another channel than the mbarrier by which the producer is ordered after them."""
     code = block("BK011", "no_empty")
-    behind = code.replace("produce:\n", "produce:\n    bar.sync 1, 160;\n").replace(
+    following = code.replace("produce:\n", "produce:\n    bar.sync 1, 160;\n").replace(
         "    mov.u32 %r16, empty;", "    bar.sync 1, 160;\n    mov.u32 %r16, empty;"
     )
-    assert not [f for f in told(behind) if f.rule.id == "BK011"]
+    assert not [f for f in reported(following) if f.rule.id == "BK011"]
 
 
 def test_an_address_that_is_not_known() -> None:
     code = block("BK011", "no_empty").replace("add.u32 %r7, %r7, %r6;", "ld.shared.u32 %r7, [empty+32];")
-    assert not told(code)
+    assert not reported(code)
 
 
 def test_what_is_said_of_a_parity_that_stays() -> None:
-    (finding,) = told(block("MB007", "same_parity"))
+    (finding,) = reported(block("MB007", "same_parity"))
     assert finding.message.startswith("waits for parity 0 in every iteration")
     assert [step.role for step in finding.steps] == ["thread 0", "all threads"]
 
 
-def test_an_mbarrier_that_each_round_makes() -> None:
+def test_an_mbarrier_that_each_iteration_initialises_is_not_reported() -> None:
     code = block("MB007", "same_parity").replace(
         "again:\n", "again:\n    @%p0 mbarrier.init.shared::cta.b64 [full], 1;\n    bar.sync 0;\n"
     )
-    assert not [f for f in told(code) if f.rule.id == "MB007"]
+    assert not [f for f in reported(code) if f.rule.id == "MB007"]

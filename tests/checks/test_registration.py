@@ -23,7 +23,7 @@ def test_groups_and_their_members_keep_the_order_in_which_they_were_found() -> N
     assert list(grouped(found).items()) == [("b", [3, 2]), ("a", [1, 1]), ("c", [0])]
 
 
-def test_nothing_found_is_no_group() -> None:
+def test_no_hits_make_no_group() -> None:
     assert grouped(iter(())) == {}
 
 

@@ -41,7 +41,7 @@ def lint(code: str, toolkit: tuple[int, int] | None, path: str = "block.ptx") ->
     return check_source(Source.from_bytes(code.encode(), path), Config(toolkit=toolkit))
 
 
-def told(report: FileReport) -> str:
+def reported(report: FileReport) -> str:
     """The findings of a report, for a failing test to show."""
     assert report.source is not None
     return "\n".join(
@@ -64,15 +64,15 @@ def test_every_block_has_a_kernel_of_its_own_name() -> None:
 @pytest.mark.parametrize(("rule", "block"), EXAMPLES)
 def test_an_example_is_found(rule: Rule, block: CodeBlock) -> None:
     report = lint(block.code, rule.toolkit, f"{rule.id}.md:{block.line}")
-    assert rule.id in {finding.rule.id for finding in report.findings}, told(report) or "nothing found"
+    assert rule.id in {finding.rule.id for finding in report.findings}, reported(report) or "nothing found"
 
 
 @pytest.mark.parametrize(("rule", "block"), CORRECTIONS)
 def test_a_correction_is_clean(rule: Rule, block: CodeBlock) -> None:
     report = lint(block.code, rule.toolkit, f"{rule.id}.md:{block.line}")
     assert report.status == "analysed", report.problems
-    assert not [f for f in report.findings if f.confidence > Confidence.LOW and f.suppressed is None], told(
-        report
+    assert not [f for f in report.findings if f.confidence > Confidence.LOW and f.suppressed is None], (
+        reported(report)
     )
 
 
@@ -117,7 +117,7 @@ def test_findings_do_not_depend_on_the_order_of_kernels() -> None:
         assert of_kernels(header + "".join(reversed(functions)), toolkit) == alone
 
 
-# ptxas as a witness that the pages tell the truth.
+# ptxas as a witness that the pages are true.
 
 
 @pytest.mark.slow

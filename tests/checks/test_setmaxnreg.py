@@ -1,4 +1,4 @@
-"""setmaxnreg: whether it is heard at all, and whether it goes the way it says."""
+"""setmaxnreg: whether it has an effect, and whether it changes in the direction of its name."""
 
 from __future__ import annotations
 

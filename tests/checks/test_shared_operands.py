@@ -1,4 +1,4 @@
-"""The rules about shared memory behind descriptors; the pages of the rules hold the plain cases."""
+"""The rules about shared memory that descriptors address; the pages of the rules hold the plain cases."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ WGMMA = {
     "a bulk copy": f"{FENCE}\n{ISSUE}\n{COMMIT}\ncp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd8], 4096, [done]; // want WG011\n{wait()}",
     "a read": f"{FENCE}\n{ISSUE}\n{COMMIT}\nld.shared.u32 %r5, [%r3];\n{wait()}",
     "an unknown address": f"{FENCE}\n{ISSUE}\n{COMMIT}\nadd.u32 %r5, %r1, %r9;\nst.shared.u32 [%r5], %r0;\n{wait()}",
-    "a ring, its stage two rounds behind": ring(wait(1)),
+    "a ring, its stage two iterations late": ring(wait(1)),
     "a ring, nothing waited for": ring("", " // want WG011"),
     "a ring, one group too many": ring(wait(2), " // want WG011"),
 }  # fmt: skip

@@ -86,7 +86,7 @@ def test_who_uses_what_all_threads_have_loaded(who: str, reported: bool) -> None
         (f"{WRITE}\nshfl.sync.idx.b32 %r7, %r0, 0, 31, -1;\n{READ}", "reads"),
         # One number decides for all, whatever is computed from it.
         (f"cvt.rn.f32.u32 %f0, %r9;\nsetp.gt.f32 %p4, %f0, 0f3F800000;\n@%p4 {WRITE}\n{READ}", "reads"),
-        # A load tells nobody.
+        # A load releases nothing.
         (f"ld.volatile.shared.u32 %r7, [tile+4096];\n{WRITE}\n{READ}", "reads"),
     ],
 )
@@ -161,7 +161,7 @@ def test_rounds_that_lead_out_of_a_row(bound: str, confidence: Confidence) -> No
 
 @pytest.mark.parametrize(("use", "low"), [("mov.u32 %r6, 1;", True), ("", False)])
 def test_what_is_read_for_a_round_that_does_not_come(use: str, low: bool) -> None:
-    """Mojo's products read the fragments of the next round in the last one, too."""
+    """Mojo's products read the fragments of the next iteration in the last one, too."""
     ((rule, confidence, _),) = found(f"{READ}\n{WRITE}\n{use}")
     assert (rule, confidence is Confidence.LOW) == ("SM001", low)
 
@@ -196,14 +196,16 @@ def test_lanes_that_wait_for_each_other_in_rows_of_their_own(between: str, row: 
 @pytest.mark.parametrize(
     ("begin", "end", "wrong"),
     [
-        # Round 0 has no barrier before it (DALI), or the last one none behind it (cuTENSOR), and the loop ends there.
+        # Iteration 0 has no barrier before it (DALI), or the last one none after it (cuTENSOR), and the loop ends there.
         ("setp.eq.u32 %p4, %r8, 0;\n@%p4 bra first;\nbar.sync 0;\nfirst:", "setp.lt.s32 %p5, %r8, %r9;", False),
         ("", "setp.ge.s32 %p4, %r8, %r9;\n@%p4 bra last;\nbar.sync 0;\nlast:\nsetp.ne.u32 %p5, %r8, %r9;", False),
         ("", "setp.ge.s32 %p4, %r8, 8;\n@%p4 bra last;\nbar.sync 0;\nlast:\nsetp.ne.u32 %p5, %r8, %r9;", True),
         ("setp.eq.u32 %p4, %r8, 1;\n@%p4 bra first;\nbar.sync 0;\nfirst:", "setp.lt.s32 %p5, %r8, %r9;", True),
     ],
 )  # fmt: skip
-def test_a_loop_has_a_first_and_a_last_round(begin: str, end: str, wrong: bool) -> None:
+def test_the_first_and_the_last_iteration_of_a_loop_may_lack_a_barrier(
+    begin: str, end: str, wrong: bool
+) -> None:
     rounds = f"mov.u32 %r8, 0;\nround:\n{begin}\n{WRITE}\nbar.sync 0;\n{READ}\nadd.u32 %r8, %r8, 1;\n{end}\n@%p5 bra round;\ndone:"
     assert [rule for rule, *_ in found(rounds)] == ["SM001"] * wrong
 
@@ -211,7 +213,7 @@ def test_a_loop_has_a_first_and_a_last_round(begin: str, end: str, wrong: bool) 
 @pytest.mark.parametrize(
     ("start", "skips", "low"),
     [
-        ("%r9", "setp.eq.u32 %p4, %r8, 0;", True),  # a tail loop goes on where another one has ended
+        ("%r9", "setp.eq.u32 %p4, %r8, 0;", True),  # a tail loop continues where another one has ended
         ("%ctaid.x", "mov.u32 %r7, %ctaid.x;\nsetp.eq.u32 %p4, %r8, %r7;", True),
         ("%r9", "setp.lt.u32 %p4, %r8, 2;", True),
         ("0", "setp.lt.u32 %p4, %r8, 2;", False),
@@ -242,7 +244,7 @@ BACK = "ld.shared.v2.u32 {%r6, %r7}, [tile+976];"
     ],
 )
 def test_what_was_read_is_written_back(store: str, count: int) -> None:
-    """compute_page_sizes_kernel of cudf keeps in registers what a loop changes; where it has no rounds, nothing changes."""
+    """compute_page_sizes_kernel of cudf keeps in registers what a loop changes; with a trip count of 0, nothing changes."""
     assert len(found(f"cvt.u16.u32 %h0, %r2;\n{BACK}\n{store}")) == count
 
 
@@ -282,7 +284,7 @@ def test_how_many_warps(directives: str, confidence: Confidence) -> None:
 
 
 @pytest.mark.parametrize(("other", "count"), [("mov.u32 %r11, %r10;\nmov.u32 %r12, 0;", 0), ("", 1)])
-def test_warps_that_come_by_other_ways_have_other_tiles(other: str, count: int) -> None:
+def test_warps_on_different_paths_have_different_tiles(other: str, count: int) -> None:
     """A kernel of sglang finds the row and the column of each warp's tile by a chain of branches."""
     body = f"""
     shr.u32 %r10, %r0, 5;
@@ -305,8 +307,8 @@ on:
     ("used", "confidence"),
     [("%r15", [Confidence.LOW]), ("%r17", [Confidence.HIGH])],
 )
-def test_what_the_last_round_reads_ahead_is_not_used(used: str, confidence: list[Confidence]) -> None:
-    """Quant-LLM reads fragments for the next round of its loop at the end of each, the last one too."""
+def test_what_the_last_iteration_reads_ahead_is_not_used(used: str, confidence: list[Confidence]) -> None:
+    """Quant-LLM reads fragments for the next iteration at the end of each, the last one too."""
     body = f"""
     mov.u32 %r15, 0;
     mov.u32 %r16, 0;
@@ -358,7 +360,7 @@ def test_one_warp(directives: str) -> None:
 
 
 def test_warps_that_take_turns() -> None:
-    """Behind a wait one warp may come when the other is done, but not where all wait for one phase."""
+    """After a wait, one warp may arrive when the other is done, but not where all wait for one phase."""
     body = f"""
     shr.u32 %r7, %r0, 5;
     shl.b32 %r7, %r7, 3;
@@ -405,7 +407,7 @@ def test_a_tile_that_a_bulk_copy_fills_again(between: str, wrong: bool) -> None:
 @pytest.mark.parametrize(
     ("atomic", "wrong"),
     [
-        ("atom.shared.add.u32 %r7, [tile+4096], 1;", True),  # it counts, and nobody waits for the number
+        ("atom.shared.add.u32 %r7, [tile+4096], 1;", True),  # it counts, and no thread waits for the value
         ("red.shared.add.u32 [tile+4096], 1;", True),
         (
             "again: atom.shared.exch.b32 %r7, [tile+4096], 0;\nsetp.eq.u32 %p5, %r7, 0;\n@%p5 bra again;",
@@ -414,14 +416,14 @@ def test_a_tile_that_a_bulk_copy_fills_again(between: str, wrong: bool) -> None:
         ("again: ld.volatile.shared.u32 %r7, [tile+4096];\nsetp.eq.u32 %p5, %r7, 0;\n@%p5 bra again;", False),
     ],
 )
-def test_atomic_operations_that_nobody_waits_for(atomic: str, wrong: bool) -> None:
-    """Only a number that decides where threads go tells them of others."""
+def test_atomic_operations_without_a_wait_order_nothing(atomic: str, wrong: bool) -> None:
+    """Only a value that decides a branch releases a thread."""
     body = f"mov.u32 %r8, 0;\nround:\n{WRITE}\n{atomic}\n{READ}\n{USE}\nbar.sync 0;"
     loop = "add.u32 %r8, %r8, 1;\nsetp.lt.u32 %p4, %r8, %r9;\n@%p4 bra round;"
     assert bool(found(f"{body}\n{loop}")) == wrong
 
 
-def test_a_warp_that_tells_and_others_that_wait() -> None:
+def test_a_warp_that_arrives_is_ordered_before_those_that_wait() -> None:
     """The warp that reads passes no wait, but those that write have waited for it."""
     body = f"""
     bar.sync 0;
@@ -451,7 +453,7 @@ def test_the_bytes_of_a_third_warp(directives: str, wrong: bool) -> None:
     ],
 )
 def test_a_region_that_one_thread_clears(code: str, wrong: bool) -> None:
-    """``st.bulk`` writes as many bytes as it says (9.7.9.13); TileLang had no barrier behind it."""
+    """``st.bulk`` writes as many bytes as its operand (9.7.9.13); TileLang had no barrier after it."""
     clear = "st.bulk.weak.shared::cta [%rd2], 512, 0"
     body = f"{START}\ncvt.u64.u32 %rd2, %r1;\n{code.format(clear)}\n{USE}\nret;"
     text = module(kernel(body), header=HEADER.replace("8.0", "8.6").replace("sm_90a", "sm_100a"))
@@ -482,8 +484,8 @@ consume:
     ld.shared.u32 %r6, [tile+{offset}];
 finish:
 """
-TOLD = "mbarrier.arrive.shared.b64 _, [tile+4096];"
-HEARD = "heard: mbarrier.try_wait.parity.shared.b64 %p6, [tile+4096], 0;\n@!%p6 bra heard;"
+RELEASE = "mbarrier.arrive.shared.b64 _, [tile+4096];"
+ACQUIRE = "acquire: mbarrier.try_wait.parity.shared.b64 %p6, [tile+4096], 0;\n@!%p6 bra acquire;"
 ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [tile+4], 32;"
 ELECTED = "elect.sync %r7|%p5, -1;\n@%p5 mbarrier.arrive.shared.b64 _, [full];"
 
@@ -501,10 +503,10 @@ ELECTED = "elect.sync %r7|%p5, -1;\n@%p5 mbarrier.arrive.shared.b64 _, [full];"
         ({"offset": "0"}, []),  # what the elected lane has written itself
         ({"offset": "1024"}, []),
         ({"between": "barrier.sync 3, 96;"}, []),
-        # All lanes tell the others themselves; but some wait for that, and some do not.
-        ({"sync": TOLD, "between": HEARD}, []),
-        ({"sync": TOLD}, ["MB014"]),
-        ({"between": HEARD}, ["MB014"]),
+        # All lanes signal to the others themselves; but some wait for that, and some do not.
+        ({"sync": RELEASE, "between": ACQUIRE}, []),
+        ({"sync": RELEASE}, ["MB014"]),
+        ({"between": ACQUIRE}, ["MB014"]),
     ],
 )
 def test_one_lane_arrives_for_its_warp(change: dict[str, str], expected: list[str]) -> None:
@@ -539,7 +541,7 @@ ready:
     @%p4 bra produce;
 consume:
     ld.shared.u32 %r6, [%r3];
-    {behind}
+    {later}
     @{leads} mbarrier.arrive.shared.b64 _, [empty];
     {then}
     add.u32 %r11, %r11, 1;
@@ -562,16 +564,16 @@ free:
 finish:
 """
 FREED = "bar.warp.sync -1;\n@%p7 mbarrier.arrive.shared.b64 _, [other];"
-OTHER = "tell: mbarrier.try_wait.parity.shared.b64 %p10, [other], 0;\n@!%p10 bra tell;"
+OTHER = "ask: mbarrier.try_wait.parity.shared.b64 %p10, [other], 0;\n@!%p10 bra ask;"
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
         ({}, ["MB015"]),
-        ({"behind": "add.u32 %r12, %r7, 1;\nbarrier.sync %r12, 128;"}, []),
-        # The second leader has heard of all others, and no phase is complete without it.
-        ({"behind": "@!%p6 barrier.arrive 3, 256;\n@%p6 barrier.sync 3, 256;"}, []),
+        ({"later": "add.u32 %r12, %r7, 1;\nbarrier.sync %r12, 128;"}, []),
+        # The second leader has observed all others, and no phase is complete without it.
+        ({"later": "@!%p6 barrier.arrive 3, 256;\n@%p6 barrier.sync 3, 256;"}, []),
         ({"then": FREED}, ["MB015"]),
         ({"then": FREED, "before": OTHER}, []),
         ({"then": FREED, "between": OTHER}, []),
@@ -584,14 +586,14 @@ OTHER = "tell: mbarrier.try_wait.parity.shared.b64 %p10, [other], 0;\n@!%p10 bra
 )
 def test_leaders_arrive_for_their_groups(change: dict[str, str], expected: list[str]) -> None:
     """One thread of each group of four warps gives free what all of them read."""
-    given = {"count": "2", "leads": "%p5", "behind": "", "then": "", "before": "", "between": ""}
+    given = {"count": "2", "leads": "%p5", "later": "", "then": "", "before": "", "between": ""}
     body = GROUPS.format(**{**given, **change})
     assert sorted({rule for rule, _, _ in found(body, directives=".reqntid 384")}) == expected
 
 
 def test_warps_that_read_where_nothing_says_how_many_there_are() -> None:
     """The one that arrives for two CTAs may be the only one that reads."""
-    body = GROUPS.format(count="2", leads="%p5", behind="", then="", before="", between="")
+    body = GROUPS.format(count="2", leads="%p5", later="", then="", before="", between="")
     body = body.replace("setp.eq.u32 %p4, %r7, 2;", "setp.lt.u32 %p4, %r0, 32;")
     body = body.replace("setp.eq.u32 %p5, %r8, 0;", "setp.eq.u32 %p5, %r0, 32;").replace("+512", "+256")
     assert {rule for rule, _, _ in found(body, directives=".maxntid 384")} == {"MB015"}
@@ -645,7 +647,7 @@ PLACE = "mov.u32 %r10, %ctaid.x;\nmad.lo.u32 %r11, %r10, 128, %r0;\n"
     ],
 )
 def test_a_bound_of_the_grid_leaves_whole_ctas(guarded: str, count: int) -> None:
-    """Of most images, only the CTAs at the edge have threads that stand beyond it."""
+    """Of most images, only the CTAs at the edge have threads that lie beyond it."""
     assert len(found(f"mov.u32 %r6, 0;\n{PLACE}{guarded}\n{READ}\nout:")) == count
 
 
@@ -676,7 +678,7 @@ def test_the_first_cta_and_the_last_one(least: int, count: int) -> None:
 # ---------------------------------------------------------------- two dimensions
 
 
-def tiled(before: str = "bar.sync 0;", behind: str = "bar.sync 0;", guard: str = "") -> str:
+def tiled(before: str = "bar.sync 0;", later: str = "bar.sync 0;", guard: str = "") -> str:
     """Each thread writes its word of a tile of 16 by 16, and reads the last ones of its row and of its column."""
     return f"""
     .shared .align 16 .b8 square[1024];
@@ -693,7 +695,7 @@ round:
     ld.shared.u32 %r8, [%r7];
     add.u32 %r6, %r6, %r8;
     st.global.u32 [%rd1], %r6;
-    {behind}
+    {later}
     add.u32 %r9, %r9, -1;
     setp.ne.u32 %p4, %r9, 0;
     @%p4 bra round;
@@ -713,13 +715,13 @@ round:
 def test_a_tile_of_rows_and_columns(directives: str, confidence: list[Confidence]) -> None:
     """Whatever shape the CTA has: if the tile has room for it, warps write what others read."""
     assert not found(tiled(), directives=directives)
-    for code, verb in ((tiled(before=""), "reads"), (tiled(behind=""), "overwrites")):
-        told = [c for _, c, said in found(code, directives=directives) if said.startswith(verb)]
-        assert told == confidence
+    for code, verb in ((tiled(before=""), "reads"), (tiled(later=""), "overwrites")):
+        reports = [c for _, c, said in found(code, directives=directives) if said.startswith(verb)]
+        assert reports == confidence
 
 
 WIDE = "st.shared.v4.u32 [%r3], {%r0, %r0, %r0, %r0};"
-BEHIND = "st.shared.u32 [%r5+8192], %r9;"
+AFTER = "st.shared.u32 [%r5+8192], %r9;"
 ROW = "mov.u32 %r10, %tid.y;\nmad.lo.u32 %r11, %r10, {pitch}, %r0;\nmad.lo.u32 %r3, %r11, 4, %r1;\n"
 
 
@@ -731,13 +733,13 @@ ROW = "mov.u32 %r10, %tid.y;\nmad.lo.u32 %r11, %r10, {pitch}, %r0;\nmad.lo.u32 %
             f"{ROW.format(pitch=32)}xor.b32 %r12, %r11, 1;\nmad.lo.u32 %r5, %r12, 4, %r1;\n{WRITE}\n{READ}",
             False,
         ),
-        # All rows store the same words: which shapes it is made for, nothing tells.
+        # All rows store the same words: the shapes that it is made for are unknown.
         (f"{ROW.format(pitch=0)}xor.b32 %r5, %r3, 128;\n{WRITE}\n{READ}", False),
-        # MergeStatesLargeNumIndexSetsKernel of flashinfer: rows of 16 threads, and behind them a word for each row.
+        # MergeStatesLargeNumIndexSetsKernel of flashinfer: rows of 16 threads, and after them a word for each row.
         (
             (
                 f"mov.u32 %r1, dynamic;\n{ROW.format(pitch=16)}mad.lo.u32 %r3, %r11, 16, %r1;\n{WIDE}\n"
-                f"mad.lo.u32 %r5, %r10, 4, %r1;\n{BEHIND}\nmov.u32 %r6, 0;"
+                f"mad.lo.u32 %r5, %r10, 4, %r1;\n{AFTER}\nmov.u32 %r6, 0;"
             ),
             False,
         ),

@@ -96,14 +96,14 @@ CASES: dict[str, str] = {
     "a wait for the phase before": f"{MMA}\n{COMMIT}\n{wait()}\nbar.sync 0;\n{MMA}\n{COMMIT}\nbar.sync 0;\n{LOAD} // want TC001\n{LD_DONE}",
     "a wait by another warp": f"{MMA}\n{COMMIT}\nsetp.lt.u32 %p4, %r0, 64;\n@%p4 bra on;\n{wait()}\non: bar.sync 0;\n{LOAD}\n{LD_DONE}",
     "a store when those that waited say so": roles(wait(2).replace("], 0", "], %r14")),
-    "a store when nobody has waited": roles("", " // want TC001"),
+    "a store without a wait": roles("", " // want TC001"),
     "a ring of mbarriers": rings(wait().replace("[done]", "[%r14+16]")),
     "columns in a loop": columns(f"{MMA}\n{COMMIT}\n{wait()}\nbar.sync 0;"),
     "columns in a loop, without a wait": columns(f"{MMA}\n{COMMIT}\nbar.sync 0;", " // want TC001"),
     "other columns in a loop": columns(f"{MMA}\n{COMMIT}\nbar.sync 0;", begin=16) + wait(),
     "columns in a loop before": f"{columns('')}\nbar.sync 0;\n{MMA}\n{COMMIT}\n{wait()}",
     "a wait for the mbarriers of another ring only": rings("", " // want TC001"),
-    "an mma that nobody commits": f"{MMA} // want TC005",
+    "an uncommitted mma": f"{MMA} // want TC005",
     "an mma committed on one path": f"{MMA} // want TC005\n@!%p3 bra on;\n{COMMIT}\non: mov.u32 %r1, 0;",
     "an mma committed on both paths": f"{MMA}\n@!%p3 bra on;\n{COMMIT}\nret;\non: {COMMIT}",
     "a commit under the same condition": f"@!%p1 bra on;\n{MMA}\non: mov.u32 %r1, 0;\n{COMMIT}",
@@ -219,8 +219,8 @@ def test_a_load_that_was_used_before_the_signal(between: str, confidence: str | 
         ("mbarrier.try_wait.parity.shared::cta.b64 %p6, [other], 0;", "high"),
     ],
 )
-def test_the_release_may_be_the_arrival_behind_the_wait(between: str, confidence: str) -> None:
-    """But not one of the next round: who waits for others first had handed over what it had."""
+def test_the_release_may_be_the_arrival_after_the_wait(between: str, confidence: str) -> None:
+    """But not one of the next iteration: a thread that waits for others first had released what it had."""
     arrive = "mbarrier.arrive.shared::cta.b64 _, [other];"
     body = (
         f"{OTHER_ROLE}\n{LOAD}\n{arrive}\n{LD_DONE}\n{USE}\n{between}\n{arrive}\ndone_here: mov.u32 %r1, 0;"

@@ -161,7 +161,7 @@ def mma(kind: str = "f16", more: str = "") -> str:
     return MMA.format(kind=kind, more=more)
 
 
-def test_a_wrong_descriptor_is_told_with_its_fields_once_for_all_places() -> None:
+def test_a_wrong_descriptor_is_reported_with_its_fields_once_for_all_uses() -> None:
     (finding,) = of("TC016", f"{GOOD} mov.b32 %r7, 0x0c2004a0;\n{mma()}\n{mma()}")
     assert finding.message == (
         "the instruction descriptor does not fit tcgen05.mma.cta_group::1.kind::f16: "
@@ -186,7 +186,7 @@ def test_only_known_bits_are_judged(made: str, said: bool) -> None:
     assert bool(of("TC016", f"{GOOD} {made}\n{mma()}")) is said
 
 
-def test_unknown_bits_that_leave_nothing_are_told_as_such() -> None:
+def test_unknown_bits_without_a_valid_value_are_reported_as_such() -> None:
     (finding,) = of("TC016", f"{GOOD} and.b32 %r6, %r8, 0x10; or.b32 %r7, %r6, 0x082004a0;\n{mma()}")
     assert "type of D (bits 4-5) cannot be 0 or 1" in finding.message
 

@@ -80,10 +80,10 @@ ORDER: dict[str, str] = {
     "another N in some of the columns": f"{BIG}\n{SMALL.replace('[%r9]', FAR)} // want TC009\n{COMMIT}",
     "a copy over the accumulator": f"{MMA}\n{COPY} // want TC009\n{COMMIT}",
     "a copy elsewhere": f"{MMA}\n{COPY.replace('[%r9]', FAR)}\n{COMMIT}",
-    "a copy behind the wait": f"{MMA}\n{COMMIT}\n{wait()}\n{COPY}\n{COMMIT}",
-    "a copy behind a wait, with no commit": f"{MMA}\n{wait()}\n{COPY} // want TC009\n{COMMIT}",
-    "a copy behind a commit, with no wait": f"{LOAD}\n{LD_DONE}\n{MMA}\n{COMMIT}\n{COPY} // want TC009\n{COMMIT}",
-    "a copy behind a wait for someone else": f"{LOAD}\n{LD_DONE}\n{MMA}\n{COMMIT}\n{wait().replace('done', 'other')}\n{COPY}\n{COMMIT}",
+    "a copy after the wait": f"{MMA}\n{COMMIT}\n{wait()}\n{COPY}\n{COMMIT}",
+    "a copy after a wait, with no commit": f"{MMA}\n{wait()}\n{COPY} // want TC009\n{COMMIT}",
+    "a copy after a commit, with no wait": f"{LOAD}\n{LD_DONE}\n{MMA}\n{COMMIT}\n{COPY} // want TC009\n{COMMIT}",
+    "a copy after a wait for another operation": f"{LOAD}\n{LD_DONE}\n{MMA}\n{COMMIT}\n{wait().replace('done', 'other')}\n{COPY}\n{COMMIT}",
     "a copy of another thread": f"{MMA}\nsetp.eq.u32 %p4, %r0, 1;\n{COPY.replace('%p1', '%p4')}\n{COMMIT}\n{COMMIT.replace('%p1', '%p4')}",
     "the result as an operand": f"{MMA}\n{FROM_TMEM} // want TC009\n{COMMIT}",
     "what was copied as an operand": f"{COPY}\n{FROM_TMEM}\n{COMMIT}",
@@ -131,8 +131,8 @@ def test_an_operation_is_followed_once_to_all_that_may_clash_with_it(monkeypatch
 
 REGISTERS: dict[str, str] = {
     "overwritten": f"{LOAD}\nmov.b32 %r21, 0; // want TC011\n{LD_DONE}\n{USE}",
-    "overwritten behind the wait": f"{LOAD}\n{LD_DONE}\nmov.b32 %r21, 0;\n{USE}",
-    "overwritten behind a use": f"{LOAD}\nadd.s32 %r1, %r20, 1;\nmov.b32 %r21, 0;\n{LD_DONE}",
+    "overwritten after the wait": f"{LOAD}\n{LD_DONE}\nmov.b32 %r21, 0;\n{USE}",
+    "overwritten after a use": f"{LOAD}\nadd.s32 %r1, %r20, 1;\nmov.b32 %r21, 0;\n{LD_DONE}",
     "overwritten by itself": f"{LOAD}\nadd.s32 %r21, %r21, 1;\n{LD_DONE}",
     "moved first": f"{LOAD}\nmov.b32 %r1, %r21;\nmov.b32 %r21, 0;\n{LD_DONE}",
     "loaded twice": f"{LOAD}\n{LOAD.replace('[%r9]', FAR)}\n{LD_DONE}",
@@ -177,8 +177,8 @@ START: dict[str, str] = {
     "a store that comes too late": f"{ADD}{MMA}\n{COMMIT}\n{wait()}\n{STORE}\n{ST_DONE}",
     "a copy": f"{COPY}\n{ADD}{MMA}\n{COMMIT}",
     "a store far away": f"add.s32 %r12, %r9, 256;\n{STORE.replace('%r9', '%r12')}\n{ST_DONE}\n{ADD}{MMA} // want TC024\n{COMMIT}",
-    "a store to who knows where": f"{STORE.replace('%r9', '%r8')}\n{ST_DONE}\n{ADD}{MMA}\n{COMMIT}",
-    "who knows what the predicate is": f"{MMA.replace('%p0', '%p3')}\n{COMMIT}",
+    "a store to an unknown address": f"{STORE.replace('%r9', '%r8')}\n{ST_DONE}\n{ADD}{MMA}\n{COMMIT}",
+    "an unknown predicate": f"{MMA.replace('%p0', '%p3')}\n{COMMIT}",
 }  # fmt: skip
 
 

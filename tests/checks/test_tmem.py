@@ -56,7 +56,7 @@ CASES: dict[str, str] = {
     ),
     "left by a trap": lines(ALLOC, READ, "@%p3 trap;", BAR, FREE),
     "in a loop": LOOP.format(lines(ALLOC, READ, LOAD, BAR, FREE, BAR)),
-    "in a loop, freed behind it": lines(LOOP.format(lines(f"{ALLOC} // want TM001", READ, BAR)), FREE),
+    "in a loop, freed after it": lines(LOOP.format(lines(f"{ALLOC} // want TM001", READ, BAR)), FREE),
     "twice to one word": lines(f"{ALLOC} // want TM001", ALLOC, READ, FREE),
     "twice to one word, freed by another warp": lines(f"{ALLOC} // want TM001", ALLOC, READ, other(FREE)),
     "two words": lines(
@@ -104,7 +104,7 @@ CASES: dict[str, str] = {
         ALLOC, READ, FREE,
     ),
     "freed while the others load": lines(ALLOC, READ, LOAD, f"{FREE} // want TM006"),
-    "freed while the others load what nobody reads": lines(ALLOC, READ, UNREAD, FREE),
+    "freed while the others load values that are not read": lines(ALLOC, READ, UNREAD, FREE),
     "freed when the others have arrived": lines(
         ALLOC, READ, LOAD, "bar.warp.sync -1;", "elect.sync _|%p5, -1;",
         "@%p5 mbarrier.arrive.shared::cta.b64 _, [done];", "W: mbarrier.try_wait.parity.shared::cta.b64 %p6, [done], 0;",
@@ -135,7 +135,7 @@ CASES: dict[str, str] = {
     "read where no barrier was passed": lines(
         ALLOC, "@%p3 bra on;", BAR, "on: ld.shared.b32 %r9, [slot]; // want TM008", LOAD, BAR, FREE
     ),
-    "read behind a loop on a flag": lines(
+    "read after a loop on a flag": lines(
         ALLOC, "F: ld.acquire.cta.shared::cta.u32 %r5, [second];", "setp.eq.u32 %p6, %r5, 0;", "@%p6 bra F;",
         "ld.shared.b32 %r9, [slot];", BAR, FREE,
     ),
@@ -248,22 +248,22 @@ def test_an_operation_that_is_committed_too_late() -> None:
     assert by_rule(lint(text(body.replace(COMMIT, ""), 32)), "TM006") == []  # TC005
 
 
-BRING = """
+LOADER = """
     .shared .align 16 .b8 tile[16]; .shared .align 8 .b64 empty;
     @%p1 mbarrier.init.shared::cta.b64 [done], 1; @%p1 mbarrier.init.shared::cta.b64 [empty], 1;
 """
 RING = """
     setp.eq.u32 %p5, %r0, 0;
     @!%p5 bra multiply;
-bring:
+refill:
     mbarrier.try_wait.parity.shared::cta.b64 %p6, [empty], %r1;
-    @!%p6 bra bring;
+    @!%p6 bra refill;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [done], 16;
     cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd2], 16, [done];
     xor.b32 %r1, %r1, 1;
     sub.s32 %r8, %r8, 1;
     setp.gt.s32 %p7, %r8, 0;
-    @%p7 bra bring;
+    @%p7 bra refill;
     {}
 multiply:
     {}
@@ -281,7 +281,7 @@ LAST = "last: mbarrier.try_wait.parity.shared::cta.b64 %p6, [empty], %r1;\n@!%p6
 
 
 @pytest.mark.parametrize(
-    ("behind", "others", "before", "found"),
+    ("following", "others", "before", "found"),
     [
         ("", "", "", True),
         (LAST, "", "", False),
@@ -291,10 +291,10 @@ LAST = "last: mbarrier.try_wait.parity.shared::cta.b64 %p6, [empty], %r1;\n@!%p6
     ],
 )
 def test_a_warp_that_frees_what_its_last_copy_is_multiplied_into(
-    behind: str, others: str, before: str, found: bool
+    following: str, others: str, before: str, found: bool
 ) -> None:
     """It has waited for the MMA of the round before, and nothing says that of the last one is done."""
-    body = lines(BRING, ALLOC, READ, RING.format(behind, others, before), FREE)
+    body = lines(LOADER, ALLOC, READ, RING.format(following, others, before), FREE)
     findings = by_rule(lint(text(body)), "TM006")
     assert ["since the copy that their tcgen05.mma waits for" in f.message for f in findings] == [
         True
@@ -332,8 +332,8 @@ def test_a_pair_frees_together(between: str, confidence: str | None) -> None:
     assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])
 
 
-def test_a_wait_that_only_others_use_tensor_memory_behind() -> None:
-    """The epilogue stands behind the role that frees, and its threads do not come from there."""
+def test_a_wait_before_the_uses_of_other_threads_alone_has_low_confidence() -> None:
+    """The epilogue follows the role that frees, and its threads do not come from there."""
     body = lines(
         ALLOC, READ, "@!%p1 bra past;", WAIT, FREE,
         "past: @%p1 bra out;", UNREAD, "mbarrier.arrive.shared::cta.b64 _, [done];", other(REMOTE), "out: mov.u32 %r1, 0;",
@@ -343,13 +343,15 @@ def test_a_wait_that_only_others_use_tensor_memory_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("behind", "confidence"),
+    ("following", "confidence"),
     [("", "medium"), ("mbarrier.arrive.shared::cta.b64 _, [done];", "low"), ("bra free;", "medium")],
 )
-def test_a_warp_that_keeps_to_itself_what_it_hears_of_the_peer(behind: str, confidence: str) -> None:
+def test_only_a_warp_that_passes_on_what_it_observes_of_the_peer_lowers_the_confidence(
+    following: str, confidence: str
+) -> None:
     """It waits for the last buffers that the peer gives back, and ends."""
     body = lines(
-        ALLOC, READ, LOAD, BAR, other(REMOTE), "@!%p2 bra free;", WAIT, behind, "bra out;", f"free: {FREE}", "out: mov.u32 %r1, 0;"
+        ALLOC, READ, LOAD, BAR, other(REMOTE), "@!%p2 bra free;", WAIT, following, "bra out;", f"free: {FREE}", "out: mov.u32 %r1, 0;"
     ).replace("cta_group::1", "cta_group::2")  # fmt: skip
     (finding,) = by_rule(lint(text(body)), "TM011")
     assert finding.confidence.label == confidence

@@ -1,4 +1,4 @@
-"""Results in tensor memory that a role reads without having heard that they are there."""
+"""Results in tensor memory that a role reads without being ordered after their completion."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tclint.syntax.source import Source
 from tests.tools.pages import block
 
 
-def told(code: str) -> list[Finding]:
+def reported(code: str) -> list[Finding]:
     return [
         f for f in check_source(Source.from_bytes(code.encode(), "k.ptx")).findings if f.rule.id == "TC001"
     ]
 
 
 def test_what_is_said() -> None:
-    (finding,) = told(block("TC001", "read_by_another_role"))
+    (finding,) = reported(block("TC001", "read_by_another_role"))
     assert finding.message == (
         "reads the result of tcgen05.mma of another role, on a path with no wait that guarantees its completion"
     )
@@ -25,14 +25,14 @@ def test_what_is_said() -> None:
     ]
 
 
-def test_a_barrier_behind_a_wait_of_the_issuing_thread_tells_as_well() -> None:
+def test_a_barrier_after_a_wait_of_the_issuing_thread_orders_the_read() -> None:
     code = block("TC001", "read_by_another_role")
     waiting = "wait:\nmbarrier.try_wait.parity.shared.b64 %p2, [done], 0;\n@!%p2 bra wait;\nbar.sync 1, 160;\n    bra over;"
-    behind = code.replace("    bra over;\nstore:\n", f"{waiting}\nstore:\n    bar.sync 1, 160;\n")
-    assert behind != code
-    assert not told(behind)
+    later = code.replace("    bra over;\nstore:\n", f"{waiting}\nstore:\n    bar.sync 1, 160;\n")
+    assert later != code
+    assert not reported(later)
 
 
 def test_other_columns() -> None:
     code = block("TC001", "read_by_another_role")
-    assert not told(code.replace("[%r4];\n    tcgen05.wait", "[%r4+96];\n    tcgen05.wait"))
+    assert not reported(code.replace("[%r4];\n    tcgen05.wait", "[%r4+96];\n    tcgen05.wait"))

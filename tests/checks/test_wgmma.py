@@ -44,7 +44,7 @@ CASES = {
     "waited on one way only": (
         f"{FENCE}\n{ISSUE}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 bra on;\n{wait()}\non: {USE} // want WG001\n{wait()}"
     ),
-    "waited on the way that reads": (
+    "waited on the path that reads": (
         f"{FENCE}\n{ISSUE}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 bra on;\n{wait()}\non: @!%p1 {USE}\n{wait()}"
     ),
     "a guarded wait, and the same guard at the use": (
@@ -233,7 +233,7 @@ OPERANDS = {
     "a result as A, that copies of it are added to": f"{FENCE}\n{HALVES}\n{COPIES}{FRAGMENTS} // want WG008\n{COMMIT}\n{wait()}",
     "a fragment as D": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\n{FENCE}\n{HALVES} // want WG008\n{COMMIT}\n{wait()}",
     "a fragment as D, waited for": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\n{wait()}\n{FENCE}\n{HALVES}\n{COMMIT}\n{wait()}",
-    "in the next round of a loop": f"""
+    "in the next iteration of a loop": f"""
     mov.u32 %r8, 0;
 loop:
     {WIDE} // want WG008 WG002
@@ -245,7 +245,7 @@ loop:
     @%p1 bra loop;
     {wait()}
     """,
-    "waited for in the next round, as a flag says": FLAGGED,
+    "waited for in the next iteration, depending on a flag": FLAGGED,
     "a flag that is not set": FLAGGED.replace("mov.u32 %r7, 1;", "").replace(ISSUE, f"{ISSUE} // want WG007"),
     "waited for in every fourth round, and in the last": FOURTH,
     "waited for in every fourth round, and in all but the last": FOURTH.replace("eq.or", "ne.or").replace(
@@ -256,9 +256,9 @@ loop:
     "a sum that starts from zero": f"{ZERO}\n{FENCE}\n{ADDING}\n{COMMIT}\n{wait()}",
     "a sum that starts from one register too few": f"{ZERO.replace('%f3', '%f4')}\n{FENCE}\n{ADDING} // want WG013\n{COMMIT}\n{wait()}",
     "a sum that starts with the first wgmma": f"{FENCE}\n{ISSUE}\n{ADDING}\n{COMMIT}\n{wait()}",
-    "a scale-d that nobody knows": f"setp.ne.s32 %p1, %r9, 0;\n{FENCE}\n{ISSUE.replace('%p0', '%p1')}\n{COMMIT}\n{wait()}",
+    "an unknown scale-d": f"setp.ne.s32 %p1, %r9, 0;\n{FENCE}\n{ISSUE.replace('%p0', '%p1')}\n{COMMIT}\n{wait()}",
     "zeroed on one way only": f"setp.ne.s32 %p1, %r9, 0;\n@%p1 bra on;\n{ZERO}\non: {FENCE}\n{ADDING} // want WG013\n{COMMIT}\n{wait()}",
-    "zeroed on the way that adds": f"setp.ne.s32 %p1, %r9, 0;\n@%p1 bra on;\n{ZERO}\n{FENCE}\n{ADDING}\n{COMMIT}\n{wait()}\non: mov.u32 %r1, 0;",
+    "zeroed on the path that adds": f"setp.ne.s32 %p1, %r9, 0;\n@%p1 bra on;\n{ZERO}\n{FENCE}\n{ADDING}\n{COMMIT}\n{wait()}\non: mov.u32 %r1, 0;",
 }  # fmt: skip
 
 
@@ -311,7 +311,7 @@ def test_a_loaded_descriptor_is_of_low_confidence() -> None:
     assert finding.confidence is Confidence.LOW
 
 
-def test_a_read_fragment_is_of_low_confidence_and_told_once() -> None:
+def test_a_read_fragment_has_low_confidence_and_is_reported_once() -> None:
     reads = "add.s32 %r8, %r2, 1;\nadd.s32 %r7, %r2, %r1;"
     (finding,) = by_rule(lint(text(f"{FENCE}\n{FRAGMENT}\n{COMMIT}\n{reads}\n{wait()}")), "WG009")
     assert (finding.severity, finding.confidence, finding.count) == (Severity.INFO, Confidence.LOW, 2)

@@ -168,7 +168,7 @@ def test_what_cannot_be_read_is_a_problem_and_the_others_are_linted(run: Run) ->
     ]
 
 
-def test_the_debug_variable_lets_the_exception_through(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_debug_variable_propagates_the_exception(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     write(a="crash")
     monkeypatch.setenv("TCLINT_DEBUG", "1")
     with pytest.raises(RuntimeError, match="cheese"):
@@ -232,7 +232,7 @@ def test_usage_errors_suggest(run: Run, args: list[str], message: str) -> None:
     assert message in err
 
 
-def test_a_file_is_no_command(run: Run) -> None:
+def test_a_file_is_not_a_command(run: Run) -> None:
     write(a="fine")
     code, _, err = run("a.ptx")
     assert (code, err.splitlines()[-1]) == (
@@ -337,7 +337,7 @@ def test_statistics_and_timings(run: Run) -> None:
 
 
 def test_what_a_comment_says_wrongly_cannot_be_forgiven(run: Run) -> None:
-    """The input told the linter something untrue: 2, whatever else is asked for."""
+    """The input gave the linter wrong information: 2, whatever other options are given."""
     write(a="stale", b="kept error")
     assert run("check", "a.ptx", "--exit-zero")[0] == 2
     assert run("check", "a.ptx", "--fail-on", "never")[0] == 2
@@ -399,7 +399,7 @@ def test_rules_and_explain(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.startswith(f"# WG001 {RULE.name}\n\nSeverity error, confidence high, PTX ISA 9.1, §9.7.15.7.3")
 
 
-def test_an_unexpected_error_outside_a_file_is_no_traceback(
+def test_an_unexpected_error_outside_a_file_prints_no_traceback(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:

@@ -134,7 +134,7 @@ def test_the_options_that_take_a_value_are_those_of_ptxas() -> None:
 # ---------------------------------------------------------------- findings, and the compile
 
 
-def test_findings_are_told_and_ptxas_runs_as_it_was_called(run_tclint: Run, ptxas: Path) -> None:
+def test_findings_are_reported_and_ptxas_runs_as_it_was_called(run_tclint: Run, ptxas: Path) -> None:
     arguments = ["-arch=sm_90a", "-o", "a b.cubin", str(WRONG), "--odd", "*", ""]
     done = run_tclint("ptxas", *arguments)
     assert (done.returncode, done.stdout) == (0, "ptxas to stdout\n")
@@ -410,7 +410,7 @@ def test_no_ptxas_is_a_message(run_tclint: Run, tmp_path: Path, monkeypatch: pyt
     assert "absent is not an executable" in done.stderr
 
 
-def test_a_wrapper_on_path_is_no_endless_loop(tmp_path: Path, run_tclint: Run) -> None:
+def test_a_wrapper_on_path_does_not_call_itself_endlessly(tmp_path: Path, run_tclint: Run) -> None:
     real = program(tmp_path / "real" / "ptxas", STAND_IN)
     wrapper = f'#!/bin/sh\nexec "{sys.executable}" -m tclint ptxas "$@"\n'
     shim = program(tmp_path / "shim" / "ptxas", wrapper)
@@ -428,7 +428,7 @@ def test_a_wrapper_on_path_is_no_endless_loop(tmp_path: Path, run_tclint: Run) -
     assert "is tclint itself, or has called it" in done.stderr
 
 
-def test_what_is_no_program_for_this_machine_is_a_message(run_tclint: Run, tmp_path: Path) -> None:
+def test_what_is_not_a_program_for_this_machine_is_a_message(run_tclint: Run, tmp_path: Path) -> None:
     path = program(tmp_path / "p", "\x7fELF nonsense")
     done = run_tclint("ptxas", str(RIGHT), env={"TCLINT_PTXAS": str(path)})
     assert done.returncode == 2

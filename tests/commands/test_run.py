@@ -71,7 +71,7 @@ def test_without_one_a_launch_is_assumed_and_said_to_be(tmp_path: Path) -> None:
     assert "no launch file: assuming 128 threads" in output
 
 
-def test_what_is_seen_is_told_with_its_line(tmp_path: Path) -> None:
+def test_an_observation_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "early.ptx"
     path.write_text(EARLY)
     line = EARLY[: EARLY.index("add.f32")].count("\n") + 1

@@ -63,7 +63,7 @@ def selection(text: str) -> Selection:
         (["select=wgmma-missing-fence ignore=WG00"], {"WG002"}),
         (["ignore=ALL extend_select=WG001"], {"WG001"}),
         (["select=WG extend_select=TC001"], WG | {"TC001"}),
-        # What is said later goes on top, and a select of its own replaces everything.
+        # A later setting is added to it, and one with a select of its own replaces everything.
         (["select=WG", "extend_select=TC001"], WG | {"TC001"}),
         (["select=WG", "ignore=WG001"], WG - {"WG001"}),
         (["ignore=WG001", "extend_select=WG"], ALL),

@@ -109,7 +109,7 @@ def test_a_search_that_exceeds_its_budget_gives_up_and_is_recorded() -> None:
     }
 
 
-def test_a_role_behind_a_dispatcher_is_not_called_infeasible() -> None:
+def test_a_role_after_a_dispatcher_is_not_called_infeasible() -> None:
     of = model(
         "ld.shared.u8 %r1, [roles];\nT: .branchtargets one, two;\nbrx.idx %r1, T;\n"
         "one: mov.u32 %r8, 1;\nret;\ntwo: mov.u32 %r9, 1;\nret;",

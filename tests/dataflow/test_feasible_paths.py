@@ -332,7 +332,7 @@ def test_branches_on_one_number_agree_with_some_number(tests: list[tuple[str, in
 
 
 @pytest.mark.parametrize(("second", "comes"), [("gt.s32 %p1, %r0, 9", False), ("gt.s32 %p1, %r0, 3", True)])
-def test_nobody_comes_where_branches_contradict_each_other(second: str, comes: bool) -> None:
+def test_branches_that_contradict_each_other_close_a_path(second: str, comes: bool) -> None:
     """cuSOLVER unrolls, four rounds at a time, a loop of two rounds at most."""
     m = model(f"""
         mov.u32 %r0, %ctaid.x;
@@ -471,7 +471,7 @@ next:
     )
     start, use = label(m.function, "start"), label(m.function, "use")
     assert search(m, start, use) is not None
-    assert search(m, start, use, age=1) is None, "the branch goes to the use in every round, or in none"
+    assert search(m, start, use, age=1) is None, "the branch goes to the use in every iteration, or in none"
 
 
 def test_two_guards_agree() -> None:
@@ -481,7 +481,7 @@ def test_two_guards_agree() -> None:
         assert (path is not None) is expected, guard
 
 
-def test_what_holds_before_a_wait_loop_holds_behind_it() -> None:
+def test_what_holds_before_a_wait_loop_holds_after_it() -> None:
     """The head of a loop has a way in and a way back; only the way in says who comes."""
     m = model(
         """
@@ -508,7 +508,7 @@ def test_what_holds_before_a_wait_loop_holds_behind_it() -> None:
 
 
 def test_many_wait_loops_in_a_row_are_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What holds at each of n places behind one another is found in n steps, not in n for each."""
+    """What holds at each of n consecutive sites is found in n steps, not in n for each."""
     asked = 0
     dominates = CFG.dominates
 
@@ -559,7 +559,7 @@ def _marked(of: KernelModel, *numbers: int) -> list[Instruction]:
     ]
 
 
-def test_what_is_loaded_once_is_known_behind_a_loop() -> None:
+def test_what_is_loaded_once_is_known_after_a_loop() -> None:
     """The branch on it lies before the fact begins; a loop that does not touch it lies between."""
     of = model(
         f"""
@@ -594,8 +594,8 @@ end:
         ("add.s32 %r5, %r4, -1; setp.eq.s32 %p1, %r2, %r5;", False),
     ],
 )
-@pytest.mark.parametrize("next_round", ["setp.lt.s32 %p2, %r2, %r1;", "setp.ne.s32 %p2, %r2, %r1;"])
-def test_a_loop_ends_behind_the_round_that_is_its_last(last: str, ended: bool, next_round: str) -> None:
+@pytest.mark.parametrize("next_iteration", ["setp.lt.s32 %p2, %r2, %r1;", "setp.ne.s32 %p2, %r2, %r1;"])
+def test_a_loop_ends_after_its_last_iteration(last: str, ended: bool, next_iteration: str) -> None:
     """``for (i < n) { start; if (i == n - 1) stop; }``, in the forms that compilers give to the two tests."""
     assert (
         reaches(f"""
@@ -613,7 +613,7 @@ def test_a_loop_ends_behind_the_round_that_is_its_last(last: str, ended: bool, n
     more:
         add.s32 %r3, %r3, 1;
         add.s32 %r2, %r2, 1;
-        {next_round}
+        {next_iteration}
         @%p2 bra round;
         use: {USE}
     end:
@@ -624,7 +624,7 @@ def test_a_loop_ends_behind_the_round_that_is_its_last(last: str, ended: bool, n
 
 
 @pytest.mark.parametrize(("most", "ended"), [(4, True), (5, False)])
-def test_a_loop_of_the_least_of_two_numbers_of_rounds(most: int, ended: bool) -> None:
+def test_a_loop_whose_trip_count_is_a_minimum_ends(most: int, ended: bool) -> None:
     """``n = min(number, 4)``, of which nvcc makes min(number - 1, 3) at the end of a round."""
     body = f"""
         ld.param.u32 %r1, [number];
@@ -653,8 +653,8 @@ def test_a_loop_of_the_least_of_two_numbers_of_rounds(most: int, ended: bool) ->
 
 
 @pytest.mark.parametrize(("guard", "found"), [("", False), ("!", True)])
-def test_a_path_goes_on_from_the_round_that_it_starts_in(guard: str, found: bool) -> None:
-    """What starts only where another round follows is ended in that round."""
+def test_a_path_continues_from_the_iteration_that_it_starts_in(guard: str, found: bool) -> None:
+    """What starts only where another iteration follows is ended in that iteration."""
     assert (
         reaches(f"""
         ld.param.u32 %r1, [number];
@@ -713,14 +713,12 @@ over:
         ("0", "%ctaid.x", True),
     ],
 )
-def test_a_flag_that_the_start_sets_is_asked_for_behind_the_loop(
-    before: str, pending: str, found: bool
-) -> None:
+def test_a_flag_that_the_start_sets_is_tested_after_the_loop(before: str, pending: str, found: bool) -> None:
     assert reaches(FLAG.format(start=START, stop=STOP, use=USE, before=before, pending=pending)) is found
 
 
-def test_a_number_chosen_among_many_is_no_flag() -> None:
-    """A search that told all states of a large machine apart would not end soon."""
+def test_a_value_chosen_among_many_is_not_a_flag() -> None:
+    """A search that distinguished all states of a large machine would not end soon."""
     ways = "\n".join(f"setp.eq.s32 %p{4 + n}, %r4, {n};\n@%p{4 + n} bra set{n};" for n in range(1, 8))
     sets = "\n".join(f"set{n}: mov.u32 %r3, {n};\nbra more;" for n in range(1, 8))
     body = FLAG.format(start=START, stop=STOP, use=USE, before="0", pending="9")
@@ -763,7 +761,7 @@ out:
         ("ge.s32", "add.s32 %r2, %r2, 1; setp.lt.s32 %p2, %r2, %r1;", "", False),
         ("ge.s32", "sub.s32 %r7, %r1, 1; setp.ne.s32 %p2, %r2, %r7;", "add.s32 %r2, %r2, 1;", False),
         ("ge.s32", "add.s32 %r2, %r2, 2; setp.lt.s32 %p2, %r2, %r1;", "", False),
-        # Goes past an odd number, or has one more round.
+        # Skips an odd number, or has one more iteration.
         ("ge.s32", "add.s32 %r2, %r2, 2; setp.ne.s32 %p2, %r2, %r1;", "", True),
         ("gt.s32", "add.s32 %r2, %r2, 1; setp.ne.s32 %p2, %r2, %r1;", "", True),
         ("ge.s32", "setp.ne.s32 %p2, %r2, %r1;", "add.s32 %r2, %r2, 1;", True),
@@ -774,7 +772,7 @@ out:
 def test_what_a_round_has_found_out_holds_for_the_next_one(
     leave: str, count: str, step: str, found: bool
 ) -> None:
-    """A loop that asks in its head: what starts in the last round is ended in it."""
+    """A loop that tests in its header: what starts in the last iteration is ended in it."""
     body = HEAD.format(
         start="0", end="%r1", leave=leave, count=count, step=step, START=START, STOP=STOP, USE=USE
     )
@@ -788,7 +786,7 @@ def test_what_a_round_has_found_out_holds_for_the_next_one(
         (2, 2, "", True),
         (3, 2, "", False),
         (3, 3, "", True),
-        # Something else ends it as well, or the end is another one in each round.
+        # Something else ends it as well, or the end is another one in each iteration.
         (2, 1, "setp.eq.s32 %p4, %r5, 7; @%p4 bra end;", True),
         (2, 1, "ld.shared.u32 %r1, [%r5];", True),
     ],
@@ -866,7 +864,7 @@ def test_a_loop_that_leaves_a_rest(end: str, count: str, ahead: int, found: bool
 
 @pytest.mark.parametrize("number", ["%r1", "%r3"])
 def test_a_loop_that_leaves_no_rest(number: str) -> None:
-    """That goes on to the next multiple of four, or to a number that has nothing to do with n."""
+    """That continues to the next multiple of four, or to a value unrelated to n."""
     end = f"add.s32 %r6, {number}, 3; and.b32 %r4, %r6, 2147483644; neg.s32 %r7, %r4;"
     assert reaches(UNROLLED.format(end=end, count="add.s32 %r7, %r7, 4;", ahead=1))
 
@@ -907,7 +905,7 @@ def test_half_of_a_number_that_is_not_negative(least: int, compare: str, mask: i
     [(1, 1, False), (2, 1, True), (0, 1, False), (2, 2, False), (1, 2, False), (3, 2, True)],
 )
 def test_two_counters_of_a_loop_say_the_same(ahead: int, step: int, found: bool) -> None:
-    """One counts the rounds that are behind, and one those that are ahead: the last one has i + 1 >= n and r - 1 == 0."""
+    """One counts the iterations that are done, and one those that remain: the last one has i + 1 >= n and r - 1 == 0."""
     body = f"""
         ld.param.u32 %r1, [number];
         mov.u32 %r2, 0;
@@ -972,7 +970,7 @@ def test_a_loop_without_a_round_says_what_its_count_is(first: str, limit: str, f
 
 
 def test_a_loop_that_never_has_one_round_alone() -> None:
-    """That nobody leaves it in its first round says nothing of the second one."""
+    """That no thread exits in its first iteration implies nothing about the second one."""
     assert reaches(f"""
         mov.u32 %r2, 0;
         mov.u32 %r6, 0;
@@ -991,7 +989,7 @@ def test_a_loop_that_never_has_one_round_alone() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "both"),
     [
-        # Above any unsigned number is no 0, and 0 is what is below 1.
+        # No 0 is above an unsigned number, and 0 is what is below 1.
         ("setp.lt.u32 %p1, %ctaid.x, %r1;", "setp.eq.u32 %p2, %r1, 0;", False),
         ("setp.lt.u32 %p1, %ctaid.x, %r1;", "setp.eq.u32 %p2, %r1, 1;", True),
         ("setp.lt.s32 %p1, %ctaid.x, %r1;", "setp.eq.u32 %p2, %r1, -1;", True),

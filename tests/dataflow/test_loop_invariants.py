@@ -1,4 +1,4 @@
-"""What two numbers that loops carry are to each other in every round."""
+"""How two values that loops carry compare in every iteration."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ end:
         ("0", 2, "", "1", True),
         ("3", 2, "", "1", True),
         ("0", 1, "", "1", True),
-        ("0", 3, "", "2", False),  # it may go on from one below the number to one above it
-        # What is used is ahead at first, or goes on by more than has been filled for certain.
+        ("0", 3, "", "2", False),  # it may continue from one below the value to one above it
+        # What is used is ahead at first, or advances by more than has been filled for certain.
         ("-1", 2, "", "1", False),
         ("0", 1, "", "3", False),
         # A round may fill nothing, or the number is another one.
@@ -61,14 +61,14 @@ end:
         ("0", 2, "ld.shared.u32 %r3, [%r5];", "1", False),
     ],
 )
-def test_what_is_filled_is_not_behind_what_is_used(
+def test_the_filled_counter_is_never_below_the_used_one(
     first: str, ahead: int, skips: str, step: str, kept: bool
 ) -> None:
     m = model(FILL.format(first=first, ahead=ahead, skips=skips, step=step), parameters=".param .u32 number")
     outer = label(m.function, "outer")
     used, filled = (m.values.before(register(m.function, r), outer) for r in ("%r2", "%r3"))
-    behind = m.values.representative(m.values.compare("lt", filled, used, True, 32))
-    assert (behind in m.views.never_true(m.cfg.block_of[outer])) is kept
+    after = m.values.representative(m.values.compare("lt", filled, used, True, 32))
+    assert (after in m.views.never_true(m.cfg.block_of[outer])) is kept
 
 
 def _block(draw: Any, most: int) -> list[tuple[Any, ...]]:
@@ -148,7 +148,7 @@ def _value(values: Values, value: int, at: dict[int, dict[int, int]]) -> int:
 
 @settings(max_examples=80, deadline=None)
 @given(loops(), st.integers(0, 1 << 30))
-def test_what_holds_in_every_round_holds_in_all_that_are_run(program: list[Any], seed: int) -> None:
+def test_what_holds_in_every_iteration_holds_in_all_that_are_executed(program: list[Any], seed: int) -> None:
     """Whatever was asked before."""
     body = _written(program)
     m = model(body, parameters=".param .u32 number, .param .u32 other")

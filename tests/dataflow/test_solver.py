@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import tclint.analyses
 import tclint.analyses.model
-from tclint.analyses.bulk import TOLD, BulkReads, BulkWrites
+from tclint.analyses.bulk import KNOWN_TO_WARP, BulkReads, BulkWrites
 from tclint.analyses.cluster_barrier import ClusterBarrier
 from tclint.analyses.cp_async import TRACKED, CopyGroups, WaitedCopies
 from tclint.analyses.cp_async import WAITED as DONE
@@ -131,7 +131,7 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.results)
     if not sites:  # of the base class
         return st.just(EMPTY)
-    oldest = {CopyGroups: TRACKED, WaitedCopies: DONE, Landed: LANDED, BulkReads: TOLD}.get(
+    oldest = {CopyGroups: TRACKED, WaitedCopies: DONE, Landed: LANDED, BulkReads: KNOWN_TO_WARP}.get(
         type(analysis), OVERDUE
     )
     ages = st.integers(oldest, analysis.deepest)
@@ -357,7 +357,7 @@ def enumerated(analysis: Analysis[Any], cfg: CFG) -> dict[int, Any]:
     reachable = set(cfg.order)
     if backward:
         ends = [b for b in reachable if b in cfg.exits or not cfg.successors[b]]
-        # A path may also go round for ever: each of its beginnings counts.
+        # A path may also iterate indefinitely: each of its prefixes counts.
         work = [(b, analysis.boundary()) for b in ends] + [(b, analysis.bottom()) for b in reachable]
     else:
         work = [(b, analysis.boundary()) for b in cfg.order[:1]]
@@ -383,7 +383,7 @@ def enumerated(analysis: Analysis[Any], cfg: CFG) -> dict[int, Any]:
 
 
 def test_a_copy_is_of_the_age_that_was_copied() -> None:
-    """Behind the wait, the operation of the inner loop is still open: nothing was copied of that one."""
+    """After the wait, the operation of the inner loop is still pending: nothing was copied of that one."""
     mma = WGMMA[0].format()
     m = model(
         f"L0: wgmma.wait_group.sync.aligned 0;\n{mma}\n@%p0 bra L0;\nwgmma.commit_group.sync.aligned;\n"

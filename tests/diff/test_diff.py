@@ -67,7 +67,7 @@ def said(old: str, new: str) -> list[tuple[str, str, str]]:
 
 
 def arithmetic(code: str) -> str:
-    """A computation behind every third statement that a compiler might have put there."""
+    """A computation after every third statement that a compiler might have put there."""
     lines = []
     for number, line in enumerate(code.splitlines()):
         lines.append(line)
@@ -191,7 +191,7 @@ LOADED = """
     {}"""
 
 
-def test_a_wait_behind_a_read_of_what_it_waits_for() -> None:
+def test_a_wait_after_a_read_of_what_it_waits_for_has_moved() -> None:
     """Also of a load, for which the hardware waits at its use."""
     wait = "wgmma.wait_group.sync.aligned 0;"
     late = ROUND.replace(wait, f"{READ}\n{wait}")
@@ -218,8 +218,8 @@ def test_a_wait_is_not_late_where_a_group_before_was_waited_for() -> None:
     BETWEEN
     wgmma.wait_group.sync.aligned 0;
     """
-    between, behind = pipelined.replace("BETWEEN", READ), pipelined.replace("BETWEEN", "") + READ
-    assert said(between, behind) == []
+    between, later = pipelined.replace("BETWEEN", READ), pipelined.replace("BETWEEN", "") + READ
+    assert said(between, later) == []
     assert said(between.replace("aligned 1", "aligned 2"), between) == [
         ("strengthened", "wait", "leaves 1 group pending instead of 2")
     ]
@@ -237,7 +237,7 @@ again:
     ]
 
 
-def test_a_wait_that_backs_off_is_repeated_all_the_same() -> None:
+def test_a_wait_that_backs_off_is_still_repeated() -> None:
     plain = """
 again:
     mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;
@@ -308,7 +308,7 @@ def test_another_mbarrier() -> None:
 
 
 @pytest.mark.parametrize("path", KERNELS[:6:2], ids=lambda path: path.name)
-def test_planted_faults_are_told_as_what_they_are(path: Path) -> None:
+def test_planted_faults_are_reported_as_what_they_are(path: Path) -> None:
     """Nothing that is lost or weaker goes unsaid; what is alike on both sides of it may be taken for it."""
     verdicts = [(operator, verdict) for operator, verdict, _ in measure(path.read_bytes(), 1)]
     sure = [

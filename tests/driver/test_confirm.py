@@ -38,9 +38,9 @@ def report(text: str) -> FileReport:
     return check_source(Source(text.encode(), "kernel.ptx"))
 
 
-def unwaited(before: str = "", behind: str = READ) -> str:
-    """A Hopper kernel that reads an accumulator too early, and what stands before its wgmma."""
-    text = before_the_wait(behind).replace("    wgmma.fence", DESCRIPTORS + "    wgmma.fence")
+def unwaited(before: str = "", later: str = READ) -> str:
+    """A Hopper kernel that reads an accumulator too early, and what precedes its wgmma."""
+    text = before_the_wait(later).replace("    wgmma.fence", DESCRIPTORS + "    wgmma.fence")
     return module(
         text.replace("    setp.ne.b32 %p0", f"{before}    setp.ne.b32 %p0").replace(
             "    ret;", "END:\n    ret;"
@@ -109,7 +109,7 @@ def test_a_launch_file_reaches_it(tmp_path: Path) -> None:
 def test_a_finding_that_an_execution_contradicts_is_not_reproduced() -> None:
     """A finding made up about a kernel that waits."""
     fault = report(unwaited())
-    text = unwaited(behind="").replace("    ret;", f"{READ}\n    ret;")
+    text = unwaited(later="").replace("    ret;", f"{READ}\n    ret;")
     right = report(text)
     assert not [f for f in right.findings if f.rule.id == "WG001"]
     at = text.index(READ.strip())
@@ -176,7 +176,7 @@ def test_every_format_shows_the_verdict(name: str) -> None:
 # ---------------------------------------------------------------- the launch that is assumed
 
 
-def test_parameters_are_told_apart_by_their_use() -> None:
+def test_parameters_are_distinguished_by_their_use() -> None:
     body = """
     .reg .b64 %a, %b;
     ld.param.u64 %rd1, [x];
@@ -277,7 +277,7 @@ def test_a_launch_file_beside_the_kernel_that_is_wrong_is_an_error(
     assert "internal error" not in output
 
 
-def test_a_variable_that_cannot_be_initialised_is_no_crash() -> None:
+def test_a_variable_that_cannot_be_initialised_is_unsupported_and_does_not_crash() -> None:
     text = unwaited().replace(".visible .entry", ".global .u64 table[1] = {elsewhere};\n.visible .entry")
     finding = only(confirm(report(text)))
     assert finding.confirmation is not None

@@ -42,7 +42,7 @@ def wrong(tmp_path: Path) -> Path:
 # ---------------------------------------------------------------- one text
 
 
-def test_a_text_is_mended_and_then_stays_as_it_is() -> None:
+def test_a_text_is_fixed_and_then_stays_as_it_is() -> None:
     done = apply_fixes(Source(WRONG.encode(), "k.ptx"), Config())
     assert done.source.data.decode() == RIGHT
     assert [f.rule.id for f in done.fixed] == ["WG001"]
@@ -51,7 +51,7 @@ def test_a_text_is_mended_and_then_stays_as_it_is() -> None:
     assert (again.source.data, again.fixed, again.refused) == (done.source.data, (), ())
 
 
-def test_many_findings_are_mended_together() -> None:
+def test_many_findings_are_fixed_together() -> None:
     kernels = [before_the_wait(USE, f"k{i}") for i in range(4)]
     calls = 0
     real = fixing.lint
@@ -170,7 +170,7 @@ def test_fix_changes_the_file_and_says_what_is_left(run_tclint: Process, wrong: 
     assert os.listdir(wrong.parent) == ["k.ptx"]
 
 
-def test_without_fix_nothing_changes_and_the_numbers_are_told(run_tclint: Process, wrong: Path) -> None:
+def test_without_fix_nothing_changes_and_the_counts_are_reported(run_tclint: Process, wrong: Path) -> None:
     (wrong.parent / "o.ptx").write_text(OTHER)
     done = run_tclint("check", "--isolated", "k.ptx", "o.ptx", "--output-format", "json")
     assert done.returncode == 1
@@ -319,13 +319,13 @@ def test_a_file_that_has_changed_meanwhile_is_not_overwritten(
     real = fixing._store
 
     def late(path: str, old: bytes, new: bytes) -> str:
-        wrong.write_text("// somebody was faster\n")
+        wrong.write_text("// changed meanwhile\n")
         return real(path, old, new)
 
     monkeypatch.setattr(fixing, "_store", late)
     run = _fixed(wrong)
     assert run.notes == [f"{wrong}: 1 finding could be fixed, but the file has changed since it was read"]
-    assert wrong.read_text() == "// somebody was faster\n"
+    assert wrong.read_text() == "// changed meanwhile\n"
     assert os.listdir(wrong.parent) == ["k.ptx"]
 
 
@@ -366,7 +366,7 @@ def test_a_file_that_may_not_be_written_is_not_replaced(wrong: Path) -> None:
     assert wrong.read_text() == WRONG
 
 
-def test_only_fixes_that_hold_are_told() -> None:
+def test_only_fixes_that_hold_are_offered() -> None:
     """Alone or with the others: who reads a report makes them without linting again."""
     from dataclasses import replace
 
@@ -375,8 +375,8 @@ def test_only_fixes_that_hold_are_told() -> None:
     first, second = (f for f in report.findings if f.fixes)
     idle = Fix("say nothing", (Edit(Span(0, 0), "// nothing\n"),), True)
     spoiled = replace(report, findings=(replace(first, fixes=(idle, *first.fixes)), second))
-    told = verified_fixes(spoiled, Config())
-    assert [f.fixes for f in told.findings] == [first.fixes, second.fixes]
+    reported = verified_fixes(spoiled, Config())
+    assert [f.fixes for f in reported.findings] == [first.fixes, second.fixes]
     alone = replace(report, findings=(replace(first, fixes=(idle,)), second))
     assert [f.fixes for f in verified_fixes(alone, Config()).findings] == [(), second.fixes]
     quiet = replace(first, fixes=(idle,), suppressed="so it shall be")

@@ -57,7 +57,7 @@ def inputs(*texts: str) -> list[Input]:
     return [(f"{n}.ptx", Source.from_bytes(text.encode(), f"{n}.ptx")) for n, text in enumerate(texts)]
 
 
-def told(items: list[Input], jobs: int) -> list[tuple[str, str, int]]:
+def reported(items: list[Input], jobs: int) -> list[tuple[str, str, int]]:
     return [
         (r.path, r.problems[0].message if r.problems else "", len(r.findings))
         for r, *_ in reports(iter(items), Config(jobs=jobs))
@@ -69,9 +69,9 @@ def told(items: list[Input], jobs: int) -> list[tuple[str, str, int]]:
 def test_order_and_reports_do_not_depend_on_the_number_of_processes() -> None:
     items = inputs("slow error", *["error"] * 20, "crash", "slow", "")
     items.insert(3, ("absent.ptx", SourceError("no such file or directory")))
-    assert told(items, 1) == told(items, 3)
-    assert len(told(items, 3)) == len(items)
-    assert told(items, 3)[3] == ("absent.ptx", "no such file or directory", 0)
+    assert reported(items, 1) == reported(items, 3)
+    assert len(reported(items, 3)) == len(items)
+    assert reported(items, 3)[3] == ("absent.ptx", "no such file or directory", 0)
 
 
 @linux
@@ -91,7 +91,7 @@ def test_a_process_that_dies_is_a_problem_of_its_input_alone() -> None:
         else (name, "", "error" in source.text)  # type: ignore[union-attr]
         for name, source in items
     ]
-    assert told(items, 2) == expected
+    assert reported(items, 2) == expected
 
 
 @pytest.mark.usefixtures("_fake_driver")
@@ -101,11 +101,11 @@ def test_few_inputs_get_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(pool, "_in_processes", refuse)
     monkeypatch.setattr(pool, "cores", lambda: 8)
-    assert len(told(inputs("error", "error"), 0)) == 2
-    assert len(told(inputs("error"), 4)) == 1
+    assert len(reported(inputs("error", "error"), 0)) == 2
+    assert len(reported(inputs("error"), 4)) == 1
     with pytest.raises(AssertionError, match="several"):
-        told(inputs("x" * pool.WORTH_IT, "error"), 0)
-    assert len(told(inputs("x" * pool.WORTH_IT, "error"), 1)) == 2
+        reported(inputs("x" * pool.WORTH_IT, "error"), 0)
+    assert len(reported(inputs("x" * pool.WORTH_IT, "error"), 1)) == 2
 
 
 def test_there_are_no_more_processes_than_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_there_are_no_more_processes_than_inputs(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(pool, "_in_processes", note)
     for jobs in (2, 3, 5000):
-        assert told(inputs("", "", ""), jobs) == []
+        assert reported(inputs("", "", ""), jobs) == []
     assert started == [2, 3, 3]
 
 

@@ -413,7 +413,7 @@ CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         "filled-twice", INIT + arrive(256) + load() + "@%p0 st.shared.u32 [%r2HOLE], 1;\n" + WAIT.format(0) + "ret;",
         "+256", {},
     ),
-    "nobody waits for a copy": ("left-in-flight", INIT + arrive(256) + load() + "HOLEret;", WAIT.format(0), {}),
+    "a copy without a wait": ("left-in-flight", INIT + arrive(256) + load() + "HOLEret;", WAIT.format(0), {}),
     "no proxy fence before a store": (
         "proxy",
         ("@!%p0 ret;\nst.shared.u32 [%r2], 1;\nHOLEcp.async.bulk.global.shared::cta.bulk_group [%rd63], [%r2], 16;\n"
@@ -466,8 +466,8 @@ CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n", {"grid": 2, "cluster": 2},
     ),
 }  # fmt: skip
-"""What goes wrong -> the observation, the kernel with a hole, and what mends it there."""
-MENDED = {
+"""What goes wrong -> the observation, the kernel with a hole, and what fixes it there."""
+FIXED = {
     "half a warp at an aligned instruction": ("setp.lt.u32 %p1, %r199, 16", "setp.lt.u32 %p1, %r199, 128"),
     "three warps of a warpgroup": ("setp.ge.u32 %p1, %r199, 96", "setp.ge.u32 %p1, %r199, 128"),
     "tensor memory is not allocated": ("[%r21+]", "[%r21+31]"),
@@ -480,10 +480,10 @@ MENDED = {
 
 
 def twins(name: str) -> tuple[str, str]:
-    _, text, mend, _ = CASES[name]
-    bad, good = text.replace("HOLE", ""), text.replace("HOLE", mend)
-    if name in MENDED:
-        good = bad.replace(*MENDED[name])
+    _, text, fix, _ = CASES[name]
+    bad, good = text.replace("HOLE", ""), text.replace("HOLE", fix)
+    if name in FIXED:
+        good = bad.replace(*FIXED[name])
         bad = bad.replace("[%r21+]", "[%r21+32]")
     return LEADER + bad, LEADER + good
 

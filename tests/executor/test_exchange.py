@@ -59,7 +59,7 @@ def test_a_shuffle_from_lanes_by_register() -> None:
     assert found.out == list(range(31, -1, -1))
 
 
-def test_a_shuffle_from_a_lane_that_does_not_take_part_is_told() -> None:
+def test_a_shuffle_from_a_lane_that_does_not_take_part_is_reported() -> None:
     half = "setp.lt.u32 %p0, %r199, 16;\n@%p0 shfl.sync.down.b32 %r0, %r199, {}, 31, 0xffff;\n" + RESULT
     assert done(half.format(1)).kinds == ["shuffle"]
     assert "lane 15 reads from lane 16" in done(half.format(1)).messages[0]
@@ -70,7 +70,7 @@ def test_a_shuffle_from_a_lane_that_does_not_take_part_is_told() -> None:
 
 
 @every_schedule
-def test_groups_of_lanes_bring_masks_of_their_own(how: str) -> None:
+def test_groups_of_lanes_have_masks_of_their_own(how: str) -> None:
     """As tiles of cooperative groups do: one instruction, a mask for each tile."""
     found = right("""
     and.b32 %r1, %r199, 24;
@@ -89,7 +89,7 @@ def test_groups_of_lanes_bring_masks_of_their_own(how: str) -> None:
 
 @every_schedule
 def test_lanes_come_one_after_the_other(how: str) -> None:
-    """One half comes before the branch ends, the other one behind it: both are named by the mask."""
+    """One half arrives before the branch ends, the other one after it: both are named by the mask."""
     found = right("""
     setp.lt.u32 %p0, %r199, 16;
     @%p0 bra EARLY;
@@ -133,7 +133,7 @@ def test_lanes_that_left_are_not_waited_for() -> None:
     assert found.out == [0] * 8 + [0xFFFFFF00] * 24
 
 
-def test_a_lane_that_its_mask_does_not_name_is_told() -> None:
+def test_a_lane_that_its_mask_does_not_name_is_reported() -> None:
     body = "vote.sync.ballot.b32 %r0, 1, {};\n" + RESULT
     assert done(body.format("0x7fffffff")).kinds == ["membermask"]
     assert "lane 31" in done(body.format("0x7fffffff")).messages[0]

@@ -88,7 +88,7 @@ def test_a_wrong_twin_is_seen(twin: Any) -> None:
     assert any(executor.judged(twin, how).seen for how in ("lazy", "eager"))
 
 
-def test_a_digest_tells_right_from_wrong() -> None:
+def test_a_digest_distinguishes_right_from_wrong() -> None:
     wrong = [t for t in TWINS if t["outcome"] == "wrong" and "tolerance" not in LAUNCHES[t["launch"]]]
     assert len(wrong) >= 10
     for twin in wrong:

@@ -1,7 +1,7 @@
 """Scalar instructions in all lanes, against ``semantics.py``, exact fractions, and an H200.
 
 The references are written from the manual's definitions in Python ints and fractions; what the manual leaves
-open (NaNs, zeros, the OOB-NaN) is as an H200 answered and stands here as literals. All but the sm_100 forms were
+open (NaNs, zeros, the OOB-NaN) is as an H200 answered and is given here as literals. All but the sm_100 forms were
 also compared with an H200, each in up to a hundred spellings on 4096 operands.
 """
 

@@ -524,7 +524,7 @@ def test_other_metadata(tmp_path: Path, change: dict[str, Any], said: str) -> No
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{"])
-def test_what_is_no_metadata(tmp_path: Path, text: str) -> None:
+def test_what_is_not_metadata_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     with pytest.raises(LaunchError, match=r"x\.json: "):

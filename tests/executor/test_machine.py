@@ -21,7 +21,7 @@ every_schedule = pytest.mark.parametrize("how", SCHEDULES)
 # ---------------------------------------------------------------- divergence
 
 
-def test_the_ways_of_a_branch_come_together_behind_it() -> None:
+def test_the_paths_of_a_branch_reconverge_after_it() -> None:
     found = right(
         """
     setp.lt.u32 %p0, %r199, 10;
@@ -128,7 +128,7 @@ DONE:
     assert found.out == [0xFFFFFFFF00 | (1, 2, 1, 3)[n & 3] for n in range(32)]
 
 
-def test_an_indexed_branch_behind_its_table_is_a_fault() -> None:
+def test_an_indexed_branch_beyond_its_table_is_a_fault() -> None:
     found = run("table: .branchtargets A, A;\nbrx.idx %r199, table;\nA:\nret;")
     assert found.execution.end == "fault"
     assert "index 2 is out of range for 2 targets" in found.execution.reason
@@ -156,7 +156,7 @@ def test_threads_that_do_not_fill_a_warp() -> None:
 
 
 @every_schedule
-def test_a_warp_that_polls_memory_lets_the_others_go_on(how: str) -> None:
+def test_a_warp_that_polls_memory_lets_the_others_continue(how: str) -> None:
     found = done("""
     setp.ge.u32 %p0, %r199, 32;
     @%p0 bra WRITER;
@@ -226,7 +226,7 @@ POLL:
 
 
 def test_lanes_that_hand_a_lock_to_each_other() -> None:
-    """Lanes of one warp that spin on the same lock: whoever holds it must not be starved by those who do not."""
+    """Lanes of one warp that spin on the same lock: the lane that holds it must not be starved by those that do not."""
     found = right("""
     mov.u64 %rd0, 0;
 TAKE:
@@ -290,8 +290,8 @@ WAIT:
     assert found.lines[site].startswith("mbarrier.try_wait")
 
 
-def test_a_test_that_gives_up_after_a_while_is_no_deadlock() -> None:
-    """What is asked only so often may be false each time; the thread goes on."""
+def test_a_test_that_gives_up_after_a_while_is_not_a_deadlock() -> None:
+    """A test with a time limit may be false each time; the thread continues."""
     found = right(
         """
     mov.u32 %r0, bars;
@@ -654,7 +654,7 @@ def bits(value: float) -> int:
 def test_atomic_operations_of_all_lanes_at_one_place(
     space: str, operation: str, operand: str, first: int, last: int
 ) -> None:
-    """Each lane sees what another one left, and the order is no matter for the last value."""
+    """Each lane sees what another one left, and the order does not matter for the last value."""
     where = {"global": ".global", "shared": ".shared", "generic": ""}[space]
     address = {"global": "cell", "shared": "smem", "generic": "%rd2"}[space]
     kind = operation.partition(".")[2]

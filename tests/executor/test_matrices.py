@@ -203,7 +203,7 @@ def check_mma(opcode: str, seed: int = 0) -> None:
     codes_a, codes_b = random_codes(rng, a, (m, k)), random_codes(rng, b, (k, n))
     codes_c = random_codes(rng, c, (m, n))
     count = m * n // 32 * BITS[c] // 32
-    shift = 2 if ".kind::f8f6f4" in opcode else 0  # e2m1 stands in the middle of its container
+    shift = 2 if ".kind::f8f6f4" in opcode else 0  # e2m1 is in the middle of its container
     got = matrices.MMA[matched(opcode).form.name](matched(opcode))(
         fragment(
             A_CELLS[shape, wide_a], wide_a, codes_a << (shift if a == "e2m1" else 0), m * k * wide_a // 1024
@@ -629,7 +629,7 @@ def test_movmatrix_transposes() -> None:
 # ---------------------------------------------------------------- descriptors
 
 PATTERNS = {
-    # 5.5.7: which 16 bytes of a line of 128 stand in each of its eight places, line by line
+    # which 16 bytes of a line of 128 are in each of its eight positions, line by line
     0: ["01234567"],
     32: ["01234567", "10325476"],
     64: ["01234567", "10325476", "23016745", "32107654"],
@@ -735,7 +735,7 @@ def test_a_pattern_off_its_boundary_has_a_base_offset(mode: int) -> None:
 
 
 def test_a_row_wider_than_its_atom() -> None:
-    """The manual leaves it open; an H200 goes on at the leading dimension offset."""
+    """The manual leaves it open; an H200 continues at the leading dimension offset."""
     at = described(1024, 4096, 256, 32, "wgmma")
     found = descriptors.offsets(at, 8, 32, 16, "K", "wgmma")
     assert np.array_equal(found[:, 16:], found[:, :16] + 4096)
@@ -752,7 +752,7 @@ def test_a_row_wider_than_its_atom() -> None:
         (1 << 46 | 1 << 61, "32-byte swizzle atoms"),
     ],
 )
-def test_descriptors_that_nobody_understands(bits: int, words: str) -> None:
+def test_invalid_descriptors_are_unsupported(bits: int, words: str) -> None:
     with pytest.raises(Unsupported, match=words):
         descriptors.offsets(bits, 64, 16, 16, "K", "tcgen05")
 

@@ -1,4 +1,4 @@
-"""Barriers of a CTA and of a cluster, and mbarrier objects."""
+"""CTA barriers, cluster barriers and mbarrier objects."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ WAIT{0}:
 """
 
 
-# ---------------------------------------------------------------- barriers of a CTA
+# ---------------------------------------------------------------- CTA barriers
 
 
 @every_schedule
 @pytest.mark.parametrize(
     "barrier", ["bar.sync 0", "barrier.cta.sync 3", "bar.sync 1, 128", "barrier.sync.aligned 1, 128"]
 )
-def test_a_barrier_orders_what_comes_before_and_behind(barrier: str, how: str) -> None:
+def test_a_barrier_orders_what_precedes_it_before_what_follows(barrier: str, how: str) -> None:
     found = right(f"""
     mov.u32 %r1, smem;
     mad.lo.u32 %r2, %r199, 4, %r1;
@@ -64,7 +64,7 @@ DONE:
     assert found.out == [n % 32 + 50 for n in range(64)]
 
 
-def test_threads_that_name_different_counts_are_told() -> None:
+def test_threads_that_name_different_counts_are_reported() -> None:
     body = "setp.lt.u32 %p0, %r199, 32;\n@%p0 bar.sync 1, 64;\n@!%p0 bar.sync 1{};\nret;"
     right(body.format(", 64"), block=64)
     right(body.format(""), block=64)
@@ -73,7 +73,7 @@ def test_threads_that_name_different_counts_are_told() -> None:
     assert found.messages == ["arrives at barrier 1 with a count of 96 threads, others with 64"]
 
 
-def test_a_count_that_is_no_whole_number_of_warps_is_told() -> None:
+def test_a_count_that_is_not_a_whole_number_of_warps_is_reported() -> None:
     found = run("add.u32 %r0, %r197, 1;\nbar.sync 1, %r0;\nret;", block=64)
     assert found.kinds == ["barrier-count"]
 
@@ -101,7 +101,7 @@ DONE:
     assert found.out == [n ^ 33 for n in range(64)]
 
 
-def test_an_aligned_barrier_in_a_branch_is_told() -> None:
+def test_an_aligned_barrier_in_a_branch_is_reported() -> None:
     body = "setp.lt.u32 %p0, %r199, 16;\n@%p0 bra HALF;\n{0} 0;\nret;\nHALF:\n{0} 0;\nret;"
     assert run(body.format("bar.sync")).kinds == ["divergent"]
     right(body.format("barrier.cta.sync"))
@@ -136,12 +136,12 @@ def test_reductions_at_a_barrier(few: int, count: str, how: str) -> None:
     assert found.out == [96 - few << 32 | few + flags] * 96
 
 
-# ---------------------------------------------------------------- barriers of a cluster
+# ---------------------------------------------------------------- cluster barriers
 
 
 @every_schedule
 @pytest.mark.parametrize("aligned", ["", ".aligned"])
-def test_a_barrier_of_the_cluster(aligned: str, how: str) -> None:
+def test_a_cluster_barrier_orders_both_sides(aligned: str, how: str) -> None:
     found = right(f"""
     mov.u32 %r1, smem;
     mad.lo.u32 %r2, %r199, 4, %r1;
@@ -206,7 +206,7 @@ SECOND:
     assert found.execution.end == "deadlock"
 
 
-def test_arriving_twice_and_waiting_without_arriving_are_told() -> None:
+def test_arriving_twice_and_waiting_without_arriving_are_reported() -> None:
     arrive, wait = "barrier.cluster.arrive.aligned;\n", "barrier.cluster.wait.aligned;\n"
     right(arrive + wait + arrive + wait + "ret;", grid=2, cluster=2)
     assert "cluster-barrier" in run(arrive + arrive + wait + "ret;", grid=2, cluster=2, block=64).kinds
@@ -345,7 +345,7 @@ LAST:
 
 @every_schedule
 def test_lanes_that_wait_for_different_mbarriers(how: str) -> None:
-    """Who is done goes on, and may be who completes the phase of the others."""
+    """A thread that is done continues, and may be the one that completes the phase of the others."""
     found = right(LEADER + """
     mov.u32 %r1, bars;
     @%p0 mbarrier.init.shared.b64 [%r1], 1;
@@ -391,7 +391,7 @@ def test_what_the_manual_leaves_undefined(bad: str, good: str, kind: str) -> Non
 @pytest.mark.parametrize(
     "use", ["mbarrier.arrive.shared.b64 _, [%r1+8];", "mbarrier.inval.shared.b64 [%r1+8];"]
 )
-def test_an_mbarrier_that_nobody_initialised_is_a_fault(use: str) -> None:
+def test_an_uninitialised_mbarrier_is_a_fault(use: str) -> None:
     found = run(LEADER + f"mov.u32 %r1, bars;\n@%p0 mbarrier.init.shared.b64 [%r1], 2;\n{use}\nret;")
     assert found.execution.end == "fault"
     assert "no mbarrier is initialised at" in found.execution.reason

@@ -369,7 +369,7 @@ class Case:
 
     def _word(self, value: float) -> int:
         if self.d == "f16":
-            # The upper half of a cell belongs to nobody.
+            # The upper half of a cell is unused.
             return int(np.float16(value).view(np.uint16)) | 0xABCD0000
         return int(value) % (1 << 32) if self.d == "s32" else int(np.float32(value).view(np.uint32))
 
@@ -516,7 +516,7 @@ class Case:
         return product
 
     def result(self) -> Array:
-        """D as it stands in tensor memory."""
+        """D as it is in tensor memory."""
         found = np.zeros((self.m, self.n))
         for i, j in np.ndindex(found.shape):
             rank, lane, column = self.home(i, j)

@@ -270,7 +270,7 @@ def test_values_of_fields_are_those_of_the_manual(field: str, value: int, name: 
     assert getattr(decode(tensor_maps.replace(start.encode(), field, None, value)), name) == wanted
 
 
-def test_an_element_type_beyond_the_table_is_no_map() -> None:
+def test_an_element_type_beyond_the_table_is_not_a_map() -> None:
     with pytest.raises(ValueError, match="not a tensor map"):
         decode(tensor_maps.replace(PLAIN.encode(), ".elemtype", None, 16))
 
@@ -483,7 +483,7 @@ PATTERNS: dict[tuple[int, str], list[str]] = {
     (128, "32B"): ["01234567", "23016745", "45670123", "67452301"],
     (128, "64B"): ["01234567", "45670123"],
 }
-"""The tables of 5.5.7: which 16 bytes of a line of 128 stand in each place; they repeat."""
+"""The tables of 5.5.7: which 16 bytes of a line of 128 are in each position; they repeat."""
 
 
 @pytest.mark.parametrize("mode", PATTERNS)

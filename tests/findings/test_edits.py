@@ -1,4 +1,4 @@
-"""Fixes: each removes what it is of and brings nothing new, and ptxas takes what it makes of a module."""
+"""Fixes: each removes its finding and adds no other, and ptxas accepts the changed module."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.tools.support import HOPPER, WGMMA, kernel, lint, module
 
 RULES = all_rules()
 
-BRINGS_MORE = {
+ADDS_MORE = {
     ("PX002", "misspelt_member"): "an instruction that was not known is seen for the first time",
     ("SU002", "misspelt_rule"): "the comment that is understood then hides nothing",
 }
@@ -60,12 +60,12 @@ def _holding(rule: Rule, report: FileReport, finding: Finding) -> list[tuple[Fix
 
 
 @pytest.mark.parametrize("id", RULES)
-def test_a_fix_of_an_example_removes_the_finding_and_brings_no_other(id: str) -> None:
+def test_a_fix_of_an_example_removes_the_finding_and_adds_no_other(id: str) -> None:
     for rule, block, name in _examples(id):
         report, findings = _found(rule.id, block.line)
         for finding in findings:
             holding = [fix for fix, _ in _holding(rule, report, finding)]
-            if (rule.id, name) in BRINGS_MORE:
+            if (rule.id, name) in ADDS_MORE:
                 assert finding.fixes
                 assert not holding
             elif finding.fixes:
@@ -103,7 +103,7 @@ PLANTED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_fault_that_is_found_is_mended(name: str) -> None:
+def test_a_planted_fault_that_is_found_is_fixed(name: str) -> None:
     assert name in OPERATORS
     assert name in DELETIONS
     path = ROOT / "fixtures" / "kernels" / f"{PLANTED[name]}.ptx"
@@ -122,7 +122,7 @@ def test_a_safe_fix_of_a_fixture_holds(path: Path) -> None:
             assert isinstance(made, Fixed), made
 
 
-# ---------------------------------------------------------------- where a fix may stand
+# ---------------------------------------------------------------- where a fix may be inserted
 
 
 def _texts(text: str, rule: str) -> list[str]:
@@ -140,7 +140,7 @@ ISSUED = f"""
 """
 
 
-def test_a_wait_stands_before_a_branch_that_splits_the_warp() -> None:
+def test_a_wait_is_inserted_before_a_branch_that_splits_the_warp() -> None:
     text = module(
         kernel(f"""{ISSUED}
     mov.u32 %r0, %tid.x;
@@ -174,7 +174,7 @@ done:
         )
 
 
-def test_a_wait_in_an_inlined_function_is_no_safe_fix() -> None:
+def test_a_wait_in_an_inlined_function_is_not_a_safe_fix() -> None:
     callee = f""".func issue()
 {{
     .reg .f32 %f<8>;
@@ -227,7 +227,7 @@ def _edited(*repairs: Repair, text: str = PLAIN) -> str:
 
 
 def _one(change: object, text: str = PLAIN) -> list[tuple[str, str]]:
-    """The lines that a change takes away, and those that it brings."""
+    """The lines that a change removes, and those that it adds."""
     old = text.replace("{0}", "0").splitlines()
     new = _edited(Repair("", (change,)), text=text).splitlines()  # type: ignore[arg-type]
     return [("".join(l for l in old if l not in new), "|".join(l for l in new if l not in old))]

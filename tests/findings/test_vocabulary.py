@@ -1,4 +1,4 @@
-"""What findings say to whoever wrote the source of the PTX."""
+"""What findings say in the terms of the source of the PTX."""
 
 from __future__ import annotations
 

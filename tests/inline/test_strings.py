@@ -34,7 +34,7 @@ def check(text: str, name: str = "kernel.cu", **options: Any) -> FileReport:
     return inline.check(Source.from_bytes(text.encode(), name), Config(**options))
 
 
-def told(report: FileReport) -> list[tuple[str, str]]:
+def reported(report: FileReport) -> list[tuple[str, str]]:
     """The rules of the findings that no comment hides, each with the text that it points at."""
     assert report.source is not None
     assert not report.problems, report.problems
@@ -79,7 +79,7 @@ def in_function(*statements: str) -> str:
     ],
 )
 def test_a_mistake_is_found_at_its_place(statement: str, rule: str, word: str) -> None:
-    assert told(check(in_function(statement))) == [(rule, word)]
+    assert reported(check(in_function(statement))) == [(rule, word)]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_mistake_is_found_at_its_place(statement: str, rule: str, word: str) -
     ],
 )
 def test_what_is_right_is_left_alone(statement: str) -> None:
-    assert told(check(in_function(statement))) == []
+    assert reported(check(in_function(statement))) == []
 
 
 def test_a_name_outside_of_braces_is_a_note() -> None:
@@ -141,7 +141,7 @@ def test_a_name_outside_of_braces_is_a_note() -> None:
 )
 def test_assembly_of_other_machines_is_passed_over(statement: str) -> None:
     report = check(in_function(statement))
-    assert told(report) == []
+    assert reported(report) == []
     assert report.asm is not None
     assert report.asm.strings == 0
 
@@ -157,7 +157,7 @@ def test_assembly_of_other_machines_is_passed_over(statement: str) -> None:
 )
 def test_a_piece_that_the_preprocessor_knows_is_unknown_not_wrong(statement: str) -> None:
     report = check(in_function(statement))
-    assert told(report) == []
+    assert reported(report) == []
     assert report.asm is not None
     assert (report.asm.strings, report.asm.unknown) == (1, 1)
 
@@ -166,13 +166,13 @@ def test_the_statements_beside_an_unknown_piece_are_checked() -> None:
     text = in_function(
         'asm("mov.u32 %0, 1;\\n" MACRO "; mvo.u32 %0, 1;\\n" "st.v2.u32 [a], {%0, " X "}; adt.u32 %0;" : "=r"(a));'
     )
-    assert told(check(text)) == [("PX001", "mvo.u32"), ("PX001", "adt.u32")]
+    assert reported(check(text)) == [("PX001", "mvo.u32"), ("PX001", "adt.u32")]
 
 
 def test_an_asm_in_a_macro_is_checked_at_its_place() -> None:
     text = '#define GET(x, y) \\\n  do { asm("mvo.u32 %0, %1; mov.u32 " #y ", 1;" \\\n  : "=r"(x) : "r"(x)); } while (0)\n'
     report = check(text)
-    assert told(report) == [("PX001", "mvo.u32")]
+    assert reported(report) == [("PX001", "mvo.u32")]
     assert report.source is not None
     assert report.source.position(report.findings[0].span.start) == (2, 13)
 
@@ -205,15 +205,15 @@ WGMMA = 'asm volatile("wgmma.fence.sync.aligned;");'
 
 def test_availability_is_checked_for_the_architecture_that_is_named() -> None:
     text = in_function(WGMMA)
-    assert told(check(text)) == []
-    assert told(check(text, arch="sm_90a")) == []
-    assert told(check(text, arch="sm_80")) == [("AV001", "wgmma.fence.sync.aligned;")]
+    assert reported(check(text)) == []
+    assert reported(check(text, arch="sm_90a")) == []
+    assert reported(check(text, arch="sm_80")) == [("AV001", "wgmma.fence.sync.aligned;")]
 
 
 def test_a_version_is_missing_only_where_the_toolkit_is_named() -> None:
     text = in_function('asm("cvt.rn.bf16x2.e4m3x2 %0, %1;" : "=r"(a) : "h"(h));')
-    assert "AV002" not in {rule for rule, _ in told(check(text, arch="sm_100a"))}
-    assert "AV002" in {rule for rule, _ in told(check(text, arch="sm_100a", toolkit=(12, 8)))}
+    assert "AV002" not in {rule for rule, _ in reported(check(text, arch="sm_100a"))}
+    assert "AV002" in {rule for rule, _ in reported(check(text, arch="sm_100a", toolkit=(12, 8)))}
 
 
 @pytest.mark.parametrize(
@@ -228,12 +228,12 @@ def test_a_version_is_missing_only_where_the_toolkit_is_named() -> None:
 )
 def test_conditions_of_the_preprocessor_decide_what_is_compiled(opening: str, rules: list[str]) -> None:
     text = in_function(opening, WGMMA, "#endif")
-    assert [rule for rule, _ in told(check(text, arch="sm_80"))] == rules
+    assert [rule for rule, _ in reported(check(text, arch="sm_80"))] == rules
 
 
-def test_the_guard_of_a_header_is_no_condition() -> None:
+def test_the_guard_of_a_header_is_not_a_condition() -> None:
     text = f"#ifndef K_H\n#define K_H\n{in_function(WGMMA)}\n#endif\n"
-    assert [rule for rule, _ in told(check(text, "k.cuh", arch="sm_80"))] == ["AV001"]
+    assert [rule for rule, _ in reported(check(text, "k.cuh", arch="sm_80"))] == ["AV001"]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def f(x, y):
     ],
 )
 def test_a_call_of_triton(statement: str, findings: list[tuple[str, str]]) -> None:
-    assert told(check(TRITON.replace("{statement}", statement), "k.py")) == findings
+    assert reported(check(TRITON.replace("{statement}", statement), "k.py")) == findings
 
 
 CUDA = r'''
@@ -303,7 +303,7 @@ load_inline("m", "", cuda_sources=[SOURCE, other], functions=["g"])
 
 def test_cuda_in_a_string_of_python() -> None:
     report = check(CUDA, "k.py")
-    assert told(report) == [("PX001", "mvo.u32"), ("PX001", "adt.u32")]
+    assert reported(report) == [("PX001", "mvo.u32"), ("PX001", "adt.u32")]
     assert report.source is not None
     lines = [report.source.position(f.span.start) for f in report.findings if f.suppressed is None]
     assert lines == [(8, 17), (13, 8)]
@@ -322,9 +322,9 @@ def test_cuda_in_a_string_of_python() -> None:
 )
 def test_calls_that_take_cuda(call: str) -> None:
     text = "TEXT = '''__device__ void g(unsigned a) { asm(\"mvo.u32 %0, 1;\" : \"=r\"(a)); }'''\n"
-    assert told(check(text + call, "k.py")) == [("PX001", "mvo.u32")]
-    assert told(check(text.replace("TEXT = ", "TEXT = x + ") + call, "k.py")) == []
-    assert told(check(text + call.replace("TEXT", "text"), "k.py")) == []
+    assert reported(check(text + call, "k.py")) == [("PX001", "mvo.u32")]
+    assert reported(check(text.replace("TEXT = ", "TEXT = x + ") + call, "k.py")) == []
+    assert reported(check(text + call.replace("TEXT", "text"), "k.py")) == []
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_calls_that_take_cuda(call: str) -> None:
     ],
 )
 def test_calls_of_other_libraries_and_the_marker(call: str, findings: list[str]) -> None:
-    assert [rule for rule, _ in told(check(call + "\n", "k.py"))] == findings
+    assert [rule for rule, _ in reported(check(call + "\n", "k.py"))] == findings
 
 
 def test_a_whole_module_is_checked_by_all_rules_at_its_place() -> None:
@@ -495,19 +495,19 @@ def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("written", "mended"),
+    ("written", "fixed"),
     [
         ('"st.globl.u32 [%0], %1;"', '"st.global.u32 [%0], %1;"'),
-        ('"st." "globl.u32 [%0], %1;"', None),  # it stands in two literals
+        ('"st." "globl.u32 [%0], %1;"', None),  # it is in two literals
         ('R"(st.globl.u32 [%0], %1;)"', 'R"(st.global.u32 [%0], %1;)"'),
     ],
 )
-def test_a_fix_is_made_in_the_string(tmp_path: Path, written: str, mended: str | None) -> None:
+def test_a_fix_is_made_in_the_string(tmp_path: Path, written: str, fixed: str | None) -> None:
     source = f'__device__ void f(int* p, int v) {{ asm({written} :: "l"(p), "r"(v)); }}\n'
     path = tmp_path / "k.cu"
     path.write_text(source, encoding="utf-8")
-    run("--fix", "--unsafe-fixes", str(path), code=0 if mended else 1)
-    assert path.read_text(encoding="utf-8") == source.replace(written, mended or written)
+    run("--fix", "--unsafe-fixes", str(path), code=0 if fixed else 1)
+    assert path.read_text(encoding="utf-8") == source.replace(written, fixed or written)
 
 
 # ---------------------------------------------------------------- spans

@@ -1,4 +1,4 @@
-"""What `tclint barriers` shows: the text as it stands, the JSON by its schema, and what it says of bad input."""
+"""What `tclint barriers` shows: the exact text, the JSON by its schema, and its messages for bad input."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_what_is_not_resolved_has_a_reason(body: str, why: str) -> None:
     assert all(found[0])
 
 
-def test_a_reason_is_told_once() -> None:
+def test_a_reason_is_given_once() -> None:
     wait = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [done], %r0;\n"
     text = SMALL.replace("again:", f"ld.shared.u32 %r0, [done];\n{wait * 5}again:")
     assert "unresolved\n  line 21, 22, 23, 24 and 1 more  the parity depends on memory\n" in shown(text)
@@ -340,7 +340,7 @@ def test_a_file_that_is_not_there(run_tclint: Process) -> None:
 
 
 def test_why_a_kernel_is_not_replayed() -> None:
-    """A hang is seen by executing the synchronisation; where that is impossible, whoever looks for one is told."""
+    """A deadlock is found by executing the synchronisation; where that is impossible, the reason is reported."""
     body = """
 .shared .align 8 .b64 full;
 mbarrier.init.shared.b64 [full], 1;

@@ -119,7 +119,7 @@ def test_columns_count_characters_and_long_leaves_are_cut() -> None:
     assert f'"// {"x" * (dump.QUOTE - 3)}…"' in shown
 
 
-def test_what_is_broken_stands_first_and_in_its_place() -> None:
+def test_a_syntax_error_is_shown_first_and_in_the_tree() -> None:
     shown = show("tree", kernel("    mov.u32 %r1, ;\n"))
     assert shown.startswith("// line 6: ")
     assert "(ERROR [" in shown or "(MISSING " in shown
@@ -212,7 +212,7 @@ CALLS = (
 )
 
 
-def test_the_graph_of_the_instructions_is_who_calls_whom() -> None:
+def test_the_graph_of_the_instructions_is_the_call_graph() -> None:
     shown = show("ir", CALLS, dot=True)
     check_dot(shown)
     assert '  "caller" [label="caller", style=bold];' in shown

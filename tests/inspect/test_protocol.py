@@ -160,7 +160,7 @@ def test_what_frees_what(pipeline: Protocol) -> None:
 
 
 def test_a_later_signal_follows_the_wait_before_it() -> None:
-    """What comes behind another wait is no answer to the first."""
+    """A signal after another wait does not answer the first one."""
     wait = "w{0}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p{0}, [{1}], 0;\n    @!%p{0} bra w{0};\n"
     arrive = "    mbarrier.arrive.shared::cta.b64 _, [{0}];\n"
     found = read(
@@ -187,7 +187,7 @@ def test_regions(pipeline: Protocol) -> None:
 
 
 def heard(body: str, directives: str = ".reqntid 160") -> dict[str, list[tuple[bool | None, int]]]:
-    """Of each use of the tiles, whether it has heard of the others, and at how many waits."""
+    """For each use of the tiles: whether it is ordered after the others, and at how many waits."""
     regions = read(body, directives).regions
     uses = [use for region in regions if region.name == "tile" for use in region.uses]
     return {use.verb: [(h.ordered, len(h.at)) for h in use.heard] for use in uses}
@@ -208,8 +208,10 @@ WAIT = "again:\n    mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r15], %r14;\
         (f"{WAIT}    @!%p3 bra again;\n", "    call stranger;\n", None, True),
     ],
 )
-def test_who_has_heard_of_whom(change: str, to: str, write: bool | None, read_: bool | None) -> None:
-    """A ring of stages: who fills one again waits for who drains it, and the other way round."""
+def test_uses_of_a_stage_are_ordered_where_their_threads_wait(
+    change: str, to: str, write: bool | None, read_: bool | None
+) -> None:
+    """A ring of stages: the thread that refills one waits for the one that drains it, and vice versa."""
     body = RING.replace(change, to).replace(
         "    shl.b32 %r25, %r20, 12;", "skip:\n    shl.b32 %r25, %r20, 12;"
     )
@@ -229,7 +231,7 @@ def test_the_order_of_more_accesses_than_are_compared_is_unknown(monkeypatch: py
 @pytest.mark.parametrize(
     ("between", "known"), [("bar.sync 0;", True), ("bar.warp.sync -1;", True), ("", None)]
 )
-def test_of_bytes_of_its_own_nobody_has_to_hear(between: str, known: bool | None) -> None:
+def test_bytes_of_one_thread_need_no_order_with_others(between: str, known: bool | None) -> None:
     body = (
         "mov.u32 %r0, %tid.x;\nshl.b32 %r1, %r0, 2;\nmov.u32 %r2, tile;\nadd.u32 %r2, %r2, %r1;\n"
         f"st.shared.b32 [%r2], %r0;\n{between}\nld.shared.b32 %r3, [%r2];\nret;"
@@ -573,7 +575,7 @@ def test_when_a_phase_flips(flip: str) -> None:
     ("before", "first"),
     [
         ("", 1),
-        ("    setp.eq.u32 %p3, %r10, 0;\n    @%p3 bra next;\n", None),  # not in the first round
+        ("    setp.eq.u32 %p3, %r10, 0;\n    @%p3 bra next;\n", None),  # not in the first iteration
     ],
 )
 def test_the_parity_of_the_first_wait(before: str, first: int | None) -> None:

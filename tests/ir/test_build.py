@@ -139,7 +139,7 @@ TABLES = {
     "before the first instruction": "ts: .branchtargets a, b;\nbrx.idx %r0, ts;\na: ret;\nb: ret;",
     "before the branch": "mov.u32 %r0, 1;\nts: .branchtargets a, b;\nbrx.idx %r0, ts;\na: ret;\nb: ret;",
     "of an outer scope": "ts: .branchtargets a, b;\n{ { brx.idx %r0, ts; } }\na: ret;\nb: ret;",
-    "whose names stand in an inner scope too": "ts: .branchtargets a, b;\n{ brx.idx %r0, ts; a: b: exit; }\na: ret;\nb: ret;",
+    "whose names are in an inner scope too": "ts: .branchtargets a, b;\n{ brx.idx %r0, ts; a: b: exit; }\na: ret;\nb: ret;",
     "that names an outer label": "{ ts: .branchtargets a, b;\nbrx.idx %r0, ts; a: ret; }\nb: ret;",
 }
 
@@ -460,7 +460,7 @@ def test_parameters_of_a_call_that_is_left_stay_memory() -> None:
     ]
 
 
-def test_undefined_names_are_told_once() -> None:
+def test_undefined_names_are_reported_once() -> None:
     f = body("mov.u32 %r1, %r1;\n@%p1 ret;\n@%p1 ret;\nld.global.u32 %r1, [nowhere];")
     kinds = [(t.kind, t.message) for t in f.errors]
     assert len(kinds) == len(set(kinds)) == 3
@@ -531,7 +531,7 @@ def test_a_vector_register_is_a_vector_and_its_elements_are_not() -> None:
     assert "a vector of 4" in wrong.problem
 
 
-def test_directives_stand_one_by_one_and_the_last_of_a_name_counts() -> None:
+def test_directives_are_listed_separately_and_the_last_of_a_name_counts() -> None:
     code = module(kernel("ret;", directives=".reqntid 0x40, 2 /* , 7 */\n.reqntid 010"))
     found = function(code)
     assert found.directives == {".reqntid": (8,)}

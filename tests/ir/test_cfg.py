@@ -40,14 +40,14 @@ def test_a_guarded_instruction_stays_in_its_block() -> None:
     assert len(cfg.blocks) == 1
 
 
-def test_predicated_ends_go_on() -> None:
+def test_predicated_ends_fall_through() -> None:
     cfg = graph("@%p1 ret;\n@%p2 exit;\n@%p3 trap;\nmov.u32 %r1, 0;")
     assert edges(cfg) == [(0, 1), (1, 2), (2, 3)]
     assert cfg.exits == {0, 1, 3}, "the end of the body is one, trap is none"
     assert [out[0].value for out in cfg.successors[:3]] == [False, False, False]
 
 
-def test_ends_do_not_go_on() -> None:
+def test_unpredicated_ends_do_not_fall_through() -> None:
     cfg = graph("ret;\nmov.u32 %r1, 0;\nexit;\ntrap;\nmov.u32 %r2, 0;")
     assert edges(cfg) == []
     assert cfg.order == [0]
@@ -76,7 +76,7 @@ def test_a_branch_to_itself() -> None:
 
 
 @pytest.mark.parametrize("opcode", ["trap", "brkpt"])
-def test_what_aborts_is_no_way_past_a_block(opcode: str) -> None:
+def test_an_aborting_instruction_is_not_a_path_past_a_block(opcode: str) -> None:
     """Without a debugger brkpt aborts the kernel as trap does: in SASS they are one instruction."""
     cfg = graph(f"@%p1 bra OK;\n{opcode};\nOK: mov.u32 %r1, 0;\n@%p2 bra END;\nbra OK;\nEND: ret;")
     assert [cfg.aborts(b) for b in cfg.order].count(True) == 1
@@ -86,9 +86,9 @@ def test_what_aborts_is_no_way_past_a_block(opcode: str) -> None:
 
 def test_the_innermost_loop_around_blocks() -> None:
     cfg = graph("A: mov.u32 %r1, 0;\nB: add.u32 %r1, %r1, 1;\n@%p1 bra B;\n@%p2 bra A;\nret;")
-    a, b, behind, end = range(4)
+    a, b, after, end = range(4)
     assert cfg.innermost(b) == {b}
-    assert cfg.innermost(a) == cfg.innermost(a, b) == {a, b, behind}
+    assert cfg.innermost(a) == cfg.innermost(a, b) == {a, b, after}
     assert cfg.innermost(b, end) == frozenset()
 
 
@@ -109,7 +109,7 @@ def test_a_function_without_instructions() -> None:
     assert cfg.in_cycle == frozenset()
 
 
-def test_a_label_between_instructions_that_nobody_jumps_to() -> None:
+def test_a_label_without_a_jump_does_not_split_a_block() -> None:
     assert len(graph("mov.u32 %r1, 0;\nL: mov.u32 %r1, 1;\nret;").blocks) == 1
 
 

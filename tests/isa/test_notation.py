@@ -94,7 +94,7 @@ def test_the_order_of_modifiers_is_free(order: list[str]) -> None:
 
 @given(st.lists(st.sampled_from([*MODIFIERS, ".rz", ".f16"]), max_size=6))
 def test_binding_takes_each_slot_once(modifiers: list[str]) -> None:
-    """Against the definition: some assignment of modifiers to different slots fills every slot that must stand."""
+    """Against the definition: some assignment of modifiers to different slots fills every mandatory slot."""
     line = parse_syntax("op.rnd{.ftz}.type{.atype} d, a", WHERE)
     slots = range(len(line.slots))
     possible = any(

@@ -48,7 +48,7 @@ def _names(form: Form) -> set[str]:
     return {name for line in form.syntax for operand in line.operands for name in operand.names}
 
 
-def test_described_operands_stand_in_a_syntax_line() -> None:
+def test_described_operands_are_in_a_syntax_line() -> None:
     for form in FORMS:
         open_line = any(line.open for line in form.syntax)
         unknown = set(form.operands) - _names(form) - {"d"}
@@ -160,7 +160,7 @@ def oracle() -> Ptxas:
 
 @pytest.mark.slow
 def test_ptxas_takes_examples_from_their_minimum_on(oracle: Ptxas) -> None:
-    """Each example is accepted at its first version and refused one step below, wherever ptxas can tell."""
+    """Each example is accepted at its first version and refused one step below, wherever ptxas distinguishes them."""
     at: dict[tuple[Version, str], list[tuple[str, str, bool]]] = defaultdict(list)
     for form, example in EXAMPLES:
         match = ISA.match(*statement(example))
@@ -372,7 +372,7 @@ def test_target_names() -> None:
 
 
 def test_ptxas_introduces_targets_in_the_same_version(oracle: Ptxas) -> None:
-    """11.1.2: every target of ptxas stands in INTRODUCED, with the first version ptxas takes it in."""
+    """11.1.2: every target of ptxas is in INTRODUCED, with the first version ptxas takes it in."""
     for name in oracle.targets:
         target = Target.parse(name)
         assert target is not None, name

@@ -61,7 +61,7 @@ def test_types_name_operands_of_the_form() -> None:
 
 
 def _variants() -> Iterator[tuple[Match, str, list[str]]]:
-    """The examples of all forms, with each type that may stand in them: the match, opcode and operands."""
+    """The examples of all forms, with each type that they may have: the match, opcode and operands."""
     seen: set[tuple[str, tuple[str, ...]]] = set()
     for form in ISA:
         for example in form.examples:

@@ -75,7 +75,7 @@ def test_findings_after_random_edits_are_those_of_a_fresh_run(seed: int) -> None
 
 
 def test_a_fix_that_is_at_no_instruction_moves_with_the_text() -> None:
-    """That of CV007 is at a directive, of which the checks of a function say only where it stood."""
+    """The finding of CV007 is at a directive, of which the checks of a function know only the position."""
     text = (
         ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k()\n.maxntid 256\n{\n"
         "setmaxnreg.dec.sync.aligned.u32 24;\nret;\n}\n"

@@ -91,7 +91,7 @@ BAD: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_damage_is_told(what: str, tmp_path: Path) -> None:
+def test_damage_is_reported(what: str, tmp_path: Path) -> None:
     text, where, words = BAD[what]
     report = lint(text)
     assert report.status != "analysed"
@@ -367,7 +367,7 @@ def test_a_finding_knows_its_place_and_steps() -> None:
         ("    .loc 1 10 3\n    .loc 1 0 0, function_name n, inlined_at 1 10 3", ("gemm.cu", 10, 3, ())),
     ],
 )
-def test_line_0_is_no_line(locs: str, expected: tuple[object, ...] | None) -> None:
+def test_line_0_is_not_a_line(locs: str, expected: tuple[object, ...] | None) -> None:
     """Compilers write it for what they made themselves."""
     text = hopper(wrong()).replace("    add.f32 %f5", f"{locs}\n    add.f32 %f5")
     (finding,) = lint(HOPPER + '.file 1 "gemm.cu"\n' + text.removeprefix(HOPPER)).findings
@@ -387,7 +387,7 @@ def test_names_comments_and_order_do_not_change_what_is_found() -> None:
     assert prints[1:] == prints[:1] * 3
 
 
-def test_a_declaration_without_a_body_is_no_problem() -> None:
+def test_a_declaration_without_a_body_is_not_a_problem() -> None:
     report = lint(
         HEADER + ".extern .func printf (.param .b64 a);\n.extern .shared .b8 smem[];\n" + kernel("ret;")
     )

@@ -108,7 +108,7 @@ def test_the_kernels_are_right(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "old", "new", "rule"),
     [
-        # Nobody learns that the operation is complete, and its result is loaded.
+        # No thread observes that the operation is complete, and its result is loaded.
         (BLACKWELL_KERNEL, COMMIT, "// @%p1 tcgen05.commit", "TC005"),
         # All lanes but the one that issued the operation commit: none of them has anything to commit.
         (BLACKWELL_KERNEL, COMMIT, COMMIT.replace("@", "@!"), "TC008"),
@@ -118,12 +118,12 @@ def test_the_kernels_are_right(text: str) -> None:
         (BLACKWELL_KERNEL, COMMIT, COMMIT.replace("::1", "::2"), "TC006"),
         # Half the allocation: what is loaded, and what is freed, is of the whole.
         (BLACKWELL_KERNEL, "[slot], 128", "[slot], 64", "TC017"),
-        # Without any barrier the peer is not waited for either, but a barrier of the CTA alone is not enough.
+        # Without any barrier the peer is not waited for either, but a CTA barrier alone is not enough.
         (PAIR_KERNEL, "barrier.cluster.arrive.aligned;\n    barrier.cluster.wait.aligned;", "//\n", "TM006"),
         (PAIR_KERNEL, "barrier.cluster.arrive.aligned;\n    barrier.cluster.wait.aligned;", "bar.sync 0;\n", "TM011"),
         # The wait that completes nothing, the read, the write and the end of the kernel are one fault.
         (HOPPER_KERNEL, "wait_group.sync.aligned 0", "wait_group.sync.aligned 1", "WG001"),
-        # A register that stands twice in the accumulator makes it another one than that of the next link.
+        # A register that appears twice in the accumulator makes it another one than that of the next link.
         (CHAIN_KERNEL, "{%f0, %f1, %f2, %f3}, %rd1, %rd2", "{%f0, %f1, %f2, %f2}, %rd1, %rd2", "WG006"),
         # One commit is missing for two accumulators: one is cleared, the other one is read.
         (CHAIN_KERNEL, "wgmma.commit_group.sync.aligned;", "//", "WG003"),
@@ -138,7 +138,7 @@ def test_the_kernels_are_right(text: str) -> None:
         (LOAD_KERNEL, EXPECT, EXPECT + EXPECT, "MB008"),
         (LOAD_KERNEL, EXPECT, EXPECT.replace("4096", "2048"), "MB004"),
         (LOAD_KERNEL, "[full], 1;", "[full], 2;", "MB006"),
-        # Nobody waits, or nobody asks again.
+        # No thread waits, or none tests again.
         (LOAD_KERNEL, "mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;\n    @!%p1 bra wait;", "//\n", "BK001"),
         (LOAD_KERNEL, "@!%p1 bra wait;", "//", "MB001"),
     ],
@@ -157,7 +157,7 @@ def test_one_edit_one_finding(text: str, old: str, new: str, rule: str) -> None:
         Config(per_entry_ignores=(("k", ("TC005",)),)),
     ],
 )
-def test_who_does_not_see_the_cause_is_told_what_follows(config: Config) -> None:
+def test_consequences_are_reported_where_their_cause_is_not_selected(config: Config) -> None:
     text = BLACKWELL_KERNEL.replace(COMMIT, "// @%p1 tcgen05.commit")
     report = check_source(Source.from_bytes(text.encode(), "t.ptx"), config)
     assert "TC001" in [r for r, _ in found(report, low=False)]
@@ -192,5 +192,5 @@ FOLLOWS = RuleId("WG005").hit(site=5, message="", about=frozenset((1,)))
     ],
 )
 def test_what_follows_is_silent_where_the_cause_is_as_loud(cause: Hit, follows: Hit, silent: bool) -> None:
-    told = [hit.rule for hit in without_subsumed([follows, cause], Confidence.MEDIUM)]
-    assert told == (["WG001"] if silent else ["WG005", "WG001"])
+    reported = [hit.rule for hit in without_subsumed([follows, cause], Confidence.MEDIUM)]
+    assert reported == (["WG001"] if silent else ["WG005", "WG001"])

@@ -33,7 +33,7 @@ def run(text: str, config: Config = Config(), header: str = HOPPER) -> FileRepor
     return check_source(source, replace(config, rules=rules))
 
 
-def told(report: FileReport) -> list[str]:
+def reported(report: FileReport) -> list[str]:
     """Rules of the findings, with the reason of those that are suppressed."""
     return [
         f.rule.id if f.suppressed is None else f"{f.rule.id} suppressed: {f.suppressed}".rstrip()
@@ -69,11 +69,11 @@ HIDDEN = ["WG001 suppressed: because"]
 def test_a_comment_hides_the_finding_of_its_statement(use: str) -> None:
     report = run(wrong(use))
     assert report.status == "analysed", report.problems
-    assert told(report) == HIDDEN
+    assert reported(report) == HIDDEN
 
 
 def test_a_reason_may_be_empty_or_hold_an_address() -> None:
-    assert told(run(wrong(f"{ADD} // tclint: ignore[WG001]"))) == ["WG001 suppressed:"]
+    assert reported(run(wrong(f"{ADD} // tclint: ignore[WG001]"))) == ["WG001 suppressed:"]
     (found,) = run(wrong(f"{ADD} // tclint: ignore[WG001]: see https://x.y/z")).findings
     assert found.suppressed == "see https://x.y/z"
 
@@ -88,12 +88,12 @@ def test_a_reason_may_be_empty_or_hold_an_address() -> None:
     ],
 )
 def test_a_comment_about_something_else_hides_nothing(use: str) -> None:
-    assert sorted(told(run(wrong(use)))) == ["SU001", "WG001"]
+    assert sorted(reported(run(wrong(use)))) == ["SU001", "WG001"]
 
 
-def test_a_word_in_a_string_or_in_prose_is_no_comment() -> None:
+def test_a_word_in_a_string_or_in_prose_is_not_a_comment() -> None:
     text = f'    .pragma "// tclint: ignore[WG001]";\n    // as tclint: ignore[WG001] would\n{ADD}'
-    assert told(run(wrong(text))) == ["WG001"]
+    assert reported(run(wrong(text))) == ["WG001"]
 
 
 def test_entry_comments_are_about_the_function_that_follows() -> None:
@@ -104,7 +104,7 @@ def test_entry_comments_are_about_the_function_that_follows() -> None:
         + wrong(ADD, "c")
     )
     report = run(text)
-    assert told(report) == ["WG001", "SU001", "WG001 suppressed: b", "WG001"]
+    assert reported(report) == ["WG001", "SU001", "WG001 suppressed: b", "WG001"]
     (unused,) = (f for f in report.findings if f.rule.id == "SU001")
     assert (unused.message, unused.entry) == ("ignore-entry[WG005] hides nothing", "b")
     assert unused.help == "remove this from the list"
@@ -115,7 +115,7 @@ def test_entry_comments_are_about_the_function_that_follows() -> None:
 )
 def test_a_finding_of_the_module_is_hidden_at_its_line(comment: str) -> None:
     header = comment.format(".version 8.0 ") + "\n.target sm_100a\n.address_size 64\n"
-    assert told(run(kernel("ret;"), header=header)) == ["AV002 suppressed: tried"]
+    assert reported(run(kernel("ret;"), header=header)) == ["AV002 suppressed: tried"]
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ def test_an_entry_comment_at_the_end_is_about_nothing() -> None:
 
 
 def test_the_known_rules_of_a_list_count() -> None:
-    assert told(run(wrong(f"{ADD} // tclint: ignore[WG999, WG001] because"))) == [*HIDDEN, "SU002"]
+    assert reported(run(wrong(f"{ADD} // tclint: ignore[WG999, WG001] because"))) == [*HIDDEN, "SU002"]
 
 
-# ---------------------------------------------------------------- unused, or nobody looked
+# ---------------------------------------------------------------- unused, or not checked
 
 
 STALE = "mov.b32 %r1, 0; // tclint: ignore[WG001] once\nret;"
@@ -173,8 +173,8 @@ def test_a_comment_that_hides_nothing_is_a_finding() -> None:
         Config(entry=("other",)),
     ],
 )
-def test_it_is_not_unused_when_nobody_looked(config: Config) -> None:
-    assert told(run(kernel(STALE), config)) == []
+def test_a_suppression_is_not_unused_if_its_rule_did_not_run(config: Config) -> None:
+    assert reported(run(kernel(STALE), config)) == []
 
 
 def test_copies_of_inline_assembly_are_one_comment() -> None:
@@ -183,30 +183,30 @@ def test_copies_of_inline_assembly_are_one_comment() -> None:
         return f"{comment}{statement}\n// end inline asm\n"
 
     copied = wrong(inline(ADD) + inline("mov.b32 %r1, 0;")) + kernel(inline("mov.b32 %r1, 0;") + "ret;", "b")
-    assert told(run(copied)) == HIDDEN
+    assert reported(run(copied)) == HIDDEN
     other = kernel(inline("mov.b32 %r1, 0;", "else") * 3 + "ret;", "b")
-    assert told(run(wrong(inline(ADD)) + other)) == [*HIDDEN, "SU001"]
-    assert told(run(wrong(inline(ADD)) + other, Config(entry=("k",)))) == HIDDEN
+    assert reported(run(wrong(inline(ADD)) + other)) == [*HIDDEN, "SU001"]
+    assert reported(run(wrong(inline(ADD)) + other, Config(entry=("k",)))) == HIDDEN
     by_hand = "// begin inline asm\n// end inline asm\n// tclint: ignore[WG001] because\nmov.b32 %r1, 0;\n"
-    assert told(run(wrong(inline(ADD) + by_hand))) == [*HIDDEN, "SU001"]
+    assert reported(run(wrong(inline(ADD) + by_hand))) == [*HIDDEN, "SU001"]
 
 
 def test_a_comment_in_a_function_that_is_left_out_is_not_judged() -> None:
     text = kernel("ret; // tclint: ignore")
-    assert told(run(text)) == ["SU002"]
-    assert told(run(text, Config(entry=("other",)))) == []
+    assert reported(run(text)) == ["SU002"]
+    assert reported(run(text, Config(entry=("other",)))) == []
 
 
 def test_a_family_is_unused_only_when_all_of_it_was_looked_for() -> None:
     text = kernel("ret; // tclint: ignore[wgmma]")
-    assert told(run(text)) == ["SU001"]
-    assert told(run(text, Config(rules=on(ignore=("WG003",))))) == []
+    assert reported(run(text)) == ["SU001"]
+    assert reported(run(text, Config(rules=on(ignore=("WG003",))))) == []
 
 
 def test_it_is_not_unused_in_an_input_that_was_analysed_in_part() -> None:
     report = run(kernel(STALE) + kernel("bra nowhere;\nret;", "broken"))
     assert report.status == "partial"
-    assert "SU001" not in told(report)
+    assert "SU001" not in reported(report)
 
 
 def test_it_is_not_unused_when_it_hides_what_would_not_be_shown() -> None:
@@ -237,7 +237,7 @@ def test_fingerprints_of_two_comments_differ() -> None:
 
 def test_nothing_is_searched_without_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tclint.linting.suppress.LEXICAL", re.compile("never"))  # would fail on bytes
-    assert told(run(wrong(ADD))) == ["WG001"]
+    assert reported(run(wrong(ADD))) == ["WG001"]
 
 
 @given(

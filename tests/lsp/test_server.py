@@ -161,7 +161,7 @@ async def test_what_has_not_changed_is_not_sent_again(client: LanguageClient) ->
 
 
 @pytest.mark.asyncio
-async def test_whoever_asks_about_an_old_state_is_told_to_ask_again(client: LanguageClient) -> None:
+async def test_a_request_about_an_old_state_is_asked_to_repeat(client: LanguageClient) -> None:
     await start(client)
     open_(client, WRONG * 40)
     asked = []
@@ -178,8 +178,8 @@ async def test_whoever_asks_about_an_old_state_is_told_to_ask_again(client: Lang
     assert all(e.data["retriggerRequest"] for e in cancelled)
 
 
-def mended() -> t.TextDocumentContentChangePartial:
-    """A wait above the instruction that needs one: all that is wrong is what an edit elsewhere mends."""
+def fixing_edit() -> t.TextDocumentContentChangePartial:
+    """A wait above the instruction that needs one: all that is wrong is fixed by an edit elsewhere."""
     line = next(n for n, line in enumerate(WRONG.split("\n")) if "// early" in line)
     place = t.Position(line, 0)
     wait = "    wgmma.wait_group.sync.aligned 0;\n"
@@ -204,7 +204,7 @@ async def test_a_second_answer_follows_a_quick_one(client: LanguageClient) -> No
     open_(client, WRONG)
     opened = await pull(client)
     assert "WG001" in [d.code for d in opened.items]
-    change(client, 2, mended())
+    change(client, 2, fixing_edit())
     first = await pull(client, opened.result_id)
     assert "WG001" in [d.code for d in first.items]
     await refreshed(2)
@@ -220,7 +220,7 @@ async def test_a_client_that_cannot_ask_again_waits_for_all(client: LanguageClie
     await start(client, options={"patience": 0})
     open_(client, WRONG)
     await pull(client)
-    change(client, 2, mended())
+    change(client, 2, fixing_edit())
     assert "WG001" not in [d.code for d in (await pull(client)).items]
 
 
@@ -230,7 +230,7 @@ async def test_a_client_that_cannot_ask_is_sent_both_answers(client: LanguageCli
     answers = published(client)
     open_(client, WRONG)
     await answers.get()
-    change(client, 2, mended())
+    change(client, 2, fixing_edit())
     said = []
     for _ in range(2):
         sent = await answers.get()
@@ -265,7 +265,7 @@ async def test_columns_are_counted_as_the_client_counts(
     report = await pull(client)
     (found,) = (d for d in report.items if d.code == "WG001")
     assert found.range.start.character == column
-    # A change behind such characters, in the same units.
+    # A change after such characters, in the same units.
     here = found.range.start
     change(
         client,
@@ -315,7 +315,7 @@ async def test_settings_come_from_the_file_and_from_the_editor(
 
 
 @pytest.mark.asyncio
-async def test_the_client_is_asked_for_its_settings_and_told_what_is_wrong(client: LanguageClient) -> None:
+async def test_the_client_is_asked_for_its_settings_and_shown_what_is_wrong(client: LanguageClient) -> None:
     client.set_configuration({"tclint": {"select": ["PX"], "min-severity": None}})
     await start(client, capabilities(configuration=True), options={"settings": {"selct": ["WG001"]}})
     for _ in range(100):
@@ -332,7 +332,7 @@ async def test_the_client_is_asked_for_its_settings_and_told_what_is_wrong(clien
 
 
 @pytest.mark.asyncio
-async def test_a_wrong_file_is_told_once_and_the_editor_still_heard(
+async def test_a_wrong_file_is_reported_once_and_the_editors_settings_still_apply(
     client: LanguageClient, tmp_path: Path
 ) -> None:
     (tmp_path / "tclint-ptx.toml").write_text("selct = []\n")
@@ -450,7 +450,7 @@ async def hover(client: LanguageClient, at: t.Position) -> str:
 
 
 @pytest.mark.asyncio
-async def test_hover_tells_opcodes_registers_and_rules(client: LanguageClient) -> None:
+async def test_hover_explains_opcodes_registers_and_rules(client: LanguageClient) -> None:
     text = WRONG.replace("// early", "// tclint: ignore[WG001] wanted")
     await start(client)
     open_(client, text)
@@ -584,17 +584,17 @@ def test_an_analysis_of_an_old_state_ends() -> None:
     assert [f.rule.id for f in again.report.findings] == [f.rule.id for f in lint(WRONG).findings]
 
 
-def test_what_takes_long_is_told_of_the_state_before_first() -> None:
+def test_a_slow_check_first_reports_the_state_before() -> None:
     def said(report: Any) -> list[tuple[str, int, int]]:
         return [(f.rule.id, f.span.start, len(f.fixes)) for f in report.findings]
 
     text = Text.of(WRONG, "utf-16")
     document = Document(URI, "/work/k.ptx", text, 1)
     opened = document.lint(1, text, Config(), 0)
-    assert opened.complete  # nothing is known that could be told instead
+    assert opened.complete  # nothing is known that could be reported instead
     assert any(fixes for _, _, fixes in said(opened.report))
 
-    # A line above it: the same findings further down, without the fixes that nobody tried there.
+    # A line above it: the same findings further down, without the fixes, which were not tried there.
     at = WRONG.index("    wgmma.fence")
     line = "    mov.b32 %r1, 7;\n"
     document.text = Text.of(WRONG[:at] + line + WRONG[at:], "utf-16")
@@ -614,7 +614,7 @@ def test_what_takes_long_is_told_of_the_state_before_first() -> None:
     quick = document.lint(3, document.text, Config(), 0)
     assert (quick.complete, quick.report.findings) == (False, ())
 
-    # Nobody knows yet what a new comment hides.
+    # It is not known yet what a new comment hides.
     document.text = Text.of(
         WRONG[:at] + line * 2 + WRONG[at:].replace("early", "tclint: ignore[TC001] x"), "utf-16"
     )
@@ -624,11 +624,11 @@ def test_what_takes_long_is_told_of_the_state_before_first() -> None:
 
 
 def test_there_is_nothing_to_complete_where_a_text_is_none() -> None:
-    """After a quick answer that left something open: the next state would be looked at for ever."""
+    """After a quick answer that left something open: the next state would be analysed indefinitely."""
     text = Text.of(WRONG, "utf-16")
     document = Document(URI, "/work/k.ptx", text, 1)
     document.lint(1, text, Config())
-    document.text, document.version = text.changed([mended()]), 2
+    document.text, document.version = text.changed([fixing_edit()]), 2
     assert not document.lint(2, document.text, Config(), 0).complete
     document.text, document.version = Text.of("\0" + WRONG, "utf-16"), 3
     broken = document.lint(3, document.text, Config(), 0)

@@ -1,4 +1,4 @@
-"""What docs/ci.md offers for CI systems, and the workflows of this project: each is carried out as it stands in its file.
+"""What docs/ci.md offers for CI systems, and the workflows of this project: each is carried out as its file has it.
 
 A step of ``action.yml`` runs with the environment that GitHub would give it. What it uses of others (Python, the upload)
 is left out; actionlint and zizmor look at the rest.

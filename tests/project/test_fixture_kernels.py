@@ -1,4 +1,4 @@
-"""The compiled kernels in ``fixtures/kernels``: tclint finds nothing, ptxas takes them, their sources stand beside them."""
+"""The compiled kernels in ``fixtures/kernels``: tclint finds nothing, ptxas accepts them, their sources are beside them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_kernels_are_those_that_are_listed() -> None:
     assert others == {"README.md", *fixtures.files()}
 
 
-def test_the_source_stands_beside_its_kernel() -> None:
+def test_the_source_is_beside_its_kernel() -> None:
     for name, origin in fixtures.files().items():
         same = (fixtures.FOLDER / name).read_bytes() == origin.read_bytes()
         assert same, f"{name} has changed: python -m benchmarks.corpus.fixtures"

@@ -1,7 +1,7 @@
 """Whole kernels with the findings that they must have, written into their comments.
 
-``// want WG001 "regexp"`` stands on the line of the finding and describes its message; ``at file:line`` behind it is the
-place in the user's source. ``// want-step 2 "regexp"`` stands on the line of the second step of a finding.
+``// want WG001 "regexp"`` is on the line of the finding and describes its message; ``at file:line`` after it is the
+place in the user's source. ``// want-step 2 "regexp"`` is on the line of the second step of a finding.
 
 The end of an entry's name says what tclint makes of it: ``_ok`` is correct and clean; ``_bad`` has the findings that are
 written down, and no others; ``_fn`` has a fault, written down, that tclint does not find yet; ``_fp`` is correct, and what
@@ -166,7 +166,7 @@ def test_a_fixture_that_is_wrong_fails(old: str, new: str, complaint: str) -> No
     assert re.search(complaint, "\n".join(disagreements(report_of(text, "x.ptx"), text)))
 
 
-def test_a_misspelt_expectation_is_no_comment() -> None:
+def test_a_misspelt_expectation_is_an_error() -> None:
     with pytest.raises(ValueError, match="line 2: not an expectation"):
         wants("ret;\nret; // want WG001 %f0\n")
 

@@ -1,4 +1,4 @@
-"""The commands of docs/output.md and docs/ci.md are carried out as they stand there."""
+"""The commands of docs/output.md and docs/ci.md are carried out as written."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_every_dependency_is_declared_and_used() -> None:
         set().union(*map(imports, MODULES))
         - set(sys.stdlib_module_names)
         - {"tclint", "__future__", "tomllib", "compression"}  # in the standard library of newer versions
-        - {"typing_extensions"}  # type checkers bring it, and only they read those imports
+        - {"typing_extensions"}  # type checkers include it, and only they read those imports
     )
     assert used == declared.union(*extras)
 

@@ -1,4 +1,4 @@
-"""The hooks, as pre-commit itself runs them in a repository of somebody else's."""
+"""The hooks, as pre-commit itself runs them in another repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tclint says of real kernels: the archives in ``../shared/kernels``, which stand beside a checkout, not in it.
+"""What tclint says of real kernels: the archives in ``../shared/kernels``, which are beside a checkout, not in it.
 
 ``real_kernels.tsv`` records every finding of severity warning or error, with the verdict that docs/real-kernels.md
 argues for. A change of the findings over the whole corpus is part of every review, so it has to be made there.
@@ -172,12 +172,12 @@ def open_at_end(model: KernelModel, deleted: int) -> frozenset[int]:
 
 
 def test_missing_commits() -> None:
-    """Silent on every real function with an MMA; finds each deleted commit that no other one stands in for.
+    """Silent on every real function with an MMA; finds each deleted commit that no other one replaces.
 
     A deletion that is not found must be covered: by another commit on every path of the graph, or, where warps and
     elected lanes decide, on every path of the threads that issued the MMA. The latter are counted; they are kernels
-    of Triton, whose MMAs and commits stand under one warp test that is made again for each batch, or which issue the
-    MMAs of the next round only if there is one, whose commits follow. In between are those that a branch decides
+    of Triton, whose MMAs and commits are under one warp test that is repeated for each batch, or which issue the
+    MMAs of the next iteration only if there is one, whose commits follow. In between are those that a branch decides
     whose predicate has one definition: whatever its value, another commit follows.
     """
     functions = flagged = 0

@@ -134,7 +134,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         ('<a href="../c/">', "leads nowhere"),
         ('<a href="#gone">', "no such anchor"),
         ('<a href="https://example.org/x">', ""),
-        ('<a href="http://example.org/">', "is no https URL"),
+        ('<a href="http://example.org/">', "is not an https URL"),
         (
             '<a href="https://docs.nvidia.com/cuda/parallel-thread-execution/#made-up">',
             "no such anchor is known",
@@ -248,7 +248,7 @@ def test_the_man_page_is_sound(command: tuple[str, ...]) -> None:
 # ---------------------------------------------------------------- what docs/how-it-decides.md quotes
 
 
-def test_the_numbers_that_it_quotes_stand_where_it_says() -> None:
+def test_the_numbers_that_it_quotes_are_where_its_links_point() -> None:
     page = (ROOT / "docs" / "how-it-decides.md").read_text(encoding="utf-8")
     quoted = re.findall(r"^- ((?:.+\n)+?)(?=- |\n|\Z)", page, re.MULTILINE)
     checked = 0

@@ -61,15 +61,15 @@ def why(asked: Replay) -> str:
     return asked.verdict.why if isinstance(asked.verdict, GaveUp) else ""
 
 
-def told(code: str) -> list[Finding]:
+def reports(code: str) -> list[Finding]:
     return list(check_source(Source.from_bytes(code.encode(), "k.ptx")).findings)
 
 
 # ---------------------------------------------------------------- what goes wrong
 
 
-@pytest.mark.parametrize(("left", "stands"), [(64, False), (96, True)])
-def test_threads_that_drop_out(left: int, stands: bool) -> None:
+@pytest.mark.parametrize(("left", "deadlocks"), [(64, False), (96, True)])
+def test_threads_that_drop_out(left: int, deadlocks: bool) -> None:
     """Who drops out lowers the count before it arrives: the phase that this completes is followed by a smaller one."""
     code = f""".version 8.0
 .target sm_90
@@ -105,25 +105,25 @@ wait:
     ret;
 }}
 """
-    if stands:
+    if deadlocks:
         code = code.replace(
             "@!%p3 mbarrier.arrive.", "setp.eq.and.u32 %p2, %r1, 0, !%p3;\n    @%p2 mbarrier.arrive."
         )
     run = replay(code).run
-    assert what(run) == {"stuck"} if stands else run is None
+    assert what(run) == {"stuck"} if deadlocks else run is None
 
 
-@pytest.mark.parametrize(("count", "stands"), [(128, False), (160, True), (64, False)])
-def test_a_barrier_that_too_few_come_to(count: int, stands: bool) -> None:
-    """The 128 consumers meet behind the loop, and the producer has no part in it."""
+@pytest.mark.parametrize(("count", "deadlocks"), [(128, False), (160, True), (64, False)])
+def test_a_barrier_that_too_few_come_to(count: int, deadlocks: bool) -> None:
+    """The 128 consumers meet after the loop, and the producer does not take part."""
     code = changed("    @%p5 bra use;\n", f"    @%p5 bra use;\n    barrier.sync 3, {count};\n")
     asked = replay(code)
-    assert what(asked.run) == {"stuck"} if stands else asked.run is None
+    assert what(asked.run) == {"stuck"} if deadlocks else asked.run is None
     message = "deadlock: barrier 3 waits for 160 threads, of which only 128 arrive, and all remaining threads are blocked as well"
-    assert [hit.message for hit in replayed(asked.model)] == [message] * stands
+    assert [hit.message for hit in replayed(asked.model)] == [message] * deadlocks
 
 
-def test_a_barrier_of_the_cluster_that_some_do_not_come_to() -> None:
+def test_a_cluster_barrier_that_some_threads_do_not_reach_deadlocks() -> None:
     made = analysed(PAIR)
     at = made.sites("barrier-wait")[0]
     hit = _short(made, [Stuck(at, (0, 1), Barrier(arrived=32, wanted=64))])
@@ -180,7 +180,7 @@ meet:
     ret;
 }
 """
-"""One lane of warp 1 has a role; the others come to the last barrier before it."""
+"""One lane of warp 1 has a role; the others reach the last barrier before it."""
 FEWER = "use:\n", "    shr.u32 %r1, %r1, 1;\nuse:\n"
 
 
@@ -194,7 +194,7 @@ FEWER = "use:\n", "    shr.u32 %r1, %r1, 1;\nuse:\n"
         pytest.param("    sub.u32 %r1, %r1, 1;\n    setp.ne.u32 %p3, %r1, 0;\n    @%p3 bra fill;\n    bra meet;\n",
                      "    sub.u32 %r1, %r1, 1;\n    setp.ne.u32 %p3, %r1, 0;\n    @%p3 bra fill;\n    bar.sync 1, 64;\n    bra meet;\n", "", id="at another barrier"),
         pytest.param("meet:\n    bar.sync 0;\n", "meet:\n    bar.sync 0;\n    setp.eq.u32 %p3, %r0, 33;\n    @%p3 mbarrier.arrive.shared::cta.b64 _, [full];\n",
-                     "", id="the others arrive behind it"),
+                     "", id="the others arrive after it"),
     ],
 )  # fmt: skip
 def test_lanes_wait_for_their_warp_at_a_barrier(old: str, new: str, seen: str) -> None:
@@ -204,24 +204,26 @@ def test_lanes_wait_for_their_warp_at_a_barrier(old: str, new: str, seen: str) -
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "stands"),
+    ("own", "others", "deadlocks"),
     [("rounds", "rounds", True), ("rounds", "tiles", False), ("tiles", "tiles", True)],
 )
-def test_what_the_last_rounds_lack(own: str, others: str, stands: bool) -> None:
-    """Where one number says how often all go round, what lets them stand at the end is seen with as many rounds as it says."""
+def test_a_deadlock_in_the_last_iterations_is_reported_if_one_value_is_the_trip_count_of_all(
+    own: str, others: str, deadlocks: bool
+) -> None:
+    """If one value is the trip count of all, a deadlock at the end shows with that many iterations."""
     code = changed(".entry lane()", ".entry lane(.param .u32 rounds, .param .u32 tiles)", LANE)
     code = changed("    mov.u32 %r1, 8;\n", "", code)
     code = changed("fill:\n", f"    ld.param.u32 %r1, [{own}];\nfill:\n", code)
     code = changed("use:\n", f"    ld.param.u32 %r1, [{others}];\nuse:\n", code)
     asked = replay(code)
     assert asked.run is None
-    assert not why(asked) or not stands
+    assert not why(asked) or not deadlocks
     asked = replay(changed(*FEWER, code))
-    assert what(asked.run) == {"stuck"} if stands else asked.run is None
+    assert what(asked.run) == {"stuck"} if deadlocks else asked.run is None
 
 
 def test_what_lanes_wait_for_whose_warp_would_open_the_barrier() -> None:
-    """They stand there by the manual; that is told where the other one waits in any case, whatever comes behind the barrier."""
+    """By the manual they wait there; that is reported if the other one waits in any case, whatever follows the barrier."""
     late = "meet:\n    bar.sync 0;\n    @%p1 mbarrier.arrive.shared::cta.b64 _, [empty];\n"
     code = changed(*FEWER, LANE)
     assert what(replay(code).run) == {"stuck"}
@@ -231,7 +233,7 @@ def test_what_lanes_wait_for_whose_warp_would_open_the_barrier() -> None:
 
 
 def test_a_warp_of_which_some_lanes_have_ended() -> None:
-    """Nobody waits for these: the rest arrives for the warp."""
+    """No thread waits for these: the rest arrives for the warp."""
     code = changed("    bra meet;\nused", "    ret;\nused", LANE)
     assert replay(code).run is None
     named = changed("bar.sync 0;\n    ret", "barrier.sync 1, 64;\n    ret", code)
@@ -239,7 +241,7 @@ def test_a_warp_of_which_some_lanes_have_ended() -> None:
     assert what(replay(changed("1, 64;\n    ret", "1, 96;\n    ret", named)).run) == {"stuck"}
 
 
-def shared(warps: int, first: str = "mov.u32 %r3, %r1;", behind: str = "", full: int = 1) -> str:
+def shared(warps: int, first: str = "mov.u32 %r3, %r1;", following: str = "", full: int = 1) -> str:
     """Each of so many warps has a stage of a ring, which one thread of another warp fills."""
     stages = "".join(
         f"    mbarrier.init.shared::cta.b64 [m+{at}], {count};\n"
@@ -295,7 +297,7 @@ wait:
     mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], %r6;
     @!%p2 bra wait;
     mbarrier.arrive.shared::cta.b64 _, [%r5+64];
-    {behind}
+    {following}
     add.u32 %r3, %r3, {warps};
     setp.lt.u32 %p3, %r3, %r2;
     @%p3 bra use;
@@ -307,22 +309,22 @@ end:
 
 @pytest.mark.parametrize("warps", [1, 2, 4, 7])
 def test_rounds_that_warps_share(warps: int) -> None:
-    """Where the number of rounds comes with the launch, some of them may have one more than others."""
+    """If the launch decides the trip count, some of them may have one iteration more than others."""
     assert not why(replay(shared(warps)))
-    assert not told(shared(warps))
+    assert not reports(shared(warps))
     assert what(replay(shared(warps, full=2)).run) == {"stuck"}
 
 
 def test_rounds_that_no_launch_shares_out() -> None:
-    """Who meets in each round needs equally many for each warp, and no number that is tried is a multiple of 7."""
-    assert replay(shared(2, behind="bar.sync 1, 64;")).run is None
+    """Warps that meet in each iteration need equally many, and no value that is tried is a multiple of 7."""
+    assert replay(shared(2, following="bar.sync 1, 64;")).run is None
     for warps in (3, 7):
         meets = f"bar.sync 1, {32 * warps};"
-        asked = replay(shared(warps, behind=meets))
+        asked = replay(shared(warps, following=meets))
         assert asked.run is None
         assert asked.runs
         assert warps == 3 or all(run.uneven and run.wrong for run in asked.runs)
-    assert what(replay(shared(2, behind="bar.sync 1, 96;")).run) == {"stuck"}
+    assert what(replay(shared(2, following="bar.sync 1, 96;")).run) == {"stuck"}
 
 
 def test_which_threads_have_a_round_says_the_launch() -> None:
@@ -365,9 +367,9 @@ LOAD = "ld.shared.u32 %r32, [%r30];\n"
         pytest.param(WAIT, WAIT.replace(".parity.", ".parity.relaxed.cta."), "race", id="relaxed wait"),
         pytest.param(WAIT, WAIT.replace(".parity.", ".parity.relaxed.cta.") + "    fence.acq_rel.cta;\n", "", id="and a fence"),
         pytest.param(GIVE, GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "early", id="relaxed arrival"),
-        pytest.param(GIVE, "    fence.acq_rel.cta;\n" + GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "", id="behind a fence"),
+        pytest.param(GIVE, "    fence.acq_rel.cta;\n" + GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "", id="after a fence"),
         pytest.param("setp.eq.u32 %p4, %r22, 3;", "setp.eq.u32 %p4, %r22, 2;", "", id="two stages of three"),
-        pytest.param(GIVE, f"    {LOAD.replace(']', '+8]')}{GIVE}    {LOAD.replace(']', '+4]')}", "early", id="one of three reads behind the arrival"),
+        pytest.param(GIVE, f"    {LOAD.replace(']', '+8]')}{GIVE}    {LOAD.replace(']', '+4]')}", "early", id="one of three reads after the arrival"),
     ],
 )  # fmt: skip
 def test_what_a_fault_does_to_a_ring(old: str, new: str, seen: str) -> None:
@@ -440,7 +442,7 @@ def test_a_kernel_with_calls_is_replayed_as_without_them(old: str, new: str, see
     code = changed(".visible", WAITS + ".visible", code)
     if wrong:
         code = changed("[full+8], 1;", "[full+8], 2;", code)
-    found = told(changed(old, new, code))
+    found = reports(changed(old, new, code))
     known = "both" not in new
     assert [f.rule.id for f in found] == ["MB006"] * (wrong and known) + ["MB016"] * (seen and not wrong)
 
@@ -653,7 +655,7 @@ def test_stores_that_are_alike_are_asked_about_once(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(("waited", "wrong"), [("full", False), ("turn", True)])
 def test_a_phase_expects_the_bytes_of_two_threads(waited: str, wrong: bool) -> None:
-    """Of tensor copies nobody knows how much they bring; what is expected behind one is still to come (CuTe DSL, TMA pipelines)."""
+    """It is unknown how much tensor copies load; what is expected after one is still to come (CuTe DSL, TMA pipelines)."""
     found = replay(changed("%p4, [full], 0", f"%p4, [{waited}], 0", PRODUCERS)).run
     assert bool(found and found.races) is wrong
 
@@ -672,8 +674,8 @@ def test_a_copy_reports_to_the_cta_that_it_fills() -> None:
     assert not any(run.wrong for run in run.runs)
 
 
-def test_the_threads_that_get_farthest_are_told_of() -> None:
-    """Without .reqntid, CTAs of several sizes are tried; what is told is to be about those that the kernel is made for."""
+def test_the_launch_whose_threads_get_farthest_is_reported() -> None:
+    """Without .reqntid, CTAs of several sizes are tried; what is reported should be about those that the kernel is made for."""
     code = changed(GIVE, "")
     known, tried = (replay(c).run for c in (code, code.replace(".reqntid 160\n", "")))
     assert known is not None
@@ -683,7 +685,7 @@ def test_the_threads_that_get_farthest_are_told_of() -> None:
 
 
 def test_clusters_that_the_kernel_does_not_say() -> None:
-    """Those of another shape than the kernel is made for go wrong anyway: what goes wrong is told where none goes right."""
+    """Clusters of another shape than the kernel is made for go wrong anyway: a fault is reported where no shape succeeds."""
     known = replay(MULTICAST.replace(".reqntid 160", ".reqntid 160\n.reqnctapercluster 2")).run
     assert known is not None
     assert known.stuck or known.races
@@ -732,11 +734,11 @@ drain:
     mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], 0;
     @!%p1 bra drain;
 """
-"""What the consumers do behind the loop: they wait for each other."""
+"""What the consumers do after the loop: they wait for each other."""
 
 
 def drained(count: int, code: str = RING) -> str:
-    """The ring, with an mbarrier behind it that the consumers arrive at."""
+    """The ring, with an mbarrier after it that the consumers arrive at."""
     code = changed("    @%p5 bra use;\n", "    @%p5 bra use;\n" + DRAIN, code)
     code = changed("    mbarrier.init.shared::cta.b64 [full], 1;\n",
                    f"    mbarrier.init.shared::cta.b64 [last], {count};\n    mbarrier.init.shared::cta.b64 [full], 1;\n", code)  # fmt: skip
@@ -761,8 +763,8 @@ FLAG = RING.replace(
 
 
 @pytest.mark.parametrize("code", [pytest.param(c, id=i) for i, c in [("number", RING), ("64 bits", LONG), ("turns", WALK), ("flag", FLAG)]])  # fmt: skip
-def test_what_comes_behind_a_loop_of_many_rounds(code: str) -> None:
-    """With the numbers that are tried first the loop goes round more often than there are steps."""
+def test_what_follows_a_loop_of_many_iterations_is_replayed(code: str) -> None:
+    """With the values that are tried first, the loop has more iterations than there are steps."""
     assert code.count("bra use;") == 1
     right = replay(drained(128, code))
     assert right.run is None
@@ -771,7 +773,7 @@ def test_what_comes_behind_a_loop_of_many_rounds(code: str) -> None:
 
 
 def test_what_makes_no_difference_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many rounds are left that a grid of sixteen times as many CTAs ends no sooner than there are steps."""
+    """So many iterations are left that a grid of sixteen times as many CTAs ends no sooner than the step limit."""
     seen = []
 
     def ran(self: LaunchSearch, machine: Machine) -> Run | None:
@@ -787,17 +789,17 @@ def test_what_makes_no_difference_is_not_tried_again(monkeypatch: pytest.MonkeyP
     assert seen[:3] == [(8,), (128,), (128, 512 // 4**2)]
 
 
-TOLD = changed(
+BROADCAST = changed(
     "    @%p5 bra use;\n",
     "    selp.b32 %r1, 1, 0, %p5;\n    shfl.sync.idx.b32 %r1, %r1, 0, 31, -1;\n    setp.ne.b32 %p5, %r1, 0;\n    @%p5 bra use;\n",
 )
-"""One lane tells the others whether there is more to do."""
+"""One lane broadcasts whether there is more to do."""
 
 
-@pytest.mark.parametrize("code", [WALK, LONG, TOLD])
+@pytest.mark.parametrize("code", [WALK, LONG, BROADCAST])
 @pytest.mark.parametrize("extrapolates", [True, False])
-def test_a_loop_with_many_rounds_ahead_is_foreseen(code: str, extrapolates: bool) -> None:
-    """How far a counter is from its bound tells it after a few rounds."""
+def test_the_trip_count_of_a_long_loop_is_extrapolated(code: str, extrapolates: bool) -> None:
+    """How far a counter is from its bound shows it after a few iterations."""
     made = analysed(code)
     machine = Machine(
         Program(made),
@@ -828,17 +830,17 @@ def test_no_verdict_rests_on_rounds_that_were_only_foreseen(monkeypatch: pytest.
 
 COUNTED = changed(
     "    .shared .align 8 .b64 full[3];",
-    "    .shared .align 16 .b32 told[160];\n    .shared .align 16 .b32 other[4];\n    .shared .align 8 .b64 full[3];\n"
-    "    .shared .align 8 .b64 brought;",
+    "    .shared .align 16 .b32 trips[160];\n    .shared .align 16 .b32 other[4];\n    .shared .align 8 .b64 full[3];\n"
+    "    .shared .align 8 .b64 loaded;",
 )
 COUNTED = changed(
     "ready:\n    bar.sync 0;\n",
-    "    mov.u32 %r1, told;\n    mbarrier.init.shared::cta.b64 [brought], 1;\n    st.shared.u32 [told], 4;\nready:\n"
-    "    bar.sync 0;\n    mad.lo.u32 %r1, %r0, 4, 0;\n    mov.u32 %r2, told;\n    add.u32 %r1, %r1, %r2;\n"
-    "    //\n    bar.sync 0;\n    ld.shared.u32 %r20, [told];\n",
+    "    mov.u32 %r1, trips;\n    mbarrier.init.shared::cta.b64 [loaded], 1;\n    st.shared.u32 [trips], 4;\nready:\n"
+    "    bar.sync 0;\n    mad.lo.u32 %r1, %r0, 4, 0;\n    mov.u32 %r2, trips;\n    add.u32 %r1, %r1, %r2;\n"
+    "    //\n    bar.sync 0;\n    ld.shared.u32 %r20, [trips];\n",
     COUNTED,
 )
-"""There are 4 rounds, as one thread tells the others; %r1 is a place of each thread's own, from there on."""
+"""There are 4 iterations, as one thread passes to the others; %r1 is an address of each thread's own, from there on."""
 
 
 @pytest.mark.parametrize(
@@ -847,20 +849,20 @@ COUNTED = changed(
         pytest.param("", True, id="nothing else"),
         pytest.param("st.shared.u32 [other], %r20;", True, id="beside it"),
         pytest.param("atom.shared.add.u32 %r2, [other], %r20;", True, id="an addition beside it"),
-        pytest.param("atom.shared.add.u32 %r2, [told], %r20;", False, id="atom"),
-        pytest.param("red.shared.max.u32 [told], %r20;", False, id="red"),
-        pytest.param("cp.async.ca.shared.global [told], [%in], 4;\n    cp.async.wait_all;", False, id="cp.async"),
+        pytest.param("atom.shared.add.u32 %r2, [trips], %r20;", False, id="atom"),
+        pytest.param("red.shared.max.u32 [trips], %r20;", False, id="red"),
+        pytest.param("cp.async.ca.shared.global [trips], [%in], 4;\n    cp.async.wait_all;", False, id="cp.async"),
         pytest.param("mov.u32 %r2, %clock;\n    st.shared.u32 [%r1], %r2;", False, id="each thread stores its own"),
-        pytest.param("mov.u32 %r2, %clock;\n    st.shared.u32 [%r1], %r2;\n    bar.sync 0;\n    st.shared.u32 [told], 4;", True, id="and then it is known again"),
+        pytest.param("mov.u32 %r2, %clock;\n    st.shared.u32 [%r1], %r2;\n    bar.sync 0;\n    st.shared.u32 [trips], 4;", True, id="and then it is known again"),
         pytest.param("mov.u32 %r32, %clock;\n    and.b32 %r32, %r32, 127;\n    mad.lo.u32 %r2, %r32, 4, %r1;\n    @!%p0 st.shared.u32 [%r2], 7;", False, id="to where is not known"),
         pytest.param("mov.u32 %r32, %clock;\n    and.b32 %r32, %r32, 3;\n    mov.u32 %r2, other;\n    mad.lo.u32 %r2, %r32, 4, %r2;\n    st.shared.u32 [%r2], 7;", True, id="where in another variable"),
         pytest.param("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r20};", False, id="stmatrix"),
-        pytest.param("cvta.shared.u64 %in, told;\n    mov.u32 %r2, %clock;\n    st.u32 [%in], %r2;\n    ld.param.u64 %in, [in];", False, id="a generic address"),
+        pytest.param("cvta.shared.u64 %in, trips;\n    mov.u32 %r2, %clock;\n    st.u32 [%in], %r2;\n    ld.param.u64 %in, [in];", False, id="a generic address"),
         pytest.param("st.u32 [%out], %r20;", True, id="a generic address of the launch"),
     ],
 )  # fmt: skip
 def test_a_number_in_shared_memory_that_something_may_change(more: str, known: bool) -> None:
-    """A ring is stuck when stages are not given back, if there are as many rounds as the text says; what else there is nobody knows."""
+    """A ring deadlocks when stages are not released, if the trip count is the stored one; any other value is unknown."""
     code = COUNTED.replace("//", more)
     right, wrong = replay(code), replay(changed(GIVE, "", code))
     assert right.run is None
@@ -870,14 +872,14 @@ def test_a_number_in_shared_memory_that_something_may_change(more: str, known: b
 
 @pytest.mark.parametrize(
     ("place", "size", "known"),
-    [("told", "16", False), ("other", "16", True), ("told", "%r20", False), ("other", "%r20", True), ("%r2", "16", False)],
+    [("trips", "16", False), ("other", "16", True), ("trips", "%r20", False), ("other", "%r20", True), ("%r2", "16", False)],
 )  # fmt: skip
-def test_a_number_that_a_copy_may_bring(place: str, size: str, known: bool) -> None:
+def test_a_value_that_a_copy_may_overwrite_is_unknown(place: str, size: str, known: bool) -> None:
     copy = f"""mov.u32 %r2, %clock;
-    @!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [brought], {size};
-    @!%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [{place}], [%in], {size}, [brought];
+    @!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [loaded], {size};
+    @!%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [{place}], [%in], {size}, [loaded];
 come:
-    mbarrier.try_wait.parity.shared::cta.b64 %p1, [brought], 0;
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [loaded], 0;
     @!%p1 bra come;"""
     right = replay(COUNTED.replace("//", copy))
     assert right.run is None
@@ -888,40 +890,40 @@ def test_roles_by_what_the_launch_says_in_shared_memory() -> None:
     """How many warps copy comes with the launch, and is loaded from where one thread has stored it."""
     code = changed(
         "setp.lt.u32 %p2, %r0, 128;",
-        "ld.shared.u32 %r1, [told+8];\n    setp.lt.u32 %p2, %r0, %r1;",
+        "ld.shared.u32 %r1, [trips+8];\n    setp.lt.u32 %p2, %r0, %r1;",
         COUNTED.replace(
-            "st.shared.u32 [told], 4;", "st.shared.u32 [told], 4;\n    st.shared.u32 [told+8], %r20;"
+            "st.shared.u32 [trips], 4;", "st.shared.u32 [trips], 4;\n    st.shared.u32 [trips+8], %r20;"
         ),
     )
-    asked, constant = replay(code), replay(code.replace("[told+8], %r20;", "[told+8], 128;"))
+    asked, constant = replay(code), replay(code.replace("[trips+8], %r20;", "[trips+8], 128;"))
     assert (asked.run, constant.run) == (None, None)
     assert why(asked) == Reason.ROLES_FROM_LAUNCH
     assert not why(constant)
 
 
 @pytest.mark.parametrize(
-    ("told", "asked"),
-    [("st.shared.u32 [told], %r20;", "ld.shared.u32 %r20, [told];"),
-     ("st.shared.v2.u32 [told], {%r3, %r20};", "ld.shared.v2.u32 {%r3, %r20}, [told];")],
+    ("store", "asked"),
+    [("st.shared.u32 [trips], %r20;", "ld.shared.u32 %r20, [trips];"),
+     ("st.shared.v2.u32 [trips], {%r3, %r20};", "ld.shared.v2.u32 {%r3, %r20}, [trips];")],
 )  # fmt: skip
-def test_a_number_that_a_thread_leaves_to_the_others(told: str, asked: str) -> None:
-    """How many rounds there are is loaded from shared memory, where one thread has stored it."""
+def test_a_number_that_a_thread_leaves_to_the_others(store: str, asked: str) -> None:
+    """The trip count is loaded from shared memory, where one thread has stored it."""
     code = changed(
         "    .shared .align 8 .b64 full[3];",
-        "    .shared .align 8 .b32 told[2];\n    .shared .align 8 .b64 full[3];",
+        "    .shared .align 8 .b32 trips[2];\n    .shared .align 8 .b64 full[3];",
     )
-    code = changed("ready:\n    bar.sync 0;\n", f"    {told}\nready:\n    bar.sync 0;\n    {asked}\n", code)
+    code = changed("ready:\n    bar.sync 0;\n", f"    {store}\nready:\n    bar.sync 0;\n    {asked}\n", code)
     assert replay(code).run is None
     assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
 
 
 def test_a_number_that_one_lane_of_a_group_stores() -> None:
-    """Nobody branches, so the others come by the store and leave what is there."""
+    """No thread branches, so the others pass the store and leave what is there."""
     code = changed(
         "    .shared .align 8 .b64 full[3];",
-        "    .shared .align 8 .b32 told;\n    .shared .align 8 .b64 full[3];",
+        "    .shared .align 8 .b32 trips;\n    .shared .align 8 .b64 full[3];",
     )
-    both = "    @!%p0 st.shared.u32 [told], %r20;\n    bar.sync 0;\n    ld.shared.u32 %r20, [told];\n"
+    both = "    @!%p0 st.shared.u32 [trips], %r20;\n    bar.sync 0;\n    ld.shared.u32 %r20, [trips];\n"
     code = changed("ready:\n    bar.sync 0;\n", "ready:\n" + both, code)
     assert replay(code).run is None
     assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
@@ -947,12 +949,12 @@ def test_barriers_of_which_each_part_of_a_group_has_its_own() -> None:
 
 @pytest.mark.parametrize("how", ["bfly", "down", "idx"])
 def test_a_number_that_lanes_add_up(how: str) -> None:
-    """The first lane has the number of rounds, and the others nothing."""
+    """The first lane has the trip count, and the others nothing."""
     step = "    shfl.sync.{how}.b32 %r2, %r1, {by}, 31, 0xffffffff;\n    add.u32 %r1, %r1, %r2;\n"
     first = "    mov.u32 %r2, %laneid;\n    setp.eq.u32 %p1, %r2, 0;\n    selp.u32 %r1, %r20, 0, %p1;\n"
     steps = "" if how == "idx" else "".join(step.format(how=how, by=by) for by in (16, 8, 4, 2, 1))
-    told = "    shfl.sync.idx.b32 %r20, %r1, 0, 31, 0xffffffff;\n"
-    code = changed("    mov.u32 %r24, tile;\n", first + steps + told + "    mov.u32 %r24, tile;\n")
+    broadcast = "    shfl.sync.idx.b32 %r20, %r1, 0, 31, 0xffffffff;\n"
+    code = changed("    mov.u32 %r24, tile;\n", first + steps + broadcast + "    mov.u32 %r24, tile;\n")
     right = replay(code)
     assert (right.run, why(right)) == (None, "")
     assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
@@ -1002,7 +1004,7 @@ def test_the_bits_of_a_floating_point_constant(constant: str, above: int) -> Non
 
 
 def test_rounds_that_no_launch_decides() -> None:
-    """As often as this loop goes round, it has to."""
+    """The trip count of this loop is fixed."""
     code = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 4096;")
     asked = replay(drained(129, code))
     assert isinstance(asked.verdict, GaveUp)
@@ -1030,7 +1032,7 @@ def test_a_kernel_of_many_steps_gets_more_of_them(monkeypatch: pytest.MonkeyPatc
 
 
 LEAVES = "    ld.param.u32 %r32, [tiles];\n    setp.ge.u32 %p5, %r20, %r32;\n    @%p5 bra rest;\n"
-"""A loop behind it has rounds to go where one number of the launch is less than another."""
+"""A later loop has iterations left where one value of the launch is less than another."""
 REREAD = "    mad.lo.u32 %r30, %r0, 16, %r24;\n    ld.shared.u32 %r3, [%r30];\n"
 
 
@@ -1050,7 +1052,7 @@ def test_numbers_that_leave_nothing_to_do(before: str, rest: str, said: str) -> 
 
 
 FIRST = "    mov.u32 %r32, %ctaid.x;\n    mul.lo.u32 %r32, %r32, {};\n    setp.eq.u32 %p5, %r32, 0;\n    @%p5 bra rest;\n"
-"""A loop behind it has rounds to go in all CTAs but one."""
+"""A later loop has iterations left in all CTAs but one."""
 ALL_STAGES = REREAD.replace(", 16,", ", 48,")
 
 
@@ -1061,7 +1063,7 @@ ALL_STAGES = REREAD.replace(", 16,", ", 48,")
     ("fewer", "wrong"), [pytest.param(0, False, id="right"), pytest.param(2, True, id="wrong")]
 )
 def test_a_launch_that_comes_to_what_others_leave_out(fewer: int, wrong: bool, size: str) -> None:
-    """The first CTA has nothing to do in the loop, so what goes wrong behind it is tried in the last one as well."""
+    """The first CTA has nothing to do in the loop, so what goes wrong after it is tried in the last one as well."""
     code = changed("use:\n", f"{FIRST.format(size)}    sub.u32 %r20, %r20, {fewer};\nuse:\n")
     code = changed("    mad.wide.u32 %out", f"rest:\n{ALL_STAGES}    mad.wide.u32 %out", code)
     asked = replay(code)
@@ -1071,14 +1073,14 @@ def test_a_launch_that_comes_to_what_others_leave_out(fewer: int, wrong: bool, s
     assert [hit.confidence for hit in replayed(asked.model)] == [None] * wrong
 
 
-def test_what_comes_behind_a_wait_for_ever_is_not_to_blame() -> None:
-    """The consumers never give a stage free, so the loader does not come to what it does behind its loop."""
-    behind = "    @%p5 bra load;\n" + STEP.replace("use:", "more:").replace(
+def test_what_follows_a_deadlocked_wait_is_not_reported() -> None:
+    """The consumers never release a stage, so the loader does not reach what follows its loop."""
+    following = "    @%p5 bra load;\n" + STEP.replace("use:", "more:").replace(
         WAIT, MORE.replace("more:", "late:").replace("bra more", "bra late")
     )
     code = changed(
         "    @%p5 bra load;\n",
-        behind + "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra more;\n",
+        following + "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra more;\n",
         changed(GIVE, ""),
     )
     (hit,) = replayed(analysed(code))
@@ -1100,11 +1102,11 @@ TAIL = changed(
     "    @%p5 bra load;\n    shl.b32 %r27, %r22, 3;\n    add.u32 %r28, %r26, %r27;\n"
     + FREE.replace("free", "tail"),
 )
-"""Behind its loop the producer waits until the stage that is the next is free."""
+"""After its loop the producer waits until the next stage is free."""
 
 
-def test_a_wait_behind_a_loop_of_many_rounds() -> None:
-    """It has not been seen to pass with more rounds, so the smaller numbers are not to blame."""
+def test_a_wait_after_a_loop_of_many_iterations_is_not_reported() -> None:
+    """No run has passed it with more iterations, so the smaller trip counts are not to blame."""
     assert replay(TAIL).run is None
     assert "stuck" in what(replay(changed("tail:\n", "    xor.b32 %r23, %r23, 1;\ntail:\n", TAIL)).run)
 
@@ -1160,7 +1162,7 @@ def persistent(stride: str, shift: int, consumer: str = "") -> str:
     ("stride", "shift"), [pytest.param("%nctaid.x", 6, id="grid"), pytest.param("132", 4, id="constant")]
 )
 def test_later_tiles_of_a_persistent_kernel(stride: str, shift: int) -> None:
-    """The launch that is tried first has one tile for each CTA: of those behind it, that says nothing."""
+    """The launch that is tried first has one tile for each CTA, and shows nothing about later tiles."""
     right = replay(persistent(stride, shift))
     assert right.run is None
     first, *others = right.runs
@@ -1172,7 +1174,7 @@ def test_later_tiles_of_a_persistent_kernel(stride: str, shift: int) -> None:
 
 
 def test_later_tiles_where_memory_says_what_there_is_to_do() -> None:
-    """Numbers in memory may go together in no launch, so what goes right in the first round counts for all."""
+    """Values in memory may not occur together in any launch, so what is right in the first iteration counts for all."""
     code = persistent("%nctaid.x", 6, "    mov.u32 %r22, 0;\n    mov.u32 %r23, 0;\n")
     listed = changed("    ld.param.u32 %r35, [tiles];\n", "    ld.global.u32 %r35, [%in];\n", code)
     assert replay(listed).run is None
@@ -1256,7 +1258,7 @@ give:
 
 
 def test_a_wait_that_may_come_too_late() -> None:
-    """The other parity is that of the phase before: who asks late waits for a phase that nobody completes."""
+    """The other parity is that of the previous phase: a late thread waits for a phase that no thread completes."""
     assert replay(LATE).run is None
     code = changed("[given], 0;", "[given], 1;", LATE)
     run = replay(code).run
@@ -1291,7 +1293,7 @@ def test_a_copy_comes_after_what_its_thread_has_waited_for() -> None:
 
 
 def test_lanes_that_wait_for_the_elected_one() -> None:
-    """While the elected lane waits for ever, the others of its warp stand at the next election, and not beyond."""
+    """While the elected lane is deadlocked, the others of its warp are at the next election, and not beyond."""
     right = replay(ELECTING)
     assert right.run is None
     assert why(right) == ""
@@ -1325,7 +1327,7 @@ def test_what_goes_wrong_soon_is_not_replayed_to_the_end(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("directive", ["", ".maxntid 1024\n"])
 def test_fewer_threads_than_the_bound(directive: str) -> None:
-    """A bound is no size: 288 threads are one launch of many, and for this kernel the right one."""
+    """A bound is not a size: 288 threads are one launch of many, and for this kernel the right one."""
     wide = changed("], 128;", "], 256;").replace("setp.lt.u32 %p2, %r0, 128;", "setp.lt.u32 %p2, %r0, 256;")
     wide = wide.replace("setp.ne.u32 %p3, %r0, 128;", "setp.ne.u32 %p3, %r0, 256;")
     wide = wide.replace("%r30, %r0, 16, %r30", "%r30, %r0, 8, %r30").replace(".reqntid 160\n", directive)
@@ -1334,7 +1336,7 @@ def test_fewer_threads_than_the_bound(directive: str) -> None:
 
 
 def test_a_bound_below_which_the_kernel_cannot_be_launched() -> None:
-    """With fewer threads nobody makes the mbarriers, so these are no launches that could be right."""
+    """With fewer threads the mbarriers are not initialised, so these are no launches that could be right."""
     last = changed("setp.ne.u32 %p0, %r0, 0;", "setp.ne.u32 %p0, %r0, 159;").replace(".reqntid", ".maxntid")
     assert replay(last).run is None
     assert "stuck" in what(replay(last.replace(GIVE, "")).run)
@@ -1400,14 +1402,14 @@ def test_what_a_fault_does_to_accumulators(old: str, new: str, seen: str) -> Non
 def test_what_is_said_of_a_result_that_is_loaded_too_early() -> None:
     """A reader that begins with the parity of the phase before."""
     begins = "epilogue:\n    mov.u32 %r23, "
-    (found,) = told(changed(begins + "0;", begins + "1;", TWO))
+    (found,) = reports(changed(begins + "0;", begins + "1;", TWO))
     assert found.rule.id == "MB016"
     assert found.message.startswith("reads tensor memory that tcgen05.mma may not have written yet")
     assert [step.role for step in found.steps] == ["warp 4", "warps 0-3", "warps 0-3"]
 
 
 def test_what_is_said_of_a_result_that_is_overwritten_too_early() -> None:
-    (found,) = told(changed(LOADED + GIVE, GIVE + LOADED, TWO))
+    (found,) = reports(changed(LOADED + GIVE, GIVE + LOADED, TWO))
     assert found.rule.id == "MB016"
     assert found.message.startswith("overwrites tensor memory that tcgen05.ld may still be reading")
     assert [step.role for step in found.steps] == ["warps 0-3", "warp 4", "warp 4"]
@@ -1524,16 +1526,16 @@ def test_the_copies_of_a_phase_are_complete_together() -> None:
     assert "race" in what(replay(changed(WAIT, "", code)).run)
 
 
-def test_what_only_a_copy_of_a_thread_can_tell() -> None:
-    """Who waits for a copy that was issued behind a read overwrites nothing that is still read."""
+def test_a_copy_awaited_by_its_thread_orders_its_earlier_reads() -> None:
+    """A thread that waits for a copy issued after a read overwrites nothing that is still read."""
     expects = (
         "    mov.u32 %r33, spare;\n    @!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r28], 4096;\n"
     )
     copies = "    @!%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r33], [%out], 4096, [%r28];\n"
     code = TWO.replace("[loaded], 128;", "[loaded], 1;").replace("[loaded+8], 128;", "[loaded+8], 1;")
     code = changed("operands[8192];", "operands[8192];\n    .shared .align 16 .b8 spare[4096];", code)
-    behind = changed(LOADED + GIVE, expects + LOADED + "    bar.sync 1, 128;\n" + copies, code)
-    assert replay(behind).run is None
+    following = changed(LOADED + GIVE, expects + LOADED + "    bar.sync 1, 128;\n" + copies, code)
+    assert replay(following).run is None
     assert "early" in what(replay(changed(LOADED + GIVE, expects + copies + LOADED, code)).run)
 
 
@@ -1562,9 +1564,9 @@ UNWRITTEN = "reads shared memory that st.shared may not have written yet"
         pytest.param(READ, READ.replace("read 0", "read 1"), OVERWRITTEN, id="one copy may still read"),
         pytest.param(READ + GIVE, GIVE + READ, OVERWRITTEN, id="given back before the wait"),
         pytest.param(READ, "", OVERWRITTEN, id="no wait for the copy"),
-        pytest.param("    cp.async.bulk.commit_group;\n" + READ, READ + "    cp.async.bulk.commit_group;\n", OVERWRITTEN, id="committed behind the wait"),
+        pytest.param("    cp.async.bulk.commit_group;\n" + READ, READ + "    cp.async.bulk.commit_group;\n", OVERWRITTEN, id="committed after the wait"),
         pytest.param(WAIT, "", UNWRITTEN, id="copied without a wait"),
-        pytest.param(MADE, "\n".join([*MADE.split("\n")[2:], *MADE.split("\n")[:2]]), UNWRITTEN, id="told before it is stored"),
+        pytest.param(MADE, "\n".join([*MADE.split("\n")[2:], *MADE.split("\n")[:2]]), UNWRITTEN, id="signalled before it is stored"),
         pytest.param("    setp.ne.u32 %p3, %r0, 128;\n    @%p3 bra done;\n", "    setp.ne.u32 %p3, %r0, 130;\n    @%p3 bra done;\n", "", id="another lane copies"),
         pytest.param("mad.lo.u32 %r30, %r0, 16, %r30;", "mad.lo.u32 %r30, %r20, 16, %r30;", "", id="where it is stored depends on the launch"),
     ],
@@ -1578,7 +1580,7 @@ def test_what_a_fault_does_to_what_threads_store(old: str, new: str, said: str) 
 
 
 def test_what_a_copy_overwrites_that_threads_store() -> None:
-    """The stage is loaded by a bulk copy into what other warps store to, and nobody waits for either."""
+    """The stage is loaded by a bulk copy into what other warps store to, and no thread waits for either."""
     copy = (
         "    mbarrier.arrive.expect_tx.shared::cta.b64 _, [spare], 2048;\n"
         "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r30], [%out], 2048, [spare];\n"
@@ -1593,8 +1595,8 @@ def test_what_a_copy_overwrites_that_threads_store() -> None:
     assert "may still be writing" in hit.message
 
 
-def test_a_tensor_copy_does_not_reach_what_lies_behind_it() -> None:
-    """How much a tensor copy brings is not in the text; the next copy may begin far behind it."""
+def test_a_tensor_copy_does_not_reach_what_follows_its_destination() -> None:
+    """How much a tensor copy loads is not in the text; the next copy may begin far beyond it."""
     tensor = "    cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [{}], [%map, {{%r21}}], [spare];\n"
     copies = (
         "    mbarrier.arrive.expect_tx.shared::cta.b64 _, [spare], 8192;\n"
@@ -1614,9 +1616,9 @@ def test_a_tensor_copy_does_not_reach_what_lies_behind_it() -> None:
     assert [run.finished for run in asked.runs] == [True]
 
 
-@pytest.mark.parametrize(("phase", "told_of"), [(0, [(1, 2)]), (1, [])])
-def test_a_tensor_copy_brings_no_more_than_its_phase_expects(
-    phase: int, told_of: list[tuple[int, int]]
+@pytest.mark.parametrize(("phase", "races_found"), [(0, [(1, 2)]), (1, [])])
+def test_a_tensor_copy_loads_no_more_than_its_phase_expects(
+    phase: int, races_found: list[tuple[int, int]]
 ) -> None:
     """CUTLASS loads two operands in the first phase of an mbarrier, and one in all others."""
     mbarrier = Mbarrier(0, 64, 1, 1)
@@ -1632,7 +1634,7 @@ def test_a_tensor_copy_brings_no_more_than_its_phase_expects(
     ]
     read = Access(2, False, 0, 2048, None, Agent(1, "", 0, (0,)), 1, BOTTOM, group, {})
     found = races([*copies, read], lambda *_: False, Program(analysed(RING)))
-    assert [race.key for race in found] == told_of
+    assert [race.key for race in found] == races_found
 
 
 def test_a_copy_of_which_the_launch_says_how_long_it_is() -> None:
@@ -1755,13 +1757,13 @@ next:
 
 @pytest.mark.parametrize("depth", [0, 1])
 def test_each_of_two_warps_waits_for_its_own_copy(depth: int) -> None:
-    """What one of the threads has committed is not lost where both go on together."""
+    """What one of the threads has committed is not lost where both continue together."""
     run = replay(changed("wait_group.read 0", f"wait_group.read {depth}", HALVES)).run
     assert (run is None) is (depth == 0)
 
 
 def test_what_is_said_of_a_stage_that_is_given_back_too_early() -> None:
-    (found,) = told(changed(READ, READ.replace("read 0", "read 1"), STORED))
+    (found,) = reports(changed(READ, READ.replace("read 0", "read 1"), STORED))
     assert found.rule.id == "MB016"
     assert [step.role for step in found.steps] == ["lane 0 of warp 4", "warps 0-3", "warps 0-3"]
     assert found.steps[0].message == "starts to read it"
@@ -1824,7 +1826,7 @@ done:
 
 
 def test_clusters_that_are_cancelled_for_a_running_one() -> None:
-    """The second round of a persistent kernel shows what the first cannot."""
+    """The second iteration of a persistent kernel shows what the first cannot."""
     assert replay(CANCELLING).run is None
     late = changed("    xor.b32 %r2, %r2, 1;\n    @%p3 bra more;", "    @%p3 bra more;", CANCELLING)
     assert what(replay(late).run) & {"stuck", "overrun", "race", "early"}
@@ -1837,7 +1839,7 @@ def test_clusters_that_are_cancelled_for_a_running_one() -> None:
 
 @pytest.mark.parametrize(("parities", "seen"), [("01", "stuck"), ("", "")])
 def test_what_only_the_last_cta_comes_to(parities: str, seen: str) -> None:
-    """As with causal attention: the first has nothing to do behind its diagonal. One of two parities does not come."""
+    """As with causal attention: the first has nothing to do after its diagonal. One of two parities does not occur."""
     waits = "".join(
         f"more{p}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], {p};\n    @!%p1 bra more{p};\n"
         for p in parities
@@ -1850,7 +1852,7 @@ def test_what_only_the_last_cta_comes_to(parities: str, seen: str) -> None:
 
 @pytest.mark.parametrize("kind", ["u32", "u64"])
 def test_rounds_that_are_a_difference_in_memory(kind: str) -> None:
-    """A sequence is as long as its end is behind its beginning: where all of memory is equal, there is nothing to do."""
+    """A sequence length is its end minus its beginning: where all of memory is equal, there is nothing to do."""
     size = int(kind[1:]) // 8
     lengths = f"""    ld.global.{kind} %a, [%in];
     ld.global.{kind} %b, [%in+{size}];
@@ -1943,7 +1945,7 @@ def test_a_ring_that_is_deeper_than_there_is_room_for() -> None:
     assert "stuck" in what(replay(given.replace(GIVE, "")).run)
 
 
-def test_what_depends_on_memory_is_not_told() -> None:
+def test_what_depends_on_memory_is_not_reported() -> None:
     code = changed(
         GIVE,
         "    mov.u32 %r32, %clock;\n    setp.eq.u32 %p3, %r32, 7;\n    @%p3 mbarrier.arrive.shared::cta.b64 _, [%r28];\n",
@@ -1973,8 +1975,8 @@ def test_roles_by_a_table_in_shared_memory() -> None:
     assert "stuck" in what(replay(code.replace(GIVE, "")).run)
 
 
-def test_the_producer_may_be_told_by_a_table_that_the_launch_fills() -> None:
-    """A launch that is made up may name a warp that there is none of, and nobody produces then."""
+def test_the_producer_may_be_chosen_by_a_table_that_the_launch_fills() -> None:
+    """A hypothetical launch may name a warp that does not exist, and then no warp produces."""
     looked_up = """    shr.u32 %r1, %r0, 5;
     mov.u32 %r2, roles;
     mad.lo.u32 %r2, %r1, 4, %r2;
@@ -1984,13 +1986,13 @@ def test_the_producer_may_be_told_by_a_table_that_the_launch_fills() -> None:
 """
     filled = """ready:
     setp.ge.u32 %p3, %r0, 5;
-    @%p3 bra told;
+    @%p3 bra chosen;
     {asked}
     selp.u32 %r1, 1, 0, %p3;
     mov.u32 %r2, roles;
     mad.lo.u32 %r2, %r0, 4, %r2;
     st.shared.u32 [%r2], %r1;
-told:
+chosen:
     bar.sync 0;
 """
     code = changed("    setp.lt.u32 %p2, %r0, 128;\n    @%p2 bra consumer;\n", looked_up)
@@ -2011,7 +2013,7 @@ told:
 
 
 def test_what_is_said_of_a_wait_that_does_not_end() -> None:
-    (finding,) = told(block("producer_begins_with_parity_0"))
+    (finding,) = reports(block("producer_begins_with_parity_0"))
     assert finding.rule.id == "MB016"
     assert finding.message == (
         "deadlock: phase 0 of this mbarrier receives 0 of 128 arrivals, and all remaining threads are blocked as well"
@@ -2060,10 +2062,10 @@ def test_what_is_said_of_a_stage_that_is_filled_too_early() -> None:
     assert hit.help.endswith("a .relaxed arrival or wait orders no memory without a fence")
 
 
-def test_what_another_rule_explains_is_not_told_again() -> None:
+def test_what_another_rule_explains_is_not_reported_again() -> None:
     code = changed(FREE, "")
     assert replay(code).run is not None
-    assert [f.rule.id for f in told(code)] == ["BK011"]
+    assert [f.rule.id for f in reports(code)] == ["BK011"]
 
 
 # ---------------------------------------------------------------- parts
@@ -2146,15 +2148,15 @@ def test_lanes() -> None:
 
 A, B, C = (Agent(index, "", 0) for index in range(3))
 
-HEARD = st.dictionaries(st.integers(0, 9) | st.integers(30, 40), st.integers(0, 2**31 - 2))
+OBSERVED = st.dictionaries(st.integers(0, 9) | st.integers(30, 40), st.integers(0, 2**31 - 2))
 """The numbers of the last events of actors, by the index of the actor."""
 
 
-def clock(heard: dict[int, int]) -> Clock:
-    return sum(event(Agent(index, "", 0), number) for index, number in heard.items())
+def clock(observed: dict[int, int]) -> Clock:
+    return sum(event(Agent(index, "", 0), number) for index, number in observed.items())
 
 
-@given(HEARD, HEARD)
+@given(OBSERVED, OBSERVED)
 def test_clocks(a: dict[int, int], b: dict[int, int]) -> None:
     """A number does what a dict would do."""
     both = {index: max(a.get(index, -1), b.get(index, -1)) for index in {*a, *b}}
@@ -2185,8 +2187,8 @@ def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
     assert not [*mbarrier.complete_transfers()]
 
 
-def test_a_wait_tells_what_it_may_be_sure_of() -> None:
-    """Whoever asks late hears no more than one who asked in time."""
+def test_a_wait_acquires_only_what_is_certain() -> None:
+    """A thread that waits late observes no more than one that waited in time."""
     mbarrier = Mbarrier(0, 0, 1, 1)
     for time in range(3):
         mbarrier.arrive(1, event(A, time))
@@ -2251,7 +2253,7 @@ wait_third:
 
 
 def test_threads_that_could_not_wait_for_each_other() -> None:
-    """Warp 1 goes on without warp 0, which waits for what follows from that; all meet behind both branches."""
+    """Warp 1 continues without warp 0, which waits for what follows from that; all meet after both branches."""
     made = model(APART, before=".shared .b64 first;\n.shared .b64 second;\n.shared .b64 third;")
     asked = Replay(made)
     assert asked.run is None
@@ -2313,7 +2315,7 @@ def test_fences_count_where_something_is_relaxed(wait: str, fences: int) -> None
     assert steps.count("memory-fence") == fences
 
 
-def test_what_nobody_ever_knows_is_not_executed() -> None:
+def test_an_unknown_value_is_not_executed() -> None:
     made = model(
         """
     mbarrier.init.shared::cta.b64 [m], 1;
@@ -2322,15 +2324,15 @@ def test_what_nobody_ever_knows_is_not_executed() -> None:
     mov.u32 %r4, 0;
     setp.eq.u32 %p2, %r2, 0;
     @%p2 mov.u32 %r4, %r2;
-    st.shared.v2.u32 [told], {%r2, %r4};
-    ld.shared.u32 %r3, [told];
+    st.shared.v2.u32 [stored], {%r2, %r4};
+    ld.shared.u32 %r3, [stored];
     setp.eq.u32 %p1, %r3, 0;
     @%p1 bra over;
     mbarrier.arrive.shared::cta.b64 _, [m];
 over:
     ret;
     """,
-        before=".shared .b64 m; .shared .align 8 .b32 told[2];",
+        before=".shared .b64 m; .shared .align 8 .b32 stored[2];",
     )
     steps = [made.instruction(step.site).opcode for steps in Program(made).blocks for step in steps]
     assert steps == [
@@ -2434,7 +2436,7 @@ TRACK = "cp.async.mbarrier.arrive.shared::cta.b64 [%r9];"
     ],
 )
 def test_copies_of_threads_that_another_role_reads(done: str, seen: str) -> None:
-    """Who arrives tells of a copy only if it has waited for it, or lets the mbarrier track it (9.7.9.25.3, 9.7.13.15.15)."""
+    """A thread that arrives releases a copy only if it has waited for it, or lets the mbarrier track it (9.7.9.25.3, 9.7.13.15.15)."""
     run = replay(changed("DONE", done, FILLED)).run
     assert what(run) == {seen} if seen else run is None
 
@@ -2449,10 +2451,10 @@ def test_copies_of_threads_into_what_others_may_still_read() -> None:
     read, gives = "ld.shared.u32 %r11, [%r10];\n", "mbarrier.arrive.shared::cta.b64 _, [%r9];\n"
     frees = f"    add.u32 %r9, %r8, %r7;\n    {gives}"
     code = changed(f"    {read}{frees}", f"{frees}    {read}", changed("DONE", "cp.async.wait_all;", FILLED))
-    (finding,) = [f for f in told(code) if f.rule.id == "MB016"]
+    (finding,) = [f for f in reports(code) if f.rule.id == "MB016"]
     assert finding.message.startswith("overwrites shared memory that ld.shared may still be reading")
     code = changed("DONE", COMMIT, FILLED)
-    (finding,) = [f for f in told(code) if f.rule.id == "MB016"]
+    (finding,) = [f for f in reports(code) if f.rule.id == "MB016"]
     assert finding.message.startswith("reads shared memory that cp.async may not have written yet")
     assert finding.help.startswith("wait for it (cp.async.wait_group)")
     # Whether lanes of one warp have waited is not followed: CA001 does.
@@ -2475,7 +2477,7 @@ def test_kernels_without_an_mbarrier_are_not_replayed() -> None:
 
 @pytest.mark.parametrize(("stride", "right"), [("%r34", True), ("128", True), ("64", False)])
 def test_a_grid_of_the_size_that_loops_say(stride: str, right: bool) -> None:
-    """One role goes on by a constant and the other by the size of the grid: the host launches so many CTAs."""
+    """One role advances by a constant and the other by the size of the grid: the host launches so many CTAs."""
     code = changed(".reg .b32 %r<33>;", ".reg .b32 %r<35>;")
     code = changed(
         "    mov.u32 %r21, 0;\n", "    mov.u32 %r21, %ctaid.x;\n    mov.u32 %r34, %nctaid.x;\n", code
@@ -2505,7 +2507,7 @@ GIVES = {
 
 @pytest.mark.parametrize("meets", [True, False])
 def test_one_warp_waits_for_all(meets: bool) -> None:
-    """To meet again behind a branch tells the others nothing, a barrier does."""
+    """Reconvergence after a branch orders nothing, a barrier does."""
     waits = "    setp.ge.u32 %p2, %r0, 32;\n    @%p2 bra had;\n" + WAIT + "had:\n" + MEETS * meets
     run = replay(changed(WAIT, waits)).run
     assert run is None if meets else what(run) == {"race"}
@@ -2514,13 +2516,13 @@ def test_one_warp_waits_for_all(meets: bool) -> None:
 @pytest.mark.parametrize("gives", GIVES)
 @pytest.mark.parametrize("meets", [True, False])
 def test_one_thread_gives_back_for_all(gives: str, meets: bool) -> None:
-    """It knows what its own warp has read, and what others have only behind a barrier."""
+    """It knows what its own warp has read, and what others have only after a barrier."""
     run = replay(changed(GIVE, MEETS * meets + GIVES[gives], ONE)).run
     assert run is None if meets else what(run) == {"early"}
 
 
 def test_a_warp_that_is_alone_gives_back_by_one_lane() -> None:
-    """Lanes of a warp are not told apart where they meet."""
+    """Lanes of a warp are not distinguished where they reconverge."""
     code = changed("[%r30];\n    add.u32 %r3", "[%r30];\n    bar.warp.sync 0xffffffff;\n    add.u32 %r3", ONE)
     code = code.replace("%r0, 128;", "%r0, 32;").replace("reqntid 160", "reqntid 64")
     assert replay(changed(GIVE, GIVES["a branch"], code)).run is None
@@ -2625,7 +2627,7 @@ done:
 
 
 def test_each_warp_has_a_stage_of_its_own() -> None:
-    """Warps that go the same way hear only what they wait for, and read only what is theirs."""
+    """Warps on the same path observe only what they wait for, and read only what is theirs."""
     assert replay(STAGE_OF_A_WARP).run is None
     reads = "    xor.b32 %r7, %r0, 32;\n    mad.lo.u32 %r3, %r7, 16, %r3;\n"
     assert what(replay(changed("    mad.lo.u32 %r3, %r0, 16, %r3;\n", reads, STAGE_OF_A_WARP)).run) == {
@@ -2649,27 +2651,27 @@ def test_a_kernel_that_is_made_for_one_warp_of_consumers(right: bool) -> None:
     assert run is None if right else "race" in what(run)
 
 
-def test_what_warps_have_heard_of() -> None:
-    """Warps that meet know what each knew, until a barrier tells all the same."""
+def test_reconvergence_joins_no_clocks_of_different_warps() -> None:
+    """Warps that reconverge keep what each knew, until a barrier joins their clocks."""
     one, other = Agent(0, "", 0, (0,)), Agent(1, "", 0, (32,))
     group = Agent(2, "", 0, (0, 32), (one, other))
-    heard = reconverge_clocks([((0,), event(one, 3)), ((1,), event(other, 5))], (0, 1))
-    assert heard == (event(one, 3), event(other, 5))
-    assert select_warps(heard, (0, 1), (1,)) == event(other, 5)
-    assert mask_warps(heard, (0, 1), {1}) == (BOTTOM, event(other, 5))
-    assert join_warps(heard, join_all(heard)) == join_all(heard)
-    assert happens_before(join_all(heard), group, 3)
-    assert not happens_before(join_all(heard), group, 4)
-    assert map_warps(lambda clock: project([one], clock), heard) == (event(one, 3), BOTTOM)
+    observed = reconverge_clocks([((0,), event(one, 3)), ((1,), event(other, 5))], (0, 1))
+    assert observed == (event(one, 3), event(other, 5))
+    assert select_warps(observed, (0, 1), (1,)) == event(other, 5)
+    assert mask_warps(observed, (0, 1), {1}) == (BOTTOM, event(other, 5))
+    assert join_warps(observed, join_all(observed)) == join_all(observed)
+    assert happens_before(join_all(observed), group, 3)
+    assert not happens_before(join_all(observed), group, 4)
+    assert map_warps(lambda clock: project([one], clock), observed) == (event(one, 3), BOTTOM)
 
 
-@pytest.mark.parametrize(("heard", "overtaken"), [((), True), ((0,), False), ((0, 1), False)])
-def test_warps_that_go_the_same_way_are_not_far_behind_each_other(
-    heard: tuple[int, ...], overtaken: bool
+@pytest.mark.parametrize(("observed", "overtaken"), [((), True), ((0,), False), ((0, 1), False)])
+def test_a_released_warp_is_not_late_if_all_its_warps_have_observed_the_phase(
+    observed: tuple[int, ...], overtaken: bool
 ) -> None:
     warps = Agent(0, "", 0, (0,)), Agent(1, "", 0, (32,))
     passed = ReleasedWaiter(0, Agent(2, "", 0, (0, 32), warps), (0, 32), 0, 0)
-    assert passed.may_be_late(lambda actor, number: actor.index in heard) is overtaken
+    assert passed.may_be_late(lambda actor, number: actor.index in observed) is overtaken
 
 
 # ---------------------------------------------------------------- the table of hypotheses

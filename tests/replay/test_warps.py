@@ -82,7 +82,7 @@ def raced(code: str) -> list[tuple[str, str]]:
 
 
 EARLY = LOAD + ARRIVE, ARRIVE + LOAD
-"""The arrival tells of a load that comes behind it."""
+"""The arrival precedes a load that it should release."""
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,9 @@ EARLY = LOAD + ARRIVE, ARRIVE + LOAD
         ([EARLY, (READ, READ + "    bar.warp.sync -1;\n")], [("ld.shared", "st.shared")]),
     ],
 )
-def test_what_warps_tell_each_other(changes: list[tuple[str, str]], seen: list[tuple[str, str]]) -> None:
+def test_warps_are_ordered_by_arrivals_and_barriers_but_not_within_a_warp_barrier(
+    changes: list[tuple[str, str]], seen: list[tuple[str, str]]
+) -> None:
     assert raced(changed(*changes)) == seen
 
 
@@ -109,7 +111,7 @@ def test_what_warps_tell_each_other(changes: list[tuple[str, str]], seen: list[t
         ("xor.b32 %r4, %r2, 124;", False),  # of a lane beside it
         ("xor.b32 %r4, %r2, 128;", True),
         ("and.b32 %r4, %r2, 0;", True),  # all read one
-        ("or.b32 %r4, %r2, 512;", False),  # what nobody writes
+        ("or.b32 %r4, %r2, 512;", False),  # what no thread writes
     ],
 )
 def test_which_warps_touch_the_same_bytes(address: str, races: bool) -> None:
@@ -144,7 +146,7 @@ def test_lanes_whose_address_counts(number: str, races: bool) -> None:
 
 @pytest.mark.parametrize(("all_store", "races"), [(True, False), (False, True)])
 def test_a_flag_that_all_threads_clear(all_store: bool, races: bool) -> None:
-    """Who has cleared it as well finds it so, whoever else does."""
+    """A thread that has cleared it as well finds it cleared, whatever others do."""
     store = f"{'' if all_store else '@!%p0 '}st.shared.b32 [%r1], 0;"
     flag = ("xor.b32 %r4, %r2, 256;", "mov.u32 %r4, 0;")
     code = changed(("st.shared.b32 [%r3], %r8;", store), (WRITTEN, ""), flag)

@@ -46,7 +46,7 @@ def wrong(*names: str) -> str:
 
 
 def equal(number: int) -> str:
-    """A kernel with *number* defects of which nothing tells one from another but the registers."""
+    """A kernel with *number* defects that differ in nothing but the registers."""
     text = ROUND.format(wgmma=WGMMA, use=USE)
     rounds = (re.sub(r"%f(?=\d)", f"%f{n}", text) for n in range(1, number + 1))
     return _module("k", body="".join(rounds) + "\n")

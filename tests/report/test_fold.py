@@ -46,7 +46,7 @@ def test_the_uses_of_one_cause_are_one_finding() -> None:
     assert tally(summary) == "Found 2 errors in 1 file; 1 duplicate merged."
 
 
-def test_what_comes_after_the_bad_use_is_no_cause() -> None:
+def test_an_instruction_after_the_bad_use_is_not_a_cause() -> None:
     a = source("a.ptx")
     made = report(
         a, *(finding(a, use, steps=(step(a, use, "bad"), step(a, "use3", "end"))) for use in ("use1", "use2"))

@@ -146,7 +146,7 @@ def test_every_format_names_or_counts_the_variants(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_points_where_it_is_told(name: str) -> None:
+def test_every_format_shows_the_location_that_it_is_given(name: str) -> None:
     text = render(name, [report(KERNEL, FULL)], locate=Locator("source", root=os.getcwd()))
     assert "gemm.cu" in text
     line = {
@@ -208,7 +208,7 @@ Found 1 error in 1 file.
     )
 
 
-def test_what_speaks_against_a_finding_is_told() -> None:
+def test_the_doubt_about_a_finding_is_reported() -> None:
     doubtful = finding(KERNEL, "mov.b32", confidence=Confidence.LOW, doubt="the barrier may protect more")
     said = [report(KERNEL, doubtful)]
     assert "; confidence: low, since the barrier may protect more\n" in render("text", said, pedantic=True)

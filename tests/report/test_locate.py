@@ -94,7 +94,7 @@ def test_names_that_git_could_take_for_something_else(repository: Path) -> None:
     }
 
 
-def test_paths_are_told_as_the_project_knows_them(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_the_project(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository / "out")
     locator = Locator()
     assert locator.root == str(repository)

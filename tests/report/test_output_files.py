@@ -163,7 +163,7 @@ def test_nothing_changes_when_one_of_them_fails(monkeypatch: pytest.MonkeyPatch,
     assert Path("a").read_text() == "before"
 
 
-def test_an_interrupt_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(text: str) -> bytes:
         raise KeyboardInterrupt
 

@@ -69,7 +69,7 @@ def text_of(page: Any, selector: str) -> str:
 
 
 def selected(page: Any) -> str:
-    """What a screen reader hears of the chosen row."""
+    """What a screen reader announces for the chosen row."""
     row = page.get_attribute("#listing", "aria-activedescendant")
     label: str = page.get_attribute(f"#{row}", "aria-label")
     return label

@@ -1,4 +1,4 @@
-"""``tclint show``: the data of a page, where blocks stand, the page as text, and the command."""
+"""``tclint show``: the data of a page, the positions of blocks, the page as text, and the command."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ def test_the_changes_say_what_the_analyses_say_at_every_instruction(name: str) -
             if of.cfg.block_of[i] in of.cfg.rank:
                 for number, channel in enumerate(CHANNELS):
                     analysis, results = of.solution(channel.analysis)
-                    want |= {(number, *fact) for fact in channel.told(analysis, results.before(i), of)}
+                    want |= {(number, *fact) for fact in channel.reported(analysis, results.before(i), of)}
             assert {(f.channel, f.site, f.words, f.ring) for f in now} == want, i
 
 
-def test_loads_multiplications_and_mbarriers_are_told() -> None:
+def test_loads_multiplications_and_mbarriers_are_shown() -> None:
     data = fixture("tcgen05_gemm.ptx")
     first = data["protocol"]["rings"]
     assert first == ["full[2]", "empty[2]", "acc_full", "acc_empty"]
@@ -208,8 +208,8 @@ def test_what_execution_saw_is_there() -> None:
     seen = Step(Span(function.start + last.start, function.start + last.end), "ends here", role="thread 32")
     confirmation = Confirmation("confirmed", schedule="lazy", observation="never completed", steps=(seen,))
     (only,) = report.findings
-    told = replace(only, confirmation=confirmation, steps=(*only.steps, seen))
-    (finding,) = describe(source, found, function, replace(report, findings=(told,)))["findings"]
+    reported = replace(only, confirmation=confirmation, steps=(*only.steps, seen))
+    (finding,) = describe(source, found, function, replace(report, findings=(reported,)))["findings"]
     assert len(finding["steps"]) == len(only.steps)
     assert finding["confirmation"]["words"] == "confirmed (lazy): never completed"
     assert finding["confirmation"]["steps"][0]["site"] == len(function.instructions) - 1
@@ -231,7 +231,7 @@ def test_a_kernel_without_control_flow_or_findings() -> None:
     assert data["size"][:2] == [WIDTH, HEIGHT]
 
 
-# ---------------------------------------------------------------- where blocks stand
+# ---------------------------------------------------------------- positions of blocks
 
 
 def test_boxes_do_not_overlap_and_edges_lead_down_but_for_loops() -> None:

@@ -141,7 +141,7 @@ def test_files_are_known_by_their_first_line(line: str, known: bool) -> None:
 
 
 def test_its_name_is_its_own() -> None:
-    """The grammars that editors bring for PTX are called `ptx`, and two parsers of one name exclude each other."""
+    """The grammars that editors include for PTX are called `ptx`, and two parsers of one name exclude each other."""
     assert GRAMMAR["name"] == "ptx_isa"
     assert "tree_sitter_ptx_isa(void)" in (SYNTAX / "src" / "parser.c").read_text("utf-8")
     assert re.fullmatch(GRAMMAR["injection-regex"], "ptx")

@@ -82,7 +82,7 @@ done:
     ret;
 }
 """
-"""CTA 1 copies to itself, and tells CTA 0."""
+"""CTA 1 copies to itself, and signals CTA 0."""
 
 
 WALK = RING.replace("ld.param.u32 %r20, [rounds];", "ld.param.u32 %r20, [rounds];\n    shl.b32 %r20, %r20, 9;\n    mov.u32 %r1, %nctaid.x;").replace(
@@ -96,4 +96,4 @@ ELECTING = changed(
 ).replace("load:\n", "load:\n    elect.sync _|%p3, -1;\n    @!%p3 bra next;\n").replace(
     "    add.s64 %in, %in, 2048;\n", "    add.s64 %in, %in, 2048;\nnext:\n"
 )  # fmt: skip
-"""The producer warp elects a lane in each round."""
+"""The producer warp elects a lane in each iteration."""

@@ -136,7 +136,7 @@ def line_of(text: str, words: str) -> int:
 
 
 def agrees(text: str, *families: str) -> None:
-    """The findings of *families* that are shown by default stand exactly where ``// want RULE`` says so."""
+    """The findings of *families* that are shown by default are exactly where ``// want RULE`` says so."""
     report = lint(text)
     assert report.status == "analysed", report.problems
     wanted = [

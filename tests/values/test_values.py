@@ -495,7 +495,7 @@ def test_rounds_that_are_counted_below_zero(known: dict[str, bool], asked: str, 
     assert decided(m, known, asked) is answer
 
 
-def test_a_number_and_a_copy_of_it_that_goes_round_with_it_are_one() -> None:
+def test_a_counter_and_its_copy_in_step_are_one_value() -> None:
     m = of("""
         mov.u32 %r1, 0;
         mov.u32 %r2, %r1;
@@ -525,8 +525,10 @@ def test_a_number_and_a_copy_of_it_that_goes_round_with_it_are_one() -> None:
         ({"%p1": True}, "%p3", None),
     ],
 )
-def test_what_an_odd_number_of_rounds_says(known: dict[str, bool], asked: str, answer: bool | None) -> None:
-    """cuBLASLt has a loop of two rounds at a time, and another round before it for an odd number of them."""
+def test_an_odd_trip_count_decides_the_remainder_iteration(
+    known: dict[str, bool], asked: str, answer: bool | None
+) -> None:
+    """cuBLASLt has a loop unrolled by two, and a single iteration before it for an odd trip count."""
     m = of("""
         ld.param.u32 %r1, [number];
         add.s32 %r2, %r1, 1;
@@ -548,7 +550,7 @@ def test_what_an_odd_number_of_rounds_says(known: dict[str, bool], asked: str, a
         ({"%p3": True}, "%p2", False),  # one before it
         ({"%p3": True}, "%p4", True),
         ({"%p4": False}, "%p3", False),
-        ({"%p1": True}, "%p5", None),  # changed in some rounds only
+        ({"%p1": True}, "%p5", None),  # changed in some iterations only
         ({"%p1": True}, "%p6", None),  # begins with any number
     ],
 )
@@ -579,7 +581,7 @@ def test_what_a_loop_counts_in_step(known: dict[str, bool], asked: str, answer: 
 
 @pytest.mark.parametrize(("step", "answer"), [("mov.u32 %r3, %r1;", True), ("add.s32 %r1, %r1, 1;", None)])
 def test_a_loop_that_ends_where_a_number_is_that_moves_as_well(step: str, answer: bool | None) -> None:
-    """It goes on until the counter is there; if the other one moves in some rounds, that may be on either side of it."""
+    """It continues until the counter is there; if the other one changes in some iterations only, that may be on either side."""
     m = of(f"""
         ld.param.u32 %r1, [number];
         mov.u32 %r2, 0;
@@ -601,7 +603,7 @@ def test_a_loop_that_ends_where_a_number_is_that_moves_as_well(step: str, answer
 @pytest.mark.parametrize(
     ("known", "asked", "answer"),
     [
-        ({"%p2": True}, "%p1", True),  # as many rounds as there are stages, then
+        ({"%p2": True}, "%p1", True),  # as many iterations as there are stages, then
         ({"%p1": False}, "%p2", False),  # less tiles than stages: groups with nothing in them follow
         ({"%p1": True}, "%p2", True),
         ({"%p3": True, "%p4": True}, "%p5", False),  # the least of unsigned numbers that are none below zero
@@ -901,7 +903,7 @@ def test_a_loop_counter(probe: str, counter: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["%r2", "%r1", "%p9"])
-def test_a_counter_that_each_round_copies(first: str) -> None:
+def test_a_counter_that_each_iteration_copies_is_an_induction(first: str) -> None:
     m = of(LOOP.format(start=4, body="mov.u32 %r2, %r1;\nadd.s32 %r1, %r2, 3;", counter="%r2"))
     value(m, first)
     counted = m.values.induction(value(m, "%r1", "loop"))
@@ -945,7 +947,7 @@ def test_a_cyclic_stage_has_a_modulus(test: str, probe: str) -> None:
 
 
 def test_two_rounds_of_a_ring_in_one() -> None:
-    """nvcc takes the remainder by a multiplication where a loop of ThunderKittens goes round twice at a time."""
+    """nvcc computes the remainder by a multiplication where a loop of ThunderKittens is unrolled by two."""
     m = of("""
         mov.u32 %r1, 0;
     loop:
@@ -979,7 +981,7 @@ def test_a_ring_that_starts_again_before_a_limit() -> None:
 
 
 def counted(first: int, step: int, test: str) -> tuple[int, ...]:
-    """The numbers that a counter has, one in each round: what *test* says of it before and after, as a function of both."""
+    """The values of a counter, one in each iteration: what *test* is before and after, as a function of both."""
     numbers, now = [first], first
     while eval(test, {"r1": now, "r2": now + step}) and len(numbers) < 100:
         now += step
@@ -1012,7 +1014,7 @@ def test_rounds_that_a_constant_says(first: int, step: int, limit: int, setp: st
         assert rounds == len(numbers)
         assert m.values.interval(phi) == (numbers[0], numbers[-1])
     elif "!=" not in test:
-        assert len(numbers) == 1  # the test is never true: nobody counts
+        assert len(numbers) == 1  # the test is never true: nothing is counted
     else:
         assert (limit - first) % step or limit < first + step
 
@@ -1086,7 +1088,7 @@ loop:
 
 @pytest.mark.parametrize("asked", ["inner", "outer", "past"])
 def test_a_value_through_loops_within_each_other_is_the_same(asked: str) -> None:
-    """cuDNN's kernels elect a lane once: an inner loop, or what is behind it, may be the first place that is asked about."""
+    """cuDNN's kernels elect a lane once: an inner loop, or what follows it, may be the first site that is asked about."""
     m = of(
         """
     mov.u32 %r1, 0;
@@ -1239,7 +1241,7 @@ def test_uniformity(code: str, level: UniformityScope) -> None:
     ("directives", "shape"),
     [(".reqntid 4, 8, 2", (4, 8, 2)), (".reqntid 16, 6", (16, 6, 1)), (".reqntid 96", (96, 1, 1))],
 )
-def test_where_a_thread_stands_in_its_cta(directives: str, shape: tuple[int, int, int]) -> None:
+def test_the_index_of_a_thread_in_its_cta(directives: str, shape: tuple[int, int, int]) -> None:
     """Threads are numbered along x first, and warps take them in that order."""
     read = "".join(
         f"mov.u32 %r{10 * k + i}, %{name}.{axis};\n"
@@ -1264,14 +1266,14 @@ def test_where_a_thread_stands_in_its_cta(directives: str, shape: tuple[int, int
 
 
 @pytest.mark.parametrize("directives", [".reqntid 64", ".reqntid 4, 16", ".maxntid 64", ""])
-def test_the_fourth_dimension_is_no_axis(directives: str) -> None:
+def test_the_fourth_dimension_is_not_an_axis(directives: str) -> None:
     """ptxas takes %tid.w, and %tid as a whole (10.1): neither is a position along x, y or z."""
     code = "mov.u32 %r1, %tid.w; mov.u32 %r2, %ntid.w; mov.v4.u32 {%r3, %r4, %r5, %r6}, %tid;"
     m = of(code, directives=directives)
     assert [m.values.bit_slices(value(m, f"%r{i}")) for i in (1, 2, 3)] == [None] * 3
 
 
-def test_nothing_says_where_a_thread_stands_in_a_cta_of_some_shape() -> None:
+def test_the_index_of_a_thread_in_a_cta_of_unknown_shape_is_unknown() -> None:
     code = "mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ntid.y; add.u32 %r4, %r1, %r2;"
     m = of(code, directives=".maxntid 64")
     assert [m.values.bit_slices(value(m, f"%r{i}")) for i in (1, 2, 3)] == [None] * 3
@@ -1369,7 +1371,7 @@ def programs(draw: st.DrawFn) -> tuple[str, dict[str, list[int]]]:
         if kind == "binary":
             name = draw(st.sampled_from(sorted(BINARY)))
             if name.startswith("mul"):
-                b, other = str(number), [number] * count  # the product of two registers is nobody's address
+                b, other = str(number), [number] * count  # the product of two registers is not an address
             lines.append(f"{name} {r}, {a}, {b};")
             held[r] = [BINARY[name](x, y) & 0xFFFFFFFF for x, y in zip(held[a], other, strict=True)]
         elif kind == "shift":
@@ -1584,7 +1586,7 @@ def test_known_bits_are_those_of_every_run(data: st.DataObject) -> None:
 
 
 def test_a_sum_that_wraps_before_it_is_widened() -> None:
-    """Above its sign is no carry, but the sign: of thread 77 it is negative."""
+    """Above its sign there is no carry, but the sign: of thread 77 it is negative."""
     m = of("mov.u32 %r2, %tid.x; add.s32 %r3, %r2, 0x7ffffff0; cvt.s64.s32 %rd2, %r3; shl.b64 %rd3, %rd2, 2;")
     for name in ("%rd2", "%rd3"):
         zeros, _ = m.values.known_bits(value(m, name))
@@ -1650,7 +1652,7 @@ def test_known_bits_of_a_descriptor_that_a_loop_moves_on() -> None:
 def test_bounds_of_what_a_loop_carries(
     next_number: str, bounds: tuple[int, int] | None, nested: bool
 ) -> None:
-    """The stage of a ring goes on from where it was when the outer loop comes round again."""
+    """The stage of a ring continues from where it was when the outer loop iterates again."""
     m = of(
         f"""
         ld.param.u32 %r1, [n];
@@ -1686,7 +1688,7 @@ def test_bounds_of_what_a_division_leaves(rest: str, bounds: tuple[int, int] | N
     assert m.values.interval(value(m, "%r5")) == bounds
 
 
-def test_known_bits_tell_addresses_apart() -> None:
+def test_known_bits_distinguish_addresses() -> None:
     """Rings of 16-byte slots: the barrier at 8 of one slot is never the one at 0 of another."""
     m = of(
         """
@@ -1818,10 +1820,10 @@ def warps(*numbers: int) -> int:
         ("0x03020100", 16, "", 1, warps(1, 4, 5, 6, 7)),
         ("0x03020100", 16, "", 2, warps(2)),
         ("0x03020100", 16, "", 9, 0),
-        ("0x03020100", 12, "", 0, warps(0, 1, 2, 3, 4)),  # nobody has said what the first four find
+        ("0x03020100", 12, "", 0, warps(0, 1, 2, 3, 4)),  # what the first four find is unknown
         ("0x03020100", 16, "st.shared.b32 [global_smem+16], 0;", 0, warps(0, 1, 2, 3)),
         ("0x03020100", 16, "st.shared.b32 [global_smem+16], 0;", 3, warps(3)),
-        ("0x03020100", 16, "st.shared.b32 [global_smem+16], %r0;", 1, -1),  # nobody says which
+        ("0x03020100", 16, "st.shared.b32 [global_smem+16], %r0;", 1, -1),  # which word is unknown
         ("0x03020100", 16, "mov.u32 %r5, global_smem; st.shared.b32 [%r5+20], %r0;", 1, warps(1, 4, 5, 6, 7)),
         ("0x03020100", 16, "mov.u32 %r5, global_smem; st.shared.b32 [%r5+20], 2;", 2, warps(2, 4)),
         ("0x03020100", 16, "atom.shared.or.b32 %r5, [global_smem+16], 1;", 1, -1),
@@ -1849,8 +1851,8 @@ def test_a_table_of_global_smem(first: str, offset: int, more: str, number: int,
     assert m.values.feasible_threads(value(m, "%p1"), True) == may & every
 
 
-def test_a_table_of_nobody_knows_whom() -> None:
-    """Only in Triton's variable are stores to where nobody knows taken to be to something else."""
+def test_a_table_with_unknown_stores_decides_no_threads() -> None:
+    """Only in Triton's variable are stores to unknown addresses assumed to be to something else."""
     body = TABLE.format(first=0, offset=16, more="", number=0).replace("global_smem", "flags")
     m = of(body, directives=".reqntid 256")
     assert m.values.feasible_threads(value(m, "%p1"), True) == T.full(256)

@@ -1,4 +1,4 @@
-"""Kernels of our own in CuTe DSL (``benchmarks/kernels/cutedsl_kernels.py``), which brings NVIDIA's compiler with it."""
+"""Kernels of our own in CuTe DSL (``benchmarks/kernels/cutedsl_kernels.py``), which includes NVIDIA's compiler."""
 
 from __future__ import annotations
 

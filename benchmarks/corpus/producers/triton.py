@@ -1,6 +1,6 @@
 """Triton kernels of our own (``benchmarks/kernels/triton``), each in several shapes for several targets.
 
-Triton brings its own LLVM and compiles for a target that it is told, so neither CUDA nor a GPU is needed.
+Triton includes its own LLVM and compiles for a target that it is given, so neither CUDA nor a GPU is needed.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ REPORTED = (
     (_FLASH, "_vllm_fa2_C.abi3.25.sm_80", (0, 4)),
     (_FLASH, "_vllm_fa2_C.abi3.26.sm_80", (4,)),
 )
-"""Library, module as cuobjdump calls it, and kernels by where they stand in it: tclint said or says something of these."""
+"""Library, module as cuobjdump calls it, and kernels by their position in it: tclint reported or reports something about these."""
 DRAWN = (
     (_CUE, "libcue_ops.11.sm_100", (10,)),
     (_CUE, "libcue_ops.14.sm_120", (82,)),

@@ -41,7 +41,7 @@ def tile_copy(x, y, STAGES: gl.constexpr):
 
 @gluon.jit
 def matmul(a, b, c, k, STAGES: gl.constexpr):
-    """One product of tiles in flight; a tile is given back after the product behind it has been started."""
+    """One product of tiles in flight; a tile is released after the next product has been started."""
     M: gl.constexpr = a.block_type.shape[0]
     K: gl.constexpr = a.block_type.shape[1]
     N: gl.constexpr = b.block_type.shape[0]
