@@ -451,8 +451,8 @@ def find_paths(
     expensive, and for callers with few paths.
 
     Returns :class:`Infeasible` once all paths are exhausted: no path avoids the edges of *closed*. Returns
-    :class:`GaveUp`, which is recorded, after *budget* states, or if a path ends at a dispatcher of roles that may lead
-    to a goal.
+    :class:`~tclint.dataflow.answers.GaveUp`, which is recorded, after *budget* states, or if a path ends at a
+    dispatcher of roles that may lead to a goal.
     """
     if not context.threads:
         return _NO_THREAD
