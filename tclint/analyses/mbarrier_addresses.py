@@ -173,7 +173,7 @@ def same(model: KernelModel, a: Place, b: Place) -> bool | None:
         if a.offset == b.offset:
             return True
         return False if abs(a.offset - b.offset) >= SIZE else None
-    return False if model.separate(a.base, b.base) else None
+    return False if model.values.separate(a.base, b.base) else None
 
 
 Array = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]

@@ -216,14 +216,6 @@ class KernelModel:
         variable = self.values.variable(value)
         return variable.size if variable is not None else 0
 
-    def separate(self, a: int, b: int) -> bool:
-        """Whether *a* and *b* are the addresses of different variables that do not overlap.
-
-        Variables without a size all name the same memory, which follows that of all others (5.1.7).
-        """
-        kinds = {self.values.node(v)[0] for v in (a, b)}
-        return a != b and kinds == {"symbol"} and bool(self.size(a) or self.size(b))
-
     def variable(self, name: str) -> Variable | None:
         """The variable called *name*, of the function or else of the module; None if there is none."""
         return self.function.variables.get(name) or self.module.variables.get(name)
