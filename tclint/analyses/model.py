@@ -126,7 +126,8 @@ class KernelModel:
         return SharedMemory(self.function, self.values)
 
     @cached_property
-    def survey(self) -> PathSearchCache:
+    def search_cache(self) -> PathSearchCache:
+        """What all searches for a path in this function share."""
         return PathSearchCache(self.cfg, self.values, self.views, self.ledger)
 
     @cached_property
@@ -294,7 +295,7 @@ class KernelModel:
                 merged[block] = sorted(goal_sites.union(merged[block]))
         alive = results.blocks_reached_by(start) if start >= 0 else None
         return find_paths(
-            self.survey,
+            self.search_cache,
             start,
             self.views.context_in_iteration(start),
             state,
@@ -330,7 +331,7 @@ class KernelModel:
         relevant: list[Sequence[int]] = [()] * len(self.cfg.blocks)
         relevant[block] = (site,)
         found = find_paths(
-            self.survey,
+            self.search_cache,
             -1,
             view,
             True,
@@ -354,7 +355,7 @@ class KernelModel:
             return path
         edges = path.witness.edges
         if any(self._contradicted(edges, PathCondition())):
-            entry_path = concrete_entry_path(self.survey, self.cfg.block_of[site])
+            entry_path = concrete_entry_path(self.search_cache, self.cfg.block_of[site])
             if not isinstance(entry_path, Found):
                 return entry_path
             edges = entry_path.witness

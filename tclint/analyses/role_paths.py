@@ -109,7 +109,7 @@ def follow(
     closed = set[Edge]()
     while True:
         found = next_answer(
-            find_paths(model.survey, start, view, True, relevant, step, goal, blocks, closed=closed)
+            find_paths(model.search_cache, start, view, True, relevant, step, goal, blocks, closed=closed)
         )
         infeasible = (
             model.infeasible_branch(start, found.witness, relevant)

@@ -260,7 +260,7 @@ class _Judge:
         for i in {goal, *ends} - {EXIT}:
             relevant[cfg.block_of[i]] = sorted({i, *relevant[cfg.block_of[i]]})
         return find_paths(
-            self.model.survey,
+            self.model.search_cache,
             cfg.blocks[branch.source].end - 1,
             view,
             True,

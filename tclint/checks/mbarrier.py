@@ -253,7 +253,9 @@ class _Waits:
             goals = {cfg.block_of[site], *cfg.exits, *model.reachability.dispatchers}
         for _ in range(MAX_PATHS_PER_WAIT):
             state = _UNTESTED if branches else _TESTED
-            found = find_paths(model.survey, site, view, state, relevant, step, goal, goals, closed=closed)
+            found = find_paths(
+                model.search_cache, site, view, state, relevant, step, goal, goals, closed=closed
+            )
             path = next_answer(found).witness
             if path is None:
                 return None
@@ -322,7 +324,7 @@ class _Waits:
 
         goals = {cfg.block_of[to]} if to != EXIT else cfg.exits | model.reachability.dispatchers
         view = self._view(site, answer, True)
-        found = find_paths(model.survey, site, view, True, self.relevant, step, goal, goals)
+        found = find_paths(model.search_cache, site, view, True, self.relevant, step, goal, goals)
         return isinstance(next_answer(found), Found)
 
     def _inverted(self, site: int) -> Hit:

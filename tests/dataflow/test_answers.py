@@ -43,7 +43,7 @@ def search(of: KernelModel, start: str = "start", to: str = "use", **options: in
     relevant[block] = (last,)
     return next_answer(
         find_paths(
-            of.survey,
+            of.search_cache,
             first,
             of.views.context_of(first),
             True,
@@ -86,7 +86,7 @@ def test_a_goal_before_the_start_is_infeasible() -> None:
 def test_no_thread_has_no_path() -> None:
     of = model("start: mov.u32 %r8, 1;\nuse: ret;")
     found = find_paths(
-        of.survey, -1, ThreadContext(0), True, [()], lambda s, i, x: s, lambda s, i: True, (0,)
+        of.search_cache, -1, ThreadContext(0), True, [()], lambda s, i, x: s, lambda s, i: True, (0,)
     )
     assert next_answer(found) == Infeasible("no thread executes the start")
 
@@ -113,7 +113,7 @@ def test_a_role_behind_a_dispatcher_is_not_called_infeasible() -> None:
     for answer in (
         of.entry_path(site),
         of.at_first(site),
-        concrete_entry_path(of.survey, of.cfg.block_of[site]),
+        concrete_entry_path(of.search_cache, of.cfg.block_of[site]),
     ):
         assert isinstance(answer, GaveUp)
     assert {(open_.question, open_.site) for open_ in of.ledger.unanswered} == {(ENTRY_PATH, site)}
@@ -138,7 +138,7 @@ def counted(rounds: str) -> KernelModel:
 
 
 def lead(of: KernelModel) -> Answer[tuple[Edge, ...]]:
-    return concrete_entry_path(of.survey, of.cfg.block_of[label(of.function, "use")])
+    return concrete_entry_path(of.search_cache, of.cfg.block_of[label(of.function, "use")])
 
 
 def test_a_loop_with_a_constant_trip_count_is_iterated() -> None:

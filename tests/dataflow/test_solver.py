@@ -559,7 +559,7 @@ def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cls, "transfer", count)
 
     def find_paths(
-        survey: Any,
+        cache: Any,
         start: Any,
         view: Any,
         state: Any,
@@ -574,7 +574,7 @@ def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
             searched += 1
             return bool(goal(here, i))
 
-        return real(survey, start, view, state, relevant, step, asked, *rest, **options)
+        return real(cache, start, view, state, relevant, step, asked, *rest, **options)
 
     counted(Groups)
     counted(TensorMemory)
