@@ -18,7 +18,7 @@ def data(name: str) -> Path:
 def modules(package: Iterable[str]) -> list[str]:
     """The names of the modules in the folders of a *package* (``__path__``), sorted; not those that begin with an underscore.
 
-    :func:`pkgutil.iter_modules` would look at what is compiled of each as well, whenever tclint starts.
+    ``pkgutil.iter_modules`` would look at what is compiled of each as well, whenever tclint starts.
     """
     files = (file for folder in package for file in os.listdir(folder))
     return sorted(file[:-3] for file in files if file.endswith(".py") and not file.startswith("_"))

@@ -75,7 +75,7 @@ class Extents:
 
     def meet(self, a: Extent, b: Extent) -> bool:
         """Whether the two may overlap."""
-        return not self.model.separate(a.base, b.base) and a.meets(b)
+        return not self.model.values.separate(a.base, b.base) and a.meets(b)
 
     def _find(self, access: Access, threads: int) -> Extent | None:
         values = self.model.values

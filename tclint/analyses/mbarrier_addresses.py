@@ -7,7 +7,7 @@ Every analysis, check and view of a kernel asks this module. It resolves an addr
    change a value (:mod:`tclint.values.ssa`), so generic addresses resolve as well.
 2. :meth:`MbarrierAddresses.of` returns an :class:`Address` for each alternative of a join or a ``selp``: a base, an
    offset, and the stages of a ring buffer that a loop selects.
-3. :meth:`MbarrierAddresses.places` enumerates the mbarriers, each a :class:`TmemLocation`, where they are finitely many.
+3. :meth:`MbarrierAddresses.places` enumerates the mbarriers, each a :class:`Place`, where they are finitely many.
 
 An address is unresolved where it may differ between threads in an unknown manner, as after a load from memory, or where
 the index of its stage has no bound. One that a caller passes is a base of its own, which compares with no variable.
@@ -173,7 +173,7 @@ def same(model: KernelModel, a: Place, b: Place) -> bool | None:
         if a.offset == b.offset:
             return True
         return False if abs(a.offset - b.offset) >= SIZE else None
-    return False if model.separate(a.base, b.base) else None
+    return False if model.values.separate(a.base, b.base) else None
 
 
 Array = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]

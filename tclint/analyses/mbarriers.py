@@ -5,7 +5,7 @@ varies in a loop names one after the other: a *ring*. Each role names the ring b
 compared and not expressions (PTX ISA 9.7.13.15).
 
 What one phase gets is counted by wait-free regions (:mod:`tclint.analyses.phases`): operations of one region on one
-object belong to one phase. The counts are bounds where threads or conditions are unknown (:class:`UnfencedWaits`), and None
+object belong to one phase. The counts are bounds where threads or conditions are unknown (:class:`Arrivals`), and None
 where peer CTAs take part.
 
 Addresses are resolved in :mod:`tclint.analyses.mbarrier_addresses`. An address is unknown if it is loaded from memory,
@@ -356,7 +356,7 @@ class Mbarriers:
     def unknown_arrivals(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
         """The instructions that make the number of arrivals of a phase unknown, each with the reason.
 
-        Unseen arrivals (:attr:`elsewhere`) and unknown arrival counts are not among them.
+        Unseen arrivals (:attr:`has_unseen_arrivals`) and unknown arrival counts are not among them.
         """
         for i in self._leaving(object_):
             yield i, "peer CTAs may also arrive"

@@ -141,7 +141,8 @@ class KernelModel:
         return SharedMemory(self.function, self.values)
 
     @cached_property
-    def survey(self) -> PathSearchCache:
+    def search_cache(self) -> PathSearchCache:
+        """What all searches for a path in this function share."""
         return PathSearchCache(self.cfg, self.values, self.views, self.ledger)
 
     @cached_property
@@ -231,14 +232,6 @@ class KernelModel:
         variable = self.values.variable(value)
         return variable.size if variable is not None else 0
 
-    def separate(self, a: int, b: int) -> bool:
-        """Whether *a* and *b* are the addresses of different variables that do not overlap.
-
-        Variables without a size all name the same memory, which follows that of all others (5.1.7).
-        """
-        kinds = {self.values.node(v)[0] for v in (a, b)}
-        return a != b and kinds == {"symbol"} and bool(self.size(a) or self.size(b))
-
     def variable(self, name: str) -> Variable | None:
         """The variable called *name*, of the function or else of the module; None if there is none."""
         return self.function.variables.get(name) or self.module.variables.get(name)
@@ -301,7 +294,7 @@ class KernelModel:
         alive = results.blocks_reached_by(start) if start >= 0 else None
         context = self.views.context_in_iteration(start)
         return find_paths(
-            self.survey,
+            self.search_cache,
             PathQuery(
                 start, context, query.state, relevant, query.step, query.goal, goals, alive, closed, together
             ),
@@ -338,7 +331,7 @@ class KernelModel:
             goal=lambda fact, i: i == site,
             goals=(block,),
         )
-        return next_answer(find_paths(self.survey, query))
+        return next_answer(find_paths(self.search_cache, query))
 
     def at_first(self, site: int) -> Answer[PathSubstitution]:
         """The substitution of expressions when *site* executes for the first time, or why no path was found."""
@@ -353,7 +346,7 @@ class KernelModel:
             return path
         edges = path.witness.edges
         if any(truth is (not edge.value) for edge, truth in self.evaluated(edges, PathCondition())):
-            entry_path = concrete_entry_path(self.survey, self.cfg.block_of[site])
+            entry_path = concrete_entry_path(self.search_cache, self.cfg.block_of[site])
             if not isinstance(entry_path, Found):
                 return entry_path
             edges = entry_path.witness

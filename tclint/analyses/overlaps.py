@@ -569,7 +569,7 @@ def _entry_path(
     taken = Route(here, model.values.representative, model.values.representative, path.witness.edges)
     if _first_infeasible(model, start, taken)[1] is None:
         return Found(path.witness.edges)
-    return concrete_entry_path(model.survey, model.cfg.block_of[start], context, onward)
+    return concrete_entry_path(model.search_cache, model.cfg.block_of[start], context, onward)
 
 
 def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int, Edge | int | None]:

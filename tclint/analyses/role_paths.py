@@ -110,7 +110,7 @@ def follow(
     closed = set[Edge]()
     while True:
         query = PathQuery(start, view, True, relevant, step, goal, blocks, closed=closed)
-        found = next_answer(find_paths(model.survey, query))
+        found = next_answer(find_paths(model.search_cache, query))
         infeasible = (
             infeasible_branch(model, start, found.witness, relevant)
             if likely and isinstance(found, Found)

@@ -269,7 +269,7 @@ class _Judge:
             goals=cfg.exits | self.model.reachability.dispatchers if goal == EXIT else (cfg.block_of[goal],),
             closed=closed,
         )
-        return find_paths(self.model.survey, query)
+        return find_paths(self.model.search_cache, query)
 
     def barrier(self, site: int) -> bool:
         """Whether the instruction at *site* is a CTA barrier."""

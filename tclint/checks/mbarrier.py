@@ -254,7 +254,7 @@ class _Waits:
         for _ in range(MAX_PATHS_PER_WAIT):
             state = _UNTESTED if branches else _TESTED
             query = PathQuery(site, view, state, relevant, step, goal, goals, closed=closed)
-            path = next_answer(find_paths(model.survey, query)).witness
+            path = next_answer(find_paths(model.search_cache, query)).witness
             if path is None:
                 return None
             if branches and not any(cfg.blocks[e.source].end - 1 in branches for e in path.edges):
@@ -323,7 +323,7 @@ class _Waits:
         goals = {cfg.block_of[to]} if to != EXIT else cfg.exits | model.reachability.dispatchers
         view = self._view(site, answer, True)
         query = PathQuery(site, view, True, self.relevant, step, goal, goals)
-        return isinstance(next_answer(find_paths(model.survey, query)), Found)
+        return isinstance(next_answer(find_paths(model.search_cache, query)), Found)
 
     def _inverted(self, site: int) -> Hit:
         name = self.model.name(site)

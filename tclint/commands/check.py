@@ -77,7 +77,11 @@ if TYPE_CHECKING:
 @click.option("--diff", is_flag=True, help="Show the changes of --fix as a unified diff without making them.")
 @color_option
 @click.option("--statistics", is_flag=True, help="Show counts per rule only.")
-@click.option("--timings", is_flag=True, help="Print a timing breakdown to stderr.")
+@click.option(
+    "--timings",
+    is_flag=True,
+    help="Print to stderr how long each stage took and how often the analyses gave up, with the reason.",
+)
 @click.option("--show-settings", is_flag=True, help="Print the settings and the origin of each, then exit.")
 def command(
     paths: tuple[str, ...],
@@ -104,6 +108,13 @@ def command(
     object, library or executable with NVIDIA's cuobjdump.
 
     RULES are ids, names, families, id prefixes, or ALL, separated by commas.
+
+    A comment '// tclint: ignore[RULES] reason' suppresses the findings of its statement, and one with
+    ignore-entry[RULES], before or in a function, those of the function. To hide all present findings, use tclint
+    baseline.
+
+    If nothing is reported, the last line counts the findings that are hidden, --pedantic shows those of low
+    confidence, and --timings counts what the analyses left open.
 
     Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error, an input that could not be analysed, or a
     comment that suppresses nothing. With --fix, only the remaining findings count; with --diff, it is 1 if anything

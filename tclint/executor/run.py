@@ -280,7 +280,7 @@ def call(
     An argument is an array (the kernel gets its address), a numpy scalar such as ``np.int32(5)``, raw bytes, or a pair
     of an array and a tensor map, whose address is an offset in the array. *source* is a file or its name.
     Raises :class:`LaunchError` if the launch does not fit the kernel, :class:`Unsupported` if there is no such entry,
-    and :class:`SourceError` for a file that cannot be read.
+    and :class:`~tclint.syntax.source.SourceError` for a file that cannot be read.
     """
     from tclint.ir.frontend import analyse
 

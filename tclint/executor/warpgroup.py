@@ -103,7 +103,7 @@ class Wgmma:
         return self._load_arguments(descriptor, self.n, self.k, trans)
 
     def _load_arguments(self, descriptor: int, rows: int, columns: int, trans: int) -> _LoadArguments:
-        """The arguments of :func:`descriptors.load` for a matrix; single bits are loaded as bytes."""
+        """The arguments of :func:`tclint.executor.descriptors.load` for a matrix; single bits are loaded as bytes."""
         bits = max(self.bits, 8)
         return descriptor, rows, columns * self.bits // bits, bits, _MAJOR[trans], "wgmma"
 

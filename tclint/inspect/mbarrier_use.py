@@ -13,8 +13,9 @@ __all__ = ["MbarrierUse"]
 class MbarrierUse(FactSet[tuple[int, int]]):
     """Facts ``(site, ring)``: the last wait on a ring of mbarriers, and the operations that signalled it since.
 
-    A ring is an index in :attr:`Mbarriers.made`. The stages of a ring are not distinguished. A ``try_wait`` counts as a
-    wait even if it may return false, since what follows its loop is executed only after the phase has completed.
+    A ring is an index in :attr:`Mbarriers.rings_by_init`. The stages of a ring are not distinguished. A ``try_wait``
+    counts as a wait even if it may return false, since what follows its loop is executed only after the phase has
+    completed.
     """
 
     def __init__(self, model: KernelModel) -> None:

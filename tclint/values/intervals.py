@@ -425,10 +425,21 @@ class Bounds(Induction):
         remainder = ones & (modulus - 1)
         if modulus > 1 and remainder >= size_b and modulus - remainder >= size_a:
             return True
-        symbols = [t for t, _ in terms if self.nodes[t][0] == "symbol"]
-        if len(symbols) == 2 and len(terms) == 2 and {f for _, f in terms} == {1, -1}:
-            return True  # different variables
+        if len(terms) == 2 and {f for _, f in terms} == {1, -1} and self.separate(terms[0][0], terms[1][0]):
+            return True
         return None
+
+    def separate(self, a: int, b: int) -> bool:
+        """Whether *a* and *b* are the addresses of different variables that do not overlap.
+
+        Variables without a size all name the same memory, which follows that of all others (5.1.7).
+        """
+        variables = self.variable(a), self.variable(b)
+        return (
+            a != b
+            and {self.node(v)[0] for v in (a, b)} == {"symbol"}
+            and any(v and v.size for v in variables)
+        )
 
 
 def _low(zeros: int, ones: int) -> Bits:

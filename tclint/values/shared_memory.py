@@ -353,7 +353,7 @@ class SharedMemory:
     def footprint(self, access: Access, threads: int, beside: int = 0) -> Footprint | None:
         """The bytes that *threads* access, relative to their base; None unless all of them share the base.
 
-        At least one of the threads *beside* exists (:meth:`sure`).
+        At least one of the threads *beside* exists (:meth:`certain_threads`).
         """
         return self._footprint_of(access, self.certain_threads(threads, beside))
 

@@ -61,7 +61,7 @@ def search(of: KernelModel, start: str = "start", to: str = "use", **options: in
         goal=lambda fact, i: i == last,
         goals=(block,),
     )
-    return next_answer(find_paths(of.survey, query, **options))
+    return next_answer(find_paths(of.search_cache, query, **options))
 
 
 # ---------------------------------------------------------------- paths
@@ -94,7 +94,7 @@ def test_a_goal_before_the_start_is_infeasible() -> None:
 def test_no_thread_has_no_path() -> None:
     of = model("start: mov.u32 %r8, 1;\nuse: ret;")
     query = PathQuery(-1, ThreadContext(0), True, [()], lambda s, i, x: s, lambda s, i: True, (0,))
-    assert next_answer(find_paths(of.survey, query)) == Infeasible("no thread executes the start")
+    assert next_answer(find_paths(of.search_cache, query)) == Infeasible("no thread executes the start")
 
 
 def test_a_search_that_exceeds_its_budget_gives_up_and_is_recorded() -> None:
@@ -119,7 +119,7 @@ def test_a_role_after_a_dispatcher_is_not_called_infeasible() -> None:
     for answer in (
         of.entry_path(site),
         of.at_first(site),
-        concrete_entry_path(of.survey, of.cfg.block_of[site]),
+        concrete_entry_path(of.search_cache, of.cfg.block_of[site]),
     ):
         assert isinstance(answer, GaveUp)
     assert {(open_.question, open_.site) for open_ in of.ledger.unanswered} == {(ENTRY_PATH, site)}
@@ -144,7 +144,7 @@ def counted(rounds: str) -> KernelModel:
 
 
 def lead(of: KernelModel) -> Answer[tuple[Edge, ...]]:
-    return concrete_entry_path(of.survey, of.cfg.block_of[label(of.function, "use")])
+    return concrete_entry_path(of.search_cache, of.cfg.block_of[label(of.function, "use")])
 
 
 def test_a_loop_with_a_constant_trip_count_is_iterated() -> None:

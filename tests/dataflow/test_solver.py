@@ -558,13 +558,13 @@ def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(cls, "transfer", count)
 
-    def find_paths(survey: PathSearchCache, query: PathQuery) -> Search[Path]:
+    def find_paths(cache: PathSearchCache, query: PathQuery) -> Search[Path]:
         def asked(here: Any, i: int) -> bool:
             nonlocal searched
             searched += 1
             return query.goal(here, i)
 
-        return real(survey, query._replace(goal=asked))
+        return real(cache, query._replace(goal=asked))
 
     counted(Groups)
     counted(TensorMemory)

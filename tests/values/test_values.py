@@ -1146,6 +1146,8 @@ def test_the_word_of_an_allocation_is_one_value(place: str) -> None:
         ("%r2", 4, "%r1", 4, True),
         ("%r1", 1, "%r1", 1, False),
         ("%r1", 4, "%r3", 4, True),  # two variables
+        ("%r1", 4, "%r7", 4, True),  # one without a size follows it
+        ("%r7", 4, "%r8", 4, None),  # all those without a size name the same memory
         ("%r1", 4, "%r4", 4, None),  # a parameter
         ("%r5", 4, "%r2", 4, None),  # tid against 4
         ("%r6", 4, "%r1", 64, True),  # 64 + 4 * (tid & 15)
@@ -1159,6 +1161,8 @@ def test_apart(a: str, size_a: int, b: str, size_b: int, expected: bool | None) 
     mov.u32 %r1, x;
     add.s32 %r2, %r1, 4;
     mov.u32 %r3, y;
+    mov.u32 %r7, dynamic;
+    mov.u32 %r8, dynamic_too;
     ld.param.u32 %r4, [number];
     mov.u32 %r10, %tid.x;
     add.s32 %r5, %r1, %r10;
@@ -1166,7 +1170,8 @@ def test_apart(a: str, size_a: int, b: str, size_b: int, expected: bool | None) 
     mad.lo.s32 %r12, %r11, 4, %r1;
     add.s32 %r6, %r12, 64;
     """
-        + END
+        + END,
+        before=".extern .shared .b8 dynamic[]; .extern .shared .b8 dynamic_too[];",
     )
     assert m.values.disjoint(value(m, a), size_a, value(m, b), size_b) is expected
     assert m.values.disjoint(value(m, b), size_b, value(m, a), size_a) is expected
