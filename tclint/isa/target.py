@@ -14,12 +14,15 @@ from functools import lru_cache
 __all__ = [
     "FAMILIES",
     "INTRODUCED",
+    "MAX_REGISTERS_PER_THREAD",
     "NEWEST",
+    "REGISTERS_PER_SM",
     "RENAMED",
     "TOOLKITS",
     "Availability",
     "Target",
     "Version",
+    "allocated_registers",
     "dotted",
     "parse_version",
     "toolkit_for",
@@ -50,6 +53,15 @@ FAMILIES: tuple[frozenset[int], ...] = (
 RENAMED = {101: 110}
 """Target number -> the number that PTX ISA 9.0 replaced it with (13.2)."""
 
+REGISTERS_PER_SM = 65536
+"""32-bit registers of an SM, on every target that has ``setmaxnreg``."""
+
+MAX_REGISTERS_PER_THREAD = 255
+"""32-bit registers that code can name in a thread, on every target since ``sm_35``."""
+
+_REGISTERS_PER_ALLOCATION = 8
+"""The hardware allots the registers of a thread in units of this (``setmaxnreg`` takes multiples of it, 9.7.19.5)."""
+
 TOOLKITS: dict[Version, Version] = {
     (9, 0): (6, 0), (9, 1): (6, 1), (9, 2): (6, 2), (10, 0): (6, 3), (10, 1): (6, 4), (10, 2): (6, 5),
     (11, 0): (7, 0), (11, 1): (7, 1), (11, 2): (7, 2), (11, 3): (7, 3), (11, 4): (7, 4), (11, 5): (7, 5),
@@ -65,6 +77,11 @@ is too new, except for 12.7, for which no package exists.
 """
 
 _TARGET = re.compile(r"(?:sm|compute)_(\d{1,9})([af]?)$")
+
+
+def allocated_registers(used: int) -> int:
+    """The registers that a thread holds which *used* of them are compiled for: 256 for 255 (seen on an H100)."""
+    return -(-used // _REGISTERS_PER_ALLOCATION) * _REGISTERS_PER_ALLOCATION
 
 
 def parse_version(text: str) -> Version:
