@@ -178,7 +178,9 @@ def test_registers_at_launch_are_rounded_up_to_eights(directives: str, found: in
 
 
 @pytest.mark.parametrize(("bound", "contradicts"), [(100, False), (96, True)])
-def test_a_dec_to_the_registers_that_a_thread_holds_does_not_contradict(bound: int, contradicts: bool) -> None:
+def test_a_dec_to_the_registers_that_a_thread_holds_does_not_contradict(
+    bound: int, contradicts: bool
+) -> None:
     body = f"{ROLES} inc 232; bra J; L: dec 104; J: bar.sync 0;"
     assert bool(by_rule(lint(text(body, f".reqntid 384\n.maxnreg {bound}")), "CV008")) == contradicts
 
