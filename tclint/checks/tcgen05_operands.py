@@ -310,7 +310,9 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
     for site in sorted(sites):
         operand, threads = model.instruction(site).role("taddr"), model.views.context_of(site).threads
         place = tmem.relative(model.values.operand(operand, site))
-        lanes = _lanes(model, place.distance) if place is not None else None
+        if place is None or place.lane >= LANES:
+            continue  # a lane that does not exist is not one of another warp: TC017
+        lanes = _lanes(model, place.distance)
         foreign = _foreign(lanes, threads) if lanes is not None else None
         if foreign is None:
             continue

@@ -641,6 +641,13 @@ def test_the_scope_of_a_remote_arrival(before: str, scope: str, confidence: Conf
     arrive = f"mbarrier.arrive{scope}.shared::cluster.b64 _, [%r6];"
     hits = found(f"{MAKE}\n{JOIN}\n{RANK}\n{MAP}\n{before}\n{arrive}\n{JOIN}", "MB012")
     assert [hit.confidence for hit in hits] == ([] if confidence is None else [confidence])
+    for one in (".reqnctapercluster 1", ".maxclusterrank 1"):
+        alone = found(
+            f"{MAKE}\n{JOIN}\n{RANK}\n{MAP}\n{before}\n{arrive}\n{JOIN}",
+            "MB012",
+            directives=f".reqntid 128\n{one}",
+        )
+        assert not alone
     assert all("cluster" not in hit.help or ".release.cluster" in hit.help for hit in hits)
 
 

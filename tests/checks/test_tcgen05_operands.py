@@ -414,6 +414,15 @@ def test_lanes_of_other_warps(made: str, confidence: str) -> None:
     assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])
 
 
+@pytest.mark.parametrize(
+    ("offset", "rule"), [("-1", "TC017"), ("0x800000", "TC017"), ("0x400000", "TC023"), ("0x7f0000", "TC023")]
+)
+def test_a_wrong_lane_is_reported_by_one_rule(offset: str, rule: str) -> None:
+    code = f"add.u32 %r10, %r9, {offset};\ntcgen05.ld.sync.aligned.32x32b.x2.b32 {{%r20, %r21}}, [%r10];"
+    report = lint(text(code))
+    assert {f.rule.id for f in report.findings} & {"TC017", "TC023"} == {rule}
+
+
 def test_the_second_warpgroup_has_the_same_windows() -> None:
     load = "tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r20, %r21}, [%r10];"
     own = f"and.b32 %r11, %r2, 3; shl.b32 %r11, %r11, 21; add.u32 %r10, %r9, %r11;\n{load}"
