@@ -77,6 +77,13 @@ def test_what_it_takes(statement: str) -> None:
     assert report.status == "analysed"
 
 
+@pytest.mark.parametrize(("source", "rules"), [("%p1", []), ("!%p1", []), ("%r2", ["PX003"])])
+def test_a_ballot_takes_a_predicate(source: str, rules: list[str]) -> None:
+    header = HEADER.replace("8.6", "4.0").replace("sm_100a", "sm_30")
+    hits = one(f"vote.ballot.b32 %r1, {source};", header)
+    assert [r for r, _ in hits if r.startswith("PX")] == rules
+
+
 def test_equal_mistakes_are_one_finding_each_function() -> None:
     body = "ad.s32 %r1, %r2, %r3;\n" * 5
     report = lint(module(kernel(body, "a"), kernel(body, "b")))
