@@ -9,14 +9,11 @@ from tclint.dataflow import EXIT, Answer, Found, Infeasible, Path, find_paths, n
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Module
+from tclint.isa.callees import SYSTEM_CALLS
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 
 _NO_PATH = Infeasible("one of the instructions to avoid is on every path")
-SYSTEM_CALLS = frozenset({"__assertfail", "__nv_ptx_builtin_ocg_fmax3", "free", "malloc", "vprintf"})
-"""The functions that the CUDA driver provides without a body in any module (PTX interoperability guide, "System
-calls"), and a maximum of three values that ptxas compiles to one instruction. None accesses tensor memory or waits for
-other threads."""
 
 
 def known_functions(module: Module) -> frozenset[str]:

@@ -217,7 +217,11 @@ def _range(numbers: range) -> str:
 
 
 def _executed_by(form: Form) -> str:
-    special = {"thread": "", "active": "the active lanes of the warp together", "lanes": "all lanes of its mask together"}
+    special = {
+        "thread": "",
+        "active": "the active lanes of the warp together",
+        "lanes": "all lanes of its mask together",
+    }
     who = special.get(form.scope, f"all threads of the {form.scope} together")
     if who and form.scope_when:
         who += f" (with {form.scope_when})"
