@@ -22,9 +22,14 @@ def known_functions(module: Module) -> frozenset[str]:
 
 
 def whole_program(model: KernelModel) -> bool:
-    """Whether all that the kernel executes is visible: every call is to a function of the module or a system call."""
+    """Whether all that the kernel executes is visible.
+
+    Every call is to a function of the module or a system call, and the ISA table has every instruction.
+    """
+    if not model.function.entry or any(use.match is None for use in model.function.uses):
+        return False
     known = known_functions(model.module)
-    return model.function.entry and all(model.instruction(i).callee in known for i in calls(model))
+    return all(model.instruction(i).callee in known for i in calls(model))
 
 
 def dominated_by(model: KernelModel, first: int, site: int) -> bool:

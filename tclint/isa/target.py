@@ -14,6 +14,7 @@ from functools import lru_cache
 __all__ = [
     "FAMILIES",
     "INTRODUCED",
+    "KNOWN",
     "MAX_REGISTERS_PER_THREAD",
     "NEWEST",
     "REGISTERS_PER_SM",
@@ -25,6 +26,7 @@ __all__ = [
     "allocated_registers",
     "dotted",
     "parse_version",
+    "tensor_columns",
     "toolkit_for",
 ]
 
@@ -61,6 +63,9 @@ MAX_REGISTERS_PER_THREAD = 255
 
 _REGISTERS_PER_ALLOCATION = 8
 """The hardware allots the registers of a thread in units of this (``setmaxnreg`` takes multiples of it, 9.7.19.5)."""
+
+_TENSOR_COLUMNS, _MOST_TENSOR_COLUMNS = {107: 576}, 1 << 16
+"""Target number -> the columns of its tensor memory, if they are not 512; the number that an address can name."""
 
 TOOLKITS: dict[Version, Version] = {
     (9, 0): (6, 0), (9, 1): (6, 1), (9, 2): (6, 2), (10, 0): (6, 3), (10, 1): (6, 4), (10, 2): (6, 5),
@@ -124,6 +129,18 @@ class Target:
     @property
     def introduced(self) -> Version:
         return INTRODUCED[str(self)]
+
+    @property
+    def known(self) -> bool:
+        """Whether the table has every bit of a descriptor that the target defines: it came with :data:`KNOWN` or before."""
+        return self.introduced <= KNOWN
+
+
+def tensor_columns(target: Target | None) -> int:
+    """The columns of tensor memory (9.7.16.1); for a target that does not exist yet, all that an address can name."""
+    if target is None:
+        return _MOST_TENSOR_COLUMNS
+    return _TENSOR_COLUMNS.get(target.number, 512)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +224,9 @@ class Availability:
 
 NEWEST = max(TOOLKITS.values())
 """The newest .version that the ISA table was checked against (ptxas 13.5)."""
+
+KNOWN: Version = (9, 2)
+"""The newest .version all of whose instructions, modifiers and directives are in the ISA table.
+
+Of later versions the table has a part. What it lacks in a module of such a version is unknown, and not wrong.
+"""
