@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import SYSTEM_CALLS
 from tclint.ir.nodes import Instruction
+from tclint.isa.callees import SYSTEM_CALLS
 
 __all__ = ["START", "ClusterBarrier"]
 

@@ -254,10 +254,13 @@ class _Outstanding(Analysis[int]):
 
 
 class Depth(_Outstanding):
-    """The maximum number of committed wgmma-groups that may be pending, saturating at ``limit``."""
+    """The maximum number of committed wgmma-groups that may be pending, saturating at ``limit``.
+
+    The caller of a function may leave any number of groups pending.
+    """
 
     def boundary(self) -> int:
-        return 0
+        return 0 if self.model.function.entry else self.limit
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
         if instruction.event == "commit":

@@ -402,6 +402,13 @@ class KernelModel:
                     work.append(edge.target)
         return False
 
+    def may_follow(self, first: int, second: int) -> bool:
+        """Whether one thread may execute *second* after *first*: a path leads there, and the two do not exclude each other.
+
+        Roles that share a loop and test the same predicate again have such a path, but no thread takes it.
+        """
+        return self.reaches(first, second) and not self.views.mutually_exclusive(first, second)
+
     def release(self) -> None:
         """Drops what refers back to this model or its values, so that they are freed without a garbage collection."""
         if "values" in self.__dict__:

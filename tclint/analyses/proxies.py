@@ -268,10 +268,7 @@ class Overwritten:
                 return False
         waited = {ring for i, rings in waits.items() if dominated_by(model, i, site) for ring in rings}
         waited_by_user = {
-            ring
-            for i, rings in waits.items()
-            if not model.views.mutually_exclusive(i, use.site) and model.reaches(i, use.site)
-            for ring in rings
+            ring for i, rings in waits.items() if model.may_follow(i, use.site) for ring in rings
         }
         if model.instruction(use.site).group == "bulk":
             observers = {ring: model.fact(HappensBefore).completed(sites) for ring, sites in loads.items()}

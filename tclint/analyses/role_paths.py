@@ -10,14 +10,11 @@ from tclint.dataflow import EXIT, Answer, Found, Infeasible, Path, PathQuery, fi
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Module
+from tclint.isa.callees import SYSTEM_CALLS
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 
 _NO_PATH = Infeasible("one of the instructions to avoid is on every path")
-SYSTEM_CALLS = frozenset({"__assertfail", "__nv_ptx_builtin_ocg_fmax3", "free", "malloc", "vprintf"})
-"""The functions that the CUDA driver provides without a body in any module (PTX interoperability guide, "System
-calls"), and a maximum of three values that ptxas compiles to one instruction. None accesses tensor memory or waits for
-other threads."""
 
 
 def known_functions(module: Module) -> frozenset[str]:
@@ -26,9 +23,14 @@ def known_functions(module: Module) -> frozenset[str]:
 
 
 def whole_program(model: KernelModel) -> bool:
-    """Whether all that the kernel executes is visible: every call is to a function of the module or a system call."""
+    """Whether all that the kernel executes is visible.
+
+    Every call is to a function of the module or a system call, and the ISA table has every instruction.
+    """
+    if not model.function.entry or any(use.match is None for use in model.function.uses):
+        return False
     known = known_functions(model.module)
-    return model.function.entry and all(model.instruction(i).callee in known for i in calls(model))
+    return all(model.instruction(i).callee in known for i in calls(model))
 
 
 def dominated_by(model: KernelModel, first: int, site: int) -> bool:

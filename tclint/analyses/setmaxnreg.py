@@ -6,6 +6,7 @@ from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Immediate, Instruction
+from tclint.isa.target import MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, allocated_registers
 
 State = frozenset[tuple[int, int]]
 """``(site, count)``: a ``setmaxnreg`` that may be the last one executed, or :data:`START` for the launch."""
@@ -13,9 +14,6 @@ State = frozenset[tuple[int, int]]
 START = -1
 UNKNOWN = 0
 """The count of a warp if its number of registers at launch is unknown."""
-_REGISTERS_PER_SM = 65536
-"""On every target that has ``setmaxnreg``."""
-_MAX_REGISTERS_PER_THREAD = 255
 
 
 def bound(function: Function) -> int | None:
@@ -30,11 +28,11 @@ def bound(function: Function) -> int | None:
 def _share(threads: int, ctas: int) -> int:
     """The maximum registers per thread if *ctas* CTAs of *threads* threads each share an SM."""
     warps = -(-threads // 32) * ctas
-    return min(_REGISTERS_PER_SM // max(32 * warps, 1) // 8 * 8, _MAX_REGISTERS_PER_THREAD)
+    return min(REGISTERS_PER_SM // max(32 * warps, 1) // 8 * 8, MAX_REGISTERS_PER_THREAD)
 
 
 def launched(function: Function) -> int | None:
-    """The registers per thread at launch, if ptxas honours ``setmaxnreg`` in the kernel; None if unknown.
+    """The registers that a thread holds at launch, if ptxas honours ``setmaxnreg`` in the kernel; None if unknown.
 
     Without a bound in the directives, the kernel is taken to need the full share that the number of its threads leaves
     to each. With few threads, that share is the maximum of the ISA, and whether the kernel needs so many is unknown.
@@ -42,9 +40,9 @@ def launched(function: Function) -> int | None:
     if not function.entry:
         return None
     found, threads = bound(function), function.most_threads
-    if found is None and threads and _share(threads, 1) < _MAX_REGISTERS_PER_THREAD:
+    if found is None and threads and _share(threads, 1) < MAX_REGISTERS_PER_THREAD:
         found = _share(threads, 1)
-    return found
+    return None if found is None else allocated_registers(found)
 
 
 def pool(function: Function) -> int | None:
@@ -53,7 +51,7 @@ def pool(function: Function) -> int | None:
     if not function.entry or threads is None:
         return None
     warps = -(-threads // 32)
-    return 32 * warps * (bound(function) or _share(threads, 1))
+    return 32 * warps * allocated_registers(bound(function) or _share(threads, 1))
 
 
 def requested(instruction: Instruction) -> int:

@@ -19,6 +19,7 @@ from tclint.dataflow import Path
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
 from tclint.isa.table import Match
+from tclint.isa.target import tensor_columns
 from tclint.values.descriptors import Form, shape
 
 __all__ = [
@@ -49,8 +50,8 @@ _A_COLUMNS = 8
 _MAX_COMMITS = 4
 """Commits that may track one operation before it is dropped: following all of them is quadratic."""
 
-LANES, _ALL = 128, 512
-"""Lanes and columns of tensor memory (9.7.16.1)."""
+LANES = 128
+"""Lanes of tensor memory (9.7.16.1)."""
 
 _COLUMNS = {
     ".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1,
@@ -376,6 +377,11 @@ class Tcgen05(FactSet[tuple[int, int]]):
         return 1
 
     @cached_property
+    def _all(self) -> int:
+        """The columns of all of tensor memory."""
+        return tensor_columns(self.model.function.target)
+
+    @cached_property
     def _sizes(self) -> dict[int, int]:
         """Shared word -> the maximum number of columns allocated through it."""
         sizes: dict[int, int] = {}
@@ -384,7 +390,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             constant = self.model.values.constant_of(columns) if columns is not None else None
             if word is not None:
                 word = self.model.values.representative(word)
-                sizes[word] = max(sizes.get(word, 0), constant or _ALL)
+                sizes[word] = max(sizes.get(word, 0), constant or self._all)
         return sizes
 
     def relative(self, address: int) -> TmemLocation | None:
@@ -396,7 +402,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             return None
         distance = values.total(tuple(term for term in terms if term[0] not in bases), constant)
         word = values.representative(values.node(bases[0])[1]) if bases else None
-        size = _ALL if word is None else self._sizes.get(word, _ALL)
+        size = self._all if word is None else self._sizes.get(word, self._all)
         start = self._columns(distance)
         column, bounds = values.known_bits(start)[1] & 0xFFFF, values.interval(start)
         if bounds is not None and bounds[0] >= 0 and bounds[1] < 1 << 16:

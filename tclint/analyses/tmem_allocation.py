@@ -14,10 +14,8 @@ from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
 
-__all__ = ["COLUMNS", "HELD", "Ledger", "TensorAllocation", "paired"]
+__all__ = ["HELD", "Ledger", "TensorAllocation", "paired"]
 
-COLUMNS = (32, 64, 128, 256, 512)
-"""The numbers of columns that an allocation may request."""
 HELD = 0
 """Allocated and not freed; for the permit to allocate: relinquished."""
 State = frozenset[tuple[int, int]]
@@ -49,6 +47,13 @@ class TensorAllocation(FactSet[tuple[int, int]]):
         """The number of columns that the instruction at *site* requests; None if it is not a constant."""
         value = self.model.value(site, "columns")
         return None if value is None else self.model.values.constant_of(value)
+
+    @staticmethod
+    def allowed(instruction: Instruction) -> tuple[range, ...]:
+        """The numbers of columns that an allocation or deallocation may state, according to the ISA table."""
+        assert instruction.match is not None
+        form = instruction.match.form
+        return form.operands[form.roles["columns"]].immediates or ()
 
     @cached_property
     def words(self) -> dict[int, list[int]]:

@@ -13,9 +13,10 @@ from tclint.findings.edits import Repair, retarget, reversion
 from tclint.findings.edits import opcode as opcode_at
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Pair, Use, Vector, registers
-from tclint.isa.newer import later
+from tclint.isa.directives import directives
+from tclint.isa.newer import beyond_table, later
 from tclint.isa.table import Match, Table, split_opcode, table
-from tclint.isa.target import INTRODUCED, NEWEST, Target, dotted, parse_version
+from tclint.isa.target import INTRODUCED, KNOWN, NEWEST, Target, dotted, parse_version
 from tclint.isa.widths import needed, width_of
 
 AV001 = RuleId("AV001")
@@ -27,6 +28,7 @@ PX004 = RuleId("PX004")
 PX005 = RuleId("PX005")
 PX006 = RuleId("PX006")
 PX007 = RuleId("PX007")
+PX008 = RuleId("PX008")
 
 _RULES_OF_BUILD_ERRORS = {
     "undefined-register": PX005,
@@ -44,13 +46,12 @@ def refused(module: Module, config: Config) -> Iterator[Hit]:
     isa = table()
     newer = module.version is not None and module.version > NEWEST
     for function in module.functions:
-        unknown = ((use.opcode, i) for use in function.uses if use.match is None for i in use.sites)
-        for opcode, sites in grouped(unknown).items():
+        for opcode, sites in () if beyond_table(module.version) else grouped(_unmatched(function)).items():
             rule, message, remedy = _unknown(isa, opcode)
             yield rule.hit(
                 function=function, site=min(sites), count=len(sites), message=message, help=remedy,
                 fixes=_renamed(opcode, sites, remedy, function),
-                confidence=Confidence.LOW if newer or later(opcode) else None,
+                confidence=Confidence.LOW if later(opcode) else None,
             )  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function)).items():
             yield PX003.hit(
@@ -66,6 +67,44 @@ def refused(module: Module, config: Config) -> Iterator[Hit]:
             if refusal is not None:
                 span = (function.start + error.start, function.start + error.end)
                 yield refusal.hit(function=function, span=span, message=error.message)
+
+
+@module_check(PX008)
+def unknown(module: Module, config: Config) -> Iterator[Hit]:
+    """Report once what a module of a newer version than the ISA table contains and the table does not."""
+    if not beyond_table(module.version):
+        return
+    assert module.version is not None
+    found = [(opcode, f, i) for f in module.functions for opcode, i in _unmatched(f)]
+    stated = [
+        (d.name, f, (f.start + d.start, f.start + d.end))
+        for f in module.functions
+        for d in f.stated
+        if d.name not in directives()
+    ]
+    names = list(dict.fromkeys([opcode for opcode, _, _ in found] + [name for name, _, _ in stated]))
+    if not names:
+        return
+    message = (
+        f"not checked, because PTX ISA {dotted(module.version)} is newer than what tclint knows completely "
+        f"({dotted(KNOWN)}): {', '.join(names[:_MOST_NAMES])}"
+        + (f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else "")
+    )
+    if found:
+        _, function, site = found[0]
+        yield PX008.hit(function=function, site=site, count=len(found) + len(stated), message=message)
+    else:
+        _, function, span = stated[0]
+        yield PX008.hit(function=function, span=span, count=len(stated), message=message)
+
+
+_MOST_NAMES = 5
+"""Names of unknown instructions and directives that a message lists."""
+
+
+def _unmatched(function: Function) -> Iterator[tuple[str, int]]:
+    """The opcode and the instruction, for each instruction without a form."""
+    return ((use.opcode, i) for use in function.uses if use.match is None for i in use.sites)
 
 
 def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:

@@ -296,10 +296,7 @@ def not_committed(model: KernelModel) -> Iterator[Hit]:
     groups, results = model.solution(BulkReads)
     lost = []
     for site in operations:
-        if any(
-            model.reaches(site, c) and not model.views.mutually_exclusive(site, c)
-            for c in model.sites("commit", "bulk")
-        ):
+        if any(model.may_follow(site, c) for c in model.sites("commit", "bulk")):
             continue
         path = model.path(
             FactQuery(site, OPEN, results, partial(groups.follow, site), lambda state, i: i == EXIT, ())

@@ -11,10 +11,11 @@ from tclint.checks import Hit, RuleId, module_check
 from tclint.config.config import Config
 from tclint.findings.edits import Repair, removed, reversion
 from tclint.findings.finding import Edit, Span
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Severity
 from tclint.ir.nodes import Directive, Function, Module
 from tclint.isa.directives import DirectiveSpec, directives
-from tclint.isa.target import NEWEST, Target, dotted
+from tclint.isa.newer import beyond_table
+from tclint.isa.target import Target, dotted
 
 AV005 = RuleId("AV005")
 
@@ -28,8 +29,9 @@ def conflicts(module: Module, config: Config) -> Iterator[Hit]:
     for function in module.functions:
         seen: dict[str, Directive] = {}
         for directive in function.stated:
+            if directive.name not in directives() and beyond_table(module.version):
+                continue  # PX008
             for message, remedy, severity, fixes in _wrong(directive, function, module, target, seen):
-                newer = directive.name not in directives() and (module.version or (0, 0)) > NEWEST
                 yield AV005.hit(
                     function=function,
                     span=(function.start + directive.start, function.start + directive.end),
@@ -37,7 +39,6 @@ def conflicts(module: Module, config: Config) -> Iterator[Hit]:
                     help=remedy,
                     fixes=fixes,
                     severity=severity,
-                    confidence=Confidence.LOW if newer else None,
                 )
             seen[directive.name] = directive
 

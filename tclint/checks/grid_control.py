@@ -48,7 +48,7 @@ def _role_without_wait(model: KernelModel, waits: list[int]) -> Hit | None:
     observers = {
         w for w in model.fact(HappensBefore).transitive_observers(waits) if not _passes_at_once(model, w)
     }
-    late = _accesses(model, "read", lambda site: any(model.reaches(w, site) for w in waits))
+    late = _accesses(model, "read", lambda site: any(model.may_follow(w, site) for w in waits))
     shared = frozenset().union(*late.values(), *_accesses(model, "write").values())
     alike = {site for site, bases in others.items() if bases & shared}
     every = T.full(model.values.threads)
@@ -83,7 +83,7 @@ def _role_without_wait(model: KernelModel, waits: list[int]) -> Hit | None:
 
 def _before_the_wait(model: KernelModel, waits: list[int]) -> Hit | None:
     """The finding about a read before the wait from a buffer that the kernel also writes, so not weights; or None."""
-    early = _accesses(model, "read", lambda site: any(model.reaches(site, w) for w in waits))
+    early = _accesses(model, "read", lambda site: any(model.may_follow(site, w) for w in waits))
     if not early:
         return None
     written = frozenset().union(*_accesses(model, "write").values())
@@ -101,7 +101,7 @@ def _before_the_wait(model: KernelModel, waits: list[int]) -> Hit | None:
     )
     if path is None:
         return None
-    wait = next(w for w in waits if model.reaches(path.end, w))
+    wait = next(w for w in waits if model.may_follow(path.end, w))
     return GD001.hit(
         site=path.end,
         message="reads global memory before griddepcontrol.wait, from a buffer that the kernel also writes: "

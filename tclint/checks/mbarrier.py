@@ -16,7 +16,7 @@ from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, inverted
 from tclint.ir.cfg import Edge
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import SINK, Instruction
 from tclint.values import PathCondition
 
 MB001 = RuleId("MB001")
@@ -443,16 +443,28 @@ def remote(model: KernelModel) -> Iterator[Hit]:
         match = use.match
         if match is None or match.problem or "mbarrier" not in match.form.roles:
             continue
-        event = match.form.event
-        if event not in _LOCAL and (event != "mbarrier-arrive" or match.space == ".shared::cluster"):
+        if match.form.event not in _LOCAL and match.form.event != "mbarrier-arrive":
             continue
         for site in use.sites:
-            if model.cfg.block_of[site] in model.cfg.rank and _in_peer(model, site):
+            if model.cfg.block_of[site] not in model.cfg.rank or _may_be_remote(model.instruction(site)):
+                continue
+            if _in_peer(model, site):
                 yield _only_local(model, site)
 
 
 _LOCAL = frozenset(("mbarrier-init", "mbarrier-inval", "mbarrier-wait"))
 """Operations that are supported only on mbarriers of the executing CTA (9.7.13.15.8)."""
+
+
+def _may_be_remote(instruction: Instruction) -> bool:
+    """True for an arrival that may name an mbarrier of another CTA (9.7.13.15.13).
+
+    Its address is one of ``.shared::cluster`` or generic, and it returns no state. ``.noComplete`` has no such form.
+    """
+    match = instruction.match
+    if match is None or match.form.event != "mbarrier-arrive" or ".noComplete" in match.modifiers:
+        return False
+    return match.space == ".shared::cluster" or (not match.space and instruction.role("state") is SINK)
 
 
 def _in_peer(model: KernelModel, site: int) -> bool:
@@ -484,7 +496,7 @@ def _only_local(model: KernelModel, site: int) -> Hit:
         site=site,
         message=f"{name} on an mbarrier of another CTA: "
         + (
-            "without .shared::cluster it can only address one of the executing CTA"
+            "in this form it can only address one of the executing CTA"
             if arrives
             else "only the CTA that owns it may execute this"
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tclint.analyses import role_paths
+from tclint.analyses.cluster_memory import single_cta_cluster
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
@@ -32,7 +33,7 @@ def _modifiers(model: KernelModel, site: int) -> Collection[str]:
 def narrow_scope(model: KernelModel) -> Iterator[Hit]:
     """Report arrivals on mbarriers of other CTAs that release to the executing CTA only."""
     narrow = [i for i in model.sites("mbarrier-arrive") if _narrow(model, i)]
-    if not narrow:
+    if not narrow or single_cta_cluster(model):
         return
     stores = _remote_stores(model)
     wide = [i for i in (*model.sites("memory-fence"), *model.sites("barrier-arrive")) if _is_wide(model, i)]

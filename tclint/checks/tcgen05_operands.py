@@ -12,6 +12,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._operand_faults import OperandFaults
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction, Memory
+from tclint.isa.target import Target
 from tclint.values import Bits, UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.descriptors import (
@@ -64,7 +65,7 @@ _REMEDY_WGMMA = "this is a wgmma descriptor: set bit 46, and take the swizzling 
 @check(TC015, TC016, needs="tcgen05")
 def descriptors(model: KernelModel) -> Iterator[Hit]:
     """Descriptors with a field whose known bits admit no legal value (9.7.16.4)."""
-    judged: dict[tuple[Form, Bits], str] = {}
+    judged: dict[tuple[Form, Bits], tuple[str, Severity | None]] = {}
     faults = OperandFaults(model)
     for site in model.sites("issue", "tcgen05"):
         instruction = model.instruction(site)
@@ -74,11 +75,10 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
         if idesc is not None:
             form, bits = key = Form.of(match), model.values.known_bits(idesc)
             if key not in judged:
-                fields = instruction_fields(form, bits)
-                judged[key] = "; ".join(_reason(field, bits) for field in fields if field.wrong(bits))
-            if judged[key]:
-                message = f"the instruction descriptor does not fit {form}: {judged[key]}"
-                faults.add(TC016, site, instruction.role("idesc"), message, _REMEDY_16)
+                judged[key] = _instruction_fault(form, bits, model.function.target)
+            message, severity = judged[key]
+            if message:
+                faults.add(TC016, site, instruction.role("idesc"), message, _REMEDY_16, severity=severity)
         for role, name in _NAMES.items():
             operand = instruction.role(role)
             if operand is None or isinstance(operand, Memory):
@@ -89,7 +89,7 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
                 hopper = SHARED["fixed constant"].read(shared) == 0
                 message = f"the shared memory descriptor of {name} is invalid: {'; '.join(reasons)}"
                 # Triton 3.5 builds such descriptors, and its kernels are in use.
-                harmless = Severity.INFO if hopper and len(reasons) == 1 else None
+                harmless = Severity.INFO if (hopper and len(reasons) == 1) or not _is_known(model) else None
                 remedy = _REMEDY_WGMMA if hopper else _REMEDY_15
                 faults.add(TC015, site, operand, message, remedy, severity=harmless)
             if target := _unknown_mode(model, shared):
@@ -97,6 +97,33 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
                 # Swizzled operands do not use the leading dimension, so kernels that set the bit may work.
                 faults.add(TC015, site, operand, message, _REMEDY_15, confidence=Confidence.LOW)
     yield from faults.hits()
+
+
+def _instruction_fault(form: Form, bits: Bits, target: Target | None) -> tuple[str, Severity | None]:
+    """What is wrong with an instruction descriptor, or else unknown on a *target* that is newer than the tables."""
+    wrong = [field for field in instruction_fields(form, bits, target) if field.wrong(bits)]
+    known = target is not None and target.known
+    sure = [field for field in wrong if known or not field.reserved]
+    if sure:
+        return f"the instruction descriptor does not fit {form}: {_reasons(sure, bits)}", None
+    if wrong:
+        where = " and ".join(field.where() for field in wrong)
+        return (
+            f"{where} of the instruction descriptor of {form} {'are' if len(wrong) > 1 else 'is'} not checked: "
+            + (f"tclint does not know what {target or 'the target'} defines there"),
+            Severity.INFO,
+        )
+    return "", None
+
+
+def _reasons(fields: Iterable[Field], bits: Bits) -> str:
+    return "; ".join(_reason(field, bits) for field in fields)
+
+
+def _is_known(model: KernelModel) -> bool:
+    """Whether the tables have every bit that the target of the kernel defines in descriptors."""
+    target = model.function.target
+    return target is not None and target.known
 
 
 def _shared_reasons(
@@ -310,7 +337,9 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
     for site in sorted(sites):
         operand, threads = model.instruction(site).role("taddr"), model.views.context_of(site).threads
         place = tmem.relative(model.values.operand(operand, site))
-        lanes = _lanes(model, place.distance) if place is not None else None
+        if place is None or place.lane >= LANES:
+            continue  # a lane that does not exist is not one of another warp: TC017
+        lanes = _lanes(model, place.distance)
         foreign = _foreign(lanes, threads) if lanes is not None else None
         if foreign is None:
             continue

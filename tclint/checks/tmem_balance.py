@@ -8,12 +8,13 @@ from dataclasses import replace
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.role_paths import path_avoiding, whole_program
-from tclint.analyses.tmem_allocation import COLUMNS, HELD, Ledger, TensorAllocation
+from tclint.analyses.tmem_allocation import HELD, Ledger, TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.dataflow import EXIT, Path
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction
+from tclint.isa.target import tensor_columns
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 
@@ -85,11 +86,12 @@ def _wrong_address(model: KernelModel, memory: TensorAllocation, site: int) -> H
         )
     beyond = _beyond(model, memory, site)
     if beyond:
+        every = tensor_columns(model.function.target)
         return TM003.hit(
             site=site,
-            message=f"frees tensor memory at column {beyond}, where no allocation of 512 columns begins",
+            message=f"frees tensor memory at column {beyond}, where no allocation of {every} columns begins",
             steps=(
-                Mark(memory.allocations[0], "all 512 columns are allocated here"),
+                Mark(memory.allocations[0], f"all {every} columns are allocated here"),
                 Mark(site, "freed by another address"),
             ),
             help="free the whole allocation by the address that tcgen05.alloc returned",
@@ -107,8 +109,13 @@ def _wrong_count(memory: TensorAllocation, site: int) -> Hit | None:
     origins = sorted(memory.frees(site))
     counts = {memory.columns(origin) for origin in origins}
     columns = memory.columns(site)
-    if columns is None or None in counts or columns in counts or not {columns, *counts}.issubset(COLUMNS):
+    if columns is None or None in counts or columns in counts:
         return None
+    stated = [(site, columns), *((origin, memory.columns(origin)) for origin in origins)]
+    if not all(
+        any(n in numbers for numbers in memory.allowed(memory.model.instruction(i))) for i, n in stated
+    ):
+        return None  # TM002
     allocated = " or ".join(str(n) for n in sorted(n for n in counts if n is not None))
     piecewise = any((a := memory.address(d)) is not None and a[1] for d in memory.deallocations)
     return TM003.hit(
@@ -132,7 +139,8 @@ def _beyond(model: KernelModel, memory: TensorAllocation, site: int) -> int:
     value = model.value(site, "taddr")
     assert value is not None
     column = (model.values.constant_of(value) or 0) & 0xFFFF
-    return column if {memory.columns(a) for a in memory.allocations} == {512} else 0
+    every = tensor_columns(model.function.target)
+    return column if {memory.columns(a) for a in memory.allocations} == {every} else 0
 
 
 def _is_shared_address(model: KernelModel, site: int) -> bool:

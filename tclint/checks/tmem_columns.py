@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.role_paths import dominated_by
-from tclint.analyses.tmem_allocation import COLUMNS, TensorAllocation
+from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks._wording import in_words
 from tclint.findings.scales import Confidence
 from tclint.values import UniformityScope
 
@@ -21,25 +22,28 @@ TM005 = RuleId("TM005")
 def column_count(model: KernelModel) -> Iterator[Hit]:
     """A number of columns, given in a register, that no allocation can have; the assembler rejects an immediate."""
     values = model.values
-    wrong: dict[str, list[int]] = {}
+    wrong: dict[tuple[str, tuple[range, ...]], list[int]] = {}
     divergent: dict[int, list[int]] = {}
     for site in (*model.sites("tmem-alloc"), *model.sites("tmem-dealloc")):
         operand = model.instruction(site).role("columns")
         if not isinstance(operand, int):
             continue
         value = values.operand(operand, site)
-        known = _alternatives(model, value)
-        if known and not known & set(COLUMNS):
-            wrong.setdefault(" or ".join(map(str, sorted(known))), []).append(site)
+        known, allowed = _alternatives(model, value), TensorAllocation.allowed(model.instruction(site))
+        if known and not any(number in numbers for number in known for numbers in allowed):
+            wrong.setdefault((" or ".join(map(str, sorted(known))), allowed), []).append(site)
         elif values.uniformity(value) is UniformityScope.DIVERGENT:
             divergent.setdefault(value, []).append(site)
-    for numbers, sites in wrong.items():
+    for (numbers, allowed), sites in wrong.items():
+        step = max(len(numbers) for numbers in allowed) > 1
         verb = "allocates" if model.instruction(sites[0]).event == "tmem-alloc" else "frees"
         yield TM002.hit(
             site=sites[0],
-            message=f"{verb} {numbers} columns of tensor memory: the number must be 32, 64, 128, 256 or 512",
+            message=f"{verb} {numbers} columns of tensor memory: the number must be {in_words(allowed)}",
             count=len(sites),
-            help="round the number of columns up to a power of two, at least 32",
+            help="round the number of columns up to a multiple of 32"
+            if step
+            else "round the number of columns up to a power of two, at least 32",
         )
     for sites in divergent.values():
         yield TM002.hit(

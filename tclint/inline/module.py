@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "check", "is_ptx", "modules", "strings", "told_of"]
 
-RULES = frozenset("PX001 PX002 PX003 PX004 PX005 PX006 PX007 AV001 AV002".split())
+RULES = frozenset("PX001 PX002 PX003 PX004 PX005 PX006 PX007 PX008 AV001 AV002".split())
 """The rules that need only the instruction, not the code around it; AV001 and AV002 only if the architecture is
 given."""
 
@@ -182,15 +182,15 @@ class _Fragments:
         from tclint.findings.rules import all_rules
         from tclint.inline.asm import ptx_of
         from tclint.inline.conditions import compiled
-        from tclint.isa.target import TOOLKITS, Target
+        from tclint.isa.target import KNOWN, NEWEST, TOOLKITS, Target
 
         self.source = source
         self.config = config
         self.rules = _asked(config)
         self.all_rules = all_rules()
         self.target = Target.parse(config.arch) if config.arch else None
-        newest = max(TOOLKITS.values())
-        self.version = TOOLKITS.get(config.toolkit, newest) if config.toolkit else newest
+        # Without a toolkit, no version is stated: what the table lacks is an error unless its spelling is newer.
+        self.version = TOOLKITS.get(config.toolkit, NEWEST) if config.toolkit else KNOWN
         found = [asm for asm in found if wants_entry(config, asm.entry or "")]
         self.made = [(asm, ptx_of(asm)) for asm in found]
         self.declared = _lend(self.made)

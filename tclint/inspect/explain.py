@@ -217,9 +217,12 @@ def _range(numbers: range) -> str:
 
 
 def _executed_by(form: Form) -> str:
-    who = f"all threads of the {form.scope} together" if form.scope not in ("", "thread") else ""
-    if form.scope == "lanes":
-        who = "all lanes of its mask together"
+    special = {
+        "thread": "",
+        "active": "the active lanes of the warp together",
+        "lanes": "all lanes of its mask together",
+    }
+    who = special.get(form.scope, f"all threads of the {form.scope} together")
     if who and form.scope_when:
         who += f" (with {form.scope_when})"
     return ", ".join(filter(None, (who, f"one {form.issued_by} for all" if form.issued_by else "")))

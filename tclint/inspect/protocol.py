@@ -23,10 +23,11 @@ from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring, transferred
 from tclint.analyses.model import KernelModel
 from tclint.analyses.provenance import origin
-from tclint.analyses.role_paths import SYSTEM_CALLS, calls, controlling_predicates, known_functions
+from tclint.analyses.role_paths import calls, controlling_predicates, known_functions
 from tclint.inspect.pretty import ValuePrinter
 from tclint.inspect.region_order import news_of
 from tclint.ir.cfg import CFG
+from tclint.isa.callees import SYSTEM_CALLS
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access

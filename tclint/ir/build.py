@@ -33,6 +33,7 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.ir.operands import HEAD, LARGEST, clean, integer, parse_operand, shape, split_operands
+from tclint.isa.callees import needs_no_declaration
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Match, Table, table
 from tclint.isa.target import parse_version
@@ -712,6 +713,8 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                     function.errors.append(BuildError("undefined-register", ins.start, ins.end, message))
                 continue
             seen.add(name)
+            if name == ins.callee and needs_no_declaration(name):
+                continue
             if name and (name[0].isalpha() or name[0] in "%_$"):
                 word = "register" if name.startswith("%") else "name"
                 function.errors.append(

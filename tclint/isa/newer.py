@@ -1,10 +1,13 @@
-"""Spellings of PTX ISA 9.4 that CCCL and ptxas 13.5 know and the ISA table does not have yet."""
+"""What PTX ISA has that the table of instructions does not: unknown, and not wrong."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["later"]
+from tclint.isa.table import split_opcode, table
+from tclint.isa.target import KNOWN, Version
+
+__all__ = ["beyond_table", "later", "may_synchronise"]
 
 
 _LATER = (
@@ -15,5 +18,20 @@ _LATER = (
 
 
 def later(text: str) -> bool:
-    """Whether *text* contains a spelling of PTX ISA 9.4 that the table does not have, so that it may be valid."""
+    """Whether *text* contains a spelling of PTX ISA 9.4 that the table does not have, so that it may be valid.
+
+    For inline assembly, whose version is seldom known.
+    """
     return re.search(_LATER, text) is not None
+
+
+def beyond_table(version: Version | None) -> bool:
+    """Whether a module of *version* may contain instructions, modifiers and directives that the table lacks."""
+    return version is not None and version > KNOWN
+
+
+def may_synchronise(opcode: str) -> bool:
+    """Whether *opcode*, which no form matches, may issue, signal or wait for something: others of its name do, or none
+    is known."""
+    lines = table().roots.get(split_opcode(opcode)[0])
+    return not lines or any(form.event or form.group for form, _ in lines)

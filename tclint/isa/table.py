@@ -33,7 +33,7 @@ EVENTS = frozenset(
 GROUPS = frozenset("wgmma cp.async bulk mbarrier tcgen05 tcgen05.ld tcgen05.st cluster none".split())
 """The mechanisms that complete an asynchronous operation (key ``group``)."""
 
-SCOPES = ("thread", "lanes", "warp", "warpgroup", "cta", "cluster")
+SCOPES = ("thread", "active", "lanes", "warp", "warpgroup", "cta", "cluster")
 FLOWS = frozenset("branch branch-table call return exit trap".split())
 
 

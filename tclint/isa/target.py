@@ -14,14 +14,19 @@ from functools import lru_cache
 __all__ = [
     "FAMILIES",
     "INTRODUCED",
+    "KNOWN",
+    "MAX_REGISTERS_PER_THREAD",
     "NEWEST",
+    "REGISTERS_PER_SM",
     "RENAMED",
     "TOOLKITS",
     "Availability",
     "Target",
     "Version",
+    "allocated_registers",
     "dotted",
     "parse_version",
+    "tensor_columns",
     "toolkit_for",
 ]
 
@@ -50,6 +55,18 @@ FAMILIES: tuple[frozenset[int], ...] = (
 RENAMED = {101: 110}
 """Target number -> the number that PTX ISA 9.0 replaced it with (13.2)."""
 
+REGISTERS_PER_SM = 65536
+"""32-bit registers of an SM, on every target that has ``setmaxnreg``."""
+
+MAX_REGISTERS_PER_THREAD = 255
+"""32-bit registers that code can name in a thread, on every target since ``sm_35``."""
+
+_REGISTERS_PER_ALLOCATION = 8
+"""The hardware allots the registers of a thread in units of this (``setmaxnreg`` takes multiples of it, 9.7.19.5)."""
+
+_TENSOR_COLUMNS, _MOST_TENSOR_COLUMNS = {107: 576}, 1 << 16
+"""Target number -> the columns of its tensor memory, if they are not 512; the number that an address can name."""
+
 TOOLKITS: dict[Version, Version] = {
     (9, 0): (6, 0), (9, 1): (6, 1), (9, 2): (6, 2), (10, 0): (6, 3), (10, 1): (6, 4), (10, 2): (6, 5),
     (11, 0): (7, 0), (11, 1): (7, 1), (11, 2): (7, 2), (11, 3): (7, 3), (11, 4): (7, 4), (11, 5): (7, 5),
@@ -65,6 +82,11 @@ is too new, except for 12.7, for which no package exists.
 """
 
 _TARGET = re.compile(r"(?:sm|compute)_(\d{1,9})([af]?)$")
+
+
+def allocated_registers(used: int) -> int:
+    """The registers that a thread holds which *used* of them are compiled for: 256 for 255 (seen on an H100)."""
+    return -(-used // _REGISTERS_PER_ALLOCATION) * _REGISTERS_PER_ALLOCATION
 
 
 def parse_version(text: str) -> Version:
@@ -107,6 +129,18 @@ class Target:
     @property
     def introduced(self) -> Version:
         return INTRODUCED[str(self)]
+
+    @property
+    def known(self) -> bool:
+        """Whether the table has every bit of a descriptor that the target defines: it came with :data:`KNOWN` or before."""
+        return self.introduced <= KNOWN
+
+
+def tensor_columns(target: Target | None) -> int:
+    """The columns of tensor memory (9.7.16.1); for a target that does not exist yet, all that an address can name."""
+    if target is None:
+        return _MOST_TENSOR_COLUMNS
+    return _TENSOR_COLUMNS.get(target.number, 512)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,3 +224,9 @@ class Availability:
 
 NEWEST = max(TOOLKITS.values())
 """The newest .version that the ISA table was checked against (ptxas 13.5)."""
+
+KNOWN: Version = (9, 2)
+"""The newest .version all of whose instructions, modifiers and directives are in the ISA table.
+
+Of later versions the table has a part. What it lacks in a module of such a version is unknown, and not wrong.
+"""

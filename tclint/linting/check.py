@@ -22,6 +22,7 @@ from tclint.findings.rules import all_rules
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
+from tclint.isa.newer import beyond_table, may_synchronise
 from tclint.linting.cache import CheckResult, Facts, IncrementalCache
 from tclint.linting.subsumption import without_subsumed
 from tclint.linting.suppress import apply
@@ -162,8 +163,20 @@ def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], N
     if hits and model.reachability.aborted:
         doubt = "some thread aborts the kernel in every launch"
         hits = [hit.doubted(doubt) for hit in hits]
+    if hits and (unknown := _unknown_synchronisation(model)):
+        doubt = f"what {unknown} does is unknown to tclint"
+        hits = [hit.doubted(doubt) for hit in hits]
     model.release()
     return tuple(hits), tuple(limits)
+
+
+def _unknown_synchronisation(model: KernelModel) -> str:
+    """An instruction of the function that the ISA table lacks, its version being newer, and that may synchronise
+    something, so that what is missing elsewhere may be there; empty if there is none."""
+    if not beyond_table(model.module.version):
+        return ""
+    opcodes = (use.opcode for use in model.function.uses if use.match is None)
+    return next(filter(may_synchronise, opcodes), "")
 
 
 def _located(source: Source, model: KernelModel) -> Counter[GiveUp]:

@@ -245,17 +245,24 @@ def _unexpected(node: Node) -> SyntaxProblem:
 def _cut(node: Node, openers: Sequence[Node]) -> SyntaxProblem | None:
     """The problem of a function that the end of the text cuts off in the middle of a statement; None if that is not the case.
 
-    All of it is one ERROR node, the last node of the text. The first unclosed bracket is that of its body or its parameters.
+    All of it is one ERROR node, the last node of the text, except for the head of a `.func`, which looks like a prototype.
+    The first unclosed bracket is that of its body or its parameters.
     """
     after = node.next_sibling
     while after is not None and after.is_extra:
         after = after.next_sibling
-    head = next((child for child in reversed(node.children) if child.type in (".entry", ".func")), None)
-    name = head
-    while name is not None and name.type != "identifier":
-        name = name.next_sibling
-    opener = next((o for o in openers if head is not None and o.start_byte > head.start_byte), None)
-    if head is None or name is None or opener is None or after is not None:
+    words = [child for child in node.children if child.type in (".entry", ".func", "identifier")]
+    heads = [i for i, word in enumerate(words) if word.type != "identifier"]
+    before = node.prev_named_sibling
+    if heads:
+        head = words[heads[-1]]
+        name = next(iter(words[heads[-1] + 1 :]), None)
+    elif before is not None and before.type == "function" and _last(before).type not in ("block", ";"):
+        head, name = before, before.child_by_field_name("name")
+    else:
+        return None
+    opener = next((o for o in openers if o.start_byte > head.start_byte), None)
+    if name is None or opener is None or after is not None:
         return None
     part = "body" if opener.type == "{" else "head"
     message = f"unbalanced `{opener.type}` in {_quote(_text(name))}: its {part} is not closed before the end of the file"

@@ -28,6 +28,11 @@ const OPERATORS = ['+', '-', '*', '/', '<<', '>>', '<', '>', '<=', '>=', '==', '
 
 const commaSeparated = (rule) => seq(rule, repeat(seq(',', rule)));
 
+const signature = ($) => [
+  optional(field('parameters', $.parameter_list)),
+  repeat(choice($.performance_directive, $.pragma_directive)),
+];
+
 // A separated list whose first elements cost no node of a repetition each: a fifth of the parse time.
 const unrolled = (rule, separator, times) => times === 0
   ? seq(rule, repeat(seq(separator, rule)))
@@ -42,7 +47,7 @@ module.exports = grammar({
 
   externals: $ => [$.unclosed],
 
-  inline: $ => [$._variable, $._operands, $._part],
+  inline: $ => [$._variable, $._operands, $._part, $._definition],
 
   rules: {
     module: $ => repeat($._item),
@@ -115,21 +120,24 @@ module.exports = grammar({
 
     // ---- functions (11.2, 11.4, 11.7, 11.8) ----
 
-    function: $ => seq(
+    // Compilers before CUDA 4.1 end a prototype of `.func` with no semicolon, and ptxas accepts that. A directive that
+    // may belong to the prototype does.
+    function: $ => prec.right(seq(
       repeat($.linkage),
       choice(
-        seq(field('kind', '.entry'), field('name', $.identifier)),
+        seq(field('kind', '.entry'), field('name', $.identifier), ...signature($), $._definition),
         seq(
           field('kind', '.func'),
           optional($.attribute),
           optional(field('returns', $.parameter_list)),
           field('name', $.identifier),
+          ...signature($),
+          optional($._definition),
         ),
       ),
-      optional(field('parameters', $.parameter_list)),
-      repeat(choice($.performance_directive, $.pragma_directive)),
-      choice(field('body', $.block), ';'),
-    ),
+    )),
+
+    _definition: $ => choice(field('body', $.block), ';'),
 
     linkage: _ => choice('.extern', '.visible', '.weak', '.common'),
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tclint.isa.table import Match
+from tclint.isa.target import Target
 from tclint.values import Bits
 
 __all__ = ["INSTRUCTION", "SHARED", "Bits", "Field", "Form", "Shape", "instruction_fields", "shape"]
@@ -47,6 +48,15 @@ class Field:
         """The same field with fewer values allowed."""
         given = frozenset(allowed)
         return replace(self, allowed=given if self.allowed is None else given & self.allowed)
+
+    @property
+    def reserved(self) -> bool:
+        """Whether the manual gives the bits no meaning, so that a newer target may have given them one."""
+        return self.name.startswith(("reserved", "fixed zero"))
+
+    def overlaps(self, other: Field) -> bool:
+        """Whether the fields have a bit in common."""
+        return self.low < other.low + other.size and other.low < self.low + self.size
 
     def where(self) -> str:
         """The position of the field in words."""
@@ -145,6 +155,22 @@ INSTRUCTION: Mapping[str, Mapping[str, Field]] = {
 }
 """The instruction descriptor by the kind of the multiplication."""
 
+_SCALE_FORMAT = (_field("scale type", 23, 24), _field("reserved bits 25-26", 25, 26, 0))
+_CHANGED: Mapping[int, Mapping[str, tuple[Field, ...]]] = {
+    107: {
+        ".kind::f8f6f4": (_field("K", 29, 29),),
+        ".kind::mxf8f6f4": (_field("K", 31, 31), *_SCALE_FORMAT),
+        ".kind::mxf4nvf4": (
+            _field("K", 3, 3),
+            _field("sparsity version", 12, 12),
+            _field("K", 31, 31),
+            *_SCALE_FORMAT,
+        ),
+    }
+}
+"""Target number -> the fields that it defines otherwise, by the kind of the multiplication (``mma_sm107_desc.hpp`` of
+CUTLASS). Each replaces the fields of :data:`INSTRUCTION` with bits in common."""
+
 TRANSPOSED_IN_STEPS = frozenset((".kind::f8f6f4", ".kind::mxf8f6f4", ".kind::i8"))
 """Kinds with 8-bit elements, for which a transposed B requires larger steps of N (table 52)."""
 
@@ -211,9 +237,16 @@ def _allowed_m(form: Form) -> frozenset[int]:
     return frozenset(found & {128, 256} if form.shifted else found)
 
 
-def instruction_fields(form: Form, bits: Bits) -> Iterator[Field]:
-    """The fields of *form*'s instruction descriptor, with all values allowed in each (tables 39, 42 to 44, 52, 57)."""
+def instruction_fields(form: Form, bits: Bits, target: Target | None = None) -> Iterator[Field]:
+    """The fields of *form*'s instruction descriptor, with all values allowed in each (tables 39, 42 to 44, 52, 57).
+
+    With a *target*, those that it defines otherwise have their meaning there.
+    """
+    changed = _CHANGED.get(target.number, {}).get(form.kind, ()) if target is not None else ()
+    yield from changed
     for name, field in INSTRUCTION[form.kind].items():
+        if any(field.overlaps(other) for other in changed):
+            continue
         if name == "sparsity":
             yield field.only(int(form.sparse))
         elif name == "sparsity selector" and form.sparse and form.kind in (".kind::i8", ".kind::f8f6f4"):
@@ -232,7 +265,7 @@ def instruction_fields(form: Form, bits: Bits) -> Iterator[Field]:
             yield replace(field.only(0), name=f"{name}, with D of f16,")
         elif name == "scale type" and form.vector in (".scale_vec::2X", ".block32"):
             yield field.only(1)
-        elif name.startswith("scale factor id") and form.kind != ".kind::mxf8f6f4":
+        elif name.startswith("scale factor id") and form.kind != ".kind::mxf8f6f4" and not changed:
             if _reads_as(form.kind, "K", bits, 0):
                 yield field.only(0) if form.vector in (".scale_vec::4X", ".block16") else field.only(0, 2)
         elif name == "K" and form.sparse:

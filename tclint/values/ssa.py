@@ -337,7 +337,7 @@ class Registers(ThreadSets):
                 # Elections of one warp with one mask elect the same lane (9.7.13.14).
                 return self._node("elect", self.operand(operands[1], at))
             return self._node(*unknown)
-        if form.event == "shuffle" and ".idx" in match.modifiers and ".sync" in match.modifiers:
+        if form.event == "shuffle" and ".idx" in match.modifiers and form.scope == "lanes":
             chosen, bounds = self.operand(operands[2], at), self.constant_of(self.operand(operands[3], at))
             # Segments (bits 8 to 12) and a lower bound (bits 0 to 4) make it less than a broadcast (9.7.9.6).
             whole = bounds is not None and bounds & 0x1F1F == 0x1F
@@ -349,6 +349,8 @@ class Registers(ThreadSets):
                     return self._node("collective", at, register, chosen)
                 return self._node("broadcast", source, lane & 31)
             return self._node(*unknown)
+        if form.scope == "active":
+            return self._node(*unknown)  # threads that execute it apart may have different results
         if form.event in ("vote", "redux") or (form.event == "match" and ".all" in match.modifiers):
             return self._node("collective", at, register)
         return None

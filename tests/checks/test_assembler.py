@@ -77,6 +77,13 @@ def test_what_it_takes(statement: str) -> None:
     assert report.status == "analysed"
 
 
+@pytest.mark.parametrize(("source", "rules"), [("%p1", []), ("!%p1", []), ("%r2", ["PX003"])])
+def test_a_ballot_takes_a_predicate(source: str, rules: list[str]) -> None:
+    header = HEADER.replace("8.6", "4.0").replace("sm_100a", "sm_30")
+    hits = one(f"vote.ballot.b32 %r1, {source};", header)
+    assert [r for r, _ in hits if r.startswith("PX")] == rules
+
+
 def test_equal_mistakes_are_one_finding_each_function() -> None:
     body = "ad.s32 %r1, %r2, %r3;\n" * 5
     report = lint(module(kernel(body, "a"), kernel(body, "b")))
@@ -114,9 +121,82 @@ def test_availability(version: str, target: str, statement: str, rules: list[str
     assert [r for r, _ in one(statement, header) if r in ("AV001", "AV002")] == rules
 
 
-def test_a_newer_version_than_the_table_lowers_confidence() -> None:
-    report = lint(module(kernel("brandnew.u32 %r1;\nret;"), header=HEADER.replace("8.6", "99.0")))
-    assert [f.confidence.label for f in by_rule(report, "PX001")] == ["low"]
+@pytest.mark.parametrize(
+    ("version", "statement", "rules"),
+    [
+        ("9.2", "brandnew.u32 %r1;", ["PX001"]),
+        ("9.3", "brandnew.u32 %r1;", ["PX008"]),
+        ("9.5", "tcgen05.commit.brand::new.b64 [%r1];", ["PX008"]),
+        ("9.2", "tcgen05.commit.brand::new.b64 [%r1];", ["PX002"]),
+        ("99.0", "brandnew.u32 %r1;\nbrandnew.u32 %r2;\nadd.tight.u32 %r1, %r1, 1;", ["PX008"]),
+        ("9.5", "add.u32 %r1, %r2;", ["PX003"]),
+        ("9.5", "bar.sync 16;", ["PX004"]),
+    ],
+)
+def test_what_a_newer_version_may_have_is_unknown_and_not_wrong(
+    version: str, statement: str, rules: list[str]
+) -> None:
+    report = lint(module(kernel(f"{statement}\nret;"), header=HEADER.replace("8.6", version)))
+    found = [f for f in report.findings if f.rule.id.startswith("PX")]
+    assert [f.rule.id for f in found] == rules
+    assert all((f.severity.label == "info") == (f.rule.id == "PX008") for f in found)
+
+
+def test_one_note_lists_what_a_newer_module_has() -> None:
+    bodies = ("brandnew.u32 %r1;\nbrandnew.u32 %r2;\nret;", "add.tight.u32 %r1, %r1, 1;\nret;")
+    code = module(
+        *(kernel(b, n) for b, n in zip(bodies, "ab", strict=True)), header=HEADER.replace("8.6", "9.5")
+    )
+    (found,) = by_rule(lint(code), "PX008")
+    assert found.count == 3
+    assert found.message.endswith("(9.2): brandnew.u32, add.tight.u32")
+
+
+@pytest.mark.parametrize(
+    ("unknown", "version", "confidence"),
+    [
+        ("", "9.5", "high"),
+        ("tcgen05.dealloc.brand::new.b32 %r1, 32;", "9.5", "low"),  # may be what is missing
+        ("brandnew.b32 %r1;", "9.5", "low"),
+        ("add.tight.u32 %r1, %r1, 1;", "9.5", "low"),
+        ("cvt.tight.u32.f32 %r1, %f1;", "9.5", "low"),
+    ],
+)
+def test_what_an_unknown_instruction_may_do_is_not_missing(
+    unknown: str, version: str, confidence: str
+) -> None:
+    body = f"""
+    .shared .align 4 .b32 slot;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+    {unknown}
+    ret;
+    """
+    report = lint(module(kernel(body, directives=".reqntid 32"), header=HEADER.replace("8.6", version)))
+    assert [f.confidence.label for f in by_rule(report, "TM001")] == [confidence]
+
+
+@pytest.mark.parametrize(
+    ("unknown", "version", "confidence"),
+    [
+        ("", "9.5", "high"),
+        ("mbarrier.init.brand::new.b64 [done], 1;", "9.5", "low"),
+        ("mbarrier.init.brand::new.b64 [done], 1;", "9.2", "high"),
+        ("add.tight.u32 %r1, %r1, 1;", "9.5", "high"),  # no addition synchronises anything
+    ],
+)
+def test_findings_beside_an_unknown_synchronisation_are_doubtful(
+    unknown: str, version: str, confidence: str
+) -> None:
+    body = f"""
+    .shared .align 8 .b64 done;
+    {unknown}
+    mov.u32 %r3, 0;
+    mbarrier.init.shared::cta.b64 [done], %r3;
+    ret;
+    """
+    report = lint(module(kernel(body, directives=".reqntid 32"), header=HEADER.replace("8.6", version)))
+    (found,) = [f for f in report.findings if f.rule.id.startswith("MB")]
+    assert found.confidence.label == confidence
 
 
 def test_a_damaged_function_is_not_taken_at_its_word() -> None:

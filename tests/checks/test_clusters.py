@@ -445,6 +445,36 @@ def test_a_role_for_weights_is_for_the_pedantic() -> None:
     assert [f.severity.label for f in hits("GD001", body, ".reqntid 128", low=True)] == ["warning"]
 
 
+@pytest.mark.parametrize(
+    ("buffer", "labels"),
+    [("weights", []), ("acts", ["warning"])],  # the role that waits never loads the weights
+)
+def test_a_role_that_tests_its_predicate_again_is_the_same_role(buffer: str, labels: list[str]) -> None:
+    def load(name: str) -> str:
+        return (
+            f"ld.param.u64 %rd1, [{name}];\n"
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, [%r7];"
+        )
+
+    body = f"""
+    @%p1 bra again;
+    {PDL}
+again:
+    @%p1 bra other;
+    {load("acts")}
+    bra done;
+other:
+    {load(buffer)}
+done:
+    """
+    options = ".param .u64 pointer, .param .u32 number, .param .u64 weights, .param .u64 acts"
+    report = lint(
+        module(kernel(f"{START}\n{body}\nret;", parameters=options, directives=".reqntid 128"), header=HEADER)
+    )
+    found = [f for f in by_rule(report, "GD001") if f.confidence is not Confidence.LOW]
+    assert [f.severity.label for f in found] == labels, report.problems
+
+
 def test_a_bulk_load_of_what_another_role_waits_for_is_a_warning() -> None:
     load = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, [%r7];"
     body = f"@%p1 bra released;\n{load}\nret;\nreleased:\n{PDL}\n{load}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tools.support import HEADER, agrees, by_rule, kernel, lint, module
+from tests.tools.support import HEADER, agrees, by_rule, kernel, lint, model, module, value
 
 HOPPER = HEADER.replace("sm_100a", "sm_90a")
 FENCE = "wgmma.fence.sync.aligned;"  # needs its warpgroup
@@ -126,6 +126,33 @@ def test_threads_that_left(body: str, says: str) -> None:
         message = f"{found[0].confidence.label}: {found[0].message}"
         assert message == says.format("tcgen05.wait::ld") + "have left the kernel before it"
         assert found[0].steps[0].message.endswith("(%p1)")
+
+
+PASCAL = ".version 6.0\n.target sm_60\n.address_size 64\n"
+
+
+@pytest.mark.parametrize(
+    ("collective", "rules"),
+    [
+        ("vote.any.pred %p2, %p3;", set()),
+        ("vote.ballot.b32 %r9, %p3;", set()),
+        ("shfl.idx.b32 %r9, %r1, 0, 31;", set()),
+        ("vote.sync.any.pred %p2, %p3, -1;", {"CV005"}),
+        ("shfl.sync.idx.b32 %r9, %r1, 0, 31, -1;", {"CV005"}),
+        ("bar.sync 0;", {"CV001"}),
+    ],
+)
+def test_a_vote_without_sync_is_about_the_active_lanes(collective: str, rules: set[str]) -> None:
+    body = f"{TID}setp.ge.u32 %p1, %r1, 16;\n@%p1 bra L;\n{collective}\nL:\nbar.warp.sync -1;\nret;"
+    report = lint(module(kernel(body, directives=".reqntid 32"), header=PASCAL))
+    assert {f.rule.id for f in report.findings if f.rule.id.startswith(("CV", "PX"))} == rules
+
+
+def test_a_vote_without_sync_need_not_be_uniform() -> None:
+    """Lanes that vote apart may have different results, so the two paths do not exclude each other."""
+    for vote, scope in (("vote.any.pred %p2, %p3;", "UNKNOWN"), ("vote.sync.any.pred %p2, %p3, -1;", "WARP")):
+        kernel = model(f"{vote}\nend:\nret;")
+        assert kernel.values.uniformity(value(kernel, "%p2")).name == scope
 
 
 LOW, HIGH = "setp.lt.u32 %p1, %r1, 16;", "setp.ge.u32 %p1, %r1, 16;"  # %p1 of lanes 0-15, and of the others

@@ -584,6 +584,10 @@ def test_counts(body: str, message: str) -> None:
     assert all(message in hit.message for hit in hits)
 
 
+GENERIC_PEER = f"{RANK}\nxor.b32 %r4, %r5, 1;\nmov.u64 %rd7, full;\ncvta.shared.u64 %rd7, %rd7;\nmapa.u64 %rd9, %rd7, %r4;"
+"""The generic address of an mbarrier in another CTA, in ``%rd9``."""
+
+
 @pytest.mark.parametrize(
     ("body", "count"),
     [
@@ -592,6 +596,13 @@ def test_counts(body: str, message: str) -> None:
         (f"{RANK}\n{MAP}\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 1),
         (f"{RANK}\n{MAP}\nmbarrier.arrive.shared::cluster.b64 _, [%r6];", 0),
         ("mapa.shared::cluster.u32 %r6, %r2, %r9;\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 0),
+        (f"{GENERIC_PEER}\nmbarrier.arrive.release.cluster.b64 _, [%rd9];", 0),
+        (f"{GENERIC_PEER}\nmbarrier.arrive_drop.release.cluster.b64 _, [%rd9], 2;", 0),
+        (f"{GENERIC_PEER}\nmbarrier.arrive.expect_tx.release.cluster.b64 _, [%rd9], 16;", 0),
+        (f"{GENERIC_PEER}\nmbarrier.arrive.release.cluster.b64 %rd8, [%rd9];", 1),
+        (f"{GENERIC_PEER}\nmbarrier.arrive.expect_tx.release.cluster.b64 %rd8, [%rd9], 16;", 1),
+        (f"{GENERIC_PEER}\nmbarrier.arrive.noComplete.b64 _, [%rd9], 1;", 1),
+        (f"{GENERIC_PEER}\nmbarrier.inval.b64 [%rd9];", 1),
         (
             f"{RANK}\n{FIRST}\nmbarrier.arrive.shared::cta.b64 _, [%r6];\non:",
             0,
@@ -630,6 +641,13 @@ def test_the_scope_of_a_remote_arrival(before: str, scope: str, confidence: Conf
     arrive = f"mbarrier.arrive{scope}.shared::cluster.b64 _, [%r6];"
     hits = found(f"{MAKE}\n{JOIN}\n{RANK}\n{MAP}\n{before}\n{arrive}\n{JOIN}", "MB012")
     assert [hit.confidence for hit in hits] == ([] if confidence is None else [confidence])
+    for one in (".reqnctapercluster 1", ".maxclusterrank 1"):
+        alone = found(
+            f"{MAKE}\n{JOIN}\n{RANK}\n{MAP}\n{before}\n{arrive}\n{JOIN}",
+            "MB012",
+            directives=f".reqntid 128\n{one}",
+        )
+        assert not alone
     assert all("cluster" not in hit.help or ".release.cluster" in hit.help for hit in hits)
 
 

@@ -163,6 +163,28 @@ def test_the_pool_of_the_cta(inc: int, dec: int, directives: str, found: list[st
     assert [f.confidence.label for f in hits] == found
 
 
+@pytest.mark.parametrize(
+    ("directives", "found"),
+    [
+        (".maxntid 128\n.minnctapersm 2", 0),  # a bound of 255, of which each thread holds 256
+        (".reqntid 128\n.maxnreg 249", 0),
+        (".reqntid 128\n.maxnreg 248", 1),
+        (".maxntid 160\n.minnctapersm 2", 1),
+    ],
+)
+def test_registers_at_launch_are_rounded_up_to_eights(directives: str, found: int) -> None:
+    report = lint(text("inc 256; st.global.u32 [%rd0], %r0;", directives))
+    assert len(by_rule(report, "CV012")) == found, report.findings
+
+
+@pytest.mark.parametrize(("bound", "contradicts"), [(100, False), (96, True)])
+def test_a_dec_to_the_registers_that_a_thread_holds_does_not_contradict(
+    bound: int, contradicts: bool
+) -> None:
+    body = f"{ROLES} inc 232; bra J; L: dec 104; J: bar.sync 0;"
+    assert bool(by_rule(lint(text(body, f".reqntid 384\n.maxnreg {bound}")), "CV008")) == contradicts
+
+
 @pytest.mark.parametrize(("between", "found"), [("", 1), ("bar.sync 1, 128;", 0), ("bar.warp.sync -1;", 1)])
 def test_a_warpgroup_meets_between_two_changes(between: str, found: int) -> None:
     body = f"dec 40;\n{between}\ninc 168;\nret;"

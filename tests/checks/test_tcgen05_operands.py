@@ -7,6 +7,7 @@ import pytest
 from tclint.analyses.tcgen05 import TensorMemory
 from tclint.findings.finding import Finding
 from tclint.findings.scales import Severity
+from tclint.isa.target import Target
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, instruction_fields, shape
 from tests.tools.support import by_rule, found, kernel, lint, model, module
 
@@ -363,6 +364,56 @@ def test_lanes_of_a_shift(address: str, said: bool) -> None:
     assert bool(of("TC020", f"@%p1 tcgen05.shift.cta_group::1.down [{address}];")) is said
 
 
+@pytest.mark.parametrize(
+    ("kind", "number", "target", "severity"),
+    [
+        ("f8f6f4", 0x28200010, "sm_107a", ""),  # K = 64
+        ("f8f6f4", 0x28200010, "sm_100a", "error"),
+        ("f8f6f4", 0x08200050, "sm_107a", "info"),  # bit 6
+        ("f8f6f4", 0x08200050, "sm_103a", "error"),
+        ("f8f6f4", 0x0C200010, "sm_107a", "error"),  # M = 192
+        ("f16", 0x28200010, "sm_107a", "info"),  # bit 29
+    ],
+)
+def test_bits_that_a_newer_target_may_define_are_unknown(
+    kind: str, number: int, target: str, severity: str
+) -> None:
+    issue = f"@%p1 tcgen05.mma.cta_group::1.kind::{kind} [%r9], %rd0, %rd1, %r7, %p0;"
+    code = (
+        text(f"{GOOD}\nmov.b32 %r7, {number:#x};\n{issue}").replace("sm_100a", target).replace("8.6", "9.5")
+    )
+    assert [f.severity.label for f in by_rule(lint(code), "TC016")] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize("kind", ["f8f6f4", "mxf8f6f4", "mxf4nvf4"])
+def test_the_fields_that_sm_107_changes_do_not_overlap(kind: str) -> None:
+    fields = list(instruction_fields(Form(f".kind::{kind}"), (0, 0), Target.parse("sm_107a")))
+    bits = [bit for field in fields for bit in range(field.low, field.low + field.size)]
+    assert len(bits) == len(set(bits))
+    assert len([f for f in fields if f.name == "K"]) == (2 if kind == "mxf4nvf4" else 1)
+
+
+@pytest.mark.parametrize(
+    ("target", "collector", "rules"),
+    [
+        ("sm_107a", ".collector::b::fill", []),
+        ("sm_107f", ".collector::a::use.collector::b::lastuse", []),
+        ("sm_100a", ".collector::b::fill", ["AV001"]),
+    ],
+)
+def test_the_collector_of_b_is_of_sm_107(target: str, collector: str, rules: list[str]) -> None:
+    issue = f"@%p1 tcgen05.mma.cta_group::1.kind::f16{collector} [%r9], %rd0, %rd1, %r7, %p0;"
+    code = text(f"{GOOD}\nmov.b32 %r7, 0x08200010;\n{issue}").replace("sm_100a", target).replace("8.6", "9.5")
+    assert [f.rule.id for f in lint(code).findings if f.rule.id.startswith(("PX", "AV001", "AV002"))] == rules
+
+
+def test_the_columns_of_tensor_memory_are_those_of_the_target() -> None:
+    for target, number in (("sm_107a", 0), ("sm_100a", 1)):
+        code = text("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r20, %r21}, [560];")
+        code = code.replace("sm_100a", target).replace("8.6", "9.5")
+        assert len(by_rule(lint(code), "TC017")) == number
+
+
 # ---------------------------------------------------------------- TC022, TC023
 
 
@@ -412,6 +463,15 @@ def test_only_the_warps_that_come_there_must_agree() -> None:
 def test_lanes_of_other_warps(made: str, confidence: str) -> None:
     findings = of("TC023", f"{made}\ntcgen05.ld.sync.aligned.32x32b.x2.b32 {{%r20, %r21}}, [%r10];")
     assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])
+
+
+@pytest.mark.parametrize(
+    ("offset", "rule"), [("-1", "TC017"), ("0x800000", "TC017"), ("0x400000", "TC023"), ("0x7f0000", "TC023")]
+)
+def test_a_wrong_lane_is_reported_by_one_rule(offset: str, rule: str) -> None:
+    code = f"add.u32 %r10, %r9, {offset};\ntcgen05.ld.sync.aligned.32x32b.x2.b32 {{%r20, %r21}}, [%r10];"
+    report = lint(text(code))
+    assert {f.rule.id for f in report.findings} & {"TC017", "TC023"} == {rule}
 
 
 def test_the_second_warpgroup_has_the_same_windows() -> None:

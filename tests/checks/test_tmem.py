@@ -31,6 +31,42 @@ def text(body: str, threads: int = 128) -> str:
     return module(kernel(f"{SETUP}{body}\nret;", directives=directive))
 
 
+RUBIN = ".version 9.5\n.target sm_107a\n.address_size 64\n"
+
+
+@pytest.mark.parametrize(
+    ("allocate", "free", "rules"),
+    [
+        ("alloc.exclusive", "dealloc.exclusive", set()),
+        ("alloc.exclusive", "", {"TM001"}),
+        ("alloc", "dealloc", {"TM002"}),
+    ],
+)
+def test_exclusive_allocations_have_any_multiple_of_32_columns(
+    allocate: str, free: str, rules: set[str]
+) -> None:
+    body = f"""
+    mov.b32 %r7, 576;
+    @%p1 tcgen05.{allocate}.cta_group::1.sync.aligned.shared::cta.b32 [slot], %r7;
+    {READ}
+    {BAR}
+    """
+    body += f"@%p1 tcgen05.{free}.cta_group::1.sync.aligned.b32 %r9, %r7;" if free else ""
+    report = lint(module(kernel(f"{SETUP}{body}\nret;"), header=RUBIN))
+    assert {f.rule.id for f in report.findings if f.rule.id.startswith(("TM", "PX"))} == rules
+
+
+def test_an_exclusive_allocation_is_freed_as_a_whole() -> None:
+    body = f"""
+    @%p1 tcgen05.alloc.exclusive.cta_group::1.sync.aligned.shared::cta.b32 [slot], 96;
+    {READ}
+    @%p1 tcgen05.dealloc.exclusive.cta_group::1.sync.aligned.b32 %r9, 64;
+    """
+    report = lint(module(kernel(f"{SETUP}{body}\nret;"), header=RUBIN))
+    (found,) = by_rule(report, "TM003")
+    assert found.message == "frees 64 columns of an allocation of 96"
+
+
 def other(instruction: str) -> str:
     """*instruction* by the last warp."""
     return instruction.replace("@%p1", "@%p2")

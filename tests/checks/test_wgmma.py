@@ -138,6 +138,21 @@ def test_registers_are_copied_in_a_debug_build(case: str, rule: str) -> None:
     assert doubtful.message == sure.message
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (f"{FENCE}\n{ISSUE}\n{COMMIT}\n{wait(1)}", 0),
+        (f"{wait()}\n{FENCE}\n{ISSUE}\n{COMMIT}\n{wait(1)}\n{wait(0)}", 1),  # the first wait leaves none
+        (f"{wait(1)}\n{FENCE}\n{ISSUE}\n{COMMIT}\n{wait(1)}\n{wait(0)}", 0),
+    ],
+)
+def test_the_caller_of_a_function_may_have_groups_in_flight(body: str, found: int) -> None:
+    code = text(body)
+    assert len(by_rule(lint(code.replace(".visible .entry", ".visible .func")), "WG005")) == found
+    if "wait_group" not in body.partition("mma_async")[0]:
+        assert by_rule(lint(code), "WG005")  # a kernel starts with none
+
+
 def test_a_wait_that_is_superfluous_is_a_note() -> None:
     """Not too shallow: what it would wait for has been waited for, or is waited for before anything else."""
     for case, severity in (

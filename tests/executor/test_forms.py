@@ -24,6 +24,7 @@ MISSING = {
     **dict.fromkeys("video.scalar video.shift vmad vset video.simd2 video.simd4 vset.simd".split(), VIDEO),
     **dict.fromkeys("stacksave stackrestore alloca".split(), STACK),
     **dict.fromkeys("cvt.rs cvt.ue5m3x2 spcompress spdecompress tcgen05.ld.spcompress".split(), NEW),
+    **dict.fromkeys("tcgen05.alloc.exclusive tcgen05.dealloc.exclusive".split(), NEW),
 }
 """Form -> why there is no factory for it."""
 

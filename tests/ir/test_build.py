@@ -460,6 +460,30 @@ def test_parameters_of_a_call_that_is_left_stay_memory() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("call", "undeclared"),
+    [
+        ("call (%r1), _optix_get_launch_index_x, ();", 0),
+        ("call (%r1), _get_launch_index_x, ();", 1),
+        ("mov.u64 %rd1, _optix_get_launch_index_x;", 1),
+    ],
+)
+def test_optix_provides_the_functions_that_its_modules_call(call: str, undeclared: int) -> None:
+    f = function(module(kernel(f"{call}\nret;")))
+    assert [e.kind for e in f.errors] == ["undefined-register"] * undeclared
+
+
+def test_a_prototype_needs_no_semicolon() -> None:
+    text = HEADER + (
+        ".visible .func (.param .b32 r) f (.param .b32 a)\n.extern .shared .align 4 .b8 dyn[];\n"
+        ".visible .func (.param .b32 r) f (.param .b32 a) { ret; }\n"
+    )
+    m = built(text)
+    assert [(f.name, f.declared_only) for f in m.functions] == [("f", True), ("f", False)]
+    assert "dyn" in m.variables
+    assert not m.errors
+
+
 def test_undefined_names_are_reported_once() -> None:
     f = body("mov.u32 %r1, %r1;\n@%p1 ret;\n@%p1 ret;\nld.global.u32 %r1, [nowhere];")
     kinds = [(t.kind, t.message) for t in f.errors]
