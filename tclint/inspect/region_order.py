@@ -10,7 +10,14 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from tclint.analyses.access_classes import AccessClasses
-from tclint.analyses.happens_before import HappensBefore, Ordering, Scope
+from tclint.analyses.happens_before import (
+    HappensBefore,
+    Ordered,
+    Ordering,
+    Scope,
+    Unknown,
+    Unordered,
+)
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 
@@ -18,6 +25,9 @@ __all__ = ["RegionOrdering", "news_of"]
 
 _MAX_CLASSES = 32
 """Access classes that are compared. Only unrolled loops have more."""
+
+
+_OWN_BYTES = "threads that execute both may access only their own bytes"
 
 
 class RegionOrdering(NamedTuple):
@@ -43,11 +53,11 @@ def news_of(
     verdicts = list(_verdicts(model, order, completions, first, then, again))
     if not verdicts:
         return None
-    wrong = next((v.path for v in verdicts if v.path is not None), None)
-    unknown = model.reachability.unresolved_dispatchers or any(v.ordered is None for v in verdicts)
+    wrong = next((v.path for v in verdicts if isinstance(v, Unordered)), None)
+    unknown = model.reachability.unresolved_dispatchers or any(isinstance(v, Unknown) for v in verdicts)
     return RegionOrdering(
         False if wrong is not None else None if unknown else True,
-        tuple(sorted({i for v in verdicts for i in v.at})),
+        tuple(sorted({i for v in verdicts if isinstance(v, Ordered | Unknown) for i in v.at})),
         () if wrong is None else _branches(model, wrong),
     )
 
@@ -60,17 +70,16 @@ def _verdicts(
     then: Collection[int],
     again: bool,
 ) -> Iterator[Ordering]:
-    given = order.common_facts(first)
     classes = AccessClasses(model, completions)
     for use in [*classes.partition(then)][:_MAX_CLASSES]:
         if all(model.views.mutually_exclusive(i, use) for i in first):
             if not again or model.reaches(use, use):
-                yield order.verdict(use, completions, use if again else -1, given=given)
+                yield order.order(first, use, use if again else -1)
             continue
         # Threads that execute both may access only their own bytes, so a path without a barrier is not a defect.
         for start in [*classes.partition(i for i in first if model.reaches(i, use))][:_MAX_CLASSES]:
-            found = order.verdict(use, completions, start, scope=Scope.LANES)
-            yield found if found.path is None else Ordering(None, (), False)
+            found = order.order(first, use, start, scope=Scope.LANES)
+            yield Unknown((), (_OWN_BYTES,)) if isinstance(found, Unordered) else found
 
 
 def _branches(model: KernelModel, path: Path) -> tuple[int, ...]:
