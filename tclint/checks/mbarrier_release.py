@@ -268,32 +268,15 @@ class _Release:
             if (
                 self._same(access, use, others, there)
                 and self._follows(wait, waiting, use.site)
-                and not self._separated(access.site, use.site, others | there)
+                and not any(
+                    self.order.must.separates(b, access.site, use.site, others | there) for b in self.barriers
+                )
             ):
                 if observers is None:
                     observers = self._other_observers(arrival, access.site, others)
                 if not observers or self._avoids(wait, waiting, use.site, observers):
                     return wait, use
         return None
-
-    def _separated(self, access: int, use: int, threads: int) -> bool:
-        """True if a barrier of all *threads* separates the *access* from the *use* in every iteration."""
-        model = self.model
-        cfg, block = model.cfg, model.cfg.block_of[access]
-
-        def between(b: int) -> bool:
-            own = cfg.dominates(block, cfg.block_of[b])
-            first = (
-                access if own else cfg.blocks[cfg.idom[block]].end - 1
-            )  # the branch that selects its threads
-            return not (
-                threads & ~model.views.context_of(b).threads
-                or model.reaches(access, use, (b,))
-                or model.reaches(-1, b, (first,))
-                or model.reaches(b, b, (first,))
-            )
-
-        return any(map(between, self.barriers))
 
     def _avoids(self, wait: int, waiting: int, use: int, observers: frozenset[int]) -> bool:
         """True if *waiting* threads can reach *use* from its previous execution, or the entry, without *observers*."""

@@ -10,7 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from tclint.analyses.access_classes import AccessClasses
-from tclint.analyses.happens_before import HappensBefore, Ordering, Scope
+from tclint.analyses.happens_before import (
+    HappensBefore,
+    Ordered,
+    Ordering,
+    Scope,
+    Unknown,
+    Unordered,
+)
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 
@@ -20,6 +27,7 @@ _QUESTION = "order of a region"
 """What :attr:`KernelModel.ledger` calls the question of this module."""
 _MAX_CLASSES = 32
 """Access classes that are compared; whether others are ordered is unknown. Only unrolled loops have more."""
+_OWN_BYTES = "threads that execute both may access only their own bytes"
 
 
 class RegionOrdering(NamedTuple):
@@ -45,11 +53,11 @@ def news_of(
     verdicts = list(_verdicts(model, order, completions, first, then, again))
     if not verdicts:
         return None
-    wrong = next((v.path for v in verdicts if v.path is not None), None)
-    unknown = model.reachability.unresolved_dispatchers or any(v.ordered is None for v in verdicts)
+    wrong = next((v.path for v in verdicts if isinstance(v, Unordered)), None)
+    unknown = model.reachability.unresolved_dispatchers or any(isinstance(v, Unknown) for v in verdicts)
     return RegionOrdering(
         False if wrong is not None else None if unknown else True,
-        tuple(sorted({i for v in verdicts for i in v.at})),
+        tuple(sorted({i for v in verdicts if isinstance(v, Ordered | Unknown) for i in v.at})),
         () if wrong is None else _branches(model, wrong),
     )
 
@@ -62,28 +70,28 @@ def _verdicts(
     then: Collection[int],
     again: bool,
 ) -> Iterator[Ordering]:
-    given = order.common_facts(first)
     classes = AccessClasses(model, completions)
     uses = [*classes.partition(then)]
     yield from _cut(model, uses, -1)
     for use in uses[:_MAX_CLASSES]:
         if all(model.views.mutually_exclusive(i, use) for i in first):
             if not again or model.reaches(use, use):
-                yield order.verdict(use, completions, use if again else -1, given=given)
+                yield order.order(first, use, use if again else -1)
             continue
         # Threads that execute both may access only their own bytes, so a path without a barrier is not a defect.
         starts = [*classes.partition(i for i in first if model.reaches(i, use))]
         yield from _cut(model, starts, use)
         for start in starts[:_MAX_CLASSES]:
-            found = order.verdict(use, completions, start, scope=Scope.LANES)
-            yield found if found.path is None else Ordering(None, (), False)
+            found = order.order(first, use, start, scope=Scope.LANES)
+            yield Unknown((), (_OWN_BYTES,)) if isinstance(found, Unordered) else found
 
 
 def _cut(model: KernelModel, classes: Sequence[int], site: int) -> Iterator[Ordering]:
     """An unknown ordering if there are more *classes* than are compared, for the use *site* or (-1) for all of them."""
     if len(classes) > _MAX_CLASSES:
-        model.ledger.give_up(_QUESTION, site, f"more than {_MAX_CLASSES} access classes")
-        yield Ordering(None, (), False)
+        why = f"more than {_MAX_CLASSES} access classes"
+        model.ledger.give_up(_QUESTION, site, why)
+        yield Unknown((), (why,))
 
 
 def _branches(model: KernelModel, path: Path) -> tuple[int, ...]:

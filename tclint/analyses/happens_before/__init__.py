@@ -1,0 +1,315 @@
+"""Happens-before between the threads of a kernel: what orders two events (PTX ISA 8.8, 8.9, 8.9.5, 9.7.13).
+
+Two relations over one graph, the *must-order* within the true order within the *may-order*:
+
+- The may-order (:mod:`.may`) has every pair that synchronisation may order. A pair that it lacks is unordered on some
+  path, so a finding rests on :class:`Unordered`: no channel leads from the event to any acquire point on the path.
+- The must-order (:mod:`.must`) has the pairs that are ordered in every execution. A proof, a redundant barrier, or "no
+  wait is needed" rests on :class:`Ordered` without assumptions.
+- Everything else is :class:`Unknown`, or :class:`Ordered` under assumptions that are named.
+
+The graph has the release and acquire points of :mod:`.points` and the channels between them. It knows no addresses and
+no rule: a check brings the two events and decides whether their bytes meet. Proxies are labels of a path and not edges:
+:mod:`.proxy_fences` answers whether a path of causality may pass a proxy fence (8.9.5).
+
+Every answer is a function of the kernel and the question alone. Which of the acquire points end the facts of an
+analysis is up to that analysis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+from types import MappingProxyType
+
+from tclint.analyses.happens_before.answers import (
+    Ordered,
+    Ordering,
+    Scope,
+    SynchronisedPair,
+    Unknown,
+    Unordered,
+)
+from tclint.analyses.happens_before.may import MayOrder
+from tclint.analyses.happens_before.must import MustOrder
+from tclint.analyses.happens_before.points import (
+    ANY,
+    CLUSTER,
+    CtaBarrier,
+    SynchronisationPoints,
+    strong,
+)
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import follow
+from tclint.dataflow import Path
+from tclint.dataflow.views import ThreadContext
+from tclint.values import PathCondition, UniformityScope
+from tclint.values import thread_masks as T
+
+__all__ = [
+    "HappensBefore",
+    "Ordered",
+    "Ordering",
+    "Scope",
+    "SynchronisedPair",
+    "Unknown",
+    "Unordered",
+    "strong",
+]
+
+PHASES = "each wait is for the phase, and each barrier for the generation, that the event belongs to"
+"""The assumption of an order that rests on the may-order."""
+_UNRESOLVED = "on some path, only a call or an object that is not resolved may order the two"
+_NO_POINT = "no acquire point of these threads is on the paths"
+
+
+class HappensBefore(SynchronisationPoints):
+    """What orders two events of a function. Questions are by instruction; a site stands for each of its executions."""
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.may = MayOrder(self)
+        self.must = MustOrder(self)
+        self._completed_waits: dict[int, frozenset[int]] = {}
+        self._unsynchronised: dict[
+            tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None
+        ] = {}
+
+    def observers_of(self, sites: Iterable[int]) -> frozenset[int]:
+        """The waits after which a thread may know that another has executed one of *sites*.
+
+        An event of *sites* has happened when its thread continues. For asynchronous operations, see :meth:`completed`.
+        """
+        return self.may.observed_after(frozenset(sites), frozenset())
+
+    def transitive_observers(self, waits: Iterable[int]) -> frozenset[int]:
+        """*waits*, and all waits that may be ordered after one of them; :attr:`unknown` waits are included."""
+        own = self.unknown.union(waits)
+        return self.may.observed_after(own, own)
+
+    @cached_property
+    def unknown(self) -> frozenset[int]:
+        """The waits whose signals are unknown: on an unresolved channel, or one that nothing in the kernel signals."""
+        signalled = frozenset((ANY, CLUSTER)).union(*self.signals.values())
+        return frozenset(
+            i for i, channels in self.waits.items() if ANY in channels or signalled.isdisjoint(channels)
+        )
+
+    def completed(self, copies: Iterable[int], idle: Collection[int] = ()) -> frozenset[int]:
+        """The waits after which a thread may know that one of *copies* is complete.
+
+        These are the waits for its mbarrier, without those in *idle*, and the waits that may be ordered after one of
+        them.
+        """
+        own = self.waits_for(copies).difference(idle)
+        return self.may.observed_after(own, own)
+
+    def waits_for(self, copies: Iterable[int]) -> frozenset[int]:
+        """The waits that may be for an mbarrier on which one of the *copies* completes."""
+        return frozenset[int]().union(*map(self.waits_completed_by, copies))
+
+    def waits_completed_by(self, signal: int) -> frozenset[int]:
+        """The waits that may be for the mbarrier of a *signal*."""
+        if signal not in self._completed_waits:
+            signalled = self.signals.get(signal) or self.channels(signal)
+            self._completed_waits[signal] = frozenset(
+                wait
+                for wait in self.other_waits
+                if (
+                    ANY in signalled
+                    or ANY in (waited := self.waits[wait])
+                    or not signalled.isdisjoint(waited)
+                )
+                and self.mbarriers.addresses.same(signal, wait) is not False
+            )
+        return self._completed_waits[signal]
+
+    def completion_points(self, sites: Iterable[int]) -> frozenset[int]:
+        """The waits after which a thread may know that what *sites* do, at once or asynchronously, is complete."""
+        groups: dict[str, list[int]] = {}
+        for site in sites:
+            instruction = self.model.instruction(site)
+            groups.setdefault(instruction.group if instruction.event == "issue" else "", []).append(site)
+        found = frozenset[int]()
+        for group, started in groups.items():
+            if group == "mbarrier":
+                found |= self.completed(started)
+            else:
+                ends = self.completion_signals(started, group)
+                found |= self.observers_of(ends) | ends.intersection(self.model.sites("wait", group))
+        return found
+
+    def completion_signals(self, sites: Collection[int], group: str) -> frozenset[int]:
+        """Where a thread knows or signals that the operations *sites* of *group* are complete.
+
+        Ordinary accesses, the group ``""``, are complete when they have executed.
+        """
+        if not group:
+            return frozenset(sites)
+        model = self.model
+        found = [*model.sites("wait", group), *model.sites("mbarrier-arrive", group)]
+        if group == "tcgen05":
+            found += model.sites("commit", group)
+        return frozenset(e for e in found if any(model.reaches(i, e) for i in sites))
+
+    def relaxed_cluster_waits(self, site: int, fences: Collection[int]) -> dict[int, int]:
+        """The cluster barrier waits that may not order what a thread did at *site*, each with the arrival to blame.
+
+        The arrival is ``.relaxed``, which orders no memory, and a path from *site* to it passes none of *fences*.
+        """
+        model, cluster = self.model, self._barriers[Scope.CTAS]
+        arrivals = model.sites("barrier-arrive", "cluster")
+        found: dict[int, int] = {}
+        for arrival in arrivals:
+            match = model.instruction(arrival).match
+            if match is None or ".relaxed" not in match.modifiers:
+                continue
+            others = [i for i in arrivals if i != arrival]
+            if (
+                follow(model, site, model.views.context_of(site), (arrival,), (*fences, *others)).witness
+                is None
+            ):
+                continue
+            for wait in cluster:
+                ends = (*(w for w in cluster if w != wait), *others)
+                if follow(model, arrival, model.views.context_of(arrival), (wait,), ends).witness is not None:
+                    found[wait] = arrival
+        return found
+
+    def synchronised_pairs(
+        self, arrivals: Iterable[int], waits: AbstractSet[int]
+    ) -> Iterator[SynchronisedPair]:
+        """The pairs of *arrivals* and *waits* that are certain to match: on one ring of mbarriers, or at one barrier.
+
+        Where the threads of one side reach a CTA barrier at several sites, which of these match which sites of the
+        other side is unknown. At the cluster barrier, all threads must arrive at one site, and wait after it.
+        """
+        by_channel: dict[Hashable, list[int]] = {}
+        for wait in sorted(waits):
+            for channel in self.waits.get(wait, ()):
+                by_channel.setdefault(channel, []).append(wait)
+        for arrival in arrivals:
+            if self.model.instruction(arrival).group == "cp.async":
+                continue  # it signals copies, not its thread
+            for channel in self.signals.get(arrival, frozenset()) - {ANY}:
+                for wait in by_channel.get(channel, ()):
+                    if self._matches(arrival, wait, channel):
+                        yield SynchronisedPair(arrival, wait)
+
+    def _matches(self, a: int, b: int, channel: Hashable) -> bool:
+        """Whether the wait *b* is certain to be for the arrival *a*."""
+        if channel == CLUSTER:
+            every = self.model.views.context_of(a).threads == T.full(self.model.values.threads)
+            return every and b in self.may.next_waits(a, channel)
+        return a == b or not isinstance(channel, CtaBarrier) or self._only_sites(a, b, channel)
+
+    def _only_sites(self, a: int, b: int, barrier: Hashable) -> bool:
+        """Whether the threads of *a* and those of *b* synchronise at one CTA barrier, and reach it at no other site."""
+        model = self.model
+        exclusive, count = model.views.mutually_exclusive, model.constant_of(a, "count")
+        if count is None or count != model.constant_of(b, "count") or not exclusive(a, b):
+            return False
+        if any(model.views.context_of(site).threads.bit_count() >= count for site in (a, b)):
+            return False
+        sites = {i for i, channels in (*self.signals.items(), *self.waits.items()) if barrier in channels}
+        return all(site in (a, b) or (exclusive(a, site) and exclusive(b, site)) for site in sites)
+
+    def common_facts(self, sites: Collection[int]) -> PathCondition:
+        """The CTA-uniform, invariant facts that hold whenever any of *sites* executes.
+
+        One such fact is that a loop has an iteration to run.
+        """
+        values = self.model.values
+        each = [self.model.views.context_of(i).invariant(values) for i in sites]
+        uniform = {
+            fact
+            for facts in each
+            for fact in facts.items()
+            if values.uniformity(fact[0]) is UniformityScope.CTA
+        }
+        return PathCondition(
+            (p, truth) for p, truth in sorted(uniform) if all(values.entails(p, f) is truth for f in each)
+        )
+
+    def unsynchronised_path(
+        self,
+        use: int,
+        stops: Collection[int],
+        start: int = -1,
+        given: Mapping[int, bool] = MappingProxyType({}),
+    ) -> Path | None:
+        """A path to *use*, from *start* or the entry, that passes none of *stops*; None: none was found.
+
+        *stops* are the waits at which some event may be observed, so a thread on the path is not ordered after that
+        event. The facts *given* hold on the whole path.
+        """
+        key = use, frozenset(stops), start, tuple(given.items())
+        if key not in self._unsynchronised:
+            self._unsynchronised[key] = self._path_avoiding(use, key[1] - {use}, start, given)
+        return self._unsynchronised[key]
+
+    def order(
+        self,
+        first: Collection[int],
+        then: int,
+        start: int = -1,
+        scope: Scope = Scope.WARPS,
+    ) -> Ordering:
+        """Whether a thread that reaches *then* is ordered after the completion of *first* in other threads.
+
+        *first* are the sites of accesses or asynchronous operations, of which one has happened. The paths begin at
+        *start*, or at the entry. *scope* is the distance between the threads.
+        """
+        observers = self.completion_points(first)
+        given = self.common_facts(first)
+        path = self.unsynchronised_path(then, observers, start, given)
+        if path is not None:
+            return Unordered(path)
+        resolved = frozenset(i for i in observers if ANY not in self.waits.get(i, ()))
+        all_resolved = (
+            len(resolved) == len(observers) or self.unsynchronised_path(then, resolved, start, given) is None
+        )
+        # A collective is an observer for what another lane has observed before it, and is not where that happened.
+        nearest = self._nearest(
+            then, self.acquire_points(scope).intersection(resolved if all_resolved else observers)
+        )
+        views = self.model.views
+        threads = views.context_of(then).threads
+        at = tuple(sorted({i for i in nearest if views.context_of(i).threads & threads}))
+        certain = self.must.ordering_barriers(first, then)
+        if certain is not None:
+            return Ordered(at or certain, ())
+        if all_resolved and at:
+            return Ordered(at, (PHASES,))
+        return Unknown(at, (_NO_POINT if all_resolved else _UNRESOLVED,))
+
+    def _nearest(self, use: int, waits: Collection[int]) -> Iterator[int]:
+        """The last of *waits* on each path to *use*; if that has a guard, also the one before it."""
+        cfg = self.model.cfg
+        by_block: dict[int, list[int]] = {}
+        for wait in sorted(waits):
+            by_block.setdefault(cfg.block_of[wait], []).append(wait)
+        work = [(cfg.block_of[use], use)]
+        seen = set(work)
+        while work:
+            block, end = work.pop()
+            for wait in reversed([i for i in by_block.get(block, ()) if i < end]):
+                yield wait
+                if self.model.instruction(wait).guard < 0:
+                    break
+            else:
+                before = {(e.source, cfg.blocks[e.source].end) for e in cfg.predecessors[block]} - seen
+                seen |= before
+                work += before
+
+    def _path_avoiding(
+        self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]
+    ) -> Path | None:
+        model = self.model
+        here = model.views.context_in_iteration(start)
+        context = ThreadContext(here.threads, PathCondition({**here.facts, **given})) if given else here
+        unguarded = {i for i in stops if model.instruction(i).guard < 0}
+        if not context.threads or start in unguarded or not model.reaches(start, use, unguarded):
+            return None
+        return follow(model, start, context, (use,), stops, likely=True).witness

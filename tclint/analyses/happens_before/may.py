@@ -1,0 +1,159 @@
+"""The may-order: which acquire points may observe an event (PTX ISA 8.9).
+
+An event reaches every release point that may follow it in program order, and through the channel of that release point
+every acquire point on the channel. From there it continues in the thread that waited, and so on through any number of
+threads. The acquire points that it reaches are its *observers*.
+
+Releases and acquires are matched by channel, not by iteration or phase, so the observers are over-approximated. Two
+restrictions keep them few: a load counts as an acquire point only if it polls in a loop, and threads are assumed to
+pass a barrier equally often (``_paired_waits``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cached_property
+
+from tclint.analyses.happens_before.points import ANY, CLUSTER, CtaBarrier, SynchronisationPoints
+
+__all__ = ["MayOrder"]
+
+_END = 1 << 62
+"""Greater than the number of any instruction."""
+_Targets = tuple[frozenset[int], frozenset[Hashable]]
+"""Waits that signals may complete, and channels of which they may complete every wait."""
+
+
+class MayOrder:
+    """The observers of events. Answers are cached and do not depend on the order of the questions."""
+
+    def __init__(self, points: SynchronisationPoints) -> None:
+        self.points = points
+        self.model = points.model
+        self._observed: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
+        self._targets_of: dict[int, _Targets] = {}
+        self._targets_of_block: dict[int, _Targets] = {}
+        self._paired: dict[tuple[int, Hashable], frozenset[int]] = {}
+
+    def observed_after(self, sources: frozenset[int], waits: frozenset[int]) -> frozenset[int]:
+        """*waits*, and the waits that signals reach from *sources*, through any number of threads."""
+        if (sources, waits) not in self._observed:
+            self._observed[sources, waits] = self._observed_from(sources, waits)
+        return self._observed[sources, waits]
+
+    def _observed_from(self, sources: frozenset[int], waits: frozenset[int]) -> frozenset[int]:
+        """:meth:`observed_after`, not cached. A thread that passes an instruction in ``work`` knows of the event."""
+        cfg = self.model.cfg
+        found, work = set(waits), list(sources)
+        visited = 0  # the blocks all of whose signals have been taken
+        visited_from: dict[int, int] = {}  # other blocks, and the instruction from which on they have been
+        channels: set[Hashable] = set()
+        while work:
+            site = work.pop()
+            block = cfg.block_of[site]
+            reachable = cfg.reachable_from[block] & self._signalling_blocks & ~visited
+            visited |= reachable
+            targets = []
+            if not visited >> block & 1 and site < (end := visited_from.get(block, _END)):
+                targets = [self._targets(i) for i in self._signals_in.get(block, ()) if site <= i < end]
+                visited_from[block] = site
+            while reachable:
+                targets.append(self._targets_in((reachable & -reachable).bit_length() - 1))
+                reachable &= reachable - 1
+            completed = set[int]()
+            for single, whole in targets:
+                completed |= single
+                for channel in whole - channels:
+                    completed.update(self._waits_on.get(channel, ()))
+                channels |= whole
+            work += completed - found
+            found |= completed
+        return frozenset(found)
+
+    @cached_property
+    def _signals_in(self) -> dict[int, list[int]]:
+        """Block -> its signals and the collectives of its lanes."""
+        found: dict[int, list[int]] = {}
+        for site in sorted({*self.points.signals, *self.points.collectives}):
+            found.setdefault(self.model.cfg.block_of[site], []).append(site)
+        return found
+
+    @cached_property
+    def _signalling_blocks(self) -> int:
+        """The blocks with such an instruction, one bit each."""
+        return sum(1 << block for block in self._signals_in)
+
+    @cached_property
+    def _waits_on(self) -> dict[Hashable, list[int]]:
+        """Channel -> its waits."""
+        found: dict[Hashable, list[int]] = {}
+        for wait, channels in self.points.waits.items():
+            for channel in channels:
+                found.setdefault(channel, []).append(wait)
+        return found
+
+    def _targets(self, signal: int) -> _Targets:
+        """The waits and channels that a signal may complete; a collective, itself for the other lanes."""
+        if signal not in self._targets_of:
+            waits, channels, own = {signal}, set[Hashable](), frozenset[Hashable]()
+            if signal not in self.points.collectives:
+                # A wait on an unresolved channel may be completed by any signal.
+                waits, own = {*self._waits_on.get(ANY, ())}, self.points.signals[signal]
+            for channel in own:
+                if isinstance(channel, CtaBarrier) or channel == CLUSTER:
+                    waits |= self._paired_waits(self.model.cfg.block_of[signal], channel)
+                    waits |= {signal} if signal in self.points.waits else self.next_waits(signal, channel)
+                elif channel != ANY:
+                    channels.add(channel)
+                elif not self._writes(signal):
+                    waits.update(self.points.waits)
+            self._targets_of[signal] = frozenset(waits), frozenset(channels)
+        return self._targets_of[signal]
+
+    def _writes(self, signal: int) -> bool:
+        """Whether *signal* is a strong write: polling loads can observe it, barrier and mbarrier waits cannot."""
+        match = self.model.instruction(signal).match
+        return (
+            match is not None
+            and match.form.event in ("", "issue")
+            and not match.form.flow
+            and "mbarrier" not in match.form.roles
+        )
+
+    def _targets_in(self, block: int) -> _Targets:
+        """The union of the targets of all signals in a block."""
+        if block not in self._targets_of_block:
+            targets = [self._targets(i) for i in self._signals_in[block]]
+            self._targets_of_block[block] = (
+                frozenset[int]().union(*(waits for waits, _ in targets)),
+                frozenset[Hashable]().union(*(channels for _, channels in targets)),
+            )
+        return self._targets_of_block[block]
+
+    def next_waits(self, arrival: int, channel: Hashable) -> set[int]:
+        """Where a thread that arrives at a barrier may wait for it next; by then, other threads have arrived too."""
+        waits = {*self._waits_on.get(channel, ())}
+        return {w for w in waits if self.model.reaches(arrival, w, waits - {w})}
+
+    def _paired_waits(self, block: int, channel: Hashable) -> frozenset[int]:
+        """The waits in other blocks at which threads may be while a thread in *block* waits at the barrier *channel*.
+
+        All threads of a barrier pass it equally often. So if a path connects two of its waits, a thread at one of them
+        has passed the other or will pass it, and the threads at the second one meet there. Only waits that no path
+        connects can pair. Roles that a dispatcher selects reach each other through it, and none of them is certain to
+        run; there, only a wait that dominates the other counts as connected.
+        """
+        key = block, channel
+        if key not in self._paired:
+            cfg = self.model.cfg
+            dispatched = self.model.reachability.dispatchers
+
+            def precedes(a: int, b: int) -> bool:
+                return cfg.dominates(a, b) if dispatched else bool(cfg.reachable_from[a] >> b & 1)
+
+            self._paired[key] = frozenset(
+                wait
+                for wait in self._waits_on.get(channel, ())
+                if (b := cfg.block_of[wait]) != block and not precedes(block, b) and not precedes(b, block)
+            )
+        return self._paired[key]

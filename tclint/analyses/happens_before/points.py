@@ -1,0 +1,198 @@
+"""Where threads synchronise, and through which channels (PTX ISA 8.8, 9.7.13).
+
+A *release point* makes known what a thread has done so far: a barrier, an arrival, a commit, a strong write. At an
+*acquire point* a thread *observes* such events: a barrier, an mbarrier wait, a loop that polls memory. A *channel*
+connects the two: one ring of mbarriers, one barrier number, the cluster barrier, or :data:`ANY` for everything that is
+not resolved, such as a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from tclint.analyses.happens_before.answers import Scope
+from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import calls
+from tclint.isa.table import Match
+
+__all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "strong"]
+
+_BARRIER_WAITS = ("barrier-sync", "barrier-wait")
+"""Events at which threads wait for each other: a thread that continues has observed what all of them have done."""
+_SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
+_RELEASE = frozenset((".release", ".acq_rel", ".volatile"))
+_STRONG = _RELEASE | {".relaxed", ".acquire"}
+
+
+class CtaBarrier(NamedTuple):
+    """The channel of a CTA barrier."""
+
+    number: int
+
+
+CLUSTER = "cluster"
+"""The channel of the cluster barrier."""
+ANY = "any"
+"""The channel of what cannot be resolved: a call, an access that releases or acquires, an address from memory."""
+
+
+def strong(match: Match) -> frozenset[str]:
+    """The memory orders of an access by which threads may synchronise (8.6); empty for a weak access.
+
+    An atomic operation that states none is ``.relaxed`` (9.7.13.5).
+    """
+    stated = _STRONG.intersection(match.modifiers)
+    atomic = len({verb for verb, _ in match.form.memory}) > 1
+    return stated or frozenset((".relaxed",) if atomic else ())
+
+
+class SynchronisationPoints:
+    """The release and acquire points of a function, and their channels.
+
+    A *signal* is a release point or the completion of a copy; a *wait* is an acquire point between warps.
+    """
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+
+    def acquire_points(self, scope: Scope) -> frozenset[int]:
+        """The acquire points by which a thread may observe one at the distance *scope*.
+
+        They are barriers, mbarrier waits, polling loads and, since a callee may wait, calls.
+        """
+        return self._acquire_points[scope]
+
+    def barrier_sites(self, scope: Scope) -> frozenset[int]:
+        """The acquire points of *scope* that are barriers, at which all threads, or as many as are counted, wait."""
+        return self._barriers[scope]
+
+    def releases_together(self, site: int) -> bool:
+        """Whether the threads that reach the CTA barrier *site* leave it together: it waits for as many or more."""
+        model = self.model
+        if site not in self._barriers[Scope.WARPS]:
+            return False
+        if model.instruction(site).role("count") is None:
+            return True
+        count = model.constant_of(site, "count")
+        return count is not None and count >= model.views.context_of(site).threads.bit_count()
+
+    @cached_property
+    def cta_wide_barriers(self) -> list[int]:
+        """The barriers that every thread of the CTA waits at, once: with no count, no guard and no loop around them."""
+        model = self.model
+        return [
+            i
+            for i in sorted(self._barriers[Scope.WARPS].intersection(model.sites("barrier-sync")))
+            if model.instruction(i).role("count") is None
+            and model.instruction(i).guard < 0
+            and model.cfg.block_of[i] not in model.cfg.in_cycle
+        ]
+
+    @cached_property
+    def release_points(self) -> frozenset[int]:
+        """The release points between warps: barriers, arrivals, commits, releasing writes and calls.
+
+        If some thread polls, every strong write is one, since a fence may precede it.
+        """
+        found = [*calls(self.model), *self._strong("write", _STRONG if self.spin_loads else _RELEASE)]
+        for event in _SIGNALS:
+            found += (i for i in self.model.sites(event) if self._scope(i) >= Scope.WARPS)
+        # A commit without an mbarrier closes a group of the thread itself and signals nothing.
+        found += (
+            i for i in self.model.sites("commit") if self.model.instruction(i).role("mbarrier") is not None
+        )
+        return frozenset(found)
+
+    @cached_property
+    def collectives(self) -> frozenset[int]:
+        """The events that the lanes of a warp execute together, and so synchronise at."""
+        return frozenset(
+            i
+            for use in self.model.function.uses
+            if use.match is not None and use.match.form.scope == "lanes" and use.match.form.event
+            for i in use.sites
+        )
+
+    @cached_property
+    def _acquire_points(self) -> tuple[frozenset[int], ...]:
+        """The acquire points by :class:`Scope`."""
+        return tuple(barriers | self.other_waits for barriers in self._barriers)
+
+    @cached_property
+    def other_waits(self) -> frozenset[int]:
+        """The acquire points that are not barriers, of any scope: mbarrier waits, polling loads and calls."""
+        called = calls(self.model)
+        for site in called:
+            self.model.ledger.drop("order past a call", site, "a callee may synchronise with any thread")
+        return self.spin_loads.union(self.model.sites("mbarrier-wait"), called)
+
+    @cached_property
+    def spin_loads(self) -> frozenset[int]:
+        """Strong loads and atomics in loops whose result decides a branch: they wait until another thread writes."""
+        model, cfg = self.model, self.model.cfg
+        reads = (i for i in self._strong("read", _STRONG) if cfg.block_of[i] in cfg.in_cycle)
+        return frozenset(
+            i for i in reads if any(model.instruction(j).flow for j, _ in model.transitive_users(i))
+        )
+
+    @cached_property
+    def _barriers(self) -> tuple[frozenset[int], ...]:
+        """The barriers at which threads wait, by the :class:`Scope` that they have at least."""
+        scopes = {i: self._scope(i) for event in _BARRIER_WAITS for i in self.model.sites(event)}
+        return tuple(frozenset(i for i, scope in scopes.items() if scope >= least) for least in Scope)
+
+    def _scope(self, site: int) -> Scope:
+        """How far apart the threads may be that the barrier or signal *site* synchronises."""
+        match = self.model.instruction(site).match
+        assert match is not None
+        form = match.form
+        if form.scope == "lanes":
+            return Scope.LANES
+        of_cta = form.event in ("barrier-sync", "barrier-arrive") and form.group != "cluster"
+        return Scope.WARPS if of_cta else Scope.CTAS
+
+    def _strong(self, verb: str, orders: frozenset[str]) -> Iterator[int]:
+        """The accesses that *verb*, ``read`` or ``write``, memory in one of the memory *orders*."""
+        for use in self.model.function.uses:
+            match = use.match
+            if match is None or match.form.event not in ("", "issue"):
+                continue
+            if any(v == verb for v, _ in match.form.memory) and not orders.isdisjoint(strong(match)):
+                yield from use.sites
+
+    @cached_property
+    def mbarriers(self) -> Mbarriers:
+        return self.model.fact(Mbarriers)
+
+    @cached_property
+    def signals(self) -> dict[int, frozenset[Hashable]]:
+        # The completion of a copy implies that its thread has issued it.
+        return {i: self.channels(i) for i in (*self.release_points, *self.model.sites("issue", "mbarrier"))}
+
+    @cached_property
+    def waits(self) -> dict[int, frozenset[Hashable]]:
+        return {i: self.channels(i) for i in self._acquire_points[Scope.WARPS]}
+
+    def channels(self, site: int) -> frozenset[Hashable]:
+        """The channels of a signal or a wait: rings of mbarriers, a CTA barrier, the cluster barrier, or any."""
+        model = self.model
+        instruction = model.instruction(site)
+        match = instruction.match
+        if match is None or not match.form.event or match.form.flow:
+            return frozenset((ANY,))
+        if "mbarrier" in match.form.roles:
+            return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._variable(site),))
+        if "id" in match.form.roles:
+            barrier = model.constant_of(site, "id")
+            return frozenset((ANY if barrier is None else CtaBarrier(barrier),))
+        return frozenset((CLUSTER,)) if match.form.event.startswith("barrier") else frozenset((ANY,))
+
+    def _variable(self, site: int) -> Hashable:
+        """The channel of an mbarrier in a shared variable that the kernel does not initialise; any if unresolved."""
+        places = self.mbarriers.addresses.places(site) or ()
+        if len(places) == 1 and self.model.space((place := min(places)).base).startswith(".shared"):
+            return place
+        return ANY
