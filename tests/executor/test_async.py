@@ -441,14 +441,14 @@ CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         "", {"header": HOPPER, "block": 128},
     ),
     "three warps of a warpgroup": (
-        "divergent", "setp.ge.u32 %p1, %r199, 96;\nHOLE@%p1 ret;\nwgmma.fence.sync.aligned;\nret;", "", {"header": HOPPER, "block": 128},
+        "warpgroup", "setp.ge.u32 %p1, %r199, 96;\nHOLE@%p1 ret;\nwgmma.fence.sync.aligned;\nret;", "", {"header": HOPPER, "block": 128},
     ),
     "tensor memory is not allocated": (
-        "tensor-memory", ALLOC + "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r23}, [%r21+HOLE];\n"
+        "tensor-memory-unallocated", ALLOC + "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r23}, [%r21+HOLE];\n"
         "tcgen05.wait::ld.sync.aligned;\n" + FREE + "ret;", "", {"block": 128},
     ),
     "tensor memory is freed with another size": (
-        "tensor-memory", ALLOC + "bar.sync 0;\n@!%p2 bra NOFREE;\ntcgen05.dealloc.cta_group::1.sync.aligned.b32 %r20, 64;\n"
+        "tensor-memory-allocation", ALLOC + "bar.sync 0;\n@!%p2 bra NOFREE;\ntcgen05.dealloc.cta_group::1.sync.aligned.b32 %r20, 64;\n"
         "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r20, 32;\nNOFREE:\nret;", "", {"block": 128},
     ),
     "a product is read before it is complete": (
