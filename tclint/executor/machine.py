@@ -251,8 +251,8 @@ class Machine:
     def _relieve(self) -> None:
         """Intervene although some group of lanes can run: it may poll memory that blocked lanes are to write.
 
-        Completes an operation that blocked lanes wait for, starts clusters and, if neither was possible several times
-        in a row, forces apart lanes that wait to reconverge.
+        Completes an operation, or a phase with copies of unknown size, that blocked lanes wait for, starts clusters and,
+        if none of these was possible several times in a row, forces apart lanes that wait to reconverge.
         """
         self.polls = 0
         wanted = {id(s.waits) for s in self.parked}
@@ -261,7 +261,8 @@ class Machine:
             self.complete(able[0])
         while self._admit(MAX_RESIDENT_CLUSTERS_WHEN_POLLING):
             self._failed_reliefs = 0
-        self._failed_reliefs = 0 if able else self._failed_reliefs + 1
+        relieved = bool(able) or self._settle()
+        self._failed_reliefs = 0 if relieved else self._failed_reliefs + 1
         if self._failed_reliefs > MAX_FAILED_RELIEFS:
             self._failed_reliefs = 0
             self._force_apart()
@@ -270,7 +271,8 @@ class Machine:
         """Unblock some group of lanes when none can run; False if all threads have exited.
 
         Tries, in this order: an operation that completes on an mbarrier that lanes wait for, the next cluster, any
-        other operation, forcing lanes apart, and timeouts of mbarrier waits. Raises :class:`Deadlock`.
+        other operation, a phase with copies of unknown size, forcing lanes apart, and timeouts of mbarrier waits. Raises
+        :class:`Deadlock`.
         """
         self._retire()
         wanted = {id(s.waits) for s in self.parked}
@@ -290,7 +292,7 @@ class Machine:
             if self._able(flight):
                 self.complete(flight)
                 return True
-        if self._force_apart():
+        if self._settle() or self._force_apart():
             return True
         timed = [s for s in self.parked if isinstance(s.waits, Mbarrier)]
         self._idle_turns += 1
@@ -363,11 +365,23 @@ class Machine:
         """Reset the count of turns without progress: other threads may have been waiting for this event."""
         self._idle_turns = 0
 
-    def advance_phase(self, mbarrier: Mbarrier) -> None:
-        """Complete the phase of an mbarrier if nothing is pending in it, and wake its waiters."""
+    def advance_phase(self, mbarrier: Mbarrier, settled: bool = False) -> bool:
+        """Complete the phase of an mbarrier if nothing is pending in it, and wake its waiters: whether it did."""
         self.progress()
-        if mbarrier.advance_phase():
-            self.wake(mbarrier)
+        if not mbarrier.advance_phase(settled):
+            return False
+        self.wake(mbarrier)
+        return True
+
+    def _settle(self) -> bool:
+        """Complete a phase that has received copies of unknown size, when no thread can issue another one.
+
+        How many bytes such a copy completes is unknown, and so is how many copies the phase consists of. All of them
+        have been issued once every thread waits, because threads that issue copies for the next phase wait for this one.
+        """
+        pending = {id(f.mbarrier) for f in self.flights}
+        wanted = [s.waits for s in self.parked if isinstance(s.waits, Mbarrier) and s.waits.elastic]
+        return any(id(m) not in pending and self.advance_phase(m, settled=True) for m in wanted)
 
     # ------------------------------------------------------------ divergence
 
