@@ -1,20 +1,22 @@
 """Confirm findings by executing the kernel: the last step of ``tclint check --confirm``.
 
-A finding is *confirmed* if an execution has an observation, fault or deadlock at one of its instructions,
-*not reproduced*, with a reason, if no execution has one, and *unsupported* if the kernel cannot be executed that far.
-No finding is dropped, and none changes its severity.
+A finding is *confirmed* if an execution has an observation that demonstrates its claim (:mod:`tclint.driver.evidence`),
+*not reproduced*, with a reason, if no execution has one, *not confirmable* if no observation demonstrates what its rule
+claims, and *unsupported* if the kernel cannot be executed that far. No finding is dropped, and none changes its
+severity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
+from tclint.driver.evidence import EVIDENCE, Basis, Claim, demonstrations
 from tclint.executor.assume import Assumed, Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchFile, triton_beside
-from tclint.executor.machine import Observation
+from tclint.executor.observations import Observation
 from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import Schedule
 from tclint.findings.finding import Confirmation, FileReport, Finding, Span, Step
@@ -29,8 +31,7 @@ BUDGET = 10.0
 _EXECUTION_SHARE = 0.4
 """The fraction of the budget that one execution may take."""
 
-_STATIC_FAMILIES = frozenset(("arch", "operands", "ptx", "suppression", "toolchain"))
-"""Families of rules whose findings no execution can demonstrate."""
+_NOT_CONFIRMABLE = "no observation of an execution demonstrates what this rule claims"
 
 
 @dataclass
@@ -38,47 +39,58 @@ class _Case:
     """A finding to confirm."""
 
     finding: Finding
-    sites: frozenset[int]
-    """The instructions of its span and its steps."""
+    claim: Claim
     spent: float = 0.0
     """Seconds of its budget that are used."""
     reached: bool = False
-    """Whether an execution has reached one of :attr:`sites`."""
+    """Whether an execution has reached one of its instructions."""
+    numbers: dict[tuple[str, int, int], Basis] = field(default_factory=dict)
+    """The first launch with each observation that counts only if launches with other integers have it too."""
     verdict: Confirmation | None = None
 
 
 def confirm(report: FileReport, launches: LaunchFile | None = None, budget: float = BUDGET) -> FileReport:
-    """*report* with a verdict on each finding in an entry that is not suppressed and that an execution can demonstrate.
+    """*report* with a verdict on each finding in an entry that is not suppressed.
 
     *launches* is the launch file, or None to assume launches; *budget* is in seconds for each finding. Raises
     :class:`~tclint.executor.launch.LaunchError` if a launch does not fit the kernel.
     """
     source = report.source
-    open_ = {
-        n: f
-        for n, f in enumerate(report.findings)
-        if f.entry and f.suppressed is None and f.rule.family not in _STATIC_FAMILIES
-    }
+    open_ = {n: f for n, f in enumerate(report.findings) if f.suppressed is None}
     if source is None or not open_:
         return report
-    from tclint.ir.frontend import analyse
-
-    module, _ = analyse(source)
-    verdicts: dict[int, Finding] = {}
-    for entry in dict.fromkeys(f.entry for f in open_.values() if f.entry):
-        cases = {n: _Case(f, frozenset()) for n, f in open_.items() if f.entry == entry}
-        _Entry(source, module, entry, cases, launches, budget).run()
-        for n, case in cases.items():
-            verdicts[n] = _with_verdict(case)
+    verdicts = {
+        n: replace(f, confirmation=Confirmation("not-confirmable", _NOT_CONFIRMABLE))
+        for n, f in open_.items()
+        if f.rule.id not in EVIDENCE
+    }
+    confirmable = {n: f for n, f in open_.items() if f.entry and n not in verdicts}
+    if confirmable:
+        verdicts |= _executed(source, confirmable, launches, budget)
     findings = tuple(verdicts.get(n, f) for n, f in enumerate(report.findings))
     return replace(report, findings=findings)
 
 
-def _with_verdict(case: _Case) -> Finding:
+def _executed(
+    source: Source, findings: Mapping[int, Finding], launches: LaunchFile | None, budget: float
+) -> dict[int, Finding]:
+    """The findings with the verdicts that executions of their entries lead to."""
+    from tclint.ir.frontend import analyse
+
+    module, _ = analyse(source)
+    verdicts: dict[int, Finding] = {}
+    for entry in dict.fromkeys(f.entry for f in findings.values() if f.entry):
+        function = module.function(entry)
+        if function is None or not function.entry:
+            continue
+        own = {n: f for n, f in findings.items() if f.entry == entry}
+        verdicts |= _Entry(source, module, entry, own, launches, budget).run()
+    return verdicts
+
+
+def _with_verdict(finding: Finding, verdict: Confirmation) -> Finding:
     """The finding with its verdict; if it is confirmed, also with the observation as steps."""
-    verdict = case.verdict
-    assert verdict is not None
-    finding = replace(case.finding, confirmation=verdict)
+    finding = replace(finding, confirmation=verdict)
     if verdict.status != "confirmed":
         return finding
     return replace(finding, confidence=Confidence.CONFIRMED, steps=(*finding.steps, *verdict.steps))
@@ -92,49 +104,62 @@ class _Entry:
         source: Source,
         module: Module,
         entry: str,
-        cases: Mapping[int, _Case],
+        findings: Mapping[int, Finding],
         launches: LaunchFile | None,
         budget: float,
     ) -> None:
         self.source = source
         self.module = module
         self.entry = entry
-        self.cases = cases
+        self.findings = findings
+        self.cases: dict[int, _Case] = {}
         self.launches = launches
         self.budget = budget
         self.failure = ""
         """Why the last execution did not run to completion."""
         self.last: Execution | None = None
 
-    def run(self) -> None:
-        """Execute the entry until all its findings have a verdict, or no launch or budget is left."""
+    def run(self) -> dict[int, Finding]:
+        """Execute the entry until all its findings have a verdict, or no launch or budget is left: the findings."""
         try:
             self.function = prepared(self.module, self.entry)
         except Unsupported as problem:
-            for case in self.cases.values():
-                case.verdict = Confirmation("unsupported", str(problem))
-            return
+            verdict = Confirmation("unsupported", str(problem))
+            return {n: _with_verdict(finding, verdict) for n, finding in self.findings.items()}
         starts: dict[int, list[int]] = {}
         for site, instruction in enumerate(self.function.instructions):
             starts.setdefault(self.function.start + instruction.start, []).append(site)
-        for case in self.cases.values():
-            spans = [case.finding.span, *(s.span for s in case.finding.steps)]
-            case.sites = frozenset(site for span in spans for site in starts.get(span.start, ()))
-        for name, launch in self._launches():
-            if not self._try(name, launch):
+        self.cases = {n: _Case(f, self._claim(f, starts)) for n, f in self.findings.items()}
+        for name, launch, basis in self._launches():
+            if not self._try(name, launch, basis):
                 break
-        self._close()
+        return {n: _with_verdict(case.finding, self._verdict(case)) for n, case in self.cases.items()}
+
+    def _claim(self, finding: Finding, starts: Mapping[int, list[int]]) -> Claim:
+        """What a finding is about, given the instructions that start at each byte."""
+        spans = [finding.span, *(s.span for s in finding.steps)]
+        sites = frozenset(site for span in spans for site in starts.get(span.start, ()))
+        instructions = self.function.instructions
+        accesses = frozenset(
+            site
+            for site in sites
+            if not instructions[site].flow and instructions[site].event in ("", "issue")
+        )
+        return Claim(finding.rule.id, starts.get(finding.span.start, [-1])[0], sites, accesses)
 
     def _open(self) -> list[_Case]:
         return [c for c in self.cases.values() if c.verdict is None and c.spent < self.budget]
 
-    def _launches(self) -> Iterator[tuple[str, _Launch]]:
+    def _launches(self) -> Iterator[tuple[str, _Launch, Basis]]:
         """What to execute, with a name for messages: all launches of the launch file at once, or assumed launches."""
         if self.launches is not None:
-            yield str(self.launches.path), self._given(self.launches)
+            name = str(self.launches.path)
+            yield name, self._given(self.launches), Basis(name)
             return
-        for assumed in Parameters(self.function).launches(self.module, triton_beside(self.source.path)):
-            yield f"an assumed launch ({assumed})", self._assumed(assumed)
+        parameters = Parameters(self.function)
+        for assumed in parameters.launches(self.module, triton_beside(self.source.path)):
+            basis = Basis(f"assuming {assumed.assumptions}", assumed.assumes, parameters.is_guessed)
+            yield f"an assumed launch ({assumed})", self._assumed(assumed), basis
 
     def _assumed(self, assumed: Assumed) -> _Launch:
         def run(schedule: Schedule, seconds: float, watched: frozenset[int]) -> Execution:
@@ -156,7 +181,7 @@ class _Entry:
 
         return run
 
-    def _try(self, name: str, launch: _Launch) -> bool:
+    def _try(self, name: str, launch: _Launch, basis: Basis) -> bool:
         """Execute a launch under the schedules that may demonstrate the open findings.
 
         All of them under ``lazy``, then each one that was reached for the first time under further schedules. False if
@@ -165,20 +190,22 @@ class _Entry:
         if not self._open():
             return False
         fresh = [c for c in self._open() if not c.reached]
-        late = self._execute(name, launch, Schedule("lazy"), self._open())
+        late = self._execute(name, launch, basis, Schedule("lazy"), self._open())
         if late.end == "unsupported":
             return False
         for case in fresh:
-            for schedule in (Schedule("targeted", case.sites), Schedule("eager"), Schedule("random:1")):
+            for schedule in (Schedule("targeted", case.claim.sites), Schedule("eager"), Schedule("random:1")):
                 if case.reached and case.verdict is None and case.spent < self.budget:
-                    self._execute(name, launch, schedule, [case])
+                    self._execute(name, launch, basis, schedule, [case])
         return bool(self._open())
 
-    def _execute(self, name: str, launch: _Launch, schedule: Schedule, cases: list[_Case]) -> Execution:
+    def _execute(
+        self, name: str, launch: _Launch, basis: Basis, schedule: Schedule, cases: list[_Case]
+    ) -> Execution:
         """Execute a launch once, and match the result with all open findings; *cases* share its cost."""
         began = perf_counter()
         seconds = self.budget * _EXECUTION_SHARE
-        watched = frozenset().union(*(c.sites for c in cases))
+        watched = frozenset().union(*(c.claim.sites for c in cases))
         try:
             result = launch(schedule, seconds, watched)
         except Unsupported as problem:  # before the first instruction: variables, parameters
@@ -190,23 +217,29 @@ class _Entry:
             self.failure = f"under {name}, {result.reason}"
         for case in cases:
             case.spent += took
-            case.reached |= bool(case.sites & result.reached)
+            case.reached |= bool(case.claim.sites & result.reached)
             for other in self.cases.values():
                 if other.verdict is None:
-                    self._match(other, result)
+                    self._match(other, result, basis)
         return result
 
-    def _match(self, case: _Case, result: Execution) -> None:
-        """Confirm a finding if the execution demonstrates it."""
-        found = _evidence(case, result)
-        if found is None:
+    def _match(self, case: _Case, result: Execution, basis: Basis) -> None:
+        """Confirm a finding if the execution demonstrates it, together with an earlier one if it needs two."""
+        for observation, twice in demonstrations(case.claim, result, basis):
+            key = observation.kind, observation.site, observation.other
+            first = case.numbers.setdefault(key, basis)
+            if twice and first is basis:
+                continue
+            launch = f"{basis.name}; and {first.name}" if twice else basis.name
+            text = (
+                f"{observation.thread}: {observation.message}" if observation.thread else observation.message
+            )
+            steps = tuple(
+                Step(self._span(site), f"executed ({result.schedule}): {message}", self.entry, role)
+                for site, message, role in _evidence(observation)
+            )
+            case.verdict = Confirmation("confirmed", "", result.schedule, text, launch, steps)
             return
-        evidence, text = found
-        steps = tuple(
-            Step(self._span(site), f"executed ({result.schedule}): {message}", self.entry, role)
-            for site, message, role in evidence
-        )
-        case.verdict = Confirmation("confirmed", "", result.schedule, text, steps)
 
     def _span(self, site: int) -> Span:
         instruction = self.function.instructions[min(site, len(self.function.instructions) - 1)]
@@ -215,55 +248,25 @@ class _Entry:
     def _location(self, site: int) -> str:
         return f"line {line_of(self.source, self.function, site)}"
 
-    def _close(self) -> None:
-        """Give the remaining findings their verdict."""
-        for case in self.cases.values():
-            if case.verdict is not None:
-                continue
-            schedule = self.last.schedule if self.last is not None else ""
-            if self.last is not None and self.last.end == "unsupported":
-                case.verdict = Confirmation("unsupported", self.failure, schedule)
-            elif case.spent >= self.budget:
-                case.verdict = Confirmation(
-                    "not-reproduced", f"budget of {self.budget:g} s exhausted", schedule
-                )
-            else:
-                what = "no violation observed in these runs" if case.reached else "not reached"
-                failure = f"; {self.failure}" if self.failure else ""
-                case.verdict = Confirmation("not-reproduced", what + failure, schedule)
+    def _verdict(self, case: _Case) -> Confirmation:
+        """The verdict on a finding after the last execution."""
+        if case.verdict is not None:
+            return case.verdict
+        schedule = self.last.schedule if self.last is not None else ""
+        if self.last is not None and self.last.end == "unsupported":
+            return Confirmation("unsupported", self.failure, schedule)
+        if case.spent >= self.budget:
+            return Confirmation("not-reproduced", f"budget of {self.budget:g} s exhausted", schedule)
+        what = "no observation demonstrates it in these runs" if case.reached else "not reached"
+        failure = f"; {self.failure}" if self.failure else ""
+        return Confirmation("not-reproduced", what + failure, schedule)
 
 
-def _evidence(case: _Case, result: Execution) -> tuple[list[tuple[int, str, str | None]], str] | None:
-    """The evidence for a finding in an execution: steps (instruction, message, threads), and a one-line summary.
-
-    None if the execution does not demonstrate the finding.
-    """
-    best = max(
-        result.observations, key=lambda observation: _relevance(case, result, observation), default=None
-    )
-    if best is not None and not _relevance(case, result, best):
-        best = None
-    if best is not None:
-        steps: list[tuple[int, str, str | None]] = []
-        if best.other >= 0:
-            steps.append((best.other, best.cause, None))
-        steps.append((best.site, best.message, best.thread))
-        return steps, f"{best.thread}: {best.message}"
-    if result.end == "fault" and result.site in case.sites:
-        return [(result.site, result.reason, None)], result.reason
-    if result.end == "deadlock" and (case.sites.intersection(result.sites) or case.sites & result.involved):
-        return [(site, "threads wait here indefinitely", None) for site in result.sites[:1]], result.reason
-    return None
-
-
-def _relevance(case: _Case, result: Execution, observation: Observation) -> int:
-    """How closely an observation matches a finding: 0 not at all, 3 if both instructions are those of the finding."""
-    hits = (observation.site in case.sites) + (observation.other in case.sites)
-    if hits:
-        return hits + 1
-    # The steps of a finding about an mbarrier need not include the copy that completes on it.
-    related = case.finding.rule.family == "mbarrier" and observation.other in result.reports
-    return int(related and bool(case.sites & result.reports[observation.other]))
+def _evidence(observation: Observation) -> Iterator[tuple[int, str, str | None]]:
+    """The steps of an observation: instruction, message, threads."""
+    if observation.other >= 0:
+        yield observation.other, observation.cause, None
+    yield observation.site, observation.message, observation.thread or None
 
 
 # ---------------------------------------------------------------- launches

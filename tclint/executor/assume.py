@@ -25,6 +25,7 @@ from tclint.ir.nodes import (
     Memory,
     Module,
     Operand,
+    Special,
     Symbol,
     Vector,
     registers,
@@ -46,6 +47,9 @@ MAX_SHARED_BYTES = 227 << 10
 _FORWARDING = ("mov", "add.int", "sub.int", "cvta", "cvta.to", "selp", "cvt.int", "shfl.sync")
 """Forms whose result may be an address derived from one of their operands."""
 
+_DETERMINES_ADDRESSES = ("size", "cp-size", "src-size", "a-desc", "b-desc", "s-desc")
+"""Operands other than addresses on which it depends which bytes an instruction accesses."""
+
 Field = tuple[str, int]
 """A parameter, and an offset in it in bytes."""
 
@@ -58,10 +62,28 @@ class Assumed:
     buffers: Mapping[str, Array]
     parameters: Parameters
     number: int
+    assumes: frozenset[str]
+    """Of ``threads``, ``cluster`` and ``integers``, what neither the kernel nor its metadata determines."""
 
     def values(self, addresses: Mapping[str, int]) -> list[bytes]:
         """The bytes of each parameter, given the *addresses* of the buffers."""
         return self.parameters.values(self.number, addresses)
+
+    @property
+    def assumptions(self) -> str:
+        """What is assumed, for a verdict that rests on it."""
+        x, y, z = self.geometry.block
+        stated = ["a grid of one cluster" if self.geometry.ranks > 1 else "a grid of one CTA"]
+        if "threads" in self.assumes:
+            stated.append(f"{x * y * z} threads")
+        if "cluster" in self.assumes:
+            ranks = self.geometry.ranks
+            stated.append(f"clusters of {ranks} CTAs" if ranks > 1 else "no cluster")
+        if "integers" in self.assumes:
+            stated.append(f"{self.number} for integer parameters")
+        if self.buffers:
+            stated.append("zeros in global memory")
+        return ", ".join(stated)
 
     def __str__(self) -> str:
         x, y, z = self.geometry.block
@@ -92,17 +114,27 @@ class Parameters:
         dynamic = max(0, MAX_SHARED_BYTES - static)
         block = directives.get(".reqntid") or directives.get(".maxntid")
         cluster = directives.get(".reqnctapercluster")
-        if metadata is not None and metadata.entry == self.function.name:
+        stated = metadata is not None and metadata.entry == self.function.name
+        if metadata is not None and stated:
             block, cluster, dynamic = metadata.block, metadata.cluster, metadata.shared
         blocks = [as_dim3(block)] if block else list(_BLOCKS)
         clusters = (
             [as_dim3(cluster)] if cluster else [(1, 1, 1), (2, 1, 1)] if self._clustered else [(1, 1, 1)]
         )
+        assumes = frozenset(
+            what
+            for what, open_ in (
+                ("threads", not (stated or ".reqntid" in directives or (block and not self._reads("%ntid")))),
+                ("cluster", not cluster and self._clustered),
+                ("integers", bool(self._integers)),
+            )
+            if open_
+        )
         for number in dict.fromkeys((*_SIZES, *self._compared)):
             for shape in clusters:
                 for threads in blocks:
                     geometry = Geometry(shape, threads, shape, dynamic, bool(cluster) or shape[0] > 1)
-                    yield Assumed(geometry, self.buffers, self, number)
+                    yield Assumed(geometry, self.buffers, self, number, assumes)
 
     @cached_property
     def _compared(self) -> list[int]:
@@ -134,6 +166,74 @@ class Parameters:
             )
             for use in self.function.uses
         )
+
+    # ------------------------------------------------------------ what depends on an assumption
+
+    @cached_property
+    def _integers(self) -> frozenset[Field]:
+        """The fields that hold integers, whose values are assumed."""
+        known = self._pointers | self._map_pointers
+        return frozenset(field for field, (_, real) in self._loads.items() if not real and field not in known)
+
+    def _reads(self, special: str) -> bool:
+        """Whether an instruction reads a special register, or a component of it."""
+        return any(self._uses(instruction, special) for instruction in self.instructions)
+
+    @staticmethod
+    def _uses(instruction: Instruction, *specials: str) -> bool:
+        return any(isinstance(o, Special) and o.name.startswith(specials) for o in instruction.operands)
+
+    @cached_property
+    def guessed(self) -> frozenset[int]:
+        """Registers whose value is computed from what a launch assumes.
+
+        That is an integer parameter, the contents of global memory, the size of the grid, and the size of the CTA
+        unless ``.reqntid`` sets it. Shared memory counts if such a value is stored there, or if a copy fills it.
+        """
+        sizes = ("%nctaid",) if ".reqntid" in self.function.directives else ("%nctaid", "%ntid")
+        copied = any(
+            i.group in ("bulk", "cp.async", "mbarrier") and i.event == "issue" for i in self.instructions
+        )
+        found: set[int] = set()
+        while True:
+            before = len(found), copied
+            for instruction in self.instructions:
+                match = instruction.match
+                name = match.form.name if match is not None else ""
+                depends = found.intersection((*instruction.reads, instruction.guard))
+                if name.startswith(("st", "red")) and match is not None and match.space.startswith(".shared"):
+                    copied = copied or bool(depends)
+                elif depends or self._is_guess(instruction, copied) or self._uses(instruction, *sizes):
+                    found.update(instruction.writes)
+            if (len(found), copied) == before:
+                return frozenset(found)
+
+    def _is_guess(self, instruction: Instruction, copied: bool) -> bool:
+        """Whether an instruction loads a value that a launch assumes."""
+        match = instruction.match
+        if match is None or not match.form.name.startswith(("ld", "atom")) or match.form.name == "ldmatrix":
+            return False
+        if match.space.startswith(".param"):
+            return self._load(instruction) in self._integers
+        return copied if match.space.startswith(".shared") else match.space in ("", ".global")
+
+    def is_guessed(self, site: int) -> bool:
+        """Whether an address in shared memory, a size or a descriptor of an instruction depends on an assumption."""
+        instruction = self.instructions[site]
+        match = instruction.match
+        if match is None:
+            return True
+        for name, at in match.named.items():
+            operand = instruction.operands[at]
+            if isinstance(operand, Memory):
+                operand = operand.base
+                if isinstance(operand, int) and self._origins(operand) & self._pointers:
+                    continue
+            elif name not in _DETERMINES_ADDRESSES:
+                continue
+            if self.guessed.intersection(registers(operand)):
+                return True
+        return False
 
     # ------------------------------------------------------------ values of parameters
 

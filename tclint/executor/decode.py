@@ -364,7 +364,7 @@ def _convergent(op: Op, name: str, whole: bool, group: bool) -> Op:
             if len(others) < 4 or any(
                 other.index not in arrived and not other.alive.any() for other in others
             ):
-                w.machine.observe("divergent", w, f"not all warps of the warpgroup execute {name}")
+                w.machine.observe("warpgroup", w, f"not all warps of the warpgroup execute {name}")
         return op(w)
 
     return checked

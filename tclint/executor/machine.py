@@ -24,13 +24,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tclint.executor.memory import RANK, Array, Fault, Global
+from tclint.executor.memory import RANK, Array, Global
+from tclint.executor.observations import Deadlock, Observation, OutOfBudget, Wait
 from tclint.executor.schedule import Schedule
 from tclint.executor.signals import AGAIN, ENDED, MOVED
 from tclint.executor.state import (
@@ -50,13 +50,7 @@ from tclint.executor.sync import Clocks, Mbarrier
 if TYPE_CHECKING:
     from tclint.executor.code import Code
 
-__all__ = [
-    "Deadlock",
-    "Machine",
-    "Observation",
-    "OutOfBudget",
-]
-
+__all__ = ["Machine"]
 
 _QUANTUM = 512
 """Consecutive instructions of one warp, unless the schedule is random."""
@@ -72,52 +66,6 @@ MAX_POLLS_BEFORE_RELIEF = 2000
 """Polls of memory since a blocked group of lanes was last woken, after which :meth:`Machine._relieve` intervenes."""
 MAX_FAILED_RELIEFS = 4
 """Consecutive interventions without effect, after which lanes that wait to reconverge are forced apart."""
-
-
-class Deadlock(Fault):
-    """No thread can make progress, and some have not exited."""
-
-    def __init__(self, message: str, sites: Sequence[int], involved: Iterable[int] = ()) -> None:
-        super().__init__(message)
-        self.sites = tuple(dict.fromkeys(sites))
-        self.involved = frozenset(involved)
-        """The instructions that used the mbarriers, or issued the operations, that threads wait for."""
-
-
-class OutOfBudget(Exception):
-    """The kernel did not terminate within its budget of instructions or seconds."""
-
-
-_CAUSES = {
-    "unordered": "the other access",
-    "proxy": "the write",
-    "wgmma-fence": "the write",
-    "divergent": "the instruction that the others execute",
-    "mbarrier-overrun": "the mbarrier is initialised",
-}
-"""What the other instruction of an observation is, by kind; for any other kind it issued an operation."""
-
-
-@dataclass(frozen=True)
-class Observation:
-    """Undefined behaviour, or another violation of the ISA's rules, in one execution."""
-
-    kind: str
-    """One of the kinds that docs/executor.md lists."""
-    site: int
-    """The instruction that exhibits it: ``function.instructions[site]``."""
-    message: str
-    thread: str
-    """The warp, or the lane if only one executes."""
-    other: int = -1
-    """The instruction of the conflicting operation or access; -1 if none is involved."""
-    step: int = 0
-    """Instructions that the machine had executed."""
-
-    @property
-    def cause(self) -> str:
-        """What the *other* instruction does, for a note at its line."""
-        return _CAUSES.get(self.kind, "the operation is issued")
 
 
 class Machine:
@@ -149,8 +97,6 @@ class Machine:
         self.ready: deque[LaneGroup] = deque()
         self.parked: list[LaneGroup] = []
         self.flights: list[AsyncOperation] = []
-        self.reports: dict[int, dict[int, Mbarrier]] = {}
-        """By asynchronous instruction, the mbarriers on which its operations complete, by ``id``."""
         self.clocks: dict[int, tuple[Cluster, Clocks]] = {}
         """The clock that the releasing accesses of an address published, with the cluster that it belongs to."""
         self._warp: Warp | None = None
@@ -299,14 +245,14 @@ class Machine:
                 does = "writes" if written else "reads"
                 self.observe(
                     "register-in-flight", w, f"{how} {name} before the {flight.what} that {does} it completes",
-                    flight.site,
+                    flight,
                 )  # fmt: skip
 
     def _relieve(self) -> None:
         """Intervene although some group of lanes can run: it may poll memory that blocked lanes are to write.
 
-        Completes an operation that blocked lanes wait for, starts clusters and, if neither was possible several times
-        in a row, forces apart lanes that wait to reconverge.
+        Completes an operation, or a phase with copies of unknown size, that blocked lanes wait for, starts clusters and,
+        if none of these was possible several times in a row, forces apart lanes that wait to reconverge.
         """
         self.polls = 0
         wanted = {id(s.waits) for s in self.parked}
@@ -315,7 +261,8 @@ class Machine:
             self.complete(able[0])
         while self._admit(MAX_RESIDENT_CLUSTERS_WHEN_POLLING):
             self._failed_reliefs = 0
-        self._failed_reliefs = 0 if able else self._failed_reliefs + 1
+        relieved = bool(able) or self._settle()
+        self._failed_reliefs = 0 if relieved else self._failed_reliefs + 1
         if self._failed_reliefs > MAX_FAILED_RELIEFS:
             self._failed_reliefs = 0
             self._force_apart()
@@ -324,7 +271,8 @@ class Machine:
         """Unblock some group of lanes when none can run; False if all threads have exited.
 
         Tries, in this order: an operation that completes on an mbarrier that lanes wait for, the next cluster, any
-        other operation, forcing lanes apart, and timeouts of mbarrier waits. Raises :class:`Deadlock`.
+        other operation, a phase with copies of unknown size, forcing lanes apart, and timeouts of mbarrier waits. Raises
+        :class:`Deadlock`.
         """
         self._retire()
         wanted = {id(s.waits) for s in self.parked}
@@ -344,7 +292,7 @@ class Machine:
             if self._able(flight):
                 self.complete(flight)
                 return True
-        if self._force_apart():
+        if self._settle() or self._force_apart():
             return True
         timed = [s for s in self.parked if isinstance(s.waits, Mbarrier)]
         self._idle_turns += 1
@@ -363,38 +311,32 @@ class Machine:
             self.clusters.remove(cluster)
 
     def _stuck(self) -> Deadlock:
-        lines: list[str] = []
-        sites: list[int] = []
-        involved: set[int] = set()
-        for cluster in self.clusters:
-            for cta in cluster.ctas:
-                for warp in cta.warps:
-                    for split in warp.splits:
-                        if len(lines) < 16:
-                            lines.append(f"{warp.name()} waits{self._at(split)}{self._for(split)}")
-                        if isinstance(split.waits, Mbarrier):
-                            involved |= {split.waits.site, *split.waits.users}
-                        if isinstance(split.waits, AsyncOperation):
-                            involved.add(split.waits.site)
-                        sites.append(split.pc - isinstance(split.waits, Barrier))
-        return Deadlock("no thread can make progress: " + "; ".join(lines), sites, involved)
+        splits = [
+            split for cluster in self.clusters for cta in cluster.ctas for warp in cta.warps for split in warp.splits
+        ]  # fmt: skip
+        return Deadlock([self._wait(split) for split in splits])
 
-    def _at(self, split: LaneGroup) -> str:
-        return f" at {self.code.place(split.pc - isinstance(split.waits, Barrier))}"
-
-    def _for(self, split: LaneGroup) -> str:
-        waits = split.waits
+    def _wait(self, split: LaneGroup) -> Wait:
+        """What a group of lanes waits for, in a deadlock."""
+        waits, site, thread = split.waits, split.pc - isinstance(split.waits, Barrier), split.warp.name()
+        at = f" at {self.code.place(site)}"
         if isinstance(waits, Mbarrier):
-            return (
-                f" for phase {waits.phase} of the mbarrier at {waits.address & (1 << RANK) - 1:#x}:"
+            what = (
+                f"{at} for phase {waits.phase} of the mbarrier at {waits.address & (1 << RANK) - 1:#x}:"
                 f" {waits.pending} arrivals and {waits.tx} bytes are pending"
             )
+            kind = "bytes" if not waits.pending else "arrivals"
+            return Wait(site, thread, what, kind, frozenset((waits.site, *waits.users)))
         if isinstance(waits, Barrier):
             needed = waits.needed or split.warp.cta.threads
-            return f" at a barrier: {waits.threads} of {needed} threads have arrived"
+            what = f"{at} at a barrier: {waits.threads} of {needed} threads have arrived"
+            return Wait(site, thread, what, "barrier")
+        if isinstance(waits, AsyncOperation):
+            return Wait(site, thread, at, "other", frozenset((waits.site,)))
         if isinstance(waits, str):
-            return f" for {waits}"
-        return ""
+            kind = "lanes" if waits.startswith("lanes ") else "other"
+            return Wait(site, thread, f"{at} for {waits}", kind)
+        return Wait(site, thread, at, "other")
 
     # ------------------------------------------------------------ waiting
 
@@ -423,11 +365,23 @@ class Machine:
         """Reset the count of turns without progress: other threads may have been waiting for this event."""
         self._idle_turns = 0
 
-    def advance_phase(self, mbarrier: Mbarrier) -> None:
-        """Complete the phase of an mbarrier if nothing is pending in it, and wake its waiters."""
+    def advance_phase(self, mbarrier: Mbarrier, settled: bool = False) -> bool:
+        """Complete the phase of an mbarrier if nothing is pending in it, and wake its waiters: whether it did."""
         self.progress()
-        if mbarrier.advance_phase():
-            self.wake(mbarrier)
+        if not mbarrier.advance_phase(settled):
+            return False
+        self.wake(mbarrier)
+        return True
+
+    def _settle(self) -> bool:
+        """Complete a phase that has received copies of unknown size, when no thread can issue another one.
+
+        How many bytes such a copy completes is unknown, and so is how many copies the phase consists of. All of them
+        have been issued once every thread waits, because threads that issue copies for the next phase wait for this one.
+        """
+        pending = {id(f.mbarrier) for f in self.flights}
+        wanted = [s.waits for s in self.parked if isinstance(s.waits, Mbarrier) and s.waits.elastic]
+        return any(id(m) not in pending and self.advance_phase(m, settled=True) for m in wanted)
 
     # ------------------------------------------------------------ divergence
 
@@ -508,7 +462,7 @@ class Machine:
                 if w.index not in arrived and any(other >> 2 == w.index >> 2 for other in arrived):
                     name = self.code.function.instructions[site].name
                     text = f"not all warps of the warpgroup execute {name}"
-                    self.observe("divergent", w, text, site=site)
+                    self.observe("warpgroup", w, text, site=site)
             if not w.cta.running:
                 self._end(w)
         w.cta.cluster.forget(w, mask)
@@ -530,12 +484,13 @@ class Machine:
             if not flight.done and (into or not flight.captured):
                 does = "into its shared memory completes" if into else "has read its shared memory"
                 self.observe(
-                    "left-in-flight", w, f"the CTA exits before the {flight.what} {does}", flight.site
+                    "left-in-flight", w, f"the CTA exits before the {flight.what} {does}", flight
                 )  # fmt: skip
                 if self._able(flight):
                     self.complete(flight)
-        if cta.columns:
-            self.observe("tensor-memory-leak", w, "the CTA exits with tensor memory still allocated")
+        for allocation in cta.columns.values():
+            text = "the CTA exits with tensor memory still allocated"
+            self.observe("tensor-memory-leak", w, text, allocation.site)
         cta.shared.exited = True
 
     # ------------------------------------------------------------ barriers
@@ -582,8 +537,6 @@ class Machine:
         w = flight.warp
         self._issued += 1
         flight.number = self._issued
-        if flight.mbarrier is not None:
-            self.reports.setdefault(flight.site, {})[id(flight.mbarrier)] = flight.mbarrier
         for written in flight.writes:
             self.check_fill(w, written, flight)
         self.check_drain(w, flight.reads, flight)
@@ -618,18 +571,17 @@ class Machine:
             self.observe(
                 "source-overwritten", w,
                 f"the {what} overwrites shared memory that a pending {other.what if other else 'copy'} still reads",
-                other.site if other else -1,
+                other if other else -1,
             )  # fmt: skip
         elif memory.filling[words].any():
             other = memory.pending_operation(words, writes=True, adds=not flight.adds)
             if other is not None:
                 self.observe(
                     "filled-twice", w,
-                    f"the {what} writes shared memory that another pending {other.what} has yet to write", other.site,
+                    f"the {what} writes shared memory that another pending {other.what} has yet to write", other,
                 )  # fmt: skip
         for writes, how in ((False, "read"), (True, "wrote")):
-            if (unordered := memory.unordered_access(words, writes, w.clocks.seen)) is not None:
-                stamp, site = unordered
+            for stamp, site in memory.unordered_accesses(words, writes, w.clocks.seen):
                 self.observe(
                     "unordered", w,
                     f"the {what} writes shared memory that {self.who(w, stamp)} {how}, and nothing orders the two",
@@ -648,22 +600,22 @@ class Machine:
                 self.observe(
                     "read-too-early", w,
                     f"the {what} reads shared memory that a pending {other.what if other else 'copy'} has yet to write",
-                    other.site if other else -1,
+                    other if other else -1,
                 )  # fmt: skip
-            invisible = memory.unordered_access(words, True, w.clocks.fenced)
-            if invisible is None:
-                continue
-            stamp, site = invisible
-            if (stamp >> 10) > int(w.clocks.seen[stamp & 1023]):
+            invisible = memory.unordered_accesses(words, True, w.clocks.fenced)
+            unordered = [(s, at) for s, at in invisible if (s >> 10) > int(w.clocks.seen[s & 1023])]
+            for stamp, site in unordered:
                 text = f"{self.who(w, stamp)} wrote, and nothing orders the two"
                 self.observe("unordered", w, f"the {what} reads shared memory that {text}", site)
+            if not invisible or unordered:
                 continue
-            self.observe(
-                "proxy", w,
-                f"the {what} reads, through the async proxy, shared memory that was written through the generic proxy,"
-                " with no intervening proxy fence",
-                site,
-            )  # fmt: skip
+            for _, site in invisible:
+                self.observe(
+                    "proxy", w,
+                    f"the {what} reads, through the async proxy, shared memory that was written through the generic"
+                    " proxy, with no intervening proxy fence",
+                    site,
+                )  # fmt: skip
             numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words
             stamps = memory.written[numbers]
             flight.unseen.append(Range(memory, numbers[(stamps >> 10) > w.clocks.fenced[stamps & 1023]]))
@@ -746,16 +698,31 @@ class Machine:
 
     # ------------------------------------------------------------ reporting
 
-    def observe(self, kind: str, w: Warp, message: str, other: int = -1, site: int | None = None) -> None:
-        """Record an observation, once for each kind and pair of instructions."""
+    def observe(
+        self,
+        kind: str,
+        w: Warp,
+        message: str,
+        other: int | AsyncOperation | Mbarrier = -1,
+        site: int | None = None,
+    ) -> None:
+        """Record an observation, once for each kind and pair of instructions.
+
+        *other* is what is involved: the conflicting operation, the mbarrier, or the instruction of the other access.
+        *site* is the instruction, if it is not the one that *w* executes.
+        """
         at = w.site if site is None else site
-        key = (kind, at, other)
+        mbarrier = other.mbarrier if isinstance(other, AsyncOperation) else other
+        users = frozenset(mbarrier.users) if isinstance(mbarrier, Mbarrier) else frozenset()
+        crosses = other.warp is not w if isinstance(other, AsyncOperation) else kind == "unordered"
+        cause = other if isinstance(other, int) else other.site
+        key = (kind, at, cause)
         if key in self._reported:
             return
         self._reported.add(key)
         lanes = w.lanes
         thread = f"{w.name()}, lane {int(lanes[0])}" if len(lanes) == 1 else w.name()
-        self.observations.append(Observation(kind, at, message, thread, other, self.steps))
+        self.observations.append(Observation(kind, at, message, thread, cause, self.steps, users, crosses))
 
     @property
     def at(self) -> int:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "GLOBAL", "LOCAL", "PARAM", "RANK", "RESERVED", "SHARED", "UNSIGNED", "WINDOW", "Array", "Fault", "Global",
-    "Memory",
+    "Memory", "Misaligned",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -33,6 +33,18 @@ _GUARD = 512
 
 class Fault(Exception):
     """An error that also ends the kernel on a GPU: an address that is out of bounds or misaligned, a trap."""
+
+    def __init__(self, message: str, kind: str = "stopped") -> None:
+        """*kind*: ``misaligned``, ``address``, ``tensor-memory``, ``barrier``, ``cluster``, or ``stopped`` for any other reason."""
+        super().__init__(message)
+        self.kind = kind
+
+
+class Misaligned(Fault):
+    """An address, or a size, is not a multiple of what the instruction requires."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"misaligned address: {what}", "misaligned")
 
 
 class Memory:
@@ -79,7 +91,7 @@ def _units(offsets: Array, size: int) -> Array:
     if size == 1:
         return offsets
     if (offsets & (size - 1)).any():
-        raise Fault(f"misaligned address: {size} bytes at {int(offsets[(offsets & (size - 1)) != 0][0]):#x}")
+        raise Misaligned(f"{size} bytes at {int(offsets[(offsets & (size - 1)) != 0][0]):#x}")
     return offsets >> size.bit_length() - 1
 
 

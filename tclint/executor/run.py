@@ -15,8 +15,9 @@ from tclint.executor.assume import Assumed
 from tclint.executor.decode import Decoder
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import Launch, LaunchError, LaunchFile, fits, geometry
-from tclint.executor.machine import Deadlock, Machine, Observation, OutOfBudget
+from tclint.executor.machine import Machine
 from tclint.executor.memory import Array, Fault, Global
+from tclint.executor.observations import Deadlock, Observation, OutOfBudget, Wait
 from tclint.executor.schedule import Schedule, schedule
 from tclint.executor.state import Geometry, as_dim3
 from tclint.executor.tensor_maps import TensorMap
@@ -54,12 +55,10 @@ class Execution:
     observations: list[Observation] = field(default_factory=list)
     site: int = -1
     """The instruction at which a fault, or an unsupported instruction, stopped it; else -1."""
-    sites: tuple[int, ...] = ()
-    """In a deadlock, the instructions at which threads wait."""
-    involved: frozenset[int] = frozenset()
-    """In a deadlock, the instructions that used the mbarriers, or issued the operations, that threads wait for."""
-    reports: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    """By asynchronous instruction, all instructions that used an mbarrier on which it completes."""
+    fault: str = ""
+    """The kind of a fault (:class:`~tclint.executor.memory.Fault`); empty for any other end."""
+    waits: tuple[Wait, ...] = ()
+    """In a deadlock, what threads wait for."""
     steps: int = 0
     """Instructions that warps executed."""
     seconds: float = 0.0
@@ -158,9 +157,9 @@ def execute(
         machine.run()
     except Deadlock as deadlock:
         result.end, result.reason = "deadlock", str(deadlock)
-        result.sites, result.involved = deadlock.sites, deadlock.involved
+        result.waits = deadlock.waits
     except Fault as fault:
-        result.end, result.reason = "fault", str(fault)
+        result.end, result.reason, result.fault = "fault", str(fault), fault.kind
     except OutOfBudget as problem:
         result.end, result.reason = "budget", str(problem)
     except Unsupported as problem:
@@ -175,10 +174,6 @@ def execute(
             machine.notes,
             frozenset(machine.code.reached),
         )
-        result.reports = {
-            site: frozenset(user for mbarrier in mbarriers.values() for user in mbarrier.users)
-            for site, mbarriers in machine.reports.items()
-        }
         if result.end in ("fault", "unsupported"):
             result.site = machine.at
     result.seconds = perf_counter() - began

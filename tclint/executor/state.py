@@ -25,6 +25,7 @@ from tclint.isa.special_registers import LaunchShape
 
 __all__ = [
     "LANES",
+    "Allocation",
     "Arrival",
     "AsyncOperation",
     "Barrier",
@@ -79,7 +80,7 @@ class Services(Protocol):
     def wake(self, on: object) -> None: ...
     def resume(self, split: LaneGroup) -> None: ...
     def progress(self) -> None: ...
-    def advance_phase(self, mbarrier: Mbarrier) -> None: ...
+    def advance_phase(self, mbarrier: Mbarrier, settled: bool = False) -> bool: ...
     def fork(self, split: LaneGroup, paths: Sequence[tuple[int, Array]], meet: int) -> None: ...
     def leave(self, split: LaneGroup, mask: Array) -> int | None: ...
     def pass_barrier(self, cta: Cta, number: int, barrier: Barrier) -> None: ...
@@ -90,7 +91,14 @@ class Services(Protocol):
     def capture(self, flight: AsyncOperation) -> None: ...
     def unlock(self, w: Warp, flight: AsyncOperation) -> None: ...
     def complete(self, flight: AsyncOperation) -> None: ...
-    def observe(self, kind: str, w: Warp, message: str, other: int = -1, site: int | None = None) -> None: ...
+    def observe(
+        self,
+        kind: str,
+        w: Warp,
+        message: str,
+        other: int | AsyncOperation | Mbarrier = -1,
+        site: int | None = None,
+    ) -> None: ...
     def who(self, w: Warp, stamp: int) -> str: ...
     def note(self, text: str, site: int) -> None: ...
 
@@ -168,20 +176,20 @@ class Shared(Memory):
         """Fill *words*, which an asynchronous operation has yet to write."""
         self.views[4][words] = _POISON
 
-    def unordered_access(self, words: slice | Array, writes: bool, known: Array) -> tuple[int, int] | None:
-        """The stamp and instruction of a last plain write of *words* (read, unless *writes*) not covered by *known*.
+    def unordered_accesses(self, words: slice | Array, writes: bool, known: Array) -> list[tuple[int, int]]:
+        """The stamp of the last plain write of *words* (read, unless *writes*) that *known* does not cover.
 
-        None if that clock covers all of them.
+        One for each instruction that made such an access, with the instruction.
         """
         stamps, sites = (self.written, self.writer) if writes else (self.read_by, self.reader)
         found = stamps[words]
         if not found.any():
-            return None
+            return []
         unordered = (found >> 10) > known[found & 1023]
         if not unordered.any():
-            return None
-        at = int(unordered.argmax())
-        return int(found.flat[at]), int(sites[words].flat[at])
+            return []
+        last = dict(zip(sites[words][unordered].tolist(), found[unordered].tolist(), strict=True))
+        return [(stamp, site) for site, stamp in last.items()]
 
     def pending_operation(
         self, words: slice | Array, writes: bool, adds: bool = True
@@ -439,6 +447,14 @@ class Geometry(LaunchShape):
     """Whether the kernel was launched with a cluster size."""
 
 
+class Allocation(NamedTuple):
+    """An allocation of tensor memory."""
+
+    columns: int
+    site: int
+    """The instruction that allocated it."""
+
+
 class Cta:
     """A CTA: its shared and tensor memory, barriers, mbarriers and warps."""
 
@@ -454,8 +470,8 @@ class Cta:
         self.tensor: Tensor | None = None
         self.engine: list[AsyncOperation] = []
         """The ``tcgen05`` operations that its tensor core has yet to complete, in the order of issue."""
-        self.columns: dict[int, int] = {}
-        """Allocations of tensor memory: first column -> number of columns."""
+        self.columns: dict[int, Allocation] = {}
+        """Allocations of tensor memory, by their first column."""
         self.warpgroup_arrivals: dict[int, set[int]] = {}
         """The warps that have executed each instruction that a whole warpgroup must execute."""
         self.warpgroups: dict[int, list[AsyncOperation]] = {}

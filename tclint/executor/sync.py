@@ -63,21 +63,20 @@ class Mbarrier:
     unknown: int = 0
     """Pending copies on it whose number of bytes is unknown."""
     elastic: bool = False
-    """Whether such a copy has completed in this phase: then any tx-count counts as zero."""
+    """Whether such a copy has completed in this phase: the tx-count then does not tell when the phase is complete."""
     users: set[int] = field(default_factory=set)
     """The instructions that have used it."""
 
     def __post_init__(self) -> None:
         self.pending = self.count
 
-    @property
-    def phase_complete(self) -> bool:
-        """Whether nothing is pending in the current phase."""
-        return self.pending == 0 and (self.tx == 0 or self.elastic) and not self.unknown
+    def advance_phase(self, settled: bool = False) -> bool:
+        """Complete the phase if nothing is pending in it: whether it did.
 
-    def advance_phase(self) -> bool:
-        """Complete the phase if nothing is pending in it: whether it did."""
-        if not self.phase_complete:
+        *settled*: a phase with copies of unknown size is complete as well if none of them is pending, since no further
+        one can be issued before the phase completes.
+        """
+        if self.pending or self.unknown or (not settled if self.elastic else self.tx):
             return False
         self.phase += 1
         self.tx, self.elastic = 0, False

@@ -95,18 +95,21 @@ class SourceHelp:
 class Confirmation:
     """The result of executing the kernel to confirm a finding (:mod:`tclint.driver.confirm`)."""
 
-    status: Literal["confirmed", "not-reproduced", "unsupported"]
+    status: Literal["confirmed", "not-reproduced", "not-confirmable", "unsupported"]
     reason: str = ""
     """Why it is not confirmed; empty if it is."""
     schedule: str = ""
     """The schedule of asynchronous completions in the deciding execution: ``lazy``, ``random:1``."""
     observation: str = ""
     """What happened, and to which threads, if it is confirmed; else empty."""
+    launch: str = ""
+    """The launch that demonstrated it: the launch file, or what was assumed; empty if it is not confirmed."""
     steps: tuple[Step, ...] = ()
     """The observation as additional steps of the path."""
 
     def __str__(self) -> str:
-        how = f" ({self.schedule})" if self.schedule else ""
+        how = ", ".join(part for part in (self.schedule, self.launch) if part)
+        how = f" ({how})" if how else ""
         detail = self.observation or self.reason
         return f"{self.status.replace('-', ' ')}{how}: {detail}" if detail else f"{self.status}{how}"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tclint.executor.run import Memories
-from tclint.executor.tensor_maps import TensorMap
+from tclint.executor.tensor_maps import UNKNOWN, TensorMap
 from tests.tools.execution import SCHEDULES, done, right, run
 from tests.tools.support import HOPPER
 
@@ -441,14 +441,14 @@ CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         "", {"header": HOPPER, "block": 128},
     ),
     "three warps of a warpgroup": (
-        "divergent", "setp.ge.u32 %p1, %r199, 96;\nHOLE@%p1 ret;\nwgmma.fence.sync.aligned;\nret;", "", {"header": HOPPER, "block": 128},
+        "warpgroup", "setp.ge.u32 %p1, %r199, 96;\nHOLE@%p1 ret;\nwgmma.fence.sync.aligned;\nret;", "", {"header": HOPPER, "block": 128},
     ),
     "tensor memory is not allocated": (
-        "tensor-memory", ALLOC + "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r23}, [%r21+HOLE];\n"
+        "tensor-memory-unallocated", ALLOC + "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r23}, [%r21+HOLE];\n"
         "tcgen05.wait::ld.sync.aligned;\n" + FREE + "ret;", "", {"block": 128},
     ),
     "tensor memory is freed with another size": (
-        "tensor-memory", ALLOC + "bar.sync 0;\n@!%p2 bra NOFREE;\ntcgen05.dealloc.cta_group::1.sync.aligned.b32 %r20, 64;\n"
+        "tensor-memory-allocation", ALLOC + "bar.sync 0;\n@!%p2 bra NOFREE;\ntcgen05.dealloc.cta_group::1.sync.aligned.b32 %r20, 64;\n"
         "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r20, 32;\nNOFREE:\nret;", "", {"block": 128},
     ),
     "a product is read before it is complete": (
@@ -540,3 +540,42 @@ def test_a_generic_write_is_invisible_to_the_async_proxy_until_a_fence(fence: st
 def test_setmaxnreg_goes_the_way_that_it_says(steps: list[str], seen: list[str]) -> None:
     body = "".join(f"setmaxnreg.{way}.sync.aligned.u32 {n};\n" for way, n in map(str.split, steps))
     assert done(body + "ret;", block=128).messages == seen
+
+
+# ---------------------------------------------------------------- copies of unknown size
+
+TENSOR = (
+    "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    " [%r2+512], [%rd2, {%r9}], [%r1];\n"
+)
+
+
+@every_schedule
+@pytest.mark.parametrize("first", [load(), TENSOR])
+def test_a_phase_with_a_copy_of_unknown_size_waits_for_its_other_copies(how: str, first: str) -> None:
+    """The second copy is of another warp, which has more to do before it issues the copy."""
+    second = TENSOR if first != TENSOR else load().replace("@%p0 ", "")
+    found = right(LEADER + """
+    mov.u32 %r9, 0;
+    mov.u32 %r8, 0;
+    ld.param.u64 %rd2, [maps];
+    """ + INIT + f"""
+    setp.ge.u32 %p2, %r199, 32;
+    @%p2 bra OTHER;
+    {arrive(512)}
+    @!%p0 bra WAITING;
+    {first}
+    bra.uni WAITING;
+OTHER:
+    add.u32 %r8, %r8, 1;
+    setp.lt.u32 %p3, %r8, 2000;
+    @%p3 bra OTHER;
+    setp.eq.u32 %p4, %r199, 32;
+    @!%p4 bra WAITING;
+    {second}
+WAITING:
+    """ + WAIT.format(0) + MINE.replace("%r199", "%r10").replace("mad", "and.b32 %r10, %r199, 31;\nmad") + """
+    ld.shared.u64 %rd0, [%r3];
+    """ + STORE, block=64, how=how, buffers={"data": DATA, "maps": np.frombuffer(UNKNOWN, np.uint8)},
+    header=HOPPER)  # fmt: skip
+    assert found.out == [*range(1, 33), *range(1, 33)]

@@ -265,7 +265,7 @@ LEFT:
 """, block=64, how=how)  # fmt: skip
     assert found.execution.end == "deadlock"
     sites = [n for n, line in enumerate(found.lines) if line.startswith("bar.sync")]
-    assert sorted(found.execution.sites) == sites
+    assert sorted({wait.site for wait in found.execution.waits}) == sites
     for n, site in enumerate(reversed(sites)):
         waits = f"warp {n} waits at instruction {site} at a barrier: 32 of 96 threads have arrived"
         assert waits in found.execution.reason
@@ -286,7 +286,7 @@ WAIT:
     assert found.execution.end == "deadlock"
     assert "for phase 0 of the mbarrier at" in found.execution.reason
     assert "3 arrivals and 0 bytes are pending" in found.execution.reason
-    (site,) = found.execution.sites
+    (site,) = {wait.site for wait in found.execution.waits}
     assert found.lines[site].startswith("mbarrier.try_wait")
 
 

@@ -202,6 +202,24 @@ def test_the_table_of_fixes_is_made_anew_within_its_page(
         fixes.page()
 
 
+# ---------------------------------------------------------------- the tables of observations
+
+
+def test_the_tables_of_observations_are_up_to_date(site: Any) -> None:
+    written = (ROOT / "docs" / "executor.md").read_text(encoding="utf-8")
+    assert written == site("evidence").page(), "python docs/site/evidence.py"
+
+
+def test_a_page_without_a_table_of_observations_is_refused(
+    site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = site("evidence")
+    monkeypatch.setattr(evidence, "PAGE", tmp_path / "executor.md")
+    evidence.PAGE.write_text("no table\n")
+    with pytest.raises(ValueError, match="has 0 tables with the head"):
+        evidence.page()
+
+
 # ---------------------------------------------------------------- the man page
 
 

@@ -120,6 +120,7 @@ def test_a_result_in_the_ptx() -> None:
             "status": "confirmed",
             "reason": "",
             "schedule": "lazy",
+            "launch": "",
             "observation": "seen",
         },
     }

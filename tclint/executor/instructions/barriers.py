@@ -31,7 +31,7 @@ def _barrier(d: Decoder, i: Instruction, arrives: bool = False) -> Op:
     def op(w: Warp) -> int | None:
         name, cta, needed = number(w), w.cta, count(w)
         if name > 15:
-            raise Fault(f"barrier {name} does not exist: a CTA has barriers 0 to 15")
+            raise Fault(f"barrier {name} does not exist: a CTA has barriers 0 to 15", "barrier")
         barrier = cta.barriers.get(name)
         if barrier is None:
             barrier = cta.barriers[name] = Barrier(Clocks.new(cta.cluster.warps))

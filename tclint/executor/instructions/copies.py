@@ -23,7 +23,7 @@ from tclint.executor.instructions.memory import (
     single,
     writing,
 )
-from tclint.executor.memory import GLOBAL, RANK, UNSIGNED, WINDOW, Array, Fault, Memory
+from tclint.executor.memory import GLOBAL, RANK, UNSIGNED, WINDOW, Array, Fault, Memory, Misaligned
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, stretch
 from tclint.executor.sync import Mbarrier
@@ -92,7 +92,7 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
             raise Fault("cp.async into the shared memory of several CTAs")
         offsets = targets & _LOW
         if (offsets & (count - 1)).any() or (sources[lengths > 0] & (count - 1)).any():
-            raise Fault(f"misaligned address: cp.async of {count} bytes")
+            raise Misaligned(f"cp.async of {count} bytes")
         memory.check(offsets, count)
         if (lengths > 0).any():
             w.machine.memory.check(sources[lengths > 0], count)
@@ -196,7 +196,9 @@ def _targets(w: Warp, address: int, mask: int | None) -> list[tuple[Shared, int]
         return [(memory, offset)]
     ctas = w.cta.cluster.ctas
     if mask >> len(ctas):
-        raise Fault(f"the CTA mask {mask:#x} exceeds the cluster of {len(ctas)} CTAs")
+        text = f"the CTA mask {mask:#x} exceeds the cluster of {len(ctas)} CTAs"
+        w.machine.observe("cta-mask", w, text)
+        raise Fault(text)
     return [(ctas[rank].shared, offset) for rank in range(len(ctas)) if mask >> rank & 1]
 
 
@@ -215,9 +217,9 @@ def _mbarriers(
 
 
 def _check(address: int, align: int, what: str) -> None:
-    """Raises :class:`Fault` for a misaligned address of *what*."""
+    """Raises :class:`Misaligned` for a misaligned address of *what*."""
     if address & (align - 1):
-        raise Fault(f"misaligned address: {what} at {address:#x} is not a multiple of {align}")
+        raise Misaligned(f"{what} at {address:#x} is not a multiple of {align}")
 
 
 def _load(
@@ -287,7 +289,7 @@ def _bulk_load(d: Decoder, i: Instruction) -> Op:
             _check(int(addresses[lane]), 16, "the destination of a bulk copy")
             _check(int(sources[lane]), 16, "the source of a bulk copy")
             if count & 15:
-                raise Fault(f"a bulk copy of {count} bytes, which is not a multiple of 16")
+                raise Fault(f"a bulk copy of {count} bytes, which is not a multiple of 16", "misaligned")
             targets = _targets(w, int(addresses[lane]), int(mask(w)[lane]) if mask is not None else None)
             mbarriers = _mbarriers(w, int(bars[lane]), targets, mask is not None, False)
             memory: Memory
@@ -351,7 +353,7 @@ def _bulk_store(d: Decoder, i: Instruction) -> Op:
             _check(int(addresses[lane]), 16, "the destination of a bulk copy")
             _check(int(sources[lane]), 16, "the source of a bulk copy")
             if count & 15:
-                raise Fault(f"a bulk copy of {count} bytes, which is not a multiple of 16")
+                raise Fault(f"a bulk copy of {count} bytes, which is not a multiple of 16", "misaligned")
             shared, start = shared_of(w, int(sources[lane]))
             shared.check(np.array([start]), count)
             memory, at = single(w, ".global", int(addresses[lane]), lane, count)

@@ -8,7 +8,7 @@ from tclint.executor import matrices
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.instructions.memory import reading, shared_of, writing
-from tclint.executor.memory import Fault
+from tclint.executor.memory import Misaligned
 from tclint.executor.state import Warp
 from tclint.ir.nodes import Instruction
 
@@ -52,7 +52,7 @@ def _ldmatrix(d: Decoder, i: Instruction) -> Op:
         reading(w, memory, offsets, 16, 1, True)
         rows = memory.data[offsets[:, None] + _ROW]
         if (offsets & 15).any():
-            raise Fault(f"misaligned address: a row of ldmatrix at {int(offsets[(offsets & 15) != 0][0]):#x}")
+            raise Misaligned(f"a row of ldmatrix at {int(offsets[(offsets & 15) != 0][0]):#x}")
         for put, value in zip(puts, run(rows), strict=True):
             put(w, value)
 
@@ -72,7 +72,7 @@ def _stmatrix(d: Decoder, i: Instruction) -> Op:
         memory, _ = shared_of(w, int(addresses[0]))
         offsets = addresses[:count] & 0xFFFFFF
         if (offsets & 15).any():
-            raise Fault(f"misaligned address: a row of stmatrix at {int(offsets[(offsets & 15) != 0][0]):#x}")
+            raise Misaligned(f"a row of stmatrix at {int(offsets[(offsets & 15) != 0][0]):#x}")
         writing(w, memory, offsets, 16, 1, True)
         memory.data[offsets[:, None] + _ROW] = run(np.stack([f(w) for f in sources]))
 

@@ -9,7 +9,7 @@ import numpy as np
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes
 from tclint.executor.instructions.memory import shared_of
-from tclint.executor.memory import RANK, Array, Fault
+from tclint.executor.memory import RANK, Array, Fault, Misaligned
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Warp
 from tclint.executor.sync import Clocks, Mbarrier
@@ -35,9 +35,9 @@ def mbarrier_at(w: Warp, address: int) -> Mbarrier:
         w.machine.observe("exited-cta", w, "uses an mbarrier of a CTA that has exited")
     found = cta.mbarriers.get(key)
     if found is None:
-        raise Fault(
-            f"no mbarrier is initialised at {key & (1 << RANK) - 1:#x} in CTA {key >> RANK} of the cluster"
-        )
+        text = f"no mbarrier is initialised at {key & (1 << RANK) - 1:#x} in CTA {key >> RANK} of the cluster"
+        w.machine.observe("mbarrier-absent", w, text)
+        raise Fault(text)
     found.users.add(w.site)
     return found
 
@@ -47,7 +47,7 @@ def arrive_on(w: Warp, mbarrier: Mbarrier, count: int, drop: bool = False) -> No
     if count > mbarrier.pending:
         w.machine.observe(
             "mbarrier-overrun", w,
-            f"{count} arrivals at an mbarrier with {mbarrier.pending} pending in its phase", mbarrier.site,
+            f"{count} arrivals at an mbarrier with {mbarrier.pending} pending in its phase", mbarrier,
         )  # fmt: skip
         count = mbarrier.pending
     mbarrier.pending -= count
@@ -60,9 +60,7 @@ def expect(w: Warp, mbarrier: Mbarrier, size: int) -> None:
     """Perform expect_tx: raise the tx-count by *size* bytes."""
     mbarrier.tx += size
     if abs(mbarrier.tx) > MAX_COUNT:
-        w.machine.observe(
-            "mbarrier-overrun", w, f"a tx-count of {mbarrier.tx} is out of range", mbarrier.site
-        )
+        w.machine.observe("mbarrier-overrun", w, f"a tx-count of {mbarrier.tx} is out of range", mbarrier)
 
 
 def complete(w: Warp, mbarrier: Mbarrier, size: int) -> None:
@@ -85,12 +83,12 @@ def _init(d: Decoder, i: Instruction) -> Op:
         for lane in w.lanes.tolist():
             key, number = _key(w, int(addresses[lane])), int(counts[lane])
             if key & 7:
-                raise Fault(f"misaligned mbarrier at {key:#x}")
+                raise Misaligned(f"an mbarrier at {key:#x}")
             if not 0 < number <= MAX_COUNT:
                 w.machine.observe("mbarrier-count", w, f"initialises an mbarrier with a count of {number}")
             mbarriers = w.cta.cluster.ctas[key >> RANK].mbarriers
             if key in mbarriers:
-                w.machine.observe("mbarrier-init", w, "re-initialises a live mbarrier", mbarriers[key].site)
+                w.machine.observe("mbarrier-init", w, "re-initialises a live mbarrier", mbarriers[key])
             mbarriers[key] = Mbarrier(key, number, Clocks.new(w.cta.cluster.warps), site=site)
 
     return op
@@ -109,7 +107,7 @@ def _inval(d: Decoder, i: Instruction) -> Op:
                     "mbarrier-inval",
                     w,
                     f"invalidates an mbarrier on which a pending {busy[0].what} completes",
-                    busy[0].site,
+                    busy[0],
                 )
             del w.cta.cluster.ctas[mbarrier.address >> RANK].mbarriers[mbarrier.address]
 
@@ -165,7 +163,7 @@ def _arrive(d: Decoder, i: Instruction) -> Op:
             arrive_on(w, mbarrier, int(counts[lanes].sum()), drop)
             if incomplete and mbarrier.phase != before:
                 w.machine.observe(
-                    "mbarrier-overrun", w, "completes the phase, which .noComplete forbids", mbarrier.site
+                    "mbarrier-overrun", w, "completes the phase, which .noComplete forbids", mbarrier
                 )
         if releases:
             w.tick()

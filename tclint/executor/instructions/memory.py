@@ -22,6 +22,7 @@ from tclint.executor.memory import (
     Fault,
     Global,
     Memory,
+    Misaligned,
 )
 from tclint.executor.state import LANES, Shared, Warp
 from tclint.executor.tensor_maps import reduce
@@ -42,7 +43,7 @@ def shared_of(w: Warp, address: int) -> tuple[Shared, int]:
     """
     if address >> WINDOW:
         if address >> WINDOW != SHARED >> WINDOW:
-            raise Fault(f"{address:#x} is not an address of shared memory")
+            raise Fault(f"{address:#x} is not an address of shared memory", "address")
         address &= _OFFSET
     rank = address >> RANK
     ctas = w.cta.cluster.ctas
@@ -71,7 +72,7 @@ def locate(
             return found
         space = _WINDOWS.get(first << WINDOW, "")
         if not space:
-            raise Fault(f"generic address {int(addresses[0]):#x} is in no state space")
+            raise Fault(f"generic address {int(addresses[0]):#x} is in no state space", "address")
         if space != ".global":
             addresses = addresses & _OFFSET
     every = np.arange(len(addresses))
@@ -134,14 +135,13 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
                 "read-too-early",
                 w,
                 f"reads shared memory that the pending {flight.what} has yet to write",
-                flight.site,
+                flight,
             )
     if memory.exited:
         w.machine.observe("exited-cta", w, "reads shared memory of a CTA that has exited")
     if not plain:
         return
-    if (unordered := memory.unordered_access(words, True, w.clocks.seen)) is not None:
-        stamp, site = unordered
+    for stamp, site in memory.unordered_accesses(words, True, w.clocks.seen):
         writer = w.machine.who(w, stamp)
         w.machine.observe(
             "unordered", w, f"reads shared memory that {writer} wrote, and nothing orders the two", site
@@ -174,11 +174,10 @@ def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
             ),
         ):
             if counts[words].any() and (flight := memory.pending_operation(words, writes)) is not None:
-                w.machine.observe(kind, w, text.format(flight.what), flight.site)
+                w.machine.observe(kind, w, text.format(flight.what), flight)
     if memory.exited:
         w.machine.observe("exited-cta", w, "writes shared memory of a CTA that has exited")
-    if plain and (unordered := memory.unordered_access(words, False, w.clocks.seen)) is not None:
-        stamp, site = unordered
+    for stamp, site in memory.unordered_accesses(words, False, w.clocks.seen) if plain else ():
         other = w.machine.who(w, stamp)
         w.machine.observe(
             "unordered", w, f"writes shared memory that {other} read, and nothing orders the two", site
@@ -213,7 +212,7 @@ def fetch(w: Warp, space: str, addresses: Array, size: int, count: int, plain: b
             results[0][targets] = memory.load(offsets, size)
         else:
             if (offsets & (size * count - 1)).any():
-                raise Fault(f"misaligned address: a vector of {size * count} bytes at {int(offsets[0]):#x}")
+                raise Misaligned(f"a vector of {size * count} bytes at {int(offsets[0]):#x}")
             memory.check(offsets, size * count)
             units = (offsets >> size.bit_length() - 1)[:, None] + np.arange(count)
             block = memory.views[size][units]
@@ -231,7 +230,7 @@ def store(w: Warp, space: str, addresses: Array, size: int, values: list[Array],
             writing(w, memory, offsets, size, count, plain)
         chosen = lanes[at]
         if (offsets & (size * count - 1)).any():
-            raise Fault(f"misaligned address: {size * count} bytes at {int(offsets[0]):#x}")
+            raise Misaligned(f"{size * count} bytes at {int(offsets[0]):#x}")
         memory.check(offsets, size * count)
         units = offsets >> size.bit_length() - 1
         for n, value in enumerate(values):
@@ -437,7 +436,7 @@ def _atom(d: Decoder, i: Instruction) -> Op:
         for memory, offsets, at in locate(w, space, addresses[lanes], lanes, length):
             memory.check(offsets, length)
             if (offsets & (length - 1)).any():
-                raise Fault(f"misaligned address: {length} bytes at {int(offsets[0]):#x}")
+                raise Misaligned(f"{length} bytes at {int(offsets[0]):#x}")
             if isinstance(memory, Shared):
                 reading(w, memory, offsets, length, 1, False)
                 writing(w, memory, offsets, length, 1, False)

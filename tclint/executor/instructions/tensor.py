@@ -16,7 +16,7 @@ from tclint.executor.instructions.memory import shared_of, writing
 from tclint.executor.instructions.wgmma import reader
 from tclint.executor.memory import RANK, Array, Fault
 from tclint.executor.signals import AGAIN
-from tclint.executor.state import AsyncOperation, Cta, Tensor, Warp, stretches
+from tclint.executor.state import Allocation, AsyncOperation, Cta, Tensor, Warp, stretches
 from tclint.executor.sync import Mbarrier
 from tclint.ir.nodes import Immediate, Instruction, Operand
 from tclint.isa.table import Match
@@ -32,7 +32,8 @@ def _rectangle(tensor: Tensor, box: tcgen05.Rectangle, what: str) -> Cells:
     if not (0 <= box.lane < box.lane_end <= 128 and 0 <= box.column < box.column_end <= 512):
         raise Fault(
             f"{what}: lanes {box.lane} to {box.lane_end - 1}, columns {box.column} to {box.column_end - 1} are"
-            " outside tensor memory"
+            " outside tensor memory",
+            "tensor-memory",
         )
     return tensor, slice(box.lane, box.lane_end), slice(box.column, box.column_end)
 
@@ -44,8 +45,9 @@ def _begin(w: Warp, flight: AsyncOperation, reads: Sequence[Cells], writes: Sequ
         tensor, lanes, columns = cells
         if not tensor.allocated[columns].all():
             machine.observe(
-                "tensor-memory", w, f"the {flight.what} uses columns of tensor memory that are not allocated"
-            )
+                "tensor-memory-unallocated", w,
+                f"the {flight.what} uses columns of tensor memory that are not allocated",
+            )  # fmt: skip
         for counts, kind in ((tensor.filling, "writes"), (tensor.draining, "reads")):
             if kind == "reads" and not written:
                 continue
@@ -77,7 +79,7 @@ def _report_conflict(w: Warp, flight: AsyncOperation, cells: Cells, kind: str, w
                     "tensor-memory",
                     w,
                     f"the {flight.what} {how} tensor memory that the pending {other.what} {still}",
-                    other.site,
+                    other,
                 )
                 return
 
@@ -111,7 +113,7 @@ def _group(w: Warp, pair: bool) -> list[Cta]:
     if not pair:
         return [w.cta]
     if len(ctas) < 2:
-        raise Fault("cta_group::2 in a cluster of one CTA")
+        raise Fault("cta_group::2 in a cluster of one CTA", "cluster")
     first = w.cta.rank & ~1
     return ctas[first : first + 2]
 
@@ -126,9 +128,13 @@ def _alloc(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> int | None:
         tensor, wanted = _tensor(w.cta), count(w)
         if wanted not in (32, 64, 128, 256, 512):
-            raise Fault(f"tcgen05.alloc of {wanted} columns: must be 32, 64, 128, 256 or 512")
+            raise Fault(
+                f"tcgen05.alloc of {wanted} columns: must be 32, 64, 128, 256 or 512", "tensor-memory"
+            )
         if not tensor.permitted:
-            w.machine.observe("tensor-memory", w, "allocates tensor memory after relinquishing the permit")
+            w.machine.observe(
+                "tensor-memory-allocation", w, "allocates tensor memory after relinquishing the permit"
+            )
         start = next(
             (at for at in range(0, 513 - wanted, 32) if not tensor.allocated[at : at + wanted].any()), None
         )
@@ -136,7 +142,7 @@ def _alloc(d: Decoder, i: Instruction) -> Op:
             w.machine.park(w.split, f"{wanted} columns of tensor memory")
             return AGAIN
         tensor.allocated[start : start + wanted] = True
-        w.cta.columns[start] = wanted
+        w.cta.columns[start] = Allocation(wanted, w.site)
         memory, offset = shared_of(w, int(where(w)[int(w.mask.argmax())]))
         writing(w, memory, np.array([offset]), 4, 1, True)
         memory.store(np.array([offset]), 4, np.array([start], np.uint32))
@@ -148,13 +154,14 @@ def _alloc(d: Decoder, i: Instruction) -> Op:
 
 @executes("tcgen05.dealloc")
 def _dealloc(d: Decoder, i: Instruction) -> Op:
-    address, count = d.uniform(i.operands[0]), d.uniform(i.operands[1])
+    address, count = _uniform_address(d, i.operands[0]), d.uniform(i.operands[1])
 
     def op(w: Warp) -> None:
         tensor, start, number = _tensor(w.cta), address(w) & 0xFFFF, count(w)
-        if w.cta.columns.get(start) != number:
+        known = w.cta.columns.get(start)
+        if known is None or known.columns != number:
             w.machine.observe(
-                "tensor-memory",
+                "tensor-memory-allocation",
                 w,
                 f"deallocates {number} columns at {start}, which is not an allocation",
             )
@@ -173,7 +180,7 @@ def _dealloc(d: Decoder, i: Instruction) -> Op:
                 "tensor-memory",
                 w,
                 f"deallocates tensor memory that the pending {busy[0].what} still uses",
-                busy[0].site,
+                busy[0],
             )
         tensor.allocated[start : start + number] = False
         del w.cta.columns[start]
@@ -205,11 +212,25 @@ def _relinquish(d: Decoder, i: Instruction) -> Op:
 
 
 def _address(d: Decoder, operand: Operand | None) -> Callable[[Warp], int]:
-    """A function that returns a warp-uniform address of tensor memory; 0 for an absent operand."""
+    """A function that returns an address of tensor memory, that of the lowest active lane; 0 for an absent operand."""
     if operand is None:
         return lambda w: 0
     where = d.address(operand)
     return lambda w: int(where(w)[int(w.mask.argmax())]) & 0xFFFFFFFF
+
+
+def _uniform_address(d: Decoder, operand: Operand | None) -> Callable[[Warp], int]:
+    """The same, with an observation if it is not warp-uniform as a load, store or deallocation requires."""
+    address = _address(d, operand)
+    where = d.address(operand) if operand is not None else None
+
+    def checked(w: Warp) -> int:
+        found = where(w)[w.mask] if where is not None else np.zeros(1)
+        if (found != found[0]).any():
+            w.machine.observe("nonuniform", w, "lanes of the warp pass different addresses of tensor memory")
+        return address(w)
+
+    return checked
 
 
 def _fragment(i: Instruction, match: Match) -> tuple[Array, Array]:
@@ -227,7 +248,7 @@ def _cells(w: Warp, what: str, address: int, lanes: Array, columns: Array) -> Ce
             f"{what}: warp {w.index} may access lanes {mine.start} to {mine.stop - 1}, not those from lane {lane} on"
         )
     if column + int(columns.max()) >= 512:
-        raise Fault(f"{what}: column {column + int(columns.max())} is outside tensor memory")
+        raise Fault(f"{what}: column {column + int(columns.max())} is outside tensor memory", "tensor-memory")
     return _tensor(w.cta), lanes + lane, columns + column
 
 
@@ -239,7 +260,7 @@ def _ld(d: Decoder, i: Instruction) -> Op:
     take = tensor_memory.registers(match)
     targets = [r for r in parts(i.named("r")) if isinstance(r, int)]
     rows = [n for n, r in enumerate(parts(i.named("r"))) if isinstance(r, int)]
-    address = _address(d, i.named("taddr"))
+    address = _uniform_address(d, i.named("taddr"))
     reduced = i.named("redval")
     reduce = tensor_memory.reduction(match) if reduced is not None else None
     extra = (reduced,) if isinstance(reduced, int) else ()
@@ -278,7 +299,7 @@ def _st(d: Decoder, i: Instruction) -> Op:
     operands = parts(i.named("r"))
     sources = [d.fetch(o) for o in operands]
     registers = tuple(o for o in operands if isinstance(o, int))
-    address = _address(d, i.named("taddr"))
+    address = _uniform_address(d, i.named("taddr"))
     site = d.site
 
     def op(w: Warp) -> None:
@@ -408,7 +429,8 @@ def _cp(d: Decoder, i: Instruction) -> Op:
         lanes, columns = run.lanes + lane, run.columns + column
         if int(lanes.max()) >= 128 or int(columns.max()) >= 512:
             raise Fault(
-                f"{i.name}: lane {int(lanes.max())}, column {int(columns.max())} is outside tensor memory"
+                f"{i.name}: lane {int(lanes.max())}, column {int(columns.max())} is outside tensor memory",
+                "tensor-memory",
             )
         data: list[Array] = []
 
@@ -444,7 +466,7 @@ def _shift(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> None:
         lane, column = divmod(where(w), 1 << 16)
         if lane % 32:
-            raise Fault(f"{i.name}: lane {lane} is not a multiple of 32")
+            raise Fault(f"{i.name}: lane {lane} is not a multiple of 32", "tensor-memory")
         box = tcgen05.Rectangle(lane, lane + 31, column, column + 8)
         following = tcgen05.Rectangle(lane + 1, lane + 32, column, column + 8)
         tensors = [_tensor(cta) for cta in _group(w, pair)]

@@ -88,7 +88,7 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
         """The value of a descriptor, which must be warp-uniform (9.7.15.5.1.2)."""
         found = value(w)[w.mask]
         if (found != found[0]).any():
-            w.machine.observe("divergent", w, "lanes of the warp pass different descriptors to wgmma")
+            w.machine.observe("nonuniform", w, "lanes of the warp pass different descriptors to wgmma")
         return int(found[0])
 
     def op(w: Warp) -> None:
@@ -98,12 +98,8 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
             )
         if duplicate is not None:
             name = d.function.registers[duplicate].name
-            w.machine.observe(
-                "register-in-flight",
-                w,
-                f"{name} appears twice in the accumulator, so it is written twice",
-                site,
-            )
+            text = f"{name} appears twice in the accumulator, so it is written twice"
+            w.machine.observe("register-twice", w, text)
         stale = operands.intersection(w.unfenced)
         if stale:
             register = min(stale)
@@ -118,7 +114,7 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
                 w.machine.observe(
                     "register-in-flight", w,
                     f"reads {d.function.registers[register].name} before the {flight.what} that writes it completes",
-                    flight.site,
+                    flight,
                 )  # fmt: skip
         a: Any = registers if left is None else uniform(w, left)
         part = _Part(
@@ -158,7 +154,7 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
         first = next(iter(flight.note["parts"].values()))
         if first.site != part.site or (first.b, first.scale_d) != (part.b, part.scale_d):
             machine.observe(
-                "divergent", w, "the warps of the warpgroup do not issue the same wgmma with the same descriptors",
+                "nonuniform", w, "the warps of the warpgroup do not issue the same wgmma with the same descriptors",
                 first.site,
             )  # fmt: skip
         machine.check_drain(w, reads, flight)

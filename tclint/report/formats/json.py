@@ -89,6 +89,7 @@ def _confirmation(confirmation: Confirmation | None) -> dict[str, str | None] | 
         "status": confirmation.status,
         "reason": confirmation.reason or None,
         "schedule": confirmation.schedule or None,
+        "launch": confirmation.launch or None,
         "observation": confirmation.observation or None,
     }
 

@@ -167,6 +167,7 @@ class _Run:
                 "status": finding.confirmation.status,
                 "reason": clean(finding.confirmation.reason),
                 "schedule": finding.confirmation.schedule,
+                "launch": clean(finding.confirmation.launch),
                 "observation": clean(finding.confirmation.observation),
             }
         return result

@@ -1,0 +1,218 @@
+"""Which observations of an execution confirm a finding, by rule.
+
+A rule claims something about an instruction, a pair of instructions or an mbarrier, and only an observation of that
+kind, about these, demonstrates it (:data:`EVIDENCE`). A rule without an entry can never be confirmed. An assumed launch
+demonstrates nothing that its assumptions may have caused (:data:`CAUSED_BY`), and no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from tclint.executor.observations import Observation
+from tclint.executor.run import Execution
+
+__all__ = ["CAUSED_BY", "EVIDENCE", "Basis", "Claim", "Proof", "Where", "demonstrations", "seen"]
+
+Where = Literal["pair", "instruction", "operation", "mbarrier", "wait"]
+"""What the finding and the observation must have in common.
+
+``pair``: the instruction and the conflicting access or operation, if there is one, are instructions of the finding.
+``instruction``: the instruction is the first one of the finding, where it is reported. ``operation``: the pending operation, or the allocation, is one
+of the finding. ``mbarrier``: the first instruction of the finding initialised or used the mbarrier; of a deadlock, every
+mbarrier that threads wait for. ``wait``: a thread waits at the first instruction of the finding.
+"""
+
+
+class Proof(NamedTuple):
+    """Observations that demonstrate a finding, if they are about the same instructions or mbarrier."""
+
+    where: Where
+    kinds: tuple[str, ...]
+    """Keys of :data:`~tclint.executor.observations.KINDS`, or ``deadlock-`` with the kind of a wait, or ``fault-`` with
+    the kind of a fault."""
+
+
+_COPIED_INTO = ("read-too-early", "unordered")
+_COPIED_FROM = ("source-overwritten", "unordered")
+_STOPPED = ("deadlock-arrivals", "deadlock-bytes")
+
+EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
+    "BK001": (Proof("pair", _COPIED_INTO),),
+    "BK002": (Proof("pair", _COPIED_FROM),),
+    "BK003": (Proof("pair", _COPIED_FROM),),
+    "BK005": (Proof("operation", ("left-in-flight",)),),
+    "BK007": (Proof("instruction", ("cta-mask",)),),
+    "BK010": (Proof("instruction", ("unordered", "filled-twice")),),
+    "CA001": (Proof("pair", ("read-too-early", "filled-twice")),),
+    "CA002": (Proof("pair", ("read-too-early", "filled-twice")),),
+    "CA003": (Proof("pair", ("filled-twice",)),),
+    "CA004": (Proof("instruction", ("fault-misaligned",)),),
+    "CA005": (Proof("pair", ("unordered",)),),
+    "CL001": (Proof("instruction", ("cluster-barrier",)),),
+    "CL002": (Proof("instruction", ("exited-cta",)),),
+    "CL003": (Proof("pair", ("unordered",)),),
+    "CV001": (Proof("instruction", ("divergent", "warpgroup")), Proof("wait", ("deadlock-barrier",))),
+    "CV002": (Proof("instruction", ("divergent", "warpgroup")),),
+    "CV003": (Proof("instruction", ("divergent",)),),
+    "CV004": (Proof("instruction", ("warpgroup",)),),
+    "CV005": (Proof("instruction", ("shuffle",)), Proof("wait", ("deadlock-lanes",))),
+    "CV006": (Proof("instruction", ("membermask",)),),
+    "CV008": (Proof("instruction", ("registers",)),),
+    "CV010": (Proof("instruction", ("barrier-count", "fault-barrier")), Proof("wait", ("deadlock-barrier",))),
+    "CV011": (Proof("pair", ("barrier-count",)), Proof("wait", ("deadlock-barrier",))),
+    "GD001": (Proof("instruction", ("grid-dependency",)),),
+    "MB001": (Proof("mbarrier", _COPIED_INTO),),
+    "MB002": (Proof("instruction", ("mbarrier-absent",)),),
+    "MB003": (Proof("instruction", ("mbarrier-count", "mbarrier-overrun")),),
+    "MB004": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")),),
+    "MB005": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")),),
+    "MB006": (Proof("mbarrier", ("mbarrier-overrun", "deadlock-arrivals")),),
+    "MB007": (Proof("mbarrier", (*_COPIED_INTO, "mbarrier-overrun", *_STOPPED)),),
+    "MB008": (Proof("mbarrier", ("mbarrier-overrun", *_STOPPED)),),
+    "MB009": (Proof("instruction", ("mbarrier-absent", "mbarrier-init", "mbarrier-inval")),),
+    "MB013": (Proof("pair", ("unordered",)),),
+    "MB015": (Proof("pair", ("unordered",)),),
+    "MB016": (
+        Proof("pair", ("read-too-early", "source-overwritten", "filled-twice", "unordered", "tensor-memory")),
+        Proof("instruction", ("mbarrier-overrun",)),
+        Proof("wait", (*_STOPPED, "deadlock-barrier")),
+    ),
+    "MO001": (Proof("instruction", ("fault-address",)),),
+    "PR001": (Proof("pair", ("proxy",)),),
+    "PR002": (Proof("pair", ("proxy",)),),
+    "PR005": (Proof("pair", ("unordered",)),),
+    "SM001": (Proof("pair", ("unordered",)),),
+    "TC001": (Proof("pair", ("tensor-memory",)),),
+    "TC002": (Proof("operation", ("tensor-memory",)),),
+    "TC003": (Proof("pair", ("tensor-memory",)),),
+    "TC004": (Proof("pair", ("tensor-memory",)),),
+    "TC005": (Proof("operation", ("left-in-flight",)),),
+    "TC012": (Proof("pair", _COPIED_FROM),),
+    "TC017": (Proof("instruction", ("tensor-memory-unallocated", "fault-tensor-memory")),),
+    "TC020": (Proof("instruction", ("fault-tensor-memory",)),),
+    "TC022": (Proof("instruction", ("nonuniform",)),),
+    "TM001": (Proof("operation", ("tensor-memory-leak",)),),
+    "TM002": (Proof("instruction", ("fault-tensor-memory",)),),
+    "TM003": (Proof("instruction", ("tensor-memory-allocation",)),),
+    "TM004": (Proof("instruction", ("tensor-memory-allocation",)),),
+    "TM006": (Proof("pair", ("tensor-memory",)),),
+    "TM008": (Proof("pair", ("unordered",)),),
+    "TM009": (Proof("instruction", ("fault-address",)),),
+    "TM010": (Proof("instruction", ("fault-cluster",)),),
+    "WG001": (Proof("pair", ("register-in-flight",)),),
+    "WG002": (Proof("pair", ("wgmma-fence",)),),
+    "WG003": (Proof("pair", ("register-in-flight",)),),
+    "WG004": (Proof("pair", ("register-in-flight",)),),
+    "WG006": (Proof("instruction", ("register-twice",)),),
+    "WG007": (Proof("operation", ("left-in-flight",)),),
+    "WG011": (Proof("pair", _COPIED_FROM),),
+    "WG012": (Proof("instruction", ("nonuniform",)),),
+}
+"""The proofs of each rule that an execution can demonstrate; docs/executor.md shows them."""
+
+CAUSED_BY: Mapping[str, frozenset[str]] = {
+    "threads": frozenset((
+        "warpgroup", "barrier-count", "left-in-flight", "exited-cta", "tensor-memory-leak", "mbarrier-absent",
+        "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier",
+    )),
+    "cluster": frozenset((
+        "exited-cta", "cta-mask", "mbarrier-absent", "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes",
+        "deadlock-barrier",
+    )),
+    "addresses": frozenset((
+        "read-too-early", "source-overwritten", "filled-twice", "unordered", "proxy", "left-in-flight",
+        "mbarrier-absent", "mbarrier-init",
+    )),
+    "integers": frozenset(("mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier")),
+}  # fmt: skip
+"""What an assumed launch may cause by an assumption, although the kernel is correct in a launch that it is made for.
+
+Observations that concern two warps depend on the number of threads as well. Those that may depend on ``integers`` count
+if two launches with different integers have them; ``addresses`` are computed from an assumption in the kernel itself.
+"""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a finding is about."""
+
+    rule: str
+    site: int
+    """Its first instruction; -1 if it is about none."""
+    sites: frozenset[int]
+    """The instructions of its span and its steps."""
+    accesses: frozenset[int]
+    """Those of them that access memory or issue an operation."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the executions of a launch rest on."""
+
+    name: str
+    """The launch file, or a description of what is assumed."""
+    assumes: frozenset[str] | None = None
+    """Of ``threads``, ``cluster`` and ``integers``, what is assumed; None for a launch file."""
+    guessed: Callable[[int], bool] = lambda site: False
+    """Whether the addresses of an instruction depend on an assumption."""
+
+
+def seen(execution: Execution) -> Iterator[Observation]:
+    """The observations of an execution, and what ended it, as observations ``deadlock-...`` and ``fault-...``."""
+    yield from execution.observations
+    for wait in execution.waits:
+        text = f"waits{wait.what}"
+        yield Observation(f"deadlock-{wait.kind}", wait.site, text, wait.thread, users=wait.users)
+    if execution.fault:
+        yield Observation(f"fault-{execution.fault}", execution.site, execution.reason, "")
+
+
+def demonstrations(claim: Claim, execution: Execution, basis: Basis) -> Iterator[tuple[Observation, bool]]:
+    """The observations of *execution* that demonstrate *claim*.
+
+    Each comes with whether it counts only together with a launch that assumes other integers.
+    """
+    for proof in EVIDENCE.get(claim.rule, ()):
+        for observation in seen(execution):
+            if observation.kind not in proof.kinds or not _about(claim, proof.where, observation, execution):
+                continue
+            if basis.assumes is None:
+                yield observation, False
+            elif not _assumed(observation, basis):
+                yield observation, "integers" in basis.assumes and observation.kind in CAUSED_BY["integers"]
+
+
+def _assumed(observation: Observation, basis: Basis) -> bool:
+    """Whether an observation of an assumed launch may be due to an assumption."""
+    assert basis.assumes is not None
+    kind = observation.kind
+    if kind.startswith("fault-") or ("threads" in basis.assumes and observation.crosses):
+        return True
+    if any(kind in CAUSED_BY[what] for what in ("threads", "cluster") if what in basis.assumes):
+        return True
+    sites = (site for site in (observation.site, observation.other) if site >= 0)
+    return kind in CAUSED_BY["addresses"] and any(map(basis.guessed, sites))
+
+
+def _about(claim: Claim, where: Where, observation: Observation, execution: Execution) -> bool:
+    """Whether an observation concerns what the finding names."""
+    site, other = observation.site, observation.other
+    if where == "pair":
+        if site == other:  # two executions of one instruction are the pair of a finding about that one only
+            return claim.accesses == {site}
+        return site in claim.sites and (other < 0 or other in claim.sites)
+    if where == "instruction":
+        return site == claim.site
+    if where == "operation":
+        return other in claim.sites
+    if where == "mbarrier":
+        waits = [w for w in execution.waits if w.kind in ("arrivals", "bytes")]
+        if observation.kind.startswith("deadlock-") and not all(claim.site in w.users for w in waits):
+            return False
+        return bool(observation.users) and claim.site in observation.users | {other}
+    if observation.kind == "deadlock-barrier" and any(w.kind != "barrier" for w in execution.waits):
+        return False  # some threads may be missing at the barrier because they wait for something else
+    return site == claim.site

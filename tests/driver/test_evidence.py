@@ -1,0 +1,214 @@
+"""Which observations confirm which finding: the table, and how an observation is matched with a finding."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from tclint.driver.confirm import confirm
+from tclint.driver.evidence import CAUSED_BY, EVIDENCE, Basis, Claim, Where, demonstrations
+from tclint.executor.assume import Parameters
+from tclint.executor.observations import KINDS, Observation, Wait
+from tclint.executor.run import Execution, prepared
+from tclint.findings.finding import Confirmation, Finding
+from tclint.findings.rules import all_rules
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
+from tests.tools.support import HOPPER, built, kernel, module
+
+WAITS = ("arrivals", "bytes", "barrier", "lanes", "other")
+FAULTS = ("misaligned", "address", "tensor-memory", "barrier", "cluster", "stopped")
+FUNCTION = prepared(built(module(kernel("    ret;"))), "k")
+GIVEN = Basis("k.launch.toml")
+FIXED = Basis("assumed", frozenset())
+
+
+def execution(*observations: Observation, **changes: Any) -> Execution:
+    return Execution(FUNCTION, "done", observations=list(observations), **changes)
+
+
+def observed(kind: str, site: int = 1, other: int = -1, **changes: Any) -> Observation:
+    return Observation(kind, site, "seen", "warp 0", other, **changes)
+
+
+def claim(rule: str, site: int = 1, *others: int) -> Claim:
+    sites = frozenset((site, *others))
+    return Claim(rule, site, sites, sites)
+
+
+def confirms(of: Claim, *observations: Observation, basis: Basis = GIVEN, **changes: Any) -> bool:
+    """Whether one execution is enough."""
+    return any(not twice for _, twice in demonstrations(of, execution(*observations, **changes), basis))
+
+
+# ---------------------------------------------------------------- the table
+
+
+@pytest.mark.parametrize("rule", all_rules())
+def test_a_rule_that_is_not_in_the_table_is_never_confirmed(rule: str) -> None:
+    """Whatever is observed at all instructions of the finding; a rule in the table is confirmed by it."""
+    everything = [
+        observed(kind, a, b, users=frozenset((1, 2))) for kind in KINDS for a, b in ((1, 2), (2, 1))
+    ]
+    waits = tuple(Wait(1, "warp 0", "", kind, frozenset((1, 2))) for kind in WAITS)
+    found = [
+        *demonstrations(claim(rule, 1, 2), execution(*everything, waits=waits), GIVEN),
+        *(
+            o
+            for kind in FAULTS
+            for o in demonstrations(claim(rule, 1, 2), execution(fault=kind, site=1), GIVEN)
+        ),
+    ]
+    assert bool(found) == (rule in EVIDENCE)
+
+
+def test_the_table_names_what_exists() -> None:
+    kinds = {*KINDS, *(f"deadlock-{kind}" for kind in WAITS), *(f"fault-{kind}" for kind in FAULTS)}
+    assert EVIDENCE.keys() <= all_rules().keys()
+    for proofs in EVIDENCE.values():
+        for proof in proofs:
+            assert proof.where in get_args(Where)
+            assert set(proof.kinds) <= kinds
+    assert frozenset().union(*CAUSED_BY.values()) <= kinds
+
+
+@pytest.mark.parametrize("rule", ["AV003", "BK009", "CV009", "MB010", "MB012", "TC007", "WG005", "WG010"])
+def test_a_note_or_a_claim_that_no_observation_shows_is_not_in_the_table(rule: str) -> None:
+    assert rule not in EVIDENCE
+
+
+# ---------------------------------------------------------------- what an observation is about
+
+
+def test_a_pair_needs_both_of_its_instructions() -> None:
+    of = claim("SM001", 1, 5)
+    assert confirms(of, observed("unordered", 1, 5))
+    assert confirms(of, observed("unordered", 5, 1))
+    assert not confirms(of, observed("unordered", 1, 7))
+    assert not confirms(of, observed("unordered", 7, 5))
+
+
+def test_one_instruction_executed_twice_is_not_the_pair_of_two() -> None:
+    assert confirms(claim("SM001", 1), observed("unordered", 1, 1))
+    assert not confirms(claim("SM001", 1, 5), observed("unordered", 1, 1))
+
+
+def test_an_observation_of_another_kind_at_the_same_pair_confirms_nothing() -> None:
+    assert not confirms(claim("WG001", 1, 5), observed("unordered", 1, 5), observed("proxy", 1, 5))
+    assert not confirms(claim("TC007", 1, 5), observed("unordered", 1, 5))
+
+
+def test_a_pending_operation_is_that_of_the_finding() -> None:
+    assert confirms(claim("WG007", 1), observed("left-in-flight", 9, 1))
+    assert not confirms(claim("WG007", 1), observed("left-in-flight", 1, 9))
+
+
+def test_an_overrun_is_that_of_the_mbarrier_of_the_finding() -> None:
+    assert confirms(claim("MB006", 3), observed("mbarrier-overrun", 9, 4, users=frozenset((3, 9))))
+    assert confirms(claim("MB006", 4), observed("mbarrier-overrun", 9, 4, users=frozenset((3, 9))))
+    assert not confirms(claim("MB006", 5), observed("mbarrier-overrun", 9, 4, users=frozenset((3, 9))))
+
+
+def wait(site: int, kind: str, *users: int) -> Wait:
+    return Wait(site, "warp 0", "", kind, frozenset(users))
+
+
+def test_a_deadlock_confirms_a_finding_about_the_only_mbarrier_in_it() -> None:
+    full, empty = wait(8, "arrivals", 1, 2, 8), wait(9, "arrivals", 3, 4, 9)
+    assert confirms(claim("MB006", 1), waits=(full,))
+    assert not confirms(claim("MB006", 1), waits=(full, empty))
+    assert not confirms(claim("MB006", 1), waits=(wait(8, "bytes", 1, 2, 8),))
+
+
+def test_a_deadlock_confirms_a_finding_about_one_of_its_waits() -> None:
+    full, empty = wait(8, "arrivals", 1, 2, 8), wait(9, "arrivals", 3, 4, 9)
+    assert confirms(claim("MB016", 8), waits=(full, empty))
+    assert not confirms(claim("MB016", 1, 8), waits=(full, empty))
+
+
+def test_threads_that_an_mbarrier_stops_are_not_missing_at_a_barrier() -> None:
+    assert confirms(claim("CV001", 8), waits=(wait(8, "barrier"),))
+    assert not confirms(claim("CV001", 8), waits=(wait(8, "barrier"), wait(9, "arrivals", 9)))
+
+
+# ---------------------------------------------------------------- what an assumed launch may cause
+
+
+def test_a_fault_confirms_a_finding_in_a_given_launch_only() -> None:
+    assert confirms(claim("CA004", 1), fault="misaligned", site=1)
+    assert not confirms(claim("CA004", 1), fault="misaligned", site=1, basis=FIXED)
+    assert not confirms(claim("CA004", 1), fault="stopped", site=1)
+
+
+@pytest.mark.parametrize(
+    ("assumes", "crosses", "expected"),
+    [((), True, True), (("threads",), False, True), (("threads",), True, False), (("integers",), True, True)],
+)
+def test_two_warps_conflict_only_if_their_number_is_known(
+    assumes: tuple[str, ...], crosses: bool, expected: bool
+) -> None:
+    seen = observed("unordered", 1, 5, crosses=crosses)
+    assert confirms(claim("SM001", 1, 5), seen, basis=Basis("assumed", frozenset(assumes))) is expected
+
+
+def test_addresses_that_are_computed_from_an_assumption_confirm_nothing() -> None:
+    basis = Basis("assumed", frozenset(), lambda site: site == 5)
+    assert not confirms(claim("SM001", 1, 5), observed("unordered", 1, 5), basis=basis)
+    assert confirms(claim("SM001", 1, 6), observed("unordered", 1, 6), basis=basis)
+
+
+def test_a_deadlock_that_integers_may_cause_counts_only_with_another_one() -> None:
+    basis = Basis("assumed", frozenset(("integers",)))
+    ended = execution(waits=(wait(8, "arrivals", 1, 8),))
+    assert [twice for _, twice in demonstrations(claim("MB006", 1), ended, basis)] == [True]
+    assert [twice for _, twice in demonstrations(claim("MB006", 1), ended, FIXED)] == [False]
+
+
+def test_what_depends_on_assumed_values_is_followed_through_registers() -> None:
+    body = """
+    .reg .b64 %p;
+    .shared .align 16 .b8 tile[1024];
+    ld.param.u32 %r1, [stride];
+    mov.u32 %r2, %tid.x;
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r4, %r2, 4, %r3;
+    mad.lo.u32 %r5, %r2, %r1, %r3;
+    st.shared.u32 [%r4], %r1;
+    st.shared.u32 [%r5], %r2;
+    mov.u32 %r6, %ntid.x;
+    add.u32 %r7, %r6, %r3;
+    st.shared.u32 [%r7], %r2;
+    ret;"""
+
+    def guessed(directives: str) -> list[bool]:
+        text = module(kernel(body, parameters=".param .u32 stride", directives=directives), header=HOPPER)
+        found = Parameters(prepared(built(text), "k"))
+        return [found.is_guessed(n) for n, i in enumerate(found.instructions) if i.opcode.startswith("st.")]
+
+    assert guessed("") == [False, True, True]
+    assert guessed(".reqntid 128") == [False, True, False]
+
+
+# ---------------------------------------------------------------- whole kernels
+
+
+def verdict(text: str, rule: str) -> tuple[Finding, Confirmation]:
+    (finding,) = [
+        f for f in confirm(check_source(Source(text.encode(), "k.ptx"))).findings if f.rule.id == rule
+    ]
+    assert finding.confirmation is not None
+    return finding, finding.confirmation
+
+
+def test_a_missing_initialisation_is_confirmed_by_its_absence() -> None:
+    body = """
+    .shared .align 8 .b64 bars[2];
+    mbarrier.init.shared.b64 [bars], 128;
+    bar.sync 0;
+    mbarrier.arrive.shared.b64 _, [bars+8];
+    ret;"""
+    finding, found = verdict(module(kernel(body), header=HOPPER), "MB009")
+    assert found.status == "confirmed"
+    assert "no mbarrier is initialised at 0x408" in found.observation
+    assert found.steps[-1].span == finding.span
