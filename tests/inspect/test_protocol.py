@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.analyses.model import KernelModel
-from tclint.inspect.pretty import ValuePrinter
+from tclint.analyses.pretty import ValuePrinter
 from tclint.inspect.protocol import MbarrierRing, Multicast, Protocol, protocol
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
