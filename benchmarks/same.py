@@ -6,11 +6,11 @@
 
 *record* lints every file below the PATHs as ``tclint check`` does, findings of low confidence included, and writes one
 line of JSON for each report. *compare* lists the findings that two such files do not share; ``--without-texts`` leaves
-out messages, help, steps' words and the titles of fixes, so that a change of wording alone compares equal. *orders*
-records the same reports with the checks in their usual order, reversed, shuffled, and under two hash seeds, and
-compares them. Without a PATH: the fixtures, the examples of the rule pages, the kernels and cases in ``../shared``, and
-the corpus; those that this machine does not have are named as left out, since a record without them compares with no
-record that has them. Exit status 0 if all is the same, 1 if something differs.
+out messages, help, steps' words, the cycles of deadlocks and the titles of fixes, so that a change of wording alone
+compares equal. *orders* records the same reports with the checks in their usual order, reversed, shuffled, and under
+two hash seeds, and compares them. Without a PATH: the fixtures, the examples of the rule pages, the kernels and cases
+in ``../shared``, and the corpus; those that this machine does not have are named as left out, since a record without
+them compares with no record that has them. Exit status 0 if all is the same, 1 if something differs.
 """
 
 from __future__ import annotations
@@ -48,12 +48,15 @@ WORDS = (
     "doubt",
     "origin",
     "role",
+    "object",
     "title",
     "reason",
     "observation",
     "name",
 )
 """Keys whose values are sentences or names that people read; identity, place, severity and edits are elsewhere."""
+EXPLANATIONS = ("deadlock", "method")
+"""Keys whose values explain a finding in more detail than its steps, without which it is the same finding."""
 _RUNNER = "from benchmarks.same import _lint; import sys; _lint(sys.argv[1], sys.argv[2:])"
 
 
@@ -155,9 +158,9 @@ def _say_what_is_recorded(paths: Sequence[Path], absent: Sequence[str]) -> None:
 
 
 def without_texts(value: Any) -> Any:
-    """*value*, a report or a part of one, without what only people read."""
+    """*value*, a report or a part of one, without what only people read or what only explains it."""
     if isinstance(value, dict):
-        return {key: without_texts(item) for key, item in value.items() if key not in WORDS}
+        return {key: without_texts(item) for key, item in value.items() if key not in (*WORDS, *EXPLANATIONS)}
     return [without_texts(item) for item in value] if isinstance(value, list) else value
 
 

@@ -55,7 +55,7 @@ def test_a_kernel_with_findings_fails_its_test_with_the_report(project: pytest.P
         [
             "    def test_findings(assert_clean_ptx):",
             ">       assert_clean_ptx(WRONG.read_bytes(), name=*",
-            "E       Failed: error?WG001? wgmma-unwaited-accumulator-read: *",
+            "E       Failed: error?WG001? wgmma-unwaited-accumulator-read (high confidence, static): *",
             "E         --> gemm.ptx:51:5 in gemm_unwaited_bad",
             "E       Found 1 error in 1 file; 1 fixable with --fix.",
             "E       Failed: error: <string>:1: unexpected*",

@@ -22,10 +22,11 @@ from tclint.analyses.model import KernelModel
 from tclint.config.config import Config
 from tclint.findings.edits import Repair
 from tclint.findings.rules import ID
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Confidence, Method, Severity
 from tclint.ir.nodes import Function, Module
 
 __all__ = [
+    "Blocked",
     "Check",
     "Hit",
     "KernelCheck",
@@ -50,7 +51,17 @@ class Mark:
     function: Function | None = None
     """The function that contains the site, if it is not the one of the hit."""
     role: str | None = None
-    """The threads that execute it, in words."""
+    """The threads that execute it, in words; if None, those that may reach the instruction."""
+    object: str | None = None
+    """What it operates on, in words; if None, what :mod:`tclint.analyses.objects` knows of the instruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """One party of a deadlock: a wait, and the operations that would complete it, with why they are not executed."""
+
+    wait: Mark
+    arrivals: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +91,10 @@ class Hit:
     instructions may be a consequence of this one (:mod:`tclint.linting.subsumption`)."""
     doubt: str = ""
     """Why the confidence is low, if it is lower than that of the rule."""
-    replayed: bool = False
-    """Observed in a replay (:mod:`tclint.replay`), so that another defect of the same kind may be the cause."""
+    method: Method = Method.STATIC
+    """If it is a replay (:mod:`tclint.replay`), another defect of the same kind may be the cause."""
+    deadlock: tuple[Blocked, ...] = ()
+    """The parties of a deadlock, in the order of the cycle."""
     before_it: bool = False
     """What is missing is missing before ``site``, so hits before ``site`` are not consequences of this one."""
 

@@ -18,7 +18,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, after
-from tclint.findings.scales import Severity
+from tclint.findings.scales import Method, Severity
 from tclint.replay import Faulty, Replay, UninitialisedMbarrier
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
@@ -221,7 +221,7 @@ def _too_early(known: _Objects) -> Iterator[Hit]:
             Mark(site, "used before that" if makers else "reaches the mbarrier that was never initialised"),
         ),
         help="initialise it once before its first use, with a barrier between the two",
-        replayed=True,
+        method=Method.REPLAY,
         about=frozenset((site,)),
     )
 

@@ -13,6 +13,7 @@ from tclint.analyses.bulk_rings import BulkRings, Filled
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
+from tclint.analyses.objects import ObjectNames
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.values.shared_memory import Access
@@ -26,7 +27,7 @@ _RULES = {"wgmma": WG011, "tcgen05": TC012, "": BK011}
 _READERS = {"wgmma": "wgmma.mma_async", "tcgen05": "tcgen05.mma", "": "another thread"}
 
 
-@check(BK011, also=(WG011, TC012), needs="cp", analyses=(BulkRings, Mbarriers, HappensBefore))
+@check(BK011, also=(WG011, TC012), needs="cp", analyses=(BulkRings, HappensBefore, Mbarriers, ObjectNames))
 def refilled(model: KernelModel) -> Iterator[Hit]:
     """A loop that refills the stages of a ring buffer without waiting for the readers."""
     if not model.sites("issue", "mbarrier") or not whole_program(model):
@@ -93,7 +94,10 @@ def _unsynchronised(model: KernelModel, copies: list[int], group: str, reads: li
             steps=(
                 Mark(copy, "starts to fill a stage", role=producer),
                 Mark(
-                    read, "reads the stage", role=model.describe_threads(model.views.context_of(read).threads)
+                    read,
+                    "reads the stage",
+                    role=model.describe_threads(model.views.context_of(read).threads),
+                    object=model.fact(ObjectNames).accessed(read, writes=False),
                 ),
                 Mark(
                     copy,

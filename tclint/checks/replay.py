@@ -12,9 +12,11 @@ from dataclasses import replace
 
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
+from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties
 from tclint.checks._wording import copy_name, times
-from tclint.findings.scales import Severity
+from tclint.findings.scales import Method, Severity
 from tclint.replay import Access, Faulty, Race, Replay, Run, Stuck
 from tclint.replay.program import relaxes
 from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
@@ -30,11 +32,9 @@ _UNRELATED = (
     "the trip counts of the two sides come from different values of the launch, whose relation is unknown"
 )
 """The doubt where :meth:`Replay.mixes_trip_counts` holds."""
-MAX_BLOCKED_WAITS = 4
-"""Blocked waits that are shown as steps. In a deadlocked pipeline, each role has one."""
 
 
-@check(MB016, needs="mbarrier", analyses=(Mbarriers, Replay))
+@check(MB016, needs="mbarrier", analyses=(Mbarriers, ObjectNames, Replay))
 def replayed(model: KernelModel) -> Iterator[Hit]:
     """Report an access, a wait or an arrival that is wrong in every assumed launch that reaches it."""
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
@@ -63,7 +63,7 @@ def _seen(model: KernelModel, run: Run) -> Hit | None:
         return _raced(model, run.races)
     if run.overrun is not None:
         return _overrun(model, run.overrun)
-    found = _deadlocked(model, run.stuck)
+    found = _deadlocked(model, run)
     return _late(model, *run.late[0]) if found is None and run.late else found
 
 
@@ -73,7 +73,10 @@ def _relaxed_note(model: KernelModel) -> str:
 
 
 def _mark(model: KernelModel, access: Access, message: str) -> Mark:
-    return Mark(access.site, message, role=_who(model, access.group.threads))
+    object_ = (
+        model.fact(ObjectNames).accessed(access.site, access.writes, tensor=True) if access.tensor else None
+    )
+    return Mark(access.site, message, role=_who(model, access.group.threads), object=object_)
 
 
 def _who(model: KernelModel, threads: tuple[int, ...]) -> str:
@@ -107,7 +110,7 @@ def _refilled(model: KernelModel, race: Race, count: int) -> Hit:
         + ", and wait for that phase before the copy"
         + _relaxed_note(model),
         count=count,
-        replayed=True,
+        method=Method.REPLAY,
     )
 
 
@@ -128,7 +131,7 @@ def _read_too_soon(model: KernelModel, race: Race, count: int) -> Hit:
         help="wait for the phase that the copy completes on its mbarrier; flip the parity each time the stage is reused"
         + _relaxed_note(model),
         count=count,
-        replayed=True,
+        method=Method.REPLAY,
     )
 
 
@@ -175,7 +178,7 @@ def _unordered(model: KernelModel, race: Race, count: int) -> Hit:
         + f", and wait for that phase before {model.name(second.site)}"
         + _relaxed_note(model),
         count=count,
-        replayed=True,
+        method=Method.REPLAY,
     )
 
 
@@ -208,25 +211,25 @@ def _overrun(model: KernelModel, at: Stuck) -> Hit:
         ),
         help="set the count of mbarrier.init to the number of arrivals in a phase, "
         "or wait for the phase before arriving in the next one",
-        replayed=True,
+        method=Method.REPLAY,
     )
 
 
-def _deadlocked(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
+def _deadlocked(model: KernelModel, run: Run) -> Hit | None:
     """The finding about a deadlock: threads blocked at an mbarrier, or else at a barrier, when all remaining ones are.
 
     None if no thread is blocked at an mbarrier, nor at a barrier that too few threads reach.
     """
-    waits = [s for s in stuck if isinstance(s.what, Mbarrier)]
+    waits = [s for s in run.stuck if isinstance(s.what, Mbarrier)]
     if not waits:
-        return _short(model, stuck)
+        return _short(model, run)
     first = min(waits, key=lambda s: (s.what.phase if isinstance(s.what, Mbarrier) else 0, s.site))
     mbarrier = first.what
     assert isinstance(mbarrier, Mbarrier)
     others = {s.site: s for s in waits if s.site != first.site}
     return MB016.hit(
         site=first.site,
-        message=f"deadlock: phase {mbarrier.phase} of this mbarrier {_incomplete(mbarrier)}, "
+        message=f"deadlock: phase {mbarrier.phase} of {called(model, mbarrier)} {incomplete(mbarrier)}, "
         + (
             f"and the wait would have returned at once only before phase {mbarrier.phase - 1} completed"
             if mbarrier.phase and mbarrier.untouched
@@ -234,48 +237,35 @@ def _deadlocked(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
         ),
         steps=(
             *_initialised(mbarrier),
-            *(
-                Mark(
-                    s.site,
-                    f"blocked: phase {s.what.phase} of {_which(mbarrier, s.what)} {_incomplete(s.what)}"
-                    + _missing_arrival(model, s, mbarrier),
-                    role=_who(model, s.threads),
-                )
-                for s in list(others.values())[:MAX_BLOCKED_WAITS]
-                if isinstance(s.what, Mbarrier)
-            ),
-            Mark(first.site, f"blocked: waits for phase {mbarrier.phase}", role=_who(model, first.threads)),
+            *(_blocked(model, s) for s in [*list(others.values())[: MAX_PARTIES - 1], first]),
         ),
-        help="use tclint barriers to follow the phases of the mbarriers through each iteration: each wait needs all "
+        deadlock=parties(model, run, first),
+        help=_parity_of_first_wait(model, mbarrier)
+        + "use tclint barriers to follow the phases of the mbarriers through each iteration: each wait needs all "
         "arrivals and bytes of its phase, and a parity that flips when the stage is reused",
-        replayed=True,
+        method=Method.REPLAY,
     )
 
 
-def _missing_arrival(model: KernelModel, blocked: Stuck, awaited: Mbarrier) -> str:
-    """That threads *blocked* at another wait have yet to arrive at *awaited*; "" if that is not certain."""
-    mbarriers = model.fact(Mbarriers)
-    threads = sum(1 << thread for thread in blocked.threads)
-    for ring in mbarriers.rings if awaited.pending and blocked.what is not awaited else ():
-        if awaited.site in ring.inits and any(
-            mbarriers.rings_at(i) == {ring}
-            and model.views.context_of(i).threads & threads
-            and model.reaches(blocked.site, i)
-            for i in mbarriers.arriving
-        ):
-            if len(ring.stages) == 1:
-                return "; its arrival at the first mbarrier follows this wait"
-            return "; its arrivals at the ring of the first mbarrier follow this wait"
-    return ""
+def _blocked(model: KernelModel, at: Stuck) -> Mark:
+    """The step of threads that are blocked at an mbarrier."""
+    assert isinstance(at.what, Mbarrier)
+    role, name = _who(model, at.threads), called(model, at.what)
+    return Mark(at.site, f"blocked: waits for phase {at.what.phase}", role=role, object=name)
 
 
-def _which(awaited: Mbarrier, other: Mbarrier) -> str:
-    """The *other* mbarrier in words, in a finding about a wait for *awaited*."""
-    return "the same mbarrier" if other is awaited else "another mbarrier"
+def _parity_of_first_wait(model: KernelModel, awaited: Mbarrier) -> str:
+    """The start of the help if no thread can have released a stage, since none has been filled; else ""."""
+    mbarriers, names = model.fact(Mbarriers), model.fact(ObjectNames)
+    rings = [ring for ring in mbarriers.rings if awaited.site in ring.inits]
+    if awaited.phase or not awaited.untouched or not any(names.releases_stages(ring) for ring in rings):
+        return ""
+    return "start with parity 1, for which the wait returns at once as long as the stage is unused; "
 
 
-def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
+def _short(model: KernelModel, run: Run) -> Hit | None:
     """The finding about a barrier that too few threads reach, when all remaining threads are at barriers; or None."""
+    stuck = run.stuck
     at = next((s for s in stuck if isinstance(s.what, Barrier) and s.what.wanted > s.what.arrived), None)
     if at is None:
         return None
@@ -287,10 +277,11 @@ def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
         "and all remaining threads are blocked as well",
         steps=tuple(
             Mark(s.site, "blocked: waits at a barrier", role=_who(model, s.threads))
-            for s in stuck[:MAX_BLOCKED_WAITS]
+            for s in stuck[: MAX_PARTIES - 1]
         ),
+        deadlock=parties(model, run, at),
         help="let as many threads reach the barrier as it counts, each of them equally often",
-        replayed=True,
+        method=Method.REPLAY,
     )
 
 
@@ -309,16 +300,9 @@ def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
         help="wait for the parity of the phase that the next step needs, or let the arriving threads wait for this one "
         "first",
         severity=Severity.WARNING,  # only for a thread that is late by a whole phase
-        replayed=True,
+        method=Method.REPLAY,
     )
 
 
 def _initialised(mbarrier: Mbarrier) -> tuple[Mark, ...]:
     return (Mark(mbarrier.site, f"expects {times(mbarrier.count)} in each phase"),)
-
-
-def _incomplete(mbarrier: Mbarrier) -> str:
-    """What the current phase still needs, in words."""
-    if mbarrier.pending:
-        return f"receives {mbarrier.count - mbarrier.pending} of {times(mbarrier.count)}"
-    return f"expects {mbarrier.bytes} more bytes than the copies transfer"

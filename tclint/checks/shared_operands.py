@@ -12,6 +12,7 @@ from functools import partial
 
 from tclint.analyses.groups import OPEN, WgmmaGroups
 from tclint.analyses.model import KernelModel
+from tclint.analyses.objects import ObjectNames
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.tcgen05 import ISSUED, Outstanding
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -46,7 +47,7 @@ def _overlaps(model: KernelModel, size: int, operand: Access, use: Access, route
     return model.shared.overlap(operand, use, issuers, writers)
 
 
-@check(WG011, needs="wgmma", analyses=(WgmmaGroups,))
+@check(WG011, needs="wgmma", analyses=(ObjectNames, WgmmaGroups))
 def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a wgmma of the same warpgroup may still read it as a matrix."""
     operations = _operations(model, "wgmma")
@@ -74,7 +75,7 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-@check(TC012, needs="tcgen05", analyses=(Outstanding,))
+@check(TC012, needs="tcgen05", analyses=(ObjectNames, Outstanding))
 def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a tcgen05.mma or tcgen05.cp of the thread may still read it."""
     operations = _operations(model, "tcgen05")
@@ -123,11 +124,12 @@ def _hit(
     site, use = conflict.operation.site, conflict.use.site
     verb = "starts to overwrite" if conflict.use.later else "overwrites"
     role = model.describe_threads(conflict.path.threads)
+    matrices = model.fact(ObjectNames).accessed(site, writes=False)
     return rule.hit(
         site=use,
         message=f"{verb} shared memory that {name} may still read as a matrix: {flight.why}",
         steps=(
-            Mark(site, "starts to read these bytes through a descriptor", role=role),
+            Mark(site, "starts to read these bytes through a descriptor", role=role, object=matrices),
             *flight.steps,
             Mark(use, f"{verb} the same bytes", role=role),
         ),

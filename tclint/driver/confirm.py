@@ -20,7 +20,7 @@ from tclint.executor.observations import Observation
 from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import Schedule
 from tclint.findings.finding import Confirmation, FileReport, Finding, Span, Step
-from tclint.findings.scales import Confidence
+from tclint.findings.scales import Confidence, Method
 from tclint.ir.nodes import Module
 from tclint.syntax.source import Source
 
@@ -93,7 +93,12 @@ def _with_verdict(finding: Finding, verdict: Confirmation) -> Finding:
     finding = replace(finding, confirmation=verdict)
     if verdict.status != "confirmed":
         return finding
-    return replace(finding, confidence=Confidence.CONFIRMED, steps=(*finding.steps, *verdict.steps))
+    return replace(
+        finding,
+        confidence=Confidence.CONFIRMED,
+        method=Method.EXECUTION,
+        steps=(*finding.steps, *verdict.steps),
+    )
 
 
 class _Entry:

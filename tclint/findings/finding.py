@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Confidence, Method, Severity
 from tclint.syntax.source import Problem, Source
 
 if TYPE_CHECKING:
@@ -48,8 +48,21 @@ class Step:
     entry: str | None = None
     """The function in which the step happens."""
     role: str | None = None
-    """The threads that execute it: ``warps 4-7``, ``elected lane``; None if all do, or it is not stated."""
+    """The threads that execute it: ``warps 4-7``, ``lane 0 of warp 4``; None if that is not known."""
     source_location: SourceLocation | None = None
+    object: str | None = None
+    """What it operates on, by the names of the kernel: ``tile+0..2048``, ``mbarrier empty[0]``; None if that has no
+    name."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedWait:
+    """One party of a deadlock: threads that wait indefinitely."""
+
+    wait: Step
+    """Which threads wait, for which object, and what that still needs."""
+    arrivals: tuple[Step, ...] = ()
+    """The operations that would complete it, each with the reason why it is not executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +140,10 @@ class Finding:
     """The kernel or device function; None for the module itself."""
     steps: tuple[Step, ...] = ()
     """The path from the cause to the defect, in the order of execution."""
+    method: Method = Method.STATIC
+    """How it was found."""
+    deadlock: tuple[BlockedWait, ...] = ()
+    """If it is a deadlock, its parties: each one waits for an operation of the next ones, and the last for the first."""
     count: int = 1
     """The number of uses that share this cause; ``span`` is the first."""
     doubt: str = ""

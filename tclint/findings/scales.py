@@ -1,10 +1,10 @@
-"""The two scales of a finding: how serious the defect is, and how certain tclint is of it."""
+"""The two scales of a finding, how serious the defect is and how certain tclint is of it, and the method behind it."""
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 
-__all__ = ["Confidence", "Severity"]
+__all__ = ["Confidence", "Method", "Severity"]
 
 
 class _Scale(IntEnum):
@@ -36,3 +36,14 @@ class Confidence(_Scale):
     """It follows from the code."""
     CONFIRMED = 4
     """The executor observed it; no check may assign this."""
+
+
+class Method(str, Enum):
+    """How tclint found a defect. The value is what users read."""
+
+    STATIC = "static"
+    """It follows from the code, for all launches."""
+    REPLAY = "replay"
+    """It was observed in replays of the kernel's synchronisation, for assumed launches (:mod:`tclint.replay`)."""
+    EXECUTION = "execution"
+    """It was observed when the kernel was executed, to confirm the finding (:mod:`tclint.driver.confirm`)."""

@@ -10,8 +10,6 @@ that take part in the same events. A *region* is a range of shared memory whose 
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,9 +20,10 @@ from typing import NamedTuple, TypeVar
 from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring, transferred
 from tclint.analyses.model import KernelModel
+from tclint.analyses.objects import ObjectNames
+from tclint.analyses.pretty import ValuePrinter
 from tclint.analyses.provenance import origin
 from tclint.analyses.role_paths import calls, controlling_predicates, known_functions
-from tclint.inspect.pretty import ValuePrinter
 from tclint.inspect.region_order import news_of
 from tclint.ir.cfg import CFG
 from tclint.isa.callees import SYSTEM_CALLS
@@ -76,9 +75,6 @@ _KINDS = {
 """The event kinds of the ISA table that are part of a protocol, and their names here. For ``issue``, see `_issued`."""
 _SETUP = frozenset(("init", "inval", "fence", "proxy fence", "pdl wait", "pdl launch"))
 """Events that do not define a role, since any thread may execute them."""
-_LOCAL = re.compile(r"_ZZ.+E(\d+)([A-Za-z_]\w*?)(?:_\d+)?$")
-"""The C++ name of a variable local to a function (Itanium ABI, 5.1.6); in a namespace, it begins with ``_ZN``."""
-
 _MAX_NAME = 1000
 """Characters of the name of a variable."""
 _MAX_ADDRESS_VALUES = 64
@@ -415,6 +411,7 @@ class _Reader:
         self.model = model
         self.mbarriers = model.fact(Mbarriers)
         self.words = ValuePrinter(model.values)
+        self.objects = model.fact(ObjectNames)
 
     def protocol(self) -> Protocol:
         mbarriers = tuple(self._ring(n) for n in range(len(self.rings)))
@@ -550,20 +547,6 @@ class _Reader:
         """The base of the addresses of each ring, as text."""
         return [self.words.text(ring.stages[0].base, _MAX_NAME) or "?" for ring in self.rings]
 
-    @cached_property
-    def _short(self) -> dict[str, str]:
-        """Name of a variable -> its unmangled last part if that is unique in the kernel, else the name itself."""
-        bases = {*self._bases, *(base for base, _, _ in self._areas if base is not None)}
-        short = {base: _unmangled(base) for base in sorted(bases)}
-        often = Counter(short.values())
-        return {base: name if often[name] == 1 else base for base, name in short.items()}
-
-    def _label(self, number: int) -> str:
-        stages = self.rings[number].stages
-        offset = f"{stages[0].offset:+d}" if stages[0].offset else ""
-        many = f"[{len(stages)}]" if len(stages) > 1 else ""
-        return f"{self._short[self._bases[number]]}{offset}{many}"
-
     def _ring(self, number: int) -> MbarrierRing:
         ring = self.rings[number]
         offsets = tuple(stage.offset for stage in ring.stages)
@@ -577,7 +560,7 @@ class _Reader:
         ]
         first = ring.stages[0]
         return MbarrierRing(
-            name=self._label(number),
+            name=self.objects.ring(ring),
             base=self._bases[number],
             offset=offsets[0],
             stride=next(iter(steps)) if len(steps) == 1 else None,
@@ -1011,7 +994,7 @@ class _Reader:
             more[area] |= touch.more
         return tuple(
             Region(
-                self._short.get(base or "", ""),
+                self.objects.short(base or ""),
                 base,
                 start,
                 end,
@@ -1177,7 +1160,9 @@ class _Reader:
             if touch.hidden is not None:
                 base = touch.base
                 where = (
-                    "an address in shared memory" if base is None else f"the offset from {self._short[base]}"
+                    "an address in shared memory"
+                    if base is None
+                    else f"the offset from {self.objects.short(base)}"
                 )
                 yield touch.access.site, f"{where} depends on {origin(self.model, touch.hidden)}"
 
@@ -1195,18 +1180,6 @@ class _Reader:
 
 def _warps(threads: int) -> Iterator[int]:
     return (w for w in range((threads.bit_length() + 31) // 32) if threads >> 32 * w & 0xFFFFFFFF)
-
-
-def _unmangled(symbol: str) -> str:
-    """The last part of the C++ name of a variable."""
-    found = _LOCAL.match(symbol)
-    if found is not None and int(found[1]) == len(found[2]):
-        return found[2]
-    rest, last = symbol.removeprefix("_ZN"), ""
-    while rest != symbol and (size := re.match(r"\d+", rest)):
-        end = size.end() + int(size[0])
-        last, rest = rest[size.end() : end], rest[end:]
-    return last if last and rest == "E" else symbol
 
 
 def _opcode(model: KernelModel, site: int) -> str:

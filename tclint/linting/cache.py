@@ -93,11 +93,11 @@ def _has_spans(hit: Hit) -> bool:
 def _moved(hit: Hit, new_site: Callable[[int], int]) -> Hit | None:
     """*hit* with the new sites of its instructions; None if one is gone.
 
-    Its fixes are dropped, as they are not verified.
+    Its fixes are dropped, as they are not verified, and so are the parties of a deadlock.
     """
     steps = tuple(replace(mark, site=new_site(mark.site)) for mark in hit.steps)
     about = frozenset(map(new_site, hit.about))
-    found = replace(hit, site=new_site(hit.site), steps=steps, about=about, fixes=())
+    found = replace(hit, site=new_site(hit.site), steps=steps, about=about, fixes=(), deadlock=())
     whole = found.site >= 0 and -1 not in about and all(mark.site >= 0 for mark in steps)
     own = hit.span is None and hit.function is None and all(mark.function is None for mark in steps)
     return found if whole and own else None

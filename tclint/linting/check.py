@@ -6,16 +6,18 @@ import gc
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from time import perf_counter
 
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, kernel_checks, module_checks
+from tclint.analyses.objects import ObjectNames
+from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.config.config import Config
 from tclint.config.selection import ignored, wants_entry
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
-from tclint.findings.finding import FileReport, Finding, Fingerprints, Span, Step
+from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, Span, Step
 from tclint.findings.give_up import GiveUp
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
@@ -166,6 +168,7 @@ def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], N
     if hits and (unknown := _unknown_synchronisation(model)):
         doubt = f"what {unknown} does is unknown to tclint"
         hits = [hit.doubted(doubt) for hit in hits]
+    hits = [_described(model, hit) for hit in hits]
     model.release()
     return tuple(hits), tuple(limits)
 
@@ -177,6 +180,34 @@ def _unknown_synchronisation(model: KernelModel) -> str:
         return ""
     opcodes = (use.opcode for use in model.function.uses if use.match is None)
     return next(filter(may_synchronise, opcodes), "")
+
+
+def _described(model: KernelModel, hit: Hit) -> Hit:
+    """*hit* with the threads and the object of each of its steps, as far as the check has not stated them.
+
+    Which warps reach an instruction is not known if a value from memory decides which role a warp has.
+    """
+    dispatched = bool(model.reachability.unresolved_dispatchers)
+
+    def described(mark: Mark) -> Mark:
+        if mark.function is not None and mark.function is not model.function:
+            return mark
+        role, object_ = mark.role, mark.object
+        if role is None and not dispatched and (threads := model.present(mark.site)):
+            role = model.describe_threads(threads)
+        if object_ is None:
+            with suppress(LimitExceeded):
+                object_ = model.fact(ObjectNames).about(mark.site)
+        return replace(mark, role=role, object=object_)
+
+    return replace(
+        hit,
+        steps=tuple(map(described, hit.steps)),
+        deadlock=tuple(
+            replace(party, wait=described(party.wait), arrivals=tuple(map(described, party.arrivals)))
+            for party in hit.deadlock
+        ),
+    )
 
 
 def _located(source: Source, model: KernelModel) -> Counter[GiveUp]:
@@ -216,20 +247,7 @@ def as_findings(
         rule = rules[hit.rule]
         owner = hit.function or function
         span = _span(hit, owner)
-        steps = []
-        for mark in hit.steps:
-            where = mark.function or owner
-            assert where is not None
-            ins = where.instructions[mark.site]
-            steps.append(
-                Step(
-                    Span(where.start + ins.start, where.start + ins.end),
-                    mark.message,
-                    where.name,
-                    mark.role,
-                    source_location(module, where.location(mark.site)),
-                )
-            )
+        steps = [_step(module, mark, owner) for mark in hit.steps]
         location = None
         if owner is not None and hit.site >= 0:
             location = source_location(module, owner.location(hit.site))
@@ -244,6 +262,14 @@ def as_findings(
                 message=hit.message,
                 entry=entry,
                 steps=tuple(steps),
+                method=hit.method,
+                deadlock=tuple(
+                    BlockedWait(
+                        _step(module, party.wait, owner),
+                        tuple(_step(module, mark, owner) for mark in party.arrivals),
+                    )
+                    for party in hit.deadlock
+                ),
                 count=hit.count,
                 doubt=hit.doubt,
                 help=hit.help,
@@ -254,6 +280,20 @@ def as_findings(
             )
         )
     return tuple(made)
+
+
+def _step(module: Module, mark: Mark, owner: Function | None) -> Step:
+    where = mark.function or owner
+    assert where is not None
+    instruction = where.instructions[mark.site]
+    return Step(
+        Span(where.start + instruction.start, where.start + instruction.end),
+        mark.message,
+        where.name,
+        mark.role,
+        source_location(module, where.location(mark.site)),
+        mark.object,
+    )
 
 
 def _span(hit: Hit, function: Function | None) -> Span:

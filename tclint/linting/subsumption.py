@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from tclint.checks import Hit
 from tclint.findings.rules import all_rules
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Confidence, Method, Severity
 
 __all__ = ["without_subsumed"]
 
@@ -44,7 +44,9 @@ def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collectio
     """
     hits = list(found)
     for hit in hits:
-        if hit.replayed and any(_explains_replay(h, shown) and h.rule not in ignored for h in hits):
+        if hit.method is Method.REPLAY and any(
+            _explains_replay(h, shown) and h.rule not in ignored for h in hits
+        ):
             continue
         wanted = {id for id in _CAUSES.get(hit.rule, ()) if id not in ignored}
         causes = (h for h in hits if h.rule in wanted and _outweighs(h, hit, shown))
@@ -61,7 +63,7 @@ def _explains_replay(hit: Hit, shown: Confidence) -> bool:
     severity, confidence = _weight(hit)
     return (
         all_rules()[hit.rule].family in _AFFECTING_REPLAYS
-        and not hit.replayed
+        and hit.method is not Method.REPLAY
         and severity > Severity.INFO
         and confidence >= max(shown, Confidence.MEDIUM)
     )

@@ -11,6 +11,7 @@ from tclint.findings.rules import page, url
 from tclint.findings.scales import Severity
 from tclint.lsp.document import Document, Lint
 from tclint.lsp.text import Text
+from tclint.report.formats._details import parties, step_words
 from tclint.syntax.source import Problem
 
 __all__ = ["SOURCE", "diagnostics", "of_error", "of_finding"]
@@ -71,11 +72,14 @@ def of_finding(uri: str, text: Text, finding: Finding) -> types.Diagnostic:
 
 def _path(uri: str, text: Text, finding: Finding) -> Iterator[types.DiagnosticRelatedInformation]:
     for number, step in enumerate(finding.steps, 1):
-        who = f" ({step.role})" if step.role else ""
         location = step.source_location
-        source = f" [{location.file}:{location.line}]" if location is not None else ""
+        source = f" at {location.file}:{location.line}" if location is not None else ""
         yield types.DiagnosticRelatedInformation(
-            types.Location(uri, text.range(step.span)), f"{number}. {step.message}{who}{source}"
+            types.Location(uri, text.range(step.span)), f"{number}. {step_words(step)}{source}"
+        )
+    for _, step in parties(finding):
+        yield types.DiagnosticRelatedInformation(
+            types.Location(uri, text.range(step.span)), f"deadlock: {step_words(step)}"
         )
 
 

@@ -62,6 +62,8 @@ class Locator:
         files: dict[str, None] = {}
         for report in reports if mode != "ptx" else ():
             parts: list[Finding | Step] = [*report.findings, *(s for f in report.findings for s in f.steps)]
+            waits = [party for f in report.findings for party in f.deadlock]
+            parts += [step for party in waits for step in (party.wait, *party.arrivals)]
             for location in {part.source_location for part in parts if part.source_location is not None}:
                 files[_absolute(report.path)] = None
                 files |= dict.fromkeys(_absolute(call.file) for call in calls(location))

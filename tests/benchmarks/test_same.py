@@ -80,7 +80,9 @@ def test_without_texts_ids_lines_severities_and_edits_stay(reports: dict[str, sa
     assert fixed
     for old, new in fixed:
         assert "message" in old
-        assert "message" not in new
+        assert not {"message", "method", "deadlock"} & new.keys()
+        assert all("object" in step for step in old["steps"])
+        assert not any("object" in step for step in new["steps"])
         for key in ("id", "line", "severity", "confidence"):
             assert new[key] == old[key]
         assert [fix["edits"] for fix in new["fixes"]] == [fix["edits"] for fix in old["fixes"]]

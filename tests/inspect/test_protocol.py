@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tclint.analyses.model import KernelModel
+from tclint.analyses.pretty import ValuePrinter
 from tclint.inspect import region_order
-from tclint.inspect.pretty import ValuePrinter
 from tclint.inspect.protocol import MbarrierRing, Multicast, Protocol, protocol
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline

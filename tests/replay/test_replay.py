@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tclint.checks.replay import _short, replayed
+from tclint.checks._deadlocks import parties
+from tclint.checks.replay import _deadlocked, replayed
 from tclint.dataflow import GaveUp
 from tclint.findings.finding import Finding
-from tclint.findings.scales import Confidence
+from tclint.findings.scales import Confidence, Method
 from tclint.ir.nodes import Immediate
 from tclint.linting.check import check_source
 from tclint.replay import Faulty, NoFault, Reason, Replay, Run, Stuck, hypotheses
@@ -126,10 +127,16 @@ def test_a_barrier_that_too_few_come_to(count: int, deadlocks: bool) -> None:
 def test_a_cluster_barrier_that_some_threads_do_not_reach_deadlocks() -> None:
     made = analysed(PAIR)
     at = made.sites("barrier-wait")[0]
-    hit = _short(made, [Stuck(at, (0, 1), Barrier(arrived=32, wanted=64))])
+
+    def ended(what: Barrier) -> Run:
+        return Run([Stuck(at, (0, 1), what)], [], None, True, [], *[frozenset[int]()] * 4)
+
+    hit = _deadlocked(made, ended(Barrier(arrived=32, wanted=64)))
     assert hit is not None
     assert "the cluster barrier waits for 64 threads, of which only 32 arrive" in hit.message
-    assert _short(made, [Stuck(at, (0, 1), Barrier())]) is None
+    (party,) = hit.deadlock
+    assert party.wait.message == "waits: 32 of 64 threads have arrived"
+    assert _deadlocked(made, ended(Barrier())) is None
 
 
 LANE = """.version 8.0
@@ -2016,19 +2023,64 @@ def test_what_is_said_of_a_wait_that_does_not_end() -> None:
     (finding,) = reports(block("producer_begins_with_parity_0"))
     assert finding.rule.id == "MB016"
     assert finding.message == (
-        "deadlock: phase 0 of this mbarrier receives 0 of 128 arrivals, and all remaining threads are blocked as well"
+        "deadlock: phase 0 of mbarrier empty[0] receives 0 of 128 arrivals, and all remaining threads are blocked as"
+        " well"
     )
-    assert [(s.message, s.role) for s in finding.steps] == [
-        ("expects 128 arrivals in each phase", None),
-        (
-            (
-                "blocked: phase 0 of another mbarrier receives 0 of 1 arrival; its arrivals at the ring of the first"
-                " mbarrier follow this wait"
-            ),
-            "warps 0-3",
-        ),
-        ("blocked: waits for phase 0", "lane 0 of warp 4"),
+    assert finding.method is Method.REPLAY
+    assert [(s.message, s.role, s.object) for s in finding.steps] == [
+        ("expects 128 arrivals in each phase", "thread 0", "mbarrier empty[0]"),
+        ("blocked: waits for phase 0", "warps 0-3", "mbarrier full[0]"),
+        ("blocked: waits for phase 0", "lane 0 of warp 4", "mbarrier empty[0]"),
     ]
+    assert finding.help.startswith("start with parity 1")
+
+
+def test_a_deadlock_is_a_cycle_of_waits_and_the_arrivals_that_follow_them() -> None:
+    (finding,) = reports(block("producer_begins_with_parity_0"))
+    producer, consumer = finding.deadlock
+    assert (producer.wait.role, producer.wait.object) == ("lane 0 of warp 4", "mbarrier empty[0]")
+    assert producer.wait.message == "waits for phase 0, which receives 0 of 128 arrivals"
+    assert [(a.role, a.message) for a in producer.arrivals] == [
+        ("warps 0-3", "would arrive, but only after the wait for mbarrier full[0]")
+    ]
+    assert (consumer.wait.role, consumer.wait.object) == ("warps 0-3", "mbarrier full[0]")
+    assert [(a.role, a.message) for a in consumer.arrivals] == [
+        ("lane 0 of warp 4", "would arrive, but only after the wait for mbarrier empty[0]")
+    ]
+
+
+def test_threads_that_wait_for_their_own_arrival_are_the_last_party() -> None:
+    wait = "again:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], 0;\n    @!%p1 bra again;\n"
+    (hit,) = replayed(replay(changed(GIVE, f"{wait}{GIVE}")).model)
+    party = hit.deadlock[-1]
+    assert (party.wait.role, party.wait.object) == ("warps 0-3", "mbarrier empty[0]")
+    assert [a.message for a in party.arrivals] == ["would arrive, but only after this wait"]
+
+
+def test_a_party_for_which_no_instruction_arrives_has_no_arrivals() -> None:
+    (hit,) = replayed(replay(changed(GIVE, "")).model)
+    first = hit.deadlock[0]
+    assert first.wait.object == "mbarrier empty[0]"
+    assert first.arrivals == ()
+
+
+def test_a_deadlock_states_why_an_arrival_does_not_come() -> None:
+    asked = replay(block("producer_begins_with_parity_0"))
+    model, run = asked.model, asked.run
+    assert run is not None
+    producer, consumers = sorted(run.stuck, key=lambda s: s.site)
+    give = next(i for i in model.sites("mbarrier-arrive") if i > consumers.site)
+
+    def why(*stuck: Stuck, executed: bool) -> list[str]:
+        entered = frozenset({model.cfg.block_of[give]}) if executed else frozenset[int]()
+        first, *_ = parties(model, run._replace(stuck=list(stuck), entered=entered), producer)
+        return [arrival.message for arrival in first.arrivals]
+
+    blocked = "but only after the wait for mbarrier full[0]"
+    assert why(producer, consumers, executed=False) == [f"would arrive, {blocked}"]
+    assert why(producer, consumers, executed=True) == [f"would arrive again, {blocked}"]
+    assert why(producer, executed=False) == ["would arrive, but is not reached"]
+    assert why(producer, executed=True) == ["was executed, and is not reached again"]
 
 
 def test_what_is_said_of_one_arrival_more() -> None:

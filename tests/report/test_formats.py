@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tclint.config.config import Config
-from tclint.findings.finding import Edit, FileReport, Fix, SourceLocation, Variant
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.finding import BlockedWait, Edit, FileReport, Fix, SourceLocation, Variant
+from tclint.findings.scales import Confidence, Method, Severity
 from tclint.report.formats import formats, renderer
 from tclint.report.locate import Locator
 from tclint.report.summary import Context, present
@@ -38,7 +38,14 @@ FULL = finding(
     help="wait before it",
     count=3,
     steps=(
-        step(KERNEL, "wgmma.mma_async", "starts to write %f0", role="warps 4-7"),
+        step(
+            KERNEL,
+            "wgmma.mma_async",
+            "starts to write %f0",
+            role="warps 4-7",
+            object="tile+0..2048",
+            source_location=SourceLocation("src/mma.cuh", 12, 3, (SourceLocation("src/gemm.cu", 50),)),
+        ),
         step(KERNEL, "wgmma.commit_group", "commits it"),
         step(KERNEL, "%f0;", "reads it, and no wait lies on this path"),
     ),
@@ -165,23 +172,23 @@ def test_text_shows_the_path_in_one_frame() -> None:
     assert (
         render("text", [report(KERNEL, FULL)])
         == """\
-error[WG001] wgmma-unwaited-accumulator-read: %f0 is read too early
+error[WG001] wgmma-unwaited-accumulator-read (high confidence, static): %f0 is read too early
  --> gemm.ptx:6:24 in gemm
   |
 3 |     wgmma.mma_async {%f0}, %rd0, %rd1;
-  |     --------------- 1. [warps 4-7] starts to write %f0
+  |     --------------- 1. [warps 4-7] starts to write %f0 (tile+0..2048) at gemm.cu:50
 . |
 5 |     wgmma.commit_group;
   |     ------------------ 2. commits it
 6 |     st.global.f32 [%rd2], %f0;
-  |                           ^^^^ 3. reads it, and no wait lies on this path
+  |                           ^^^ 3. reads it, and no wait lies on this path
   |
   = help: wait before it
   = fix: insert a wait (--fix)
   = note: 3 uses with this cause; only the first is shown
-  = note: PTX ISA 9.1, §9.7.15.7.3
   = source: mma.cuh:10:3
             inlined at gemm.cu:50
+  = note: PTX ISA 9.1, §9.7.15.7.3; tclint explain WG001
 
 Found 1 error in 1 file.
 """
@@ -195,13 +202,13 @@ def test_text_without_steps_marks_the_span_alone() -> None:
     assert (
         text
         == """\
-error[WG001] wgmma-unwaited-accumulator-read: mov.b32 is wrong
+error[WG001] wgmma-unwaited-accumulator-read (medium confidence, static): mov.b32 is wrong
  --> gemm.ptx:4:2
   |
 4 |     mov.b32 %r0, 0;
   |     ^^^^^^^
   |
-  = note: PTX ISA 9.1, §9.7.15.7.3; confidence: medium
+  = note: PTX ISA 9.1, §9.7.15.7.3; tclint explain WG001
 
 Found 1 error in 1 file.
 """
@@ -211,7 +218,9 @@ Found 1 error in 1 file.
 def test_the_doubt_about_a_finding_is_reported() -> None:
     doubtful = finding(KERNEL, "mov.b32", confidence=Confidence.LOW, doubt="the barrier may protect more")
     said = [report(KERNEL, doubtful)]
-    assert "; confidence: low, since the barrier may protect more\n" in render("text", said, pedantic=True)
+    text = render("text", said, pedantic=True)
+    assert "(low confidence, static)" in text
+    assert "\n  = doubt: the barrier may protect more\n" in text
     (shown,) = json.loads(render("json", said, pedantic=True))["files"][0]["findings"]
     assert shown["doubt"] == "the barrier may protect more"
     (result,) = json.loads(render("sarif", said, pedantic=True))["runs"][0]["results"]
@@ -230,17 +239,98 @@ def test_text_follows_a_loop_backwards_and_names_another_function() -> None:
     assert lines[7].endswith("2. x (in helper)")
 
 
-def test_text_of_a_span_over_several_lines() -> None:
-    source = Source.from_bytes(b"  a {\n    b,\n    c};\n", "a.ptx")
+def test_text_marks_the_first_line_of_a_span_over_several_lines() -> None:
+    source = Source.from_bytes(b"  a {\n    b,\n    c}\n", "a.ptx")
     text = render("text", [report(source, finding(source, "a {\n    b,\n    c}", message="m"))])
-    assert [line for line in text.splitlines() if "^" in line] == ["  |   ^^^", "  |     ^^", "  |     ^^"]
+    assert [line for line in text.splitlines() if line.startswith(("1 |", "2 |")) or "^" in line] == [
+        "1 |   a {",
+        "  |   ^^^",
+    ]
 
 
-def test_text_of_a_span_over_very_many_lines_shows_its_ends() -> None:
-    source = Source.from_bytes(b"a {\n" + b"  x,\n" * 500 + b"  z}\n", "a.ptx")
-    text = render("text", [report(source, finding(source, source.text.strip(), message="m"))])
-    assert len(text.splitlines()) < 15
-    assert "502 |   z}" in text
+@pytest.mark.parametrize(
+    ("statement", "underlined"),
+    [
+        ("st.global.f32 [%rd2], %f0;", "st.global.f32"),
+        ("@!%p1 mbarrier.arrive.b64 _, [%r1];", "@!%p1 mbarrier.arrive.b64"),
+        ("@%p1\tbra end;", "@%p1 bra"),
+        ("tcgen05.ld.b32{%r0}, [%r1];", "tcgen05.ld.b32"),
+        ("ret;", "ret"),
+        (".reqntid 128", ".reqntid 128"),
+    ],
+)
+def test_text_underlines_the_guard_and_opcode_of_a_statement(statement: str, underlined: str) -> None:
+    source = Source.from_bytes(f"\t{statement} // why\n".encode(), "a.ptx")
+    lines = render("text", [report(source, finding(source, statement))]).splitlines()
+    excerpt, carets = lines[3], lines[4]
+    assert excerpt[carets.index("^") : carets.rindex("^") + 1] == underlined
+    assert excerpt.endswith("// why")
+
+
+def test_text_elides_long_lists_of_registers_but_not_the_operands_after_them() -> None:
+    registers = ", ".join(f"%r{n}" for n in range(128))
+    source = Source.from_bytes(
+        f"ld.x128 {{{registers}}}, [%r200];\nst.v4 [%r1], {{a, b, c, d}};\n".encode(), "a.ptx"
+    )
+    steps = (step(source, "st.v4 [%r1], {a, b, c, d};", "four are not elided"),)
+    text = render(
+        "text", [report(source, finding(source, f"ld.x128 {{{registers}}}, [%r200];", steps=steps))]
+    )
+    assert "1 | ld.x128 {%r0, …, %r127}, [%r200];\n" in text
+    assert "2 | st.v4 [%r1], {a, b, c, d};\n" in text
+
+
+def test_text_puts_a_label_that_does_not_fit_below_the_line() -> None:
+    label = "a label of more than forty characters, which fits"
+    steps = (step(KERNEL, "mov.b32", label),)
+    reports = [report(KERNEL, finding(KERNEL, "mov.b32", steps=steps))]
+    assert f"    ^^^^^^^ {label}\n" in render("text", reports, width=80)
+    assert f"    ^^^^^^^\n  |     {label}\n" in render("text", reports, width=60)
+
+
+def test_a_deadlock_is_shown_as_its_cycle_before_the_help() -> None:
+    wait = step(KERNEL, "wgmma.commit_group", "waits for phase 0", role="warp 1", object="mbarrier full[0]")
+    arrival = step(
+        KERNEL, "st.global", "would arrive, but only after the wait for mbarrier empty[0]", role="warp 0"
+    )
+    hang = finding(
+        KERNEL,
+        "mov.b32",
+        help="start with parity 1",
+        method=Method.REPLAY,
+        deadlock=(BlockedWait(wait, (arrival,)), BlockedWait(replace(arrival, message="waits too"))),
+    )
+    reports = [report(KERNEL, hang)]
+    text = render("text", reports)
+    assert "(high confidence, replay): " in text
+    assert (
+        """\
+  = deadlock: line 5: [warp 1] waits for phase 0 (mbarrier full[0])
+                line 6: [warp 0] would arrive, but only after the wait for mbarrier empty[0]
+              line 6: [warp 0] waits too
+  = help: start with parity 1
+"""
+        in text
+    )
+    (found,) = json.loads(render("json", reports))["files"][0]["findings"]
+    assert found["method"] == "replay"
+    first, second = found["deadlock"]
+    assert (first["wait"]["line"], first["wait"]["object"]) == (5, "mbarrier full[0]")
+    assert [(a["line"], a["role"]) for a in first["arrivals"]] == [(6, "warp 0")]
+    assert second["arrivals"] == []
+    (result,) = json.loads(render("sarif", reports))["runs"][0]["results"]
+    assert result["properties"]["tclint/method"] == "replay"
+    assert "in the deadlock: [warp 1] waits for phase 0 (mbarrier full[0])" in [
+        location["message"]["text"] for location in result["relatedLocations"]
+    ]
+    for name in ("github", "junit"):
+        assert "deadlock: line 5: [warp 1] waits for phase 0 (mbarrier full[0])" in render(name, reports)
+
+
+@pytest.mark.parametrize("name", ["github", "junit", "sarif", "text"])
+def test_formats_for_people_name_the_threads_and_the_object_of_a_step(name: str) -> None:
+    text = render(name, [report(KERNEL, FULL)]).replace("%25", "%")
+    assert "[warps 4-7] starts to write %f0 (tile+0..2048)" in text
 
 
 @pytest.mark.parametrize("at", [0, 40, 5_000, 499_990])
@@ -279,7 +369,7 @@ def test_text_marks_the_right_words_of_one_line(line: str) -> None:
 def test_text_wraps_long_labels_within_the_width() -> None:
     steps = (step(KERNEL, "mov.b32 %r0, 0;", "a long explanation " * 12),)
     text = render("text", [report(KERNEL, finding(KERNEL, "%f0;", steps=steps, help="word " * 40))], width=70)
-    assert max(map(len, text.splitlines())) <= 70
+    assert max(map(len, text.splitlines()[1:])) <= 70
     assert " ".join(text.split()).count("explanation") == 12
 
 
@@ -338,6 +428,8 @@ def test_json_is_schema_1() -> None:
         "help": "wait before it",
         "help_source": None,
         "manual": ["9.7.15.7.3"],
+        "method": "static",
+        "deadlock": [],
         "count": 3,
         "fingerprint": "0123456789abcdef:1",
         "source_location": {
@@ -365,10 +457,10 @@ def test_json_is_schema_1() -> None:
         "suppressed": None,
         "confirmation": None,
     }
-    assert [(s["line"], s["column"], s["role"], s["entry"]) for s in steps] == [
-        (3, 2, "warps 4-7", "gemm"),
-        (5, 2, None, "gemm"),
-        (6, 24, None, "gemm"),
+    assert [(s["line"], s["column"], s["role"], s["object"], s["entry"]) for s in steps] == [
+        (3, 2, "warps 4-7", "tile+0..2048", "gemm"),
+        (5, 2, None, None, "gemm"),
+        (6, 24, None, None, "gemm"),
     ]
     summary = document["summary"]
     assert summary.pop("version")
@@ -437,7 +529,7 @@ def test_text_shortens_mangled_names_and_long_chains() -> None:
     text = render("text", [report(KERNEL, replace(long, steps=()))], width=80)
     assert max(map(len, text.splitlines())) <= 120
     assert " in _ZN7cutlassN7cutlass" in text
-    assert text.partition("= source: ")[2].split("\n\n")[0].split("\n            ") == [
+    assert text.partition("= source: ")[2].partition("\n  = note")[0].split("\n            ") == [
         "c1.cuh:1",
         "inlined at c2.cuh:2",
         "inlined at c3.cuh:3",
@@ -460,7 +552,7 @@ def test_github_escapes_data_and_properties_and_sorts_by_severity() -> None:
             FileReport.failed("d.ptx", "absent"),
         ],
     )
-    end = "%0APTX: a%25,:b.ptx:{}%0Arule: wgmma-unwaited-accumulator-read, PTX ISA 9.1, §9.7.15.7.3"
+    end = "%0APTX: a%25,:b.ptx:{}%0Arule: wgmma-unwaited-accumulator-read (high confidence, static), PTX ISA 9.1, §9.7.15.7.3"
     assert text.splitlines() == [
         "::error file=c.ptx,line=3,title=tclint::c.ptx: no%0APTX",
         "::error file=d.ptx,title=tclint::d.ptx: absent",
@@ -530,14 +622,14 @@ def test_junit_has_a_suite_for_each_file_and_fails_what_fails_the_run() -> None:
     ]
     assert cases[1][0].text == (
         "gemm.ptx:6:24: %f0 is read too early\n"
-        "1. line 3: [warps 4-7] starts to write %f0\n"
+        "1. line 3: [warps 4-7] starts to write %f0 (tile+0..2048)\n"
         "2. line 5: commits it\n"
         "3. line 6: reads it, and no wait lies on this path\n"
         "help: wait before it\n"
         "note: 3 uses with this cause\n"
         "PTX: gemm.ptx:6:24 in gemm\n"
         "source: mma.cuh:10:3, inlined at gemm.cu:50\n"
-        "rule: wgmma-unwaited-accumulator-read, PTX ISA 9.1, §9.7.15.7.3"
+        "rule: wgmma-unwaited-accumulator-read (high confidence, static), PTX ISA 9.1, §9.7.15.7.3"
     )
     never = ElementTree.fromstring(render("junit", reports, fail_on=None))
     assert [suite.get("failures") for suite in never] == ["0", "0", "0"]

@@ -114,6 +114,7 @@ def test_a_result_in_the_ptx() -> None:
     }
     assert result["properties"] == {
         "tclint/confidence": "confirmed",
+        "tclint/method": "static",
         "tclint/uses": 3,
         "tclint/variants": 150,
         "tclint/confirmation": {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 
-from tclint.findings.finding import FileReport, Finding, Variant
+from tclint.findings.finding import FileReport, Finding, Step, Variant
 from tclint.findings.places import place, region
 from tclint.findings.rules import manual_reference
-from tclint.report.locate import Target, calls
+from tclint.findings.scales import Confidence
+from tclint.report.locate import Locator, Target, calls
 from tclint.report.summary import Context, count
 
 SHOWN_VARIANTS = 5
@@ -27,8 +29,9 @@ def clean(text: str) -> str:
 def details(report: FileReport, finding: Finding, context: Context) -> Iterator[str]:
     """Lines of plain text: the steps of the path, the help, the variants, and where the finding comes from."""
     for number, step in enumerate(finding.steps, 1):
-        role = f"[{step.role}] " if step.role else ""
-        yield f"{number}. {_at(context.locate(report, step))}: {role}{step.message}"
+        yield f"{number}. {_at(context.locate(report, step))}: {step_words(step)}"
+    for indented, step in parties(finding):
+        yield f"deadlock: {'  ' * indented}{_at(context.locate(report, step))}: {step_words(step)}"
     if finding.help:
         yield f"help: {finding.help}"
     if finding.help_source is not None:
@@ -44,7 +47,34 @@ def details(report: FileReport, finding: Finding, context: Context) -> Iterator[
         yield f"source: {', '.join(chain(finding))}"
     elif context.locate.mode == "source":
         yield f"note: {NO_LINE}"
-    yield f"rule: {finding.rule.name}, {manual_reference(finding.rule.manual)}"
+    yield f"rule: {finding.rule.name} ({certainty(finding)}), {manual_reference(finding.rule.manual)}"
+
+
+def step_words(step: Step) -> str:
+    """``[warps 4-7] reads it (tile+0..2048)``: who does what to which object."""
+    role = f"[{step.role}] " if step.role else ""
+    return f"{role}{step.message}{f' ({step.object})' if step.object else ''}"
+
+
+def certainty(finding: Finding) -> str:
+    """The confidence of a finding and how it was found: ``high confidence, static``."""
+    confirmed = finding.confidence is Confidence.CONFIRMED
+    return f"{finding.confidence.label}{'' if confirmed else ' confidence'}, {finding.method.value}"
+
+
+def parties(finding: Finding) -> Iterator[tuple[bool, Step]]:
+    """The parties of a deadlock: each wait, and after it, indented, the operations that would complete it."""
+    for party in finding.deadlock:
+        yield False, party.wait
+        yield from ((True, arrival) for arrival in party.arrivals)
+
+
+def source_of(step: Step, locate: Locator) -> str:
+    """The source line of a step that the user wrote, without folders: ``gemm.cu:50``; "" if it is unknown."""
+    if step.source_location is None:
+        return ""
+    line = locate.user_line(step.source_location)
+    return f"{os.path.basename(line.file)}:{line.line}"
 
 
 def chain(finding: Finding) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tclint.findings.finding import Confirmation, FileReport, Finding, Fix, SourceLocation, Span
+from tclint.findings.finding import Confirmation, FileReport, Finding, Fix, SourceLocation, Span, Step
 from tclint.findings.places import region
 from tclint.report.summary import Context, Summary
 
@@ -62,15 +62,14 @@ def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str
         "help": finding.help or None,
         "help_source": asdict(finding.help_source) if finding.help_source else None,
         "manual": list(finding.rule.manual),
-        "steps": [
+        "method": finding.method.value,
+        "steps": [_step(report, step) for step in finding.steps],
+        "deadlock": [
             {
-                **_region(report, step.span),
-                "entry": step.entry,
-                "role": step.role,
-                "message": step.message,
-                "source_location": _source_location(step.source_location),
+                "wait": _step(report, party.wait),
+                "arrivals": [_step(report, arrival) for arrival in party.arrivals],
             }
-            for step in finding.steps
+            for party in finding.deadlock
         ],
         "count": finding.count,
         "fingerprint": finding.fingerprint,
@@ -79,6 +78,17 @@ def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str
         "fixes": [_fix(report, fix) for fix in finding.fixes],
         "suppressed": finding.suppressed,
         "confirmation": _confirmation(finding.confirmation),
+    }
+
+
+def _step(report: FileReport, step: Step) -> dict[str, Any]:
+    return {
+        **_region(report, step.span),
+        "entry": step.entry,
+        "role": step.role,
+        "message": step.message,
+        "object": step.object,
+        "source_location": _source_location(step.source_location),
     }
 
 

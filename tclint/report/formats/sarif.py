@@ -24,7 +24,7 @@ from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation, Sp
 from tclint.findings.places import region
 from tclint.findings.rules import Rule, all_rules, url
 from tclint.findings.scales import Confidence, Severity
-from tclint.report.formats._details import clean, variant_notes
+from tclint.report.formats._details import clean, parties, step_words, variant_notes
 from tclint.report.locate import calls
 from tclint.report.summary import Context
 
@@ -147,6 +147,7 @@ class _Run:
             fixes=[self._fix(report, fix) for fix in finding.fixes] or None,
             properties={
                 "tclint/confidence": finding.confidence.label,
+                "tclint/method": finding.method.value,
                 "tclint/uses": finding.count,
                 "tclint/variants": len(finding.variants),
             },
@@ -201,14 +202,15 @@ class _Run:
 
         target = self._context.locate(report, finding)
         for step in finding.steps:
-            role = f"[{step.role}] " if step.role else ""
-            yield numbered(self._span(report, step.span), role + step.message, role + step.message)
+            yield numbered(self._span(report, step.span), step_words(step), step_words(step))
         if target.source is not None and all(step.span != finding.span for step in finding.steps):
             yield numbered(self._span(report, finding.span), "the instruction in the PTX", "PTX")
         if finding.source_location is not None:
             for call in calls(finding.source_location):
                 if call != target.source:
                     yield numbered(self._line(call), "the source line or a call through which it was inlined")
+        for _, step in parties(finding):
+            yield numbered(self._span(report, step.span), f"in the deadlock: {step_words(step)}")
         for variant in finding.variants[:_MAX_VARIANTS]:
             entry = f" in {variant.entry}" if variant.entry else ""
             location = self._at(variant.path, line=variant.line, column=variant.column)
@@ -221,8 +223,7 @@ class _Run:
         for index, step in enumerate(finding.steps, 1):
             line = self._context.locate(report, step).source
             location = self._line(line) if line is not None else self._span(report, step.span)
-            role = f"[{step.role}] " if step.role else ""
-            location.message = om.Message(text=_plain(role + step.message))
+            location.message = om.Message(text=_plain(step_words(step)))
             if step.entry is not None:
                 name = clean(step.entry)
                 location.logical_locations = [

@@ -2,22 +2,26 @@
 
 ::
 
-    error[WG001] wgmma-unwaited-accumulator-read: %f1 is read while a wgmma may still write it
-      --> gemm.ptx:42:27 in kernel gemm
+    error[WG001] wgmma-unwaited-accumulator-read (high confidence, static): %f1 is read while a wgmma may still write it
+      --> gemm.ptx:42:5 in kernel gemm
        |
     36 |     wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd4, %rd5, 1, 1, 1, 0, 0;
-       |     ------------------------------------------------- 1. starts to write %f1
+       |     ------------------------------------------------- 1. [warps 4-7] starts to write %f1 (tile+0; tile+8192)
     .. |
     42 |     st.global.f32 [%rd1], %f1;
-       |                           ^^^ 2. %f1 is read with no intervening wait
+       |     ^^^^^^^^^^^^^ 2. [warps 4-7] %f1 is read with no intervening wait at gemm.cu:31
        |
        = help: put wgmma.wait_group.sync.aligned 0 before it
-       = note: PTX ISA 9.1, §9.7.15.7.3
+       = note: PTX ISA 9.1, §9.7.15.7.3; tclint explain WG001
+
+A step has the threads that execute it, what they do, the object by its name in the kernel, and the source line. Of a
+statement, its opcode is underlined; long lists of registers are elided.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,7 +30,16 @@ from tclint.findings.finding import FileReport, Finding, Span
 from tclint.findings.places import place, region
 from tclint.findings.rules import manual_reference, page, url
 from tclint.findings.scales import Severity
-from tclint.report.formats._details import NO_LINE, chain, variant_notes, where
+from tclint.report.formats._details import (
+    NO_LINE,
+    certainty,
+    chain,
+    parties,
+    source_of,
+    step_words,
+    variant_notes,
+    where,
+)
 from tclint.report.formats._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable, shortened
 from tclint.report.locate import Target
 from tclint.report.summary import Context, count, tally
@@ -38,9 +51,15 @@ if TYPE_CHECKING:
 _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
 _TAB = 4
 _MIN_WIDTH = 60
-_MIN_LABEL = 30
-_MAX_SPAN_LINES = 4
-"""Of a longer span, only the first and the last line are shown."""
+_MIN_FOOTER = 30
+_OPCODE = re.compile(rb"(?:@\s*!?\s*[\w$%]+\s+)?[^\s;{}()\[\],]+")
+"""The guard and the opcode of a statement."""
+_MAX_OPCODE = 300
+"""Bytes of a statement that are searched for its opcode."""
+_LISTED = re.compile(r"\{([^{},]*),[^{}]*?,[^{}]*?,[^{}]*?,([^{},]*)\}")
+"""A list of at least five registers, of which the first and the last are shown."""
+_MAX_LINE = 4000
+"""Characters of a line in which lists of registers are elided."""
 _MAX_GONE = 20
 """Baseline findings that are gone and listed; the remaining ones are only counted."""
 _MAX_CALLS, _FIRST_CALLS = 6, 2
@@ -82,24 +101,22 @@ class _Frames:
 
     def finding(self, report: FileReport, finding: Finding) -> Iterator[str]:
         style, color = self._style, _COLORS[finding.severity]
-        marks = list(_marks(finding))
+        marks = list(self._marks(report, finding))
         lines = [point.line for mark in marks for point in region(report, mark.span)]
         gutter = " " * len(str(max(lines)))
         bar = style(BLUE, f"{gutter} |")
         rule = self._style.link(url(finding.rule) or file_url(str(page(finding.rule))), finding.rule.id)
         yield (
             style(color, f"{finding.severity.label}[{rule}]")
-            + style(BOLD, printable(f" {finding.rule.name}: {finding.message}"))
+            + style(BOLD, printable(f" {finding.rule.name} ({certainty(finding)}): {finding.message}"))
         )
         yield from self._head(report, finding, gutter)
         yield bar
         assert report.source is not None  # guaranteed by FileReport
         yield from self._excerpt(report.source, marks, gutter, color)
         yield bar
-        for title, text in _footers(report, finding):
+        for title, text in self._footers(report, finding):
             yield from self._footer(gutter, title, text)
-        if self._locate.mode == "source" and finding.source_location is None:
-            yield from self._footer(gutter, "note", NO_LINE)
 
     def _head(self, report: FileReport, finding: Finding, gutter: str) -> Iterator[str]:
         """The location: the source line if requested and known, then the line of the PTX."""
@@ -120,41 +137,50 @@ class _Frames:
         """The text, linked to the file if it exists; standard input and source files of libraries may not."""
         return self._style.link(file_url(path), printable(text)) if os.path.exists(path) else printable(text)
 
+    def _marks(self, report: FileReport, finding: Finding) -> Iterator[_Mark]:
+        """The steps, numbered; the location of the finding is one of them or follows them."""
+        assert report.source is not None  # guaranteed by FileReport
+        data, steps = report.source.data, finding.steps
+        at_primary = [index for index, step in enumerate(steps) if step.span == finding.span]
+        primary = at_primary[-1] if at_primary else len(steps)
+        for index, step in enumerate(steps):
+            inside = f" (in {shortened(step.entry)})" if step.entry and step.entry != finding.entry else ""
+            number = f"{index + 1}. " if len(steps) > 1 or not at_primary else ""
+            source = source_of(step, self._locate)
+            label = f"{number}{step_words(step)}{inside}{f' at {source}' if source else ''}"
+            yield _Mark(_underlined(data, step.span), label, index == primary)
+        if not at_primary:
+            yield _Mark(_underlined(data, finding.span), "", primary=True)
+
     def _excerpt(self, source: Source, marks: list[_Mark], gutter: str, color: str) -> Iterator[str]:
-        """The marked lines in the order of the marks, with a line of dots between lines that are not adjacent."""
+        """The marked lines in the order of the marks, with a line of dots between lines that are not adjacent.
+
+        A label is beside the underlined words if it fits there, and otherwise below them. Of a span over several lines, the
+        first one is shown.
+        """
         style = self._style
         bar = style(BLUE, f"{gutter} |")
         shown, printed = 0, ""
         for mark in marks:
             start, end = source.position(mark.span.start), source.position(mark.span.end)
-            lines: Sequence[int] = range(start.line, end.line + 1)
-            if len(lines) > _MAX_SPAN_LINES:
-                lines = (start.line, end.line)
-            for line in lines:
-                if shown and line != shown + 1 and line != shown:
-                    yield style(BLUE, f"{'.' * len(gutter)} |")
-                text = source.line_text(line)
-                first = start.column - 1 if line == start.line else len(text) - len(text.lstrip())
-                last = end.column - 1 if line == end.line else len(text.rstrip())
-                excerpt, offset, length = self._trim(text, first, last, len(gutter) + 3)
-                if line != shown or excerpt != printed:  # another part of a long line
-                    yield f"{style(BLUE, f'{line:>{len(gutter)}} |')} {excerpt}".rstrip()
-                shown, printed = line, excerpt
-                paint = color if mark.primary else BLUE
-                carets = " " * offset + style(paint, ("^" if mark.primary else "-") * length)
-                label = printable(mark.label) if line == end.line else ""
-                room = self._width - len(gutter) - 4 - offset - length
-                if len(label) <= room or room >= _MIN_LABEL:
-                    first_line, *rest = textwrap.wrap(label, max(room, 1), break_on_hyphens=False) or [""]
-                    yield f"{bar} {carets} {style(paint, first_line)}".rstrip()
-                    indent = " " * (offset + length + 1)
-                else:
-                    yield f"{bar} {carets}"
-                    indent = " " * min(offset, _TAB)
-                    rest = textwrap.wrap(
-                        label, self._width - len(gutter) - 3 - len(indent), break_on_hyphens=False
-                    )
-                yield from (f"{bar} {indent}{style(paint, more)}" for more in rest)
+            if shown and start.line not in (shown, shown + 1):
+                yield style(BLUE, f"{'.' * len(gutter)} |")
+            text = source.line_text(start.line)
+            last = end.column - 1 if start.line == end.line else len(text.rstrip())
+            excerpt, offset, length = self._trim(text, start.column - 1, last, len(gutter) + 3)
+            if start.line != shown or excerpt != printed:  # another part of a long line
+                yield f"{style(BLUE, f'{start.line:>{len(gutter)}} |')} {excerpt}".rstrip()
+            shown, printed = start.line, excerpt
+            paint = color if mark.primary else BLUE
+            carets = " " * offset + style(paint, ("^" if mark.primary else "-") * length)
+            label, room = printable(mark.label), self._width - len(gutter) - 4
+            if len(label) <= room - offset - length:
+                yield f"{bar} {carets} {style(paint, label)}".rstrip()
+                continue
+            yield f"{bar} {carets}"
+            indent = " " * min(offset, _TAB)
+            for part in textwrap.wrap(label, room + 1 - len(indent), break_on_hyphens=False):
+                yield f"{bar} {indent}{style(paint, part)}"
 
     def _trim(self, text: str, first: int, last: int, used: int) -> tuple[str, int, int]:
         """The part of a line around ``[first, last)`` that fits, and the offset and length of this range in it."""
@@ -164,7 +190,8 @@ class _Frames:
         inner = before.lstrip()
         before = before.removesuffix(inner).expandtabs(_TAB) + inner.replace("\t", " ")
         marked = printable(text[first : min(last, first + reach + 1)]).replace("\t", " ")
-        after = printable(text[last : last + reach + 1]).replace("\t", " ")
+        after = _LISTED.sub(r"{\1, …,\2}", text[last : last + _MAX_LINE])[: reach + 1]
+        after = printable(after).replace("\t", " ")
         keep = max(reach // 4, reach - len(marked) - min(len(after), reach // 4))
         if len(before) > keep:
             before = "…" + before[len(before) - keep + 1 :]
@@ -172,13 +199,54 @@ class _Frames:
         after = _cut(after, reach - len(before) - len(marked))
         return before + marked + after, len(before), max(len(marked), 1)
 
+    def _footers(self, report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
+        """Titles and texts: the cycle of a deadlock, how to fix the finding, what limits it, and where to read more."""
+        if finding.deadlock:
+            yield "deadlock", "\n".join(self._cycle(report, finding))
+        if finding.help:
+            yield "help", finding.help
+        if finding.help_source is not None:
+            yield "help", f"{finding.help_source.producer}: {finding.help_source.text}"
+        if finding.fixes and report.member is None:
+            fix = finding.fixes[0]
+            yield "fix", f"{fix.message} ({'--fix' if fix.safe else '--fix --unsafe-fixes'})"
+        if finding.doubt:
+            yield "doubt", finding.doubt
+        if finding.count > 1:
+            yield "note", f"{count(finding.count, 'use')} with this cause; only the first is shown"
+        yield from (("note", text) for text in variant_notes(report, finding))
+        if finding.confirmation:
+            yield "note", f"executed: {finding.confirmation}"
+        if finding.source_location:
+            first, *calls = chain(finding)
+            if len(calls) > _MAX_CALLS:
+                middle = len(calls) - _MAX_CALLS
+                calls[_FIRST_CALLS : _FIRST_CALLS + middle] = [f"… {count(middle, 'more call')}"]
+            yield "source", "\n".join([first, *calls])
+        if self._locate.mode == "source" and finding.source_location is None:
+            yield "note", NO_LINE
+        yield "note", f"{manual_reference(finding.rule.manual)}; tclint explain {finding.rule.id}"
+
+    def _cycle(self, report: FileReport, finding: Finding) -> Iterator[str]:
+        """A line for each party of a deadlock, and below it a line for each operation that would complete its wait."""
+        for indented, step in parties(finding):
+            source = source_of(step, self._locate)
+            at = f" at {source}" if source else ""
+            yield f"{'  ' * indented}line {region(report, step.span)[0].line}: {step_words(step)}{at}"
+
     def _footer(self, gutter: str, title: str, text: str) -> Iterator[str]:
         head = f"{gutter} = {title}: "
-        room = max(self._width - len(head), _MIN_LABEL)
+        room = max(self._width - len(head), _MIN_FOOTER)
         first, *rest = [
             line
-            for part in text.split("\n")
-            for line in textwrap.wrap(printable(part), room, break_on_hyphens=False, break_long_words=False)
+            for part in map(printable, text.split("\n"))
+            for line in textwrap.wrap(
+                part,
+                room,
+                subsequent_indent=" " * (len(part) - len(part.lstrip())) + "  " * (title == "deadlock"),
+                break_on_hyphens=False,
+                break_long_words=False,
+            )
         ] or [""]
         yield f"{gutter} {self._style(BLUE, '=')} {self._style(BOLD, title)}: {first}"
         yield from (" " * len(head) + more for more in rest)
@@ -200,44 +268,9 @@ def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 1] + "…" if room else ""
 
 
-def _marks(finding: Finding) -> Iterator[_Mark]:
-    """The steps, numbered; the location of the finding is one of them or follows them."""
-    steps = finding.steps
-    if not steps:
-        yield _Mark(finding.span, "", primary=True)
-        return
-    at_primary = [index for index, step in enumerate(steps) if step.span == finding.span]
-    primary = at_primary[-1] if at_primary else len(steps)
-    for index, step in enumerate(steps):
-        role = f"[{step.role}] " if step.role else ""
-        where = f" (in {shortened(step.entry)})" if step.entry and step.entry != finding.entry else ""
-        number = f"{index + 1}. " if len(steps) > 1 or not at_primary else ""
-        yield _Mark(step.span, f"{number}{role}{step.message}{where}", index == primary)
-    if not at_primary:
-        yield _Mark(finding.span, "", primary=True)
-
-
-def _footers(report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
-    if finding.help:
-        yield "help", finding.help
-    if finding.help_source is not None:
-        yield "help", f"{finding.help_source.producer}: {finding.help_source.text}"
-    if finding.fixes and report.member is None:
-        fix = finding.fixes[0]
-        yield "fix", f"{fix.message} ({'--fix' if fix.safe else '--fix --unsafe-fixes'})"
-    if finding.count > 1:
-        yield "note", f"{count(finding.count, 'use')} with this cause; only the first is shown"
-    yield from (("note", text) for text in variant_notes(report, finding))
-    notes = [manual_reference(finding.rule.manual)]
-    if finding.confidence.label != "high":
-        reason = f", since {finding.doubt}" if finding.doubt else ""
-        notes.append(f"confidence: {finding.confidence.label}{reason}")
-    yield "note", "; ".join(notes)
-    if finding.confirmation:
-        yield "note", f"executed: {finding.confirmation}"
-    if finding.source_location:
-        first, *calls = chain(finding)
-        if len(calls) > _MAX_CALLS:
-            middle = len(calls) - _MAX_CALLS
-            calls[_FIRST_CALLS : _FIRST_CALLS + middle] = [f"… {count(middle, 'more call')}"]
-        yield "source", "\n".join([first, *calls])
+def _underlined(data: bytes, span: Span) -> Span:
+    """The guard and the opcode of a statement; any other span as it is."""
+    if data[span.end - 1 : span.end] != b";":
+        return span
+    opcode = _OPCODE.match(data, span.start, min(span.end, span.start + _MAX_OPCODE))
+    return span if opcode is None else Span(*opcode.span())

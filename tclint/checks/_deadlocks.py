@@ -1,0 +1,113 @@
+"""The parties of a deadlock that a replay ends in: which threads wait for what, and why that does not come."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.model import KernelModel
+from tclint.analyses.objects import ObjectNames
+from tclint.checks import Blocked, Mark
+from tclint.checks._wording import times
+from tclint.replay import Run, Stuck
+from tclint.replay.sync import Mbarrier
+
+__all__ = ["MAX_PARTIES", "called", "incomplete", "parties"]
+
+MAX_PARTIES = 5
+"""Parties of a deadlock that are reported. In a deadlocked pipeline, each role is one."""
+_MAX_ARRIVALS = 4
+"""Operations that would complete a wait and are reported."""
+
+
+def parties(model: KernelModel, run: Run, first: Stuck) -> tuple[Blocked, ...]:
+    """The parties of the deadlock of *run*, from *first* on: each is followed by those that its arrivals wait for."""
+    stuck = list({(s.site, s.threads): s for s in run.stuck}.values())
+    order, found = [first], list[Blocked]()
+    for party in order:
+        if len(found) == MAX_PARTIES:
+            break
+        arrivals = list[Mark]()
+        for site in _completing(model, party):
+            blocking = _blocking(model, stuck, party, site)
+            if len(arrivals) < _MAX_ARRIVALS:
+                arrivals.append(_arrival(model, run, party, site, blocking))
+            if blocking is not None and blocking not in order:
+                order.append(blocking)
+        found.append(Blocked(_wait(model, party), tuple(arrivals)))
+        if len(found) == len(order):  # the cycle is closed; others wait for it, or form another one
+            order += [s for s in stuck if s not in order][:1]
+    return tuple(found)
+
+
+def called(model: KernelModel, what: Mbarrier) -> str:
+    """The name of an mbarrier of a replay: ``mbarrier empty[0]``."""
+    return model.fact(ObjectNames).initialised_at(what.site) or "this mbarrier"
+
+
+def incomplete(what: Mbarrier) -> str:
+    """What the current phase still needs, in words."""
+    if what.pending:
+        return f"receives {what.count - what.pending} of {times(what.count)}"
+    return f"expects {what.bytes} more bytes than the copies transfer"
+
+
+def _wait(model: KernelModel, party: Stuck) -> Mark:
+    what, role = party.what, model.describe_threads(_mask(party.threads))
+    if isinstance(what, Mbarrier):
+        words = f"waits for phase {what.phase}, which {incomplete(what)}"
+        return Mark(party.site, words, role=role, object=called(model, what))
+    if what.wanted:
+        return Mark(party.site, f"waits: {what.arrived} of {what.wanted} threads have arrived", role=role)
+    return Mark(party.site, "waits for the other lanes of its mask", role=role)
+
+
+def _completing(model: KernelModel, party: Stuck) -> Iterator[int]:
+    """The instructions that would complete what *party* waits for, in program order."""
+    what, mbarriers = party.what, model.fact(Mbarriers)
+    if isinstance(what, Mbarrier):
+        rings = {ring for ring in mbarriers.rings if what.site in ring.inits}
+        sites: Collection[int] = mbarriers.arriving
+        if not what.pending:
+            sites = sorted({i for ring in rings for i in mbarriers.copies(ring)})
+        yield from (i for i in sites if not rings.isdisjoint(mbarriers.rings_at(i)))
+    elif what.number >= 0:
+        barriers = sorted(model.sites("barrier-sync") + model.sites("barrier-arrive"))
+        yield from (i for i in barriers if model.constant_of(i, "id") == what.number)
+
+
+def _blocking(model: KernelModel, stuck: list[Stuck], party: Stuck, site: int) -> Stuck | None:
+    """The party whose wait precedes *site* in threads that may execute it, another one than *party* if possible."""
+    threads = model.present(site)
+    found = [
+        s for s in stuck if _mask(s.threads) & threads and s.site != site and model.reaches(s.site, site)
+    ]
+    return next((s for s in found if s is not party), found[0] if found else None)
+
+
+def _arrival(model: KernelModel, run: Run, party: Stuck, site: int, blocking: Stuck | None) -> Mark:
+    """The step of an operation that would complete the wait of *party*, with the reason why it is not executed."""
+    threads = model.present(site)
+    executed = model.cfg.block_of[site] in run.entered
+    deed = "complete the bytes" if isinstance(party.what, Mbarrier) and not party.what.pending else "arrive"
+    deed = f"would {deed} again" if executed else f"would {deed}"
+    if blocking is party:
+        why = f"{deed}, but only after this wait"
+    elif blocking is not None:
+        what = blocking.what
+        name = (
+            called(model, what)
+            if isinstance(what, Mbarrier)
+            else model.fact(ObjectNames).about(blocking.site)
+        )
+        threads &= _mask(blocking.threads)
+        why = f"{deed}, but only after the wait for {name or 'a barrier'}"
+    elif executed:
+        why = "was executed, and is not reached again"
+    else:
+        why = f"{deed}, but is not reached"
+    return Mark(site, why, role=model.describe_threads(threads))
+
+
+def _mask(threads: Collection[int]) -> int:
+    return sum(1 << thread for thread in threads)
