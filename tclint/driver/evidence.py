@@ -63,6 +63,7 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "CV008": (Proof("instruction", ("registers",)),),
     "CV010": (Proof("instruction", ("barrier-count", "fault-barrier")), Proof("wait", ("deadlock-barrier",))),
     "CV011": (Proof("pair", ("barrier-count",)), Proof("wait", ("deadlock-barrier",))),
+    "CV012": (Proof("wait", ("deadlock-registers",)),),
     "GD001": (Proof("instruction", ("grid-dependency",)),),
     "MB001": (Proof("mbarrier", _COPIED_INTO),),
     "MB002": (Proof("instruction", ("mbarrier-absent",)),),
@@ -117,6 +118,7 @@ CAUSED_BY: Mapping[str, frozenset[str]] = {
     "threads": frozenset((
         "warpgroup", "barrier-count", "left-in-flight", "exited-cta", "tensor-memory-leak", "mbarrier-absent",
         "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier",
+        "deadlock-registers",
     )),
     "cluster": frozenset((
         "exited-cta", "cta-mask", "mbarrier-absent", "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes",

@@ -273,7 +273,9 @@ class Decoder:
             if match.scope not in _WHOLE:
                 return op
             whole = match.form.name.startswith(_UNDEFINED_AFTER_EXIT)
-            return _convergent(op, instruction.name, whole, match.scope == "warpgroup")
+            # setmaxnreg works for each warp by itself (docs/isa-notes.md), and each role has its own.
+            group = match.scope == "warpgroup" and instruction.event != "setmaxnreg"
+            return _convergent(op, instruction.name, whole, group)
         except Unsupported as problem:
             return _refuse(f"{where}: {instruction.opcode}: {problem}")
 

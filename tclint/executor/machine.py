@@ -334,7 +334,7 @@ class Machine:
         if isinstance(waits, AsyncOperation):
             return Wait(site, thread, at, "other", frozenset((waits.site,)))
         if isinstance(waits, str):
-            kind = "lanes" if waits.startswith("lanes ") else "other"
+            kind = next((kind for kind in ("lanes", "registers") if waits.startswith(kind)), "other")
             return Wait(site, thread, f"{at} for {waits}", kind)
         return Wait(site, thread, at, "other")
 

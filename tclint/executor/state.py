@@ -472,6 +472,8 @@ class Cta:
         """The ``tcgen05`` operations that its tensor core has yet to complete, in the order of issue."""
         self.columns: dict[int, Allocation] = {}
         """Allocations of tensor memory, by their first column."""
+        self.register_pool = 0
+        """Registers per thread of one warp that ``setmaxnreg.dec`` has released and no ``.inc`` has taken."""
         self.warpgroup_arrivals: dict[int, set[int]] = {}
         """The warps that have executed each instruction that a whole warpgroup must execute."""
         self.warpgroups: dict[int, list[AsyncOperation]] = {}

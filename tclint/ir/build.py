@@ -98,7 +98,8 @@ class _Builder:
         """``(instruction, name, whether it is the guard)`` for each name that is not a register; other names than guards may
         be declared in the module."""
         self.plenty = (function.end - function.start) // 8  # more registers than the instructions can use
-        self.vectors: dict[int, int] = {}  # register declared with .v2 or .v4 -> its length
+        self.vectors: dict[int, Vector] = {}
+        """The elements of each register that is declared with ``.v2`` or ``.v4`` (5.4.2), by its own number."""
         self.constants: dict[str, tuple[Operand, str]] = {}  # operands that do not depend on the scope
         self.named = False  # whether the current instruction names a symbol
         self.targets: dict[int, list[int]] = {}
@@ -162,14 +163,25 @@ class _Builder:
                     self.scope.variables.add(name)
                     self.scope.absent.discard(name)
                     length = variable.size // (_bytes(kind) or 1)
-                    if length > 1:
-                        self.vectors[len(self.function.registers)] = length
                     self.scope.known[name] = len(self.function.registers)
                     self.function.registers.append(Register(name, kind))
+                    if length > 1:
+                        self.declare_elements(name, kind, length)
             else:
                 if name != "_" and not external:
                     self.claim(name, start, end)
                 self.function.variables.setdefault(name, variable)
+
+    def declare_elements(self, name: str, kind: str, length: int) -> None:
+        """Add the elements of the vector register that was declared last, as registers of their own (5.4.2)."""
+        first = len(self.function.registers)
+        elements = range(first, first + length)
+        self.vectors[first - 1] = Vector(tuple(elements))
+        for names in ("xyzw", "rgba"):
+            self.scope.known.update(
+                (f"{name}.{letter}", n) for letter, n in zip(names, elements, strict=False)
+            )
+        self.function.registers.extend(Register(f"{name}.{letter}", kind) for letter in "xyzw"[:length])
 
     def claim(self, name: str, start: int, end: int) -> None:
         """Record that the current scope declares *name*, which is an error the second time (5.4.1)."""
@@ -356,7 +368,7 @@ class _Builder:
         else:
             key = "r," * len(parts)
         if self.vectors:
-            key = self.with_vectors(key, parts, operands)
+            key = self.with_vectors(key, operands)
         use = self.uses.get((opcode, key))
         if use is None:
             use = self.uses[opcode, key] = Use(opcode, *_meaning(self.isa, opcode, key))
@@ -421,13 +433,13 @@ class _Builder:
             self.named = self.named or next(_symbols((operand,)), None) is not None
         return made
 
-    def with_vectors(self, key: str, parts: list[str], operands: list[Any]) -> str:
-        """*key* with the kind of registers declared as vectors (5.4.2) replaced by a vector, unless an element is
-        selected."""
+    def with_vectors(self, key: str, operands: list[Any]) -> str:
+        """*key* with the kind of registers declared as vectors replaced by a vector, as in *operands* themselves."""
         kinds = key.split(",")
-        for at, (part, operand) in enumerate(zip(parts, operands, strict=True)):
-            if isinstance(operand, int) and operand in self.vectors and "." not in part:
-                kinds[at] = f"v{self.vectors[operand]}"
+        for at, operand in enumerate(operands):
+            if isinstance(operand, int) and operand in self.vectors:
+                operands[at] = vector = self.vectors[operand]
+                kinds[at] = f"v{len(vector.items)}"
         return ",".join(kinds)
 
     @staticmethod

@@ -17,7 +17,7 @@ from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.support import HOPPER, built, kernel, module
 
-WAITS = ("arrivals", "bytes", "barrier", "lanes", "other")
+WAITS = ("arrivals", "bytes", "barrier", "lanes", "registers", "other")
 FAULTS = ("misaligned", "address", "tensor-memory", "barrier", "cluster", "stopped")
 FUNCTION = prepared(built(module(kernel("    ret;"))), "k")
 GIVEN = Basis("k.launch.toml")
@@ -212,3 +212,10 @@ def test_a_missing_initialisation_is_confirmed_by_its_absence() -> None:
     assert found.status == "confirmed"
     assert "no mbarrier is initialised at 0x408" in found.observation
     assert found.steps[-1].span == finding.span
+
+
+def test_registers_that_nothing_releases_confirm_the_overflow_of_the_pool() -> None:
+    example = all_rules()["CV012"].examples[0].code
+    _, found = verdict(example, "CV012")
+    assert found.status == "confirmed"
+    assert "for registers" in found.observation

@@ -13,7 +13,7 @@ import pytest
 
 from tclint.executor.run import Memories
 from tclint.executor.tensor_maps import UNKNOWN, TensorMap
-from tests.tools.execution import SCHEDULES, done, right, run
+from tests.tools.execution import SCHEDULES, Run, done, right, run
 from tests.tools.support import HOPPER
 
 Array = Any
@@ -540,6 +540,41 @@ def test_a_generic_write_is_invisible_to_the_async_proxy_until_a_fence(fence: st
 def test_setmaxnreg_goes_the_way_that_it_says(steps: list[str], seen: list[str]) -> None:
     body = "".join(f"setmaxnreg.{way}.sync.aligned.u32 {n};\n" for way, n in map(str.split, steps))
     assert done(body + "ret;", block=128).messages == seen
+
+
+def roles(producer: str, count: int) -> Run:
+    """Four warps execute *producer*, eight others request *count* registers; 168 are theirs at launch."""
+    return run(
+        f"setp.lt.u32 %p0, %r199, 128;\n@%p0 bra P;\nsetmaxnreg.inc.sync.aligned.u32 {count};\nret;\nP:\n{producer}\nret;",
+        block=384, header=HOPPER, directives=".reqntid 384\n.maxnreg 168",
+    )  # fmt: skip
+
+
+LATE = "L: add.u32 %r0, %r0, 1;\nsetp.lt.u32 %p1, %r0, 3000;\n@%p1 bra L;\n"
+DEC = "setmaxnreg.dec.sync.aligned.u32 40;\n"
+
+
+@pytest.mark.parametrize("producer", [DEC, LATE + DEC])
+def test_registers_that_others_release_suffice(producer: str) -> None:
+    found = roles(producer, 232).execution
+    assert (found.end, found.observations) == ("done", [])
+
+
+@pytest.mark.parametrize(("producer", "count"), [("", 232), (LATE, 232), (DEC, 240)])
+def test_registers_that_nothing_releases_are_waited_for_indefinitely(producer: str, count: int) -> None:
+    found = roles(producer, count).execution
+    assert found.end == "deadlock"
+    assert {wait.kind for wait in found.waits} == {"registers"}
+
+
+def test_a_warp_has_the_registers_of_its_role() -> None:
+    """The warps of a warpgroup need not execute the same setmaxnreg."""
+    found = right(
+        "setp.lt.u32 %p0, %r199, 32;\n@%p0 bra A;\nsetmaxnreg.dec.sync.aligned.u32 40;\nret;\nA:\n"
+        "setmaxnreg.dec.sync.aligned.u32 48;\nret;",
+        block=128, header=HOPPER,
+    )  # fmt: skip
+    assert found.execution.steps > 0
 
 
 # ---------------------------------------------------------------- copies of unknown size

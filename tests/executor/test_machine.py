@@ -809,3 +809,57 @@ def test_the_kernel_in_a_module_of_several() -> None:
     """Only the entry that is asked for is executed."""
     other = kernel("trap;", "other")
     assert right("mov.u64 %rd0, 1;\n" + STORE, before=other).out == [1] * 32
+
+
+# ---------------------------------------------------------------- vector registers
+
+
+def test_a_vector_register_holds_all_its_elements() -> None:
+    found = right("""
+    .reg .v4 .s32 v;
+    .reg .v2 .b32 u;
+    mov.s32 v.x, 4;
+    mov.s32 v.y, 5;
+    mov.s32 v.z, 6;
+    mov.s32 v.w, 7;
+    mov.v2.b32 u, {v.w, v.y};
+    mul.wide.u32 %rd1, %r199, 16;
+    add.u64 %rd1, %rd1, %rd63;
+    setp.lt.u32 %p0, %r199, 8;
+    @%p0 st.global.v4.s32 [%rd1], v;
+    add.u64 %rd1, %rd1, 128;
+    @%p0 st.global.v2.b32 [%rd1], u;
+    @%p0 ld.global.v4.s32 v, [%rd1+-128];
+    @%p0 st.global.s32 [%rd1+8], v.z;
+    ret;
+""")
+    assert found.out[:16] == [5 << 32 | 4, 7 << 32 | 6] * 8
+    assert found.out[16:] == [5 << 32 | 7, 6] * 8
+
+
+def test_st_async_of_a_vector_register_brings_all_its_bytes() -> None:
+    found = right(
+        """
+    .reg .v4 .b32 v;
+    mov.u32 %r1, bars;
+    mov.u32 %r2, smem;
+    setp.eq.u32 %p0, %r199, 0;
+    @%p0 mbarrier.init.shared.b64 [%r1], 1;
+    bar.sync 0;
+    @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 16;
+    mov.b32 v.x, 1;
+    mov.b32 v.y, 2;
+    mov.b32 v.z, 3;
+    mov.b32 v.w, 4;
+    mapa.shared::cluster.u32 %r3, %r2, 0;
+    mapa.shared::cluster.u32 %r4, %r1, 0;
+    @%p0 st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r3], v, [%r4];
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p9, [%r1], 0;
+    @!%p9 bra WAIT;
+    ld.shared.u64 %rd0, [%r2+8];
+"""
+        + STORE,
+        cluster=1,
+    )
+    assert found.out == [4 << 32 | 3] * 32

@@ -550,9 +550,21 @@ def test_a_vector_register_is_a_vector_and_its_elements_are_not() -> None:
         "ld.global.v4.f32 %v, [%rd1];\nmov.f32 %f1, %v.x;\nmov.u32 %w.y, 4;\nst.global.v2.u32 [%rd1], %w;"
     )
     assert [ins.match is not None and ins.match.problem for ins in f.instructions[:4]] == [""] * 4
+    load, one, other, store = f.instructions[:4]
+    assert len(set(load.writes)) == 4
+    assert one.reads == load.writes[:1]
+    assert other.writes == store.reads[-1:]
+    assert [f.registers[r].name for r in store.reads[1:]] == ["%w.x", "%w.y"]
     wrong = body(".reg .v2 .f32 %v;\n.reg .b64 %rd<2>;\nld.global.v4.f32 %v, [%rd1];").instructions[0].match
     assert wrong is not None
     assert "a vector of 4" in wrong.problem
+
+
+def test_an_element_of_a_vector_register_has_a_second_name_and_is_known_in_inner_scopes() -> None:
+    f = body(".reg .v4 .b32 v;\n{ mov.b32 v.x, 1; mov.b32 v.r, 2; mov.b32 v.w, v.a; }")
+    first, again, last = f.instructions[:3]
+    assert first.writes == again.writes
+    assert last.reads == last.writes != first.writes
 
 
 def test_directives_are_listed_separately_and_the_last_of_a_name_counts() -> None:

@@ -79,6 +79,7 @@ def run(
     values: Iterable[bytes | Callable[[Memories], bytes]] = (),
     parameters: str = "",
     registers: str = REGISTERS,
+    directives: str = "",
 ) -> Run:
     """Execute a kernel with *body*: its first parameter is ``out``, the others are the *buffers* and *parameters*.
 
@@ -90,7 +91,7 @@ def run(
     names = ", ".join(f".param .u64 {name}" for name in given) + parameters
     text = module(
         before,
-        kernel(OUT + body, parameters=names, directives="", registers=registers),
+        kernel(OUT + body, parameters=names, directives=directives, registers=registers),
         header=header,
     )
     made = built(text)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tclint.analyses.setmaxnreg import launched, raises, requested
+from tclint.analyses.setmaxnreg import bound, launched, raises, requested
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes
 from tclint.executor.errors import Unsupported
 from tclint.executor.memory import Array, Fault
-from tclint.executor.signals import ENDED
+from tclint.executor.signals import AGAIN, ENDED
 from tclint.executor.state import LANES, Warp
 from tclint.ir.nodes import Immediate, Instruction
 
@@ -146,22 +146,53 @@ def _grid(d: Decoder, i: Instruction) -> Op:
 
 @executes("setmaxnreg")
 def _setmaxnreg(d: Decoder, i: Instruction) -> Op:
-    """Reports a register count that changes against the qualifier (9.7.19.5); the register pool is unlimited here."""
+    """Reports a register count that changes against the qualifier, and waits for registers (9.7.19.5).
+
+    ``.inc`` takes registers from the pool of the CTA, which holds those that ``.dec`` has released; warps that exit
+    release none (docs/isa-notes.md). Without a bound on the registers in the directives the pool is unlimited.
+    """
     increases = [o for o in d.function.instructions if o.event == "setmaxnreg" and raises(o)]
     start, largest = launched(d.function), max(map(requested, increases), default=None)
     if start is not None and largest is not None:
         start = min(start, largest)  # ptxas starts the kernel with no more than that
     count, up = requested(i), raises(i)
+    pooled = start is not None and bound(d.function) is not None
 
-    def op(w: Warp) -> None:
+    def op(w: Warp) -> int | None:
         owned = w.owned or start
         if owned is not None and (count < owned if up else count > owned):
             w.machine.observe(
                 "registers", w, f"requests to {'raise' if up else 'lower'} its {owned} registers to {count}"
             )
+        if pooled and owned is not None:
+            released = _allocated(owned) - _allocated(count)
+            if w.cta.register_pool + released < 0:
+                w.machine.park(
+                    w.split, f"registers: {-released} per thread, {w.cta.register_pool} are in the pool"
+                )
+                return AGAIN
+            w.cta.register_pool += released
+            if released > 0:
+                _wake_for_registers(w)
         w.owned = count
+        return None
 
     return op
+
+
+def _allocated(count: int) -> int:
+    """The registers that a thread with *count* registers occupies: they are allocated in eights."""
+    return -(-count // 8) * 8
+
+
+def _wake_for_registers(w: Warp) -> None:
+    """Let the warps of the CTA of *w* that wait for registers try again."""
+    machine = w.machine
+    for split in [
+        s for s in machine.parked if s.warp.cta is w.cta and str(s.waits).startswith("registers: ")
+    ]:
+        machine.resume(split)
+    machine.progress()
 
 
 @executes("createpolicy.range", "createpolicy.fractional", "createpolicy.cvt")
