@@ -13,16 +13,27 @@ from tclint._version import __version__
 
 if TYPE_CHECKING:
     from tclint.api import Report, SettingsError, check, check_paths
-    from tclint.findings.finding import Edit, FileReport, Finding, Fix, SourceLocation, Span, Step
-    from tclint.findings.scales import Confidence, Severity
+    from tclint.findings.finding import (
+        BlockedWait,
+        Edit,
+        FileReport,
+        Finding,
+        Fix,
+        SourceLocation,
+        Span,
+        Step,
+    )
+    from tclint.findings.scales import Confidence, Method, Severity
     from tclint.syntax.source import Problem
 
 __all__ = [
+    "BlockedWait",
     "Confidence",
     "Edit",
     "FileReport",
     "Finding",
     "Fix",
+    "Method",
     "Problem",
     "Report",
     "SettingsError",
@@ -38,6 +49,7 @@ __all__ = [
 _ELSEWHERE = {
     **dict.fromkeys(("Report", "SettingsError", "check", "check_paths"), "tclint.api"),
     "Confidence": "tclint.findings.scales",
+    "Method": "tclint.findings.scales",
     "Severity": "tclint.findings.scales",
     "Problem": "tclint.syntax.source",
 }

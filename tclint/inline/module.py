@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tclint.config.config import Config
 from tclint.config.selection import wants_entry
-from tclint.findings.finding import AsmCount, FileReport, Finding, Fingerprints, Fix, Span, Step
+from tclint.findings.finding import AsmCount, BlockedWait, FileReport, Finding, Fingerprints, Fix, Span, Step
 from tclint.findings.scales import Confidence, Severity
 from tclint.inline.hosts import MISSING, PYTHON
 from tclint.ir.operands import HEAD
@@ -413,6 +413,9 @@ def _whole(source: Source, config: Config, asm: Asm) -> FileReport | None:
             one,
             span=text.host(one.span.start, one.span.end),
             steps=tuple(map(step, one.steps)),
+            deadlock=tuple(
+                BlockedWait(step(party.wait), tuple(map(step, party.arrivals))) for party in one.deadlock
+            ),
             fixes=(),
         )
         for one in report.findings

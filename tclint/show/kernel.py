@@ -25,6 +25,7 @@ from tclint.inspect.in_flight import CHANNELS
 from tclint.inspect.protocol import Protocol, partitions, protocol
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
+from tclint.report.formats._details import certainty, parties
 from tclint.show.flight import flight
 from tclint.show.layout import HEIGHT, WIDTH, layout
 from tclint.syntax.source import Source
@@ -366,7 +367,7 @@ class _Kernel:
         return {
             "rule": finding.rule.id,
             "severity": finding.severity.label,
-            "confidence": finding.confidence.label,
+            "certainty": certainty(finding),
             "message": finding.message,
             "help": finding.help,
             "count": finding.count,
@@ -374,6 +375,7 @@ class _Kernel:
             "fingerprint": finding.fingerprint,
             **self._where(finding.span, finding.source_location),
             "steps": [self._step(step) for step in finding.steps if step not in seen],
+            "deadlock": [{**self._step(step), "indented": inner} for inner, step in parties(finding)],
             "variants": [
                 v.line for v in finding.variants if (v.path, v.entry) == (self.report.path, finding.entry)
             ],
@@ -388,7 +390,7 @@ class _Kernel:
 
     def _step(self, step: Step) -> dict[str, Any]:
         where = self._where(step.span, step.source_location)
-        return {**where, "message": step.message, "role": step.role}
+        return {**where, "message": step.message, "role": step.role, "object": step.object}
 
     def _where(self, span: Span, location: SourceLocation | None) -> dict[str, Any]:
         """The instruction (-1 if it is not in this kernel), the line, and the source location (-1 if unknown)."""

@@ -114,7 +114,7 @@
   const findings = data.findings;
   for (const finding of findings) {
     finding.all = [...finding.steps, ...(finding.confirmation ? finding.confirmation.steps : [])];
-    if (!finding.all.length) finding.all = [{ ...finding, role: null }];
+    if (!finding.all.length) finding.all = [{ ...finding, role: null, object: null }];
   }
   const letterOf = { error: "E", warning: "W", info: "N" };
   const labelOf = { error: "error", warning: "warning", info: "note" };
@@ -482,12 +482,17 @@
     type: "button", "aria-current": k === step && findings[active] === finding ? "step" : null,
     onclick: () => { stop(); activate(findings.indexOf(finding), false, k); },
   }, h("span", { class: "pins" }, h("b", {}, String(k + 1))), h("span", {}, one.message,
-    h("span", { class: "where" }, [`line ${one.line}`, one.role || "", one.site < 0 ? "outside this kernel" : "", placeWords(one.place)].filter(Boolean).join(" · ")))));
+    h("span", { class: "where" }, [`line ${one.line}`, one.role || "", one.object || "", one.site < 0 ? "outside this kernel" : "", placeWords(one.place)].filter(Boolean).join(" · ")))));
   const card = (finding, n, open) => {
     const rule = data.rules[finding.rule], details = [];
     if (open) {
       const split = finding.steps.length || 1;
       details.push(h("ol", { class: "steps" }, finding.all.slice(0, split).map((one, k) => stepRow(finding, one, k))));
+      if (finding.deadlock.length) {
+        details.push(h("p", { class: "advice" }, h("b", {}, "Deadlock: "), "who waits, and what would complete each wait"));
+        details.push(h("ul", { class: "steps" }, finding.deadlock.map((one) => h("li", {}, one.indented ? "\u2192 " : "", one.message,
+          h("span", { class: "where" }, [`line ${one.line}`, one.role || "", one.object || "", placeWords(one.place)].filter(Boolean).join(" \u00b7 "))))));
+      }
       if (finding.confirmation) {
         details.push(h("p", { class: "advice" }, `Executed: ${finding.confirmation.words}`));
         if (finding.all.length > split) details.push(h("ol", { class: "steps" }, finding.all.slice(split).map((one, k) => stepRow(finding, one, split + k))));
@@ -497,7 +502,7 @@
       if (finding.variants.length) details.push(h("p", { class: "dim" }, `The same cause is also reported at line ${finding.variants.join(", ")}.`));
       if (finding.elsewhere) details.push(h("p", { class: "dim" }, `Also at ${many(finding.elsewhere, "location")} in other kernels.`));
       if (rule.why) details.push(h("details", { open: open === "all" ? "" : null }, h("summary", {}, "Why it is wrong"), rule.why.split("\n").map((part) => h("p", {}, part))));
-      details.push(h("p", { class: "dim" }, `${rule.name} · ${rule.manual} · ${finding.confidence} confidence`));
+      details.push(h("p", { class: "dim" }, `${rule.name} · ${rule.manual} · ${finding.certainty}`));
       details.push(h("p", { class: "walk" }, h("button", { type: "button", onclick: () => { stop(); move(-1); } }, "[ Previous step"),
         h("button", { type: "button", onclick: () => { stop(); move(1); } }, "Next step ]"),
         h("button", { type: "button", onclick: () => walk() }, "Play")));

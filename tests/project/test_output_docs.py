@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tclint.findings.rules import all_rules
 from tclint.report.formats import formats
 from tests.tools.project import PACKAGE, ROOT
 
@@ -60,3 +61,18 @@ def test_the_snippets_work(command: str, reports: list[str], tmp_path: Path) -> 
     assert "kernel.cu" in done.stdout
     for name in [*reports, *re.findall(r"--output \w+=(\S+)", command)]:
         assert "kernel.cu" in (tmp_path / name).read_text()
+
+
+def test_the_example_of_the_text_format_is_its_output(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    (tmp_path / "ring.ptx").write_text(all_rules()["MB016"].examples[1].code)
+    done = subprocess.run(
+        [sys.executable, "-m", "tclint", "check", "--isolated", "--color", "never", "ring.ptx"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == shown

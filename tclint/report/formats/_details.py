@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tclint.findings.finding import FileReport, Finding, Step, Variant
 from tclint.findings.places import place, region
@@ -63,10 +64,13 @@ def certainty(finding: Finding) -> str:
 
 
 def parties(finding: Finding) -> Iterator[tuple[bool, Step]]:
-    """The parties of a deadlock: each wait, and after it, indented, the operations that would complete it."""
+    """The parties of a deadlock: each wait, and after it, indented, the operations that would complete it.
+
+    These operate on what is waited for, so their object is left out.
+    """
     for party in finding.deadlock:
         yield False, party.wait
-        yield from ((True, arrival) for arrival in party.arrivals)
+        yield from ((True, replace(arrival, object=None)) for arrival in party.arrivals)
 
 
 def source_of(step: Step, locate: Locator) -> str:
