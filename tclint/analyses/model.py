@@ -118,9 +118,8 @@ class KernelModel:
 
     @cached_property
     def values(self) -> Values:
-        values = Values(self.function, self.cfg, self.module.variables)
-        values.gave_up = partial(self.ledger.give_up, "expression on a path", -1)
-        return values
+        gave_up = partial(self.ledger.give_up, "expression on a path", -1)
+        return Values(self.function, self.cfg, self.module.variables, gave_up)
 
     @cached_property
     def cta(self) -> int:
@@ -410,9 +409,7 @@ class KernelModel:
         return self.reaches(first, second) and not self.views.mutually_exclusive(first, second)
 
     def release(self) -> None:
-        """Drops what refers back to this model or its values, so that they are freed without a garbage collection."""
-        if "values" in self.__dict__:
-            self.values.release()
+        """Drops what refers back to this model, so that it is freed without a garbage collection."""
         self._solved.clear()
         self._made.clear()
         self._first_times.clear()

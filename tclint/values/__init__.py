@@ -1,20 +1,20 @@
 """Abstract values of registers: one sparse, demand-driven analysis.
 
 A value is a number: an index into a hash-consed table of expressions, so equal numbers mean equal values. A register is
-evaluated only when a question about it is asked. Four questions are answered over the same table because they need each
-other: base plus constant (:meth:`Values.linear`), the threads in which a predicate can hold
-(:meth:`Values.feasible_threads`), whether a predicate follows from a path condition (:meth:`Values.entails`), and
-uniformity (:meth:`Values.uniformity`). Each module is a layer that uses only the layers before it in this list:
+evaluated only when a question about it is asked. :class:`Values` is the interface: all questions about one function,
+with the part that answers each. A part is given those before it in this list, and no part knows of a later one:
 
     value_table        expressions, sums and predicates, simplified on construction
     thread_predicates  their values in every thread of a CTA
     ssa                the expression that a register holds at an instruction
     substitution       where values change, and what they become along a path
+    role_tables        tables of warp roles in shared memory
     uniformity         the scope in which a value is the same for all threads
     induction          loop counters, quotients, remainders
     intervals          ranges and known bits
+    loop_facts         what the exits and counters of loops imply
     entailment         what comparisons imply about sums
-    (this file)        whether a predicate follows from a path condition
+    conditions         whether a predicate follows from a path condition
 
 Four assumptions are unsound in general and hold for what compilers emit: signed sums, and sums used as addresses, do
 not wrap (``value_table``, ``entailment``); ``elect.sync`` elects the lowest member (``thread_predicates``); a load from
@@ -28,361 +28,178 @@ uniform.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping
 
-from tclint.ir.cfg import CFG, Edge
+from tclint.ir.cfg import CFG
 from tclint.ir.nodes import Function, Variable
-from tclint.isa.widths import width_of
+from tclint.values.conditions import Conditions
 from tclint.values.entailment import ConditionalIntervals
+from tclint.values.induction import Induction
 from tclint.values.intervals import Bits, Bounds
+from tclint.values.loop_facts import LoopFacts
 from tclint.values.path_condition import PathCondition
-from tclint.values.substitution import PathSubstitution
-from tclint.values.thread_predicates import UniformityScope
-from tclint.values.value_table import Comparisons, Node
+from tclint.values.role_tables import RoleTables
+from tclint.values.ssa import Registers
+from tclint.values.substitution import Lifetimes, PathSubstitution
+from tclint.values.thread_predicates import ThreadSets, UniformityScope
+from tclint.values.uniformity import Uniformity
+from tclint.values.value_table import Node, ValueTable
 
 __all__ = ["Bits", "Node", "PathCondition", "PathSubstitution", "UniformityScope", "Values"]
 
 
-class Values(Bounds):
-    """The values of one function. Only the index of definitions is built in advance."""
+class Values:
+    """The questions about the values of one function. Only the index of definitions is built in advance.
 
-    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
-        super().__init__(function, cfg, variables)
-        self._facts: dict[frozenset[tuple[int, bool]], PathCondition] = {}
-        self._shared_terms: dict[int, bool] = {}
-        self._translated: dict[tuple[int, int, int], int] = {}
-        """``(predicate, source and target of a back edge)`` -> the predicate in the next iteration; -1: none."""
-        self._translations: set[int] = set()
-        """The predicates that such translations produced."""
+    Every answer holds in all executions, and there are three kinds of questions by what "unknown" means:
 
-    @cached_property
-    def _ranges(self) -> ConditionalIntervals:
-        return ConditionalIntervals(self)
+    - A value is always known as an expression. What is not modelled is an *opaque* one (``unknown``, ``load``,
+      ``collective``): equal to itself and comparable with nothing. The same happens where a budget is exhausted: a
+      chain of more than ``MAX_DEFINITION_DEPTH`` definitions, a sum of more than ``MAX_TERMS_PER_SUM`` terms.
+    - Questions with a truth or a number for an answer return None if it does not follow: ``constant_of``,
+      ``bit_slices``, ``mask``, ``interval``, ``trip_count``, ``induction``, ``disjoint``, ``entails``. The reasons are
+      an opaque operand, a form that is not recognised, a depth limit (``MAX_INTERVAL_DEPTH``,
+      ``MAX_EXPRESSION_DEPTH`` and the others of :mod:`~tclint.values.entailment`), or a question about itself around a
+      loop. ``uniformity`` has a level for that, ``UNKNOWN``. A caller must never report because of it.
+    - Questions for a set over-approximate: ``feasible_threads`` returns all threads, ``varying_at`` the locations where
+      the value may change, ``known_bits`` no bits.
 
-    def release(self) -> None:
-        """Break the reference cycle with the entailment layer, so that the last reference frees these values."""
-        self.__dict__.pop("_ranges", None)
+    Answers are cached and do not depend on the order of questions, apart from value numbers. Only ``along`` has a
+    budget for each question, ``MAX_EXPRESSIONS_PER_QUESTION``; *gave_up* is called with the reason when one exceeds it.
+    """
 
-    def entails(self, p: int, facts: PathCondition) -> bool | None:
-        """Whether predicate *p* holds under the path condition *facts*; None when neither answer follows."""
-        p = self.representative(p)
-        fact = facts.get(p)
-        if fact is not None:
-            return fact
-        try:
-            return facts.decided[p]
-        except KeyError:
-            facts.decided[p] = result = self._entails(p, facts)
-            return result
+    def __init__(
+        self,
+        function: Function,
+        cfg: CFG,
+        variables: Mapping[str, Variable],
+        gave_up: Callable[[str], object] = len,
+    ) -> None:
+        self.function = function
+        table = ValueTable(function, variables)
+        thread_sets = ThreadSets(table)
+        registers = Registers(table, thread_sets, cfg)
+        lifetimes = Lifetimes(table, cfg, gave_up)
+        roles = RoleTables(table, thread_sets, registers)
+        uniformity = Uniformity(registers, lifetimes, roles)
+        counters = Induction(table)
+        bounds = Bounds(registers, lifetimes, counters)
+        loops = LoopFacts(registers, lifetimes, counters)
+        conditions = Conditions(ConditionalIntervals(bounds, loops))
+        # Attributes and not methods: the calls of the parts are the most frequent ones of an analysis. No part refers to
+        # this object, so that there is no reference cycle.
 
-    def _entails(self, p: int, facts: PathCondition) -> bool | None:
-        node = self.nodes[p]
-        kind = node[0]
-        if kind == "const":
-            return bool(node[1])
-        if kind == "not":
-            inner = self.entails(node[1], facts)
-            return None if inner is None else not inner
-        if kind == "logic":
-            left = self.entails(node[2], facts)
-            right = self.entails(node[3], facts)
-            if node[1] in ("and", "or"):
-                absorbing: bool = node[1] == "or"
-                if absorbing in (left, right):
-                    return absorbing
-                if left is None and right is None and facts and self._share_a_term(p, node):
-                    # The right operand, in the case in which the left one does not determine the result.
-                    left = self.entails(node[3], self.refine(node[2], not absorbing, facts))
-                    return absorbing if left is absorbing else None
-                return None if left is None or right is None else node[1] == "and"
-            return None if left is None or right is None else left != right
-        if kind == "compare" and (facts or self._ranges.bounded_by_loop(p)):
-            if self.constant_of(node[3]) == 1 and node[1] == "lt" and not node[4]:
-                # The only unsigned number below 1 is 0.
-                return self.entails(self.compare("eq", node[2], self.constant(0), True, node[5]), facts)
-            known = self._entailed_by_constants(node, facts)
-            if known is None and (rewritten := self.difference(p)) is not None:
-                known = self._entailed_by_constants(rewritten[0], facts)
-                if known is None:
-                    known = self._ranges.entails(p, rewritten[0], facts)
-                known = None if known is None else known is not rewritten[1]
-            if known is None:
-                known = self._ranges.entails(p, node, facts)
-            if known is None and node[1] == "eq":
-                known = self._ranges.bits(p, facts)
-            return self._ranges.equated(p, facts) if known is None else known
-        if kind == "phi":
-            return self._entails_phi(p, facts)
-        return None
+        # ------------------------------------------------------------ what registers hold
+        self.defs = thread_sets.defs
+        """Register -> the instructions that write it, in program order."""
+        self.operand = registers.operand
+        """The value of an operand as an instruction reads it."""
+        self.before = registers.before
+        """The value of a register just before an instruction."""
+        self.after = registers.after
+        """The value of a register just after an instruction."""
+        self.after_block = registers.after_block
+        """The value of a register at the end of a block."""
 
-    def _share_a_term(self, p: int, node: Node) -> bool:
-        """Whether both operands of the logic operation *p* compare sums that have a term in common."""
-        found = self._shared_terms.get(p)
-        if found is None:
-            found = self._shared_terms[p] = not self._terms_of(node[2]).isdisjoint(self._terms_of(node[3]))
-        return found
+        # ------------------------------------------------------------ expressions
+        self.nodes = table.nodes
+        """Representative value -> its expression."""
+        self.node = table.node
+        """The expression of a value: a kind and its operands."""
+        self.representative = table.representative
+        """The value that stands for all that turned out to equal a value."""
+        self.parts = table.parts
+        """The operands of an expression that are values."""
+        self.arguments = table.arguments
+        """The incoming values of a phi, by source of its block; empty if they were not followed."""
+        self.subexpressions = table.subexpressions
+        """Values and all their subexpressions, each once."""
+        self.constant_of = table.constant_of
+        """The integer that a value is; None: not a constant."""
+        self.linear = table.linear
+        """A value as terms with factors, plus a constant: values with equal terms are a known distance apart."""
+        self.variable = table.variable
+        """The variable whose address a value is; None: no such address."""
+        self.separate = table.separate
+        """Whether two values are the addresses of variables that do not overlap."""
+        self.constant, self.special, self.total = table.constant, table.special, table.total
+        """Values of an integer, of a special register, and of terms with factors plus a constant."""
+        self.add, self.times, self.masked = table.add, table.times, table.masked
+        """The sum of two values, the product with a constant, and the bits of a mask."""
+        self.compare, self.negate = table.compare, table.negate
+        """The predicates ``a eq b`` or ``a lt b``, and ``not p``."""
 
-    def _terms_of(self, p: int) -> frozenset[int]:
-        """The terms of both sides of a comparison, negated or not; empty for any other predicate."""
-        node = self.node(p)
-        while node[0] == "not":
-            node = self.node(node[1])
-        return (
-            frozenset(t for side in node[2:4] for t, _ in self.linear(side)[0])
-            if node[0] == "compare"
-            else frozenset()
-        )
+        # ------------------------------------------------------------ threads
+        self._thread_sets = thread_sets
+        self.threads, self.shape = thread_sets.threads, thread_sets.shape
+        """The threads of a CTA that are modelled, and their extents by dimension; None: the shape is unknown."""
+        self.one_dimensional = thread_sets.one_dimensional
+        """Whether the kernel is meant for CTAs of one dimension."""
+        self.bit_slices = thread_sets.bit_slices
+        """A value in every thread; None: it does not depend on the thread index alone."""
+        self.mask = thread_sets.mask
+        """The threads in which a predicate holds; None: it does not depend on the thread index alone."""
+        self.feasible_threads = uniformity.feasible_threads
+        """The threads in which a predicate may have a truth."""
+        self.threads_where_equal = uniformity.threads_where_equal
+        """The threads in which a value may equal a number."""
+        self.looked_up = roles.looked_up
+        """What threads may load from a table of roles; empty: not from such a table."""
+        self.uniformity = uniformity.uniformity
+        """The scope in which a value is the same for all threads."""
+        self.depends_on_unmodelled_position = uniformity.depends_on_unmodelled_position
+        """Whether some launch decides a predicate about the position of a thread that is not modelled."""
+        self.holds_in_large_ctas = uniformity.holds_in_large_ctas
+        """Whether a predicate about the size of the CTA alone has a truth in all CTAs of many warps."""
 
-    def _entails_phi(self, phi: int, facts: PathCondition) -> bool | None:
-        """The truth that all values joined by *phi* have.
+        # ------------------------------------------------------------ changes, and paths
+        self.varying_at = lifetimes.varying_at
+        """Where a value may change; empty: never during the life of a thread."""
+        self.loop_varying_at = lifetimes.loop_varying_at
+        """Those of these locations that are in a loop."""
+        self.along = lifetimes.along
+        """Expressions at the end of a path in terms of values at its start."""
 
-        None if they differ, or one of them is unknown or may change in a loop.
-        """
-        found: bool | None = None
-        seen = {phi}
-        work = list(self.arguments(phi))
-        while work:
-            value = work.pop()
-            if value in seen:
-                continue
-            seen.add(value)
-            truth = facts.get(value)
-            node = self.nodes[value]
-            if truth is None and node[0] == "const":
-                truth = bool(node[1])
-            if truth is None and node[0] == "phi" and (arguments := self.arguments(value)):
-                work += arguments
-                continue
-            if truth is None or found is (not truth) or self.loop_varying_at(value):
-                return None
-            found = truth
-        return found
+        # ------------------------------------------------------------ numbers
+        self.induction, self.steps = counters.induction, counters.steps
+        """The start, stride and modulus of a loop counter (None: not a counter), and the constants added by a loop."""
+        self.quotient, self.remainder = counters.quotient, counters.remainder
+        """The dividend and divisor of an unsigned division by a constant; None: not in a form that is recognised."""
+        self.interval = bounds.interval
+        """The least and the greatest value as a signed number; None: unknown."""
+        self.known_bits = bounds.known_bits
+        """The bits known to be 0, and those known to be 1."""
+        self.trip_count = bounds.trip_count
+        """An upper bound of the trip count of a loop; None: unknown."""
+        self.disjoint = bounds.disjoint
+        """Whether two ranges of addresses are disjoint; False: they overlap; None: unknown."""
+        self.disjoint_in_all_iterations = bounds.disjoint_in_all_iterations
+        """Whether two ranges are certain to be disjoint, whatever the iterations."""
 
-    def _entailed_by_constants(self, node: Node, facts: PathCondition) -> bool | None:
-        """Whether a comparison with a constant follows from comparisons of the same value with other constants."""
-        if self.constant_of(node[3]) is None:
-            return None
-        if facts.bounds is None:
-            facts.bounds = {}
-            for fact, truth in facts.items():
-                self._add_bound(fact, truth, facts.bounds)
-        return self._implied_comparison(node, facts.bounds)
+        # ------------------------------------------------------------ path conditions
+        self.entails = conditions.entails
+        """Whether a predicate holds under a path condition; None: neither answer follows."""
+        self.refine = conditions.refine
+        """A path condition extended by the truth of a predicate, and by what follows structurally."""
+        self.unsatisfiable, self.contradicts = conditions.unsatisfiable, conditions.contradicts
+        """Whether facts, or a predicate and facts, are certain to exclude each other."""
+        self.compared, self.differences = conditions.compared, conditions.differences
+        """The values, and the differences of values, on which comparisons depend."""
+        self.equals_constant, self.choice_among = conditions.equals_constant, conditions.choice_among
+        """The predicate that a phi equals a number, and the number that a path condition equates it with."""
+        self.is_remainder_loop = loops.is_remainder_loop
+        """Whether a loop runs the remainder of an unrolled one, and a predicate is not its exit condition."""
+        self.surviving_sites, self.crossing = conditions.surviving_sites, conditions.crossing
+        """What remains of a path condition after instructions, and after an edge."""
+        self.invariant, self.interned = conditions.invariant, conditions.interned
+        """The facts that hold for the whole life of a thread, and the one object for equal path conditions."""
 
-    def _add_bound(self, fact: int, truth: bool, bounds: Comparisons) -> None:
-        """Add to *bounds* a fact that compares with a constant, as it is and as a comparison of a difference."""
-        node = self.nodes[fact]
-        if node[0] != "compare":
-            return
-        if self.constant_of(node[3]) is not None:
-            bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth))
-        if (rewritten := self.difference(fact)) is not None:
-            node, negated = rewritten
-            bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth is not negated))
+    @property
+    def may_be_alone(self) -> bool:
+        """Whether the kernel may be launched with CTAs of one thread."""
+        return self._thread_sets.may_be_alone
 
-    def differences(self, p: int) -> Iterator[int]:
-        """The differences x - y, without their constants, on which the comparisons in *p* depend."""
-        work = [p]
-        while work:
-            value = self.representative(work.pop())
-            node = self.nodes[value]
-            if node[0] in ("not", "logic"):
-                work += self.parts(node)
-            for base in self.compared(value) if node[0] == "compare" else ():
-                if sorted(factor for _, factor in self.linear(base)[0]) == [-1, 1]:
-                    yield base
-
-    def contradicts(self, p: int, literals: Iterable[tuple[int, bool]]) -> bool:
-        """Whether *p* cannot hold where all the *literals* do, or the *literals* alone are unsatisfiable."""
-        number = self.constant_of(p)
-        if number == 0:
-            return True
-        conditions = [*([] if number else [(p, True)]), *literals]
-        # Whether one literal refutes another may depend on which of them is assumed first.
-        return self._inconsistent(conditions) or self._inconsistent(conditions[::-1])
-
-    def is_remainder_loop(self, head: int, p: int) -> bool:
-        """Whether loop *head* runs the remainder of an unrolled loop, and *p* is not its exit condition."""
-        return self._ranges.is_remainder_loop(head, p)
-
-    def unsatisfiable(self, facts: PathCondition) -> bool:
-        """Whether *facts* are unsatisfiable because of what they say about sums and differences taken together."""
-        return self._ranges.impossible(facts)
-
-    def _inconsistent(self, literals: Iterable[tuple[int, bool]]) -> bool:
-        facts = PathCondition()
-        for q, truth in literals:
-            if self.entails(q, facts) is (not truth):
-                return True
-            facts = self.refine(q, truth, facts)
-        return self.unsatisfiable(facts)
-
-    def compared(self, p: int) -> frozenset[int]:
-        """The values by which other predicates can decide the comparison *p*: sides, their difference, their parts."""
-        sides: tuple[int, ...] = self.nodes[p][2:4]
-        if (rewritten := self.difference(p)) is not None:
-            sides += rewritten[0][2:3]
-        bases = (self._ranges.bases(side) for side in sides if self.constant_of(side) is None)
-        point = self._ranges.point(p)
-        return frozenset((sides[0], *sides[2:], *(point or ())[:1])).union(*bases)
-
-    def equals_constant(self, phi: int, number: int) -> int:
-        """The predicate "the integer joined by *phi* equals the constant *number*"."""
-        width = width_of(self.function.registers[self.nodes[phi][2]].type)
-        return self.compare("eq", phi, self.constant(number), True, width or 32)
-
-    def choice_among(self, value: int, numbers: Iterable[int], facts: PathCondition) -> int | None:
-        """The constant that *value* is, or that *facts* equate it with if it is a phi; otherwise None.
-
-        Only the constants *numbers* are considered for a phi.
-        """
-        known = self.constant_of(value)
-        if known is not None or self.node(value)[0] != "phi":
-            return known
-        return next(
-            (n for n in numbers if facts.get(self.representative(self.equals_constant(value, n)))), None
-        )
-
-    def refine(self, p: int, truth: bool, facts: PathCondition) -> PathCondition:
-        """The path condition *facts* extended by *p* being *truth*, and by what follows from that structurally."""
-        p = self.representative(p)
-        if facts.get(p) is truth:
-            return facts
-        found = facts.followed.get((p, truth))
-        if found is None:
-            found = facts.followed[p, truth] = self._refined(p, truth, facts)
-        return found
-
-    def _refined(self, p: int, truth: bool, facts: PathCondition) -> PathCondition:
-        bounds = None if facts.bounds is None else dict(facts.bounds)
-        ranges = facts.ranges
-        before, facts = facts, PathCondition(facts)
-        work = [(p, truth)]
-        while work:
-            q, value = work.pop()
-            node = self.nodes[q]
-            if node[0] == "not":
-                work.append((self.representative(node[1]), not value))
-                continue
-            if node[0] == "const":
-                continue
-            if q in facts:
-                bounds = ranges = None
-            if bounds is not None:
-                self._add_bound(q, value, bounds)
-            if ranges is not None:
-                ranges = self._ranges.refine(q, value, ranges)
-            facts[q] = value
-            self.loop_varying_at(q)  # registers where the fact is invalidated
-            if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
-                work += [(self.representative(node[2]), value), (self.representative(node[3]), value)]
-            elif node[0] == "logic" and node[1] != "xor":
-                # If one operand does not determine the result, the other one does.
-                for one, other in (node[2:], node[:1:-1]):
-                    if self.entails(one, before) is (not value):
-                        work.append((self.representative(other), value))
-            elif node[0] == "compare":
-                work += self._implied_by_select(node, value)
-                above = self._nonzero_side(node, value)
-                if above is not None:
-                    work.append((above, False))
-        facts.bounds, facts.ranges = bounds, ranges
-        return facts
-
-    def _nonzero_side(self, node: Node, truth: bool) -> int | None:
-        """The predicate ``x == 0`` if an unsigned comparison places x above another number; otherwise None."""
-        _, relation, left, right, signed, width = node
-        number = self.constant_of(left if truth else right)
-        if relation != "lt" or signed or (number is None and not truth) or (not truth and number == 0):
-            return None
-        above = self.representative(
-            self.compare("eq", right if truth else left, self.constant(0), True, width)
-        )
-        return None if self.node(above)[0] == "const" else above
-
-    def _implied_by_select(self, node: Node, truth: bool) -> list[tuple[int, bool]]:
-        """What follows if a constant arm of the compared select would give the opposite result: the other arm was
-        selected.
-        """
-        _, relation, left, right, signed, width = node
-        select = self.node(left)
-        if select[0] != "select" or self.constant_of(right) is None:
-            return []
-        for arm, other, condition in ((select[2], select[3], False), (select[3], select[2], True)):
-            if self.constant_of(arm) is not None and self.constant_of(
-                self.compare(relation, arm, right, signed, width)
-            ) == (not truth):
-                rest = self.compare(relation, other, right, signed, width)
-                return [(self.representative(select[1]), condition), (self.representative(rest), truth)]
-        return []
-
-    def surviving_sites(self, facts: PathCondition, low: int, high: int) -> PathCondition:
-        """*facts* without those about values that the instructions in ``range(low, high)`` may change."""
-        sites = self._invalidating_sites
-        begin = bisect_left(sites, low)
-        if begin == len(sites) or sites[begin] >= high or not facts:
-            return facts
-        stale = {
-            p
-            for i in sites[begin : bisect_left(sites, high)]
-            for p in self._invalidated["site", i]
-            if p in facts
-        }
-        return PathCondition((p, v) for p, v in facts.items() if p not in stale) if stale else facts
-
-    def crossing(self, facts: PathCondition, edge: Edge) -> tuple[PathCondition, Sequence[tuple[int, bool]]]:
-        """*facts* without those about values that may change where *edge* leads, and what takes their place.
-
-        On a back edge, their comparisons are restated for the next iteration: ``i + 1 != n`` becomes ``i != n``. The
-        result of a translation is not translated again.
-        """
-        source, head, *_ = edge
-        invalidated = self._invalidated.get(("block", head))
-        if invalidated is None or invalidated.isdisjoint(facts):
-            return facts, ()
-        restated: list[tuple[int, bool]] = []
-        for p, truth in facts.items() if source in self.cfg.loops.get(head, ()) else ():
-            if p in invalidated and p not in self._translations:
-                q = self._translated.get((p, source, head))
-                if q is None:
-                    q = self._translated[p, source, head] = self._translate(p, source, head)
-                if q >= 0:
-                    restated.append((q, truth))
-        return PathCondition((p, v) for p, v in facts.items() if p not in invalidated), restated
-
-    def _translate(self, p: int, source: int, head: int) -> int:
-        """A comparison in terms of the next iteration's values: each counter's increment is subtracted.
-
-        -1 if it is not a comparison, or a varying term is not a counter.
-        """
-        node = self.nodes[p]
-        if node[0] != "compare":
-            return -1
-        sides = list[int]()
-        for side in node[2:4]:
-            terms, by = self.linear(side)
-            for term, factor in terms:
-                if ("block", head) in self.varying_at(term):
-                    advanced = self.node(term)[:2] == ("phi", head) and self.linear(
-                        self.after_block(self.node(term)[2], source)
-                    )
-                    if not advanced or advanced[0] != ((term, 1),):
-                        return -1
-                    by -= factor * advanced[1]
-            sides.append(self.total(terms, by))
-        translated = self.representative(self.compare(node[1], sides[0], sides[1], node[4], node[5]))
-        self._translations.add(translated)
-        return translated
-
-    def interned(self, facts: PathCondition) -> PathCondition:
-        """The canonical object for an equal set of facts, which carries the conclusions cached so far."""
-        return self._facts.setdefault(facts.pairs(), facts)
-
-    def invariant(self, facts: PathCondition) -> PathCondition:
-        """The facts that hold for the whole life of a thread."""
-        if facts.lasting is None:
-            facts.lasting = self.interned(
-                PathCondition((p, v) for p, v in facts.items() if not self.loop_varying_at(p))
-            )
-        return facts.lasting
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is meant for such CTAs only: it never asks which thread it is."""
+        return self._thread_sets.is_alone

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from tclint.values.integers import SHORT
-from tclint.values.uniformity import Uniformity
+from tclint.values.value_table import ValueTable
 
 __all__ = ["Induction"]
 
 
-class Induction(Uniformity):
+class Induction:
     """Recognises loop counters, and the arithmetic that computes an index into a ring buffer."""
+
+    def __init__(self, table: ValueTable) -> None:
+        self.table = table
 
     def induction(self, value: int) -> tuple[int, int, int | None] | None:
         """``(start, stride, modulus)`` if *value* is a loop counter, else None.
@@ -17,29 +20,29 @@ class Induction(Uniformity):
         The modulus is None unless the counter wraps to 0, as that of a ring buffer does: ``next = i + 1; i = next == N
         ? 0 : next``.
         """
-        value = self.representative(value)
-        node = self.nodes[value]
+        value = self.table.representative(value)
+        node = self.table.nodes[value]
         if node[0] != "phi":
             return None
         start: int | None = None
         stride: int | None = None
         modulus: int | None = None
-        for argument in self.arguments(value):
+        for argument in self.table.arguments(value):
             step, wraps = argument, None
-            inner = self.nodes[argument]
+            inner = self.table.nodes[argument]
             if inner[0] == "select":
-                condition = self.nodes[self.representative(inner[1])]
+                condition = self.table.nodes[self.table.representative(inner[1])]
                 tested = (
                     condition[0] == "compare"
                     and condition[1] == "eq"
-                    and self.representative(condition[2]) == value
+                    and self.table.representative(condition[2]) == value
                 )
-                if tested and self.constant_of(inner[2]) == 0:
-                    step = self.representative(inner[3])
-                    bound = self.constant_of(condition[3])
-                    terms, constant = self.linear(step)
+                if tested and self.table.constant_of(inner[2]) == 0:
+                    step = self.table.representative(inner[3])
+                    bound = self.table.constant_of(condition[3])
+                    terms, constant = self.table.linear(step)
                     wraps = bound + constant if bound is not None and terms == ((value, 1),) else None
-            terms, constant = self.linear(step)
+            terms, constant = self.table.linear(step)
             if terms == ((value, 1),):
                 if stride is not None and (stride, modulus) != (constant, wraps):
                     return None
@@ -54,7 +57,9 @@ class Induction(Uniformity):
 
     def steps(self, value: int) -> set[int]:
         """The non-zero constants that iterations of a loop add to *value*; empty if no loop carries it."""
-        ends = map(self.linear, self.arguments(value) if self.node(value)[0] == "phi" else ())
+        ends = map(
+            self.table.linear, self.table.arguments(value) if self.table.node(value)[0] == "phi" else ()
+        )
         return {by for terms, by in ends if by and terms == ((value, 1),)}
 
     def quotient(self, value: int) -> tuple[int, int] | None:
@@ -65,15 +70,15 @@ class Induction(Uniformity):
         the reciprocal has 33 bits, t is the upper half of the product with its low 32, and ``(x - t) / 2 + t`` is
         shifted.
         """
-        node, by = self.node(value), 0
+        node, by = self.table.node(value), 0
         if node[:2] == ("op", "div") and ".u32" in node[2]:
-            n = self.constant_of(node[4])
-            return (self.representative(node[3]), n) if n else None
+            n = self.table.constant_of(node[4])
+            return (self.table.representative(node[3]), n) if n else None
         if node[:2] == ("op", "shr") and node[2][1] in "ub":
-            number = self.constant_of(node[4])
+            number = self.table.constant_of(node[4])
             if number is None:
                 return None
-            inner = self.representative(node[3])
+            inner = self.table.representative(node[3])
             long = self._long_reciprocal(inner)
             if long is not None:
                 return self._divided(long[0], (1 << 32) + long[1], number + 33)
@@ -87,42 +92,42 @@ class Induction(Uniformity):
     def _divided(self, x: int, factor: int, by: int) -> tuple[int, int] | None:
         """``(x, n)`` if ``x * factor >> by`` is x divided by n, of which *factor* is a reciprocal; else None."""
         n = -(-(1 << by) // factor)
-        return (self.representative(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
+        return (self.table.representative(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
 
     def _upper_half(self, value: int) -> tuple[int, int] | None:
         """``(x, factor)`` if *value* is the upper half of x times a 32-bit constant, else None."""
-        node = self.node(value)
+        node = self.table.node(value)
         if node[:2] == ("op", "mul") and ".hi" in node[2]:
-            numbers = [self.constant_of(x) for x in node[3:5]]
+            numbers = [self.table.constant_of(x) for x in node[3:5]]
             if (numbers[0] is None) is (numbers[1] is None):
                 return None
             factor = next(n for n in numbers if n is not None) & SHORT
             return node[3 if numbers[0] is None else 4], factor
-        if (node[:2] == ("op", "shr") and self.constant_of(node[4]) == 32) or (
+        if (node[:2] == ("op", "shr") and self.table.constant_of(node[4]) == 32) or (
             node[0] == "part" and node[1:3] == (1, 32)
         ):
             product = node[3]
         else:
             return None
-        terms, constant = self.linear(product)
+        terms, constant = self.table.linear(product)
         factors = {factor for _, factor in terms}
         (factor,) = factors if len(factors) == 1 else (1,)
         if factor < 2 or constant % factor:
             return None
-        return self.total(tuple((t, 1) for t, _ in terms), constant // factor), factor
+        return self.table.total(tuple((t, 1) for t, _ in terms), constant // factor), factor
 
     def _long_reciprocal(self, value: int) -> tuple[int, int] | None:
         """``(x, factor)`` if *value* is ``(x - t) / 2 + t``, t the upper half of x times a constant; else None."""
-        terms, constant = self.linear(value)
+        terms, constant = self.table.linear(value)
         if len(terms) != 2 or constant or any(factor != 1 for _, factor in terms):
             return None
         for (t, _), (half, _) in (terms, terms[::-1]):
-            node, upper = self.node(half), self._upper_half(t)
-            if upper is not None and node[:2] == ("op", "shr") and self.constant_of(node[4]) == 1:
-                x = self.add(node[3], t)
-                if self.representative(x) == self.representative(upper[0]) or self.linear(x) == self.linear(
-                    upper[0]
-                ):
+            node, upper = self.table.node(half), self._upper_half(t)
+            if upper is not None and node[:2] == ("op", "shr") and self.table.constant_of(node[4]) == 1:
+                x = self.table.add(node[3], t)
+                if self.table.representative(x) == self.table.representative(upper[0]) or self.table.linear(
+                    x
+                ) == self.table.linear(upper[0]):
                     return upper
         return None
 
@@ -132,11 +137,11 @@ class Induction(Uniformity):
         That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
         is derived from the sign of x. An index is never negative, so s is ignored.
         """
-        whole = self.total(terms, 0)
+        whole = self.table.total(terms, 0)
         for term, factor in terms:
             if factor >= 0:
                 continue
-            node, divided = self.node(term), self.quotient(term)
+            node, divided = self.table.node(term), self.quotient(term)
             if divided is not None and factor % divided[1] == 0:
                 x, n = divided
                 each = -factor // n
@@ -144,8 +149,10 @@ class Induction(Uniformity):
                 x, each = node[2], -factor
             else:
                 continue
-            rest = self.add(self.add(whole, self.times(term, -factor)), self.times(x, -each))
-            signs, low = self.linear(rest)
-            if all(self.node(t)[:2] == ("op", "shr") and self.node(t) != node for t, _ in signs):
+            rest = self.table.add(
+                self.table.add(whole, self.table.times(term, -factor)), self.table.times(x, -each)
+            )
+            signs, low = self.table.linear(rest)
+            if all(self.table.node(t)[:2] == ("op", "shr") and self.table.node(t) != node for t, _ in signs):
                 return each, low, n
         return None

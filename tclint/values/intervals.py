@@ -7,14 +7,12 @@ tests around the loop suggest is kept if it is inductive: every argument stays w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tclint.ir.cfg import CFG, Edge
-from tclint.ir.nodes import Function, Variable
+from tclint.ir.cfg import Edge
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values.induction import Induction
 from tclint.values.integers import EVERY, SHORT, trailing_zeros, type_width
-from tclint.values.ssa import MAX_DEFINITION_DEPTH
+from tclint.values.ssa import MAX_DEFINITION_DEPTH, Registers
+from tclint.values.substitution import Lifetimes
 from tclint.values.value_table import Node
 
 __all__ = ["Bits", "Bounds", "Interval"]
@@ -34,11 +32,12 @@ _CLUSTER_INVARIANT_BITS = 0x3FF
 """The low bits of a shared address that ``mapa`` preserves: even the widest swizzle is aligned alike in all CTAs."""
 
 
-class Bounds(Induction):
+class Bounds:
     """Intervals of values, and the bits of them that are always the same."""
 
-    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
-        super().__init__(function, cfg, variables)
+    def __init__(self, registers: Registers, lifetimes: Lifetimes, counters: Induction) -> None:
+        self.registers, self.lifetimes, self.counters = registers, lifetimes, counters
+        self.table, self.thread_sets, self.cfg = registers.table, registers.thread_sets, registers.cfg
         self._bits: dict[int, Bits] = {}
         self._intervals: dict[int, Interval | None] = {}
         self._trip_counts: dict[int, int | None] = {}
@@ -47,7 +46,7 @@ class Bounds(Induction):
 
     def interval(self, value: int, depth: int = 0) -> Interval | None:
         """The least and the greatest value of *value* as a signed number; None unless both are known."""
-        value = self.representative(value)
+        value = self.table.representative(value)
         if not depth:
             self._seen_bounds.clear()
         elif depth > MAX_INTERVAL_DEPTH:
@@ -58,7 +57,7 @@ class Bounds(Induction):
         return found
 
     def _interval_of(self, value: int, depth: int) -> Interval | None:
-        node = self.nodes[value]
+        node = self.table.nodes[value]
         kind = node[0]
         if kind == "const":
             return node[1], node[1]
@@ -66,7 +65,7 @@ class Bounds(Induction):
             register = SPECIAL_REGISTERS[node[1]]
             bounds = register.bounds
             if register.vector == "%tid" and bounds is not None:
-                return 0, min(bounds[1], self.threads - 1)
+                return 0, min(bounds[1], self.thread_sets.threads - 1)
             return bounds
         if kind == "op" and node[1] == "mask":
             inner = self.interval(node[2], depth + 1) if node[3] == SHORT else None
@@ -74,7 +73,7 @@ class Bounds(Induction):
                 return inner
             return (0, node[3]) if node[3] < 1 << 31 else None
         if kind == "op" and node[1] == "shr":
-            inner, by = self.interval(node[3], depth + 1), self.constant_of(node[4])
+            inner, by = self.interval(node[3], depth + 1), self.table.constant_of(node[4])
             if inner is None or by is None or inner[0] < 0:
                 return None
             by = min(by & 0xFFFFFFFF, 64)
@@ -82,10 +81,10 @@ class Bounds(Induction):
         if kind == "op" and node[1] == "rem":
             return self._remainder_interval(node, depth)
         if kind == "op" and node[1] in ("or", "xor"):
-            terms = [t for part in node[3:] for t, _ in self.linear(part)[0]]
+            terms = [t for part in node[3:] for t, _ in self.table.linear(part)[0]]
             zeros, ones = self.known_bits(value)
             # For a value that a loop carries, these bounds may be wider than its interval.
-            exact = ~zeros & EVERY < 1 << 31 and all(self.node(t)[:2] == ("op", "mask") for t in terms)
+            exact = ~zeros & EVERY < 1 << 31 and all(self.table.node(t)[:2] == ("op", "mask") for t in terms)
             return (ones, ~zeros & EVERY) if exact else None
         if kind == "broadcast":
             return self.interval(node[1], depth + 1)
@@ -97,7 +96,7 @@ class Bounds(Induction):
         if kind == "phi":
             return self._phi_interval(value)
         if kind == "sum":
-            rest = self.remainder(node[1]) if len(node[1]) > 1 else None
+            rest = self.counters.remainder(node[1]) if len(node[1]) > 1 else None
             if rest is not None:
                 each, least, n = rest
                 return node[2] + least, node[2] + least + each * (n - 1)
@@ -113,7 +112,7 @@ class Bounds(Induction):
 
     def _remainder_interval(self, node: Node, depth: int) -> Interval | None:
         """The interval of the remainder of a division by a constant, which has the sign of the dividend (9.7.1.9)."""
-        by = self.constant_of(node[4])
+        by = self.table.constant_of(node[4])
         if by is None or not 0 < by <= 1 << 31:
             return None
         if node[2] in ((".s32",), (".s64",)):
@@ -143,17 +142,17 @@ class Bounds(Induction):
         In that arm, the relation to the limit holds: ``eq``, x differs from it; ``lt``, x is less. None for any other
         select.
         """
-        test, arm = self.node(node[1]), node[2] if truth else node[3]
-        number = self.constant_of(test[3]) if test[0] == "compare" else None
+        test, arm = self.table.node(node[1]), node[2] if truth else node[3]
+        number = self.table.constant_of(test[3]) if test[0] == "compare" else None
         if number is None or (test[1] == "eq") is truth:
             return None
-        (tested, shift), (terms, offset) = self.linear(test[2]), self.linear(arm)
+        (tested, shift), (terms, offset) = self.table.linear(test[2]), self.table.linear(arm)
         if not tested or tested[0][1] != 1:
             return None
         factor = terms[0][1] if terms else 0
         if terms != tuple((t, f * factor) for t, f in tested):
             return None
-        return self.total(tested, 0), test[1], number - shift, factor, offset
+        return self.table.total(tested, 0), test[1], number - shift, factor, offset
 
     def _phi_interval(self, value: int) -> Interval | None:
         """The interval of a phi: that of a counter, or an inductive one that constants and tests suggest."""
@@ -166,7 +165,7 @@ class Bounds(Induction):
                 guess = min(numbers), max(numbers)
                 self._guess = dict.fromkeys(phis, guess)
                 known, self._seen_bounds = self._seen_bounds, {}
-                incoming = [self.interval(a, 1) for phi in phis for a in self.arguments(phi)]
+                incoming = [self.interval(a, 1) for phi in phis for a in self.table.arguments(phi)]
                 self._guess, self._seen_bounds = {}, known
                 if all(b is not None and guess[0] <= b[0] and b[1] <= guess[1] for b in incoming):
                     self._intervals.update(dict.fromkeys(phis, guess))
@@ -191,22 +190,24 @@ class Bounds(Induction):
         if edge.predicate < 0:
             return None
         test, truth = (
-            self.representative(self.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)),
+            self.table.representative(
+                self.registers.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
+            ),
             edge.value,
         )
-        while self.nodes[test][0] == "not":
-            test, truth = self.representative(self.nodes[test][1]), not truth
-        if self.nodes[test][0] != "compare":
+        while self.table.nodes[test][0] == "not":
+            test, truth = self.table.representative(self.table.nodes[test][1]), not truth
+        if self.table.nodes[test][0] != "compare":
             return None
-        relation, *sides = self.nodes[test][1:4]
-        below = self.constant_of(sides[0]) is None
+        relation, *sides = self.table.nodes[test][1:4]
+        below = self.table.constant_of(sides[0]) is None
         tested, limit = sides if below else sides[::-1]
-        end, (terms, ahead) = self.constant_of(limit), self.linear(tested)
+        end, (terms, ahead) = self.table.constant_of(limit), self.table.linear(tested)
         counter = terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else -1
-        if end is None or counter < 0 or self.nodes[counter][:2] != ("phi", head):
+        if end is None or counter < 0 or self.table.nodes[counter][:2] != ("phi", head):
             return None
-        start, stride, modulus = self.induction(counter) or (-1, 0, None)
-        first = self.constant_of(start) if start >= 0 else None
+        start, stride, modulus = self.counters.induction(counter) or (-1, 0, None)
+        first = self.table.constant_of(start) if start >= 0 else None
         if first is None or not stride or modulus is not None:
             return None
         distance = end - first - ahead
@@ -219,9 +220,11 @@ class Bounds(Induction):
 
     def _counter_interval(self, value: int) -> Interval | None:
         """The interval of a counter that starts at a constant in a loop with a known trip count; else None."""
-        start, stride, modulus = self.induction(value) or (-1, 0, None)
-        first = self.constant_of(start) if start >= 0 else None
-        trip_count = self.trip_count(self.nodes[value][1]) if first is not None and modulus is None else None
+        start, stride, modulus = self.counters.induction(value) or (-1, 0, None)
+        first = self.table.constant_of(start) if start >= 0 else None
+        trip_count = (
+            self.trip_count(self.table.nodes[value][1]) if first is not None and modulus is None else None
+        )
         if first is None or trip_count is None:
             return None
         last = first + stride * (trip_count - 1)
@@ -237,19 +240,19 @@ class Bounds(Induction):
         work, seen = [value], {value}
         while work:
             v = work.pop()
-            node = self.nodes[v]
+            node = self.table.nodes[v]
             inner: tuple[int, ...] = ()
             if node[0] == "const":
                 numbers.add(node[1])
             elif node[0] == "phi":
                 phis.add(v)
-                inner = self.arguments(v)
+                inner = self.table.arguments(v)
                 if not inner or len(phis) > MAX_PHIS_PER_INTERVAL:
                     return set(), set()
             elif node[0] == "select":
                 for truth, arm in ((True, node[2]), (False, node[3])):
                     tested = self._bounded(node, truth)
-                    if tested is None or len(self.linear(tested[0])[0]) == 1:
+                    if tested is None or len(self.table.linear(tested[0])[0]) == 1:
                         inner += (arm,)
                     if tested is not None and tested[3] == 1:
                         _, relation, limit, _, offset = tested
@@ -258,12 +261,12 @@ class Bounds(Induction):
                         numbers.add(limit + offset + side)
             elif node[0] == "sum":
                 inner = tuple(t for t, _ in node[1]) if len(node[1]) == 1 else ()
-                rest = self.remainder(node[1]) if len(node[1]) > 1 else None
+                rest = self.counters.remainder(node[1]) if len(node[1]) > 1 else None
                 if rest is not None:
                     numbers.update((node[2] + rest[1], node[2] + rest[1] + rest[0] * (rest[2] - 1)))
             elif node[0] == "op":
                 numbers.update(self.interval(v, 1) or ())
-            for x in map(self.representative, inner):
+            for x in map(self.table.representative, inner):
                 if x not in seen:
                     seen.add(x)
                     work.append(x)
@@ -277,7 +280,7 @@ class Bounds(Induction):
         A 32-bit number may have been widened with or without its sign: where it may be negative, nothing is known of
         the upper half.
         """
-        value = self.representative(value)
+        value = self.table.representative(value)
         if value not in self._bits:
             assumed: dict[int, Bits] = {}
             stable, passes = False, 0
@@ -292,16 +295,16 @@ class Bounds(Induction):
     def _bits_of(
         self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], widen: bool, depth: int
     ) -> Bits:
-        value = self.representative(value)
+        value = self.table.representative(value)
         found = self._bits.get(value, memo.get(value))
         if found is not None:
             return found
         if depth > MAX_DEFINITION_DEPTH // 2:
             return 0, 0
-        node = self.nodes[value]
+        node = self.table.nodes[value]
         inner = [
             self._bits_of(p, memo, assumed, widen, depth + 1)
-            for p in (self.parts(node) if node[0] in _BITWISE else ())
+            for p in (self.table.parts(node) if node[0] in _BITWISE else ())
         ]
         if node[0] == "phi":
             # Optimistic start: every bit of a phi is assumed to be known, as 0 and as 1.
@@ -322,8 +325,8 @@ class Bounds(Induction):
         bounds = self.interval(value)
         if bounds is not None and bounds[0] >= 0:
             return EVERY & -1 << bounds[1].bit_length(), 0
-        zeros = ones = EVERY if self.arguments(value) else 0
-        for argument in self.arguments(value):
+        zeros = ones = EVERY if self.table.arguments(value) else 0
+        for argument in self.table.arguments(value):
             z, o = self._bits_of(argument, memo, assumed, widen, depth + 1)
             zeros, ones = zeros & z, ones & o
         return zeros, ones
@@ -331,12 +334,12 @@ class Bounds(Induction):
     def _computed_bits(self, value: int, node: Node, inner: list[Bits]) -> Bits:
         kind = node[0]
         if kind == "const":
-            return _narrow(~node[1] & EVERY, node[1] & EVERY, self._wide(value))
+            return _narrow(~node[1] & EVERY, node[1] & EVERY, self.table.is_wide(value))
         if kind == "special":
             bounds = SPECIAL_REGISTERS[node[1]].bounds
             return (EVERY & -1 << bounds[1].bit_length(), 0) if bounds else (0, 0)
         if kind == "symbol":
-            return max(self._alignment(value) - 1, 0), 0
+            return max(self.table.alignment(value) - 1, 0), 0
         if kind == "broadcast":
             return inner[0]
         if kind == "select":
@@ -348,7 +351,7 @@ class Bounds(Induction):
                 sum((bits[k] & low) << i * node[1] for i, bits in enumerate(inner)) for k in (0, 1)
             )
             above = -1 << node[1] * len(inner)
-            return _narrow((zeros | above) & EVERY, ones & EVERY, self._wide(value))
+            return _narrow((zeros | above) & EVERY, ones & EVERY, self.table.is_wide(value))
         if kind == "part":
             low = (1 << node[2]) - 1
             zeros, ones = (bits >> node[1] * node[2] & low for bits in inner[0])
@@ -361,9 +364,9 @@ class Bounds(Induction):
         if node[1] == "mapa":
             return zeros & _CLUSTER_INVARIANT_BITS, ones & _CLUSTER_INVARIANT_BITS
         if node[1] == "mask":
-            return _narrow(zeros | (EVERY & ~node[3]), ones & node[3], self._wide(value))
+            return _narrow(zeros | (EVERY & ~node[3]), ones & node[3], self.table.is_wide(value))
         if node[1] == "shr":
-            by = self.constant_of(node[4])
+            by = self.table.constant_of(node[4])
             return (0, 0) if by is None else _shifted_bits(zeros, ones, by & 0xFFFFFFFF, str(node[2]))
         y, u = inner[1]
         if node[1] == "and":
@@ -388,13 +391,13 @@ class Bounds(Induction):
                 z, o = ((1 << unit) - 1 | -1 << min(top, 64)) & EVERY, 0
             zeros, ones = _added(zeros, ones, z, o)
         exact &= most < 1 << 31
-        return (zeros, ones) if exact or self._wide(value) else _low(zeros, ones)
+        return (zeros, ones) if exact or self.table.is_wide(value) else _low(zeros, ones)
 
     # ------------------------------------------------------------ disjoint ranges
 
     def disjoint_in_all_iterations(self, a: int, size_a: int, b: int, size_b: int) -> bool:
         """Whether two ranges are disjoint, whatever the iterations of the loops that change their addresses."""
-        if not self.varying_at(a) and not self.varying_at(b):
+        if not self.lifetimes.varying_at(a) and not self.lifetimes.varying_at(b):
             return self.disjoint(a, size_a, b, size_b) is True
         (base_a, bounds_a), (base_b, bounds_b) = (
             self._invariant_and_varying(a),
@@ -406,15 +409,15 @@ class Bounds(Induction):
 
     def _invariant_and_varying(self, value: int) -> tuple[int, Interval | None]:
         """The part of a sum that is constant for the life of a thread, and the interval of the rest."""
-        terms, constant = self.linear(value)
-        changing = tuple(t for t in terms if self.varying_at(t[0]))
+        terms, constant = self.table.linear(value)
+        changing = tuple(t for t in terms if self.lifetimes.varying_at(t[0]))
         fixed = tuple(t for t in terms if t not in changing)
-        return self.total(fixed, 0), self.interval(self.total(changing, constant))
+        return self.table.total(fixed, 0), self.interval(self.table.total(changing, constant))
 
     def disjoint(self, a: int, size_a: int, b: int, size_b: int) -> bool | None:
         """Whether ``[a, a+size_a)`` and ``[b, b+size_b)`` are disjoint; False if they overlap, None if unknown."""
-        difference = self.add(a, self.times(b, -1))
-        terms, constant = self.linear(difference)
+        difference = self.table.add(a, self.table.times(b, -1))
+        terms, constant = self.table.linear(difference)
         if not terms:
             return constant >= size_b or -constant >= size_a
         bounds = self.interval(difference)
@@ -425,21 +428,9 @@ class Bounds(Induction):
         remainder = ones & (modulus - 1)
         if modulus > 1 and remainder >= size_b and modulus - remainder >= size_a:
             return True
-        if len(terms) == 2 and {f for _, f in terms} == {1, -1} and self.separate(terms[0][0], terms[1][0]):
+        if len(terms) == 2 and {f for _, f in terms} == {1, -1} and self.table.separate(terms[0][0], terms[1][0]):
             return True
         return None
-
-    def separate(self, a: int, b: int) -> bool:
-        """Whether *a* and *b* are the addresses of different variables that do not overlap.
-
-        Variables without a size all name the same memory, which follows that of all others (5.1.7).
-        """
-        variables = self.variable(a), self.variable(b)
-        return (
-            a != b
-            and {self.node(v)[0] for v in (a, b)} == {"symbol"}
-            and any(v and v.size for v in variables)
-        )
 
 
 def _low(zeros: int, ones: int) -> Bits:

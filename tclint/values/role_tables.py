@@ -10,13 +10,14 @@ of no other compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from tclint.ir.cfg import CFG
-from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Variable, Vector
+from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Vector
 from tclint.isa.widths import width_of
 from tclint.values import thread_masks as T
-from tclint.values.substitution import Lifetimes
+from tclint.values.ssa import Registers
+from tclint.values.thread_predicates import ThreadSets
+from tclint.values.value_table import ValueTable
 
 __all__ = ["RoleTables"]
 
@@ -29,11 +30,12 @@ Table = dict[int, set[int | None]]
 """Offset -> the bytes that may be stored there; None among them: an unknown one."""
 
 
-class RoleTables(Lifetimes):
+class RoleTables:
     """What threads may load from tables of constants."""
 
-    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
-        super().__init__(function, cfg, variables)
+    def __init__(self, table: ValueTable, thread_sets: ThreadSets, registers: Registers) -> None:
+        self.table, self.thread_sets, self.registers = table, thread_sets, registers
+        self.function = table.function
         self._table: Table | None = None
         self._looked_up: dict[int, list[tuple[int, int]]] = {}
 
@@ -42,23 +44,23 @@ class RoleTables(Lifetimes):
 
         A thread that is in none of the entries may load any number.
         """
-        value = self.representative(value)
-        node = self.nodes[value]
+        value = self.table.representative(value)
+        node = self.table.nodes[value]
         if node[:2] == ("op", "mask") and node[3] & 255 == 255:
-            value = self.representative(node[2])
+            value = self.table.representative(node[2])
         if value not in self._looked_up:
             self._looked_up[value] = list(self._look_up(value))
         return self._looked_up[value]
 
     def _look_up(self, value: int) -> Iterator[tuple[int, int]]:
-        node = self.nodes[value]
+        node = self.table.nodes[value]
         if node[0] != "load" or not node[2].startswith(".shared"):
             return
         match = self.function.instructions[node[1]].match
         rest, offset = self._shared_offset(node[3])
         if match is None or match.element not in _BYTE or rest is None:
             return
-        offsets, every = self.bit_slices(rest), T.full(self.threads)
+        offsets, every = self.thread_sets.bit_slices(rest), T.full(self.thread_sets.threads)
         if offsets is None or not any(offsets) or any(T.partial_groups(o, every, 32) for o in offsets):
             return  # not one entry per warp
         table = self._contents()
@@ -72,11 +74,11 @@ class RoleTables(Lifetimes):
 
         The variable part is None if the address does not begin there.
         """
-        terms, offset = self.linear(address)
+        terms, offset = self.table.linear(address)
         begin = next(
-            (t for t, factor in terms if factor == 1 and self.nodes[t][:2] == ("symbol", _SHARED)), -1
+            (t for t, factor in terms if factor == 1 and self.table.nodes[t][:2] == ("symbol", _SHARED)), -1
         )
-        return None if begin < 0 else self.total(tuple(t for t in terms if t[0] != begin), 0), offset
+        return None if begin < 0 else self.table.total(tuple(t for t in terms if t[0] != begin), 0), offset
 
     def _contents(self) -> Table:
         """The bytes that may be stored at each constant offset.
@@ -99,8 +101,8 @@ class RoleTables(Lifetimes):
         address = next((instruction.named(name) for verb, name in match.form.memory if verb == "write"), None)
         if not isinstance(address, Memory) or not match.element:
             return True
-        rest, offset = self._shared_offset(self.operand(address, at))
-        if rest is None or self.constant_of(rest) != 0:
+        rest, offset = self._shared_offset(self.registers.operand(address, at))
+        if rest is None or self.table.constant_of(rest) != 0:
             return match.element not in _NARROW or match.scope == "warp"  # a row of a matrix is wide
         stored = instruction.operands[-1]
         size = (width_of(match.element) or 64) // 8

@@ -13,12 +13,10 @@ depends on are created first.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
 from functools import lru_cache
 
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import (
-    Function,
     Immediate,
     Instruction,
     Memory,
@@ -27,7 +25,6 @@ from tclint.ir.nodes import (
     Pair,
     Special,
     Symbol,
-    Variable,
     Vector,
     registers,
 )
@@ -37,6 +34,7 @@ from tclint.isa.table import Match, floating
 from tclint.values.cta_shape import fixed
 from tclint.values.integers import EVERY, SHORT, as_signed, type_width
 from tclint.values.thread_predicates import ThreadSets, UniformityScope
+from tclint.values.value_table import ValueTable
 
 __all__ = ["MAX_DEFINITION_DEPTH", "Registers"]
 
@@ -60,11 +58,12 @@ def _first_type(modifiers: tuple[str, ...]) -> str:
     return types[0] if types else ".b32"
 
 
-class Registers(ThreadSets):
+class Registers:
     """The values of registers, as instructions read them."""
 
-    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
-        super().__init__(function, cfg, variables)
+    def __init__(self, table: ValueTable, thread_sets: ThreadSets, cfg: CFG) -> None:
+        self.table, self.thread_sets, self.cfg, self.function = table, thread_sets, cfg, table.function
+        self.defs = thread_sets.defs
         self._after: dict[tuple[int, int], int] = {}  # (register, definition) -> value after it
         self._only: dict[int, int] = {}  # register with a single definition -> its value
         self._entry: dict[tuple[int, int], int] = {}  # (register, block) -> value at its entry
@@ -73,7 +72,8 @@ class Registers(ThreadSets):
         self._depth = 0
         self._in_progress: set[int] = set()  # stand-ins of definitions that are being computed
         self._read_in_progress: set[int] = set()  # those of them that the current definition has read
-        self._opaque: set[int] = set()  # those of them from which something was computed
+        self.opaque: set[int] = set()
+        """The stand-ins from which something was computed."""
         self._waiting: dict[int, list[int]] = {}  # stand-in or phi -> phis that it is an argument of
         self._equal_phis: dict[tuple[int, str, tuple[int, ...]], int] = {}
         """``(block, register type, arguments)`` -> the phi that represents all phis with these."""
@@ -87,38 +87,38 @@ class Registers(ThreadSets):
             return self.before(operand, at)
         if isinstance(operand, Immediate):
             return (
-                self.constant(operand.value)
+                self.table.constant(operand.value)
                 if isinstance(operand.value, int)
-                else self._node("float", operand.value)
+                else self.table.intern("float", operand.value)
             )
         if isinstance(operand, Symbol):
-            base = self._node("symbol", operand.name)
-            return self.total(((base, 1),), operand.offset) if operand.offset else base
+            base = self.table.intern("symbol", operand.name)
+            return self.table.total(((base, 1),), operand.offset) if operand.offset else base
         if isinstance(operand, Special):
-            number = fixed(operand.name, self.shape, bool(self.function.threads))
+            number = fixed(operand.name, self.thread_sets.shape, bool(self.function.threads))
             if number is not None:
-                return self.constant(number)
+                return self.table.constant(number)
             return (
-                self._node("unknown", at, -1)
+                self.table.intern("unknown", at, -1)
                 if SPECIAL_REGISTERS[operand.name].varies
-                else self._node("special", operand.name)
+                else self.table.intern("special", operand.name)
             )
         if isinstance(operand, Not):
-            return self.negate(self.before(operand.register, at))
+            return self.table.negate(self.before(operand.register, at))
         if isinstance(operand, Memory):
-            return self.add(self.operand(operand.base, at), self.constant(operand.offset))
+            return self.table.add(self.operand(operand.base, at), self.table.constant(operand.offset))
         if isinstance(operand, Vector):
-            return self._node("vector", *(self.operand(item, at) for item in operand.items))
-        return self._node("unknown", at, -1)
+            return self.table.intern("vector", *(self.operand(item, at) for item in operand.items))
+        return self.table.intern("unknown", at, -1)
 
     def before(self, register: int, at: int) -> int:
         """The value of *register* just before the instruction at *at*."""
         only = self._only.get(register)
-        if only is not None and only not in self._alias and only not in self._in_progress:
+        if only is not None and only not in self.table.alias and only not in self._in_progress:
             return only
         defs = self.defs.get(register)
         if not defs:
-            return self._node("undefined", register)
+            return self.table.intern("undefined", register)
         return self._read(register, self.cfg.block_of[at], at)
 
     def after(self, register: int, at: int) -> int:
@@ -130,11 +130,11 @@ class Registers(ThreadSets):
     def after_block(self, register: int, block: int) -> int:
         """The value of *register* at the end of *block*."""
         if register not in self.defs:
-            return self._node("undefined", register)
+            return self.table.intern("undefined", register)
         return self._read(register, block, self.cfg.blocks[block].end)
 
     def _read(self, register: int, block: int, at: int) -> int:
-        value = self.representative(self._reaching(register, block, at))
+        value = self.table.representative(self._reaching(register, block, at))
         if value in self._in_progress:
             self._read_in_progress.add(value)
         return value
@@ -161,11 +161,11 @@ class Registers(ThreadSets):
                 (block,) = sources
                 at = blocks[block].end
                 if len(crossed) > len(blocks):
-                    value = self._node("undefined", register)
+                    value = self.table.intern("undefined", register)
                     break
                 continue
             if not sources or block == 0:
-                value = self._node("undefined", register)
+                value = self.table.intern("undefined", register)
             else:
                 value = self._phi(register, block, sources)
             break
@@ -174,16 +174,16 @@ class Registers(ThreadSets):
         return value
 
     def _phi(self, register: int, block: int, sources: tuple[int, ...]) -> int:
-        phi = self._node("phi", block, register)
+        phi = self.table.intern("phi", block, register)
         if self._depth > MAX_DEFINITION_DEPTH:
             return phi
         self._entry[register, block] = phi
         self._depth += 1
         arguments = tuple(self._reaching(register, p, self.cfg.blocks[p].end) for p in sources)
         self._depth -= 1
-        self._args[phi] = arguments
+        self.table.phi_arguments[phi] = arguments
         self._simplify_phis([phi])
-        return self.representative(phi)
+        return self.table.representative(phi)
 
     def _simplify_phis(self, phis: list[int]) -> None:
         """Replace each phi that joins a single value, apart from itself, and then the phis that depend on it.
@@ -191,17 +191,19 @@ class Registers(ThreadSets):
         Arguments may turn out to be equal later: an inner loop is visited before the back edge of the loop around it. A
         phi with the same arguments as another phi of its block is replaced by that.
         """
-        alias, nodes = self._alias, self.nodes
+        alias, nodes = self.table.alias, self.table.nodes
         while phis:
             phi = phis.pop()
             if phi in alias:
                 continue
-            arguments = self.arguments(phi)
+            arguments = self.table.arguments(phi)
             distinct = set(arguments) - {phi}
             if len(distinct) > 1:
                 _, block, register = nodes[phi]
                 kind = self.function.registers[register].type
-                equal_phi = self.representative(self._equal_phis.setdefault((block, kind, arguments), phi))
+                equal_phi = self.table.representative(
+                    self._equal_phis.setdefault((block, kind, arguments), phi)
+                )
                 distinct = {equal_phi} if equal_phi != phi else distinct
             if len(distinct) == 1:
                 (alias[phi],) = distinct
@@ -216,16 +218,16 @@ class Registers(ThreadSets):
         key = (register, at)
         found = self._after.get(key)
         if found is not None:
-            return self.representative(found)
-        stand_in = self._node("unknown", at, register)
+            return self.table.representative(found)
+        stand_in = self.table.intern("unknown", at, register)
         if self._depth > MAX_DEFINITION_DEPTH:
-            self._opaque.add(stand_in)
+            self.opaque.add(stand_in)
             return stand_in
         instruction = self.function.instructions[at]
         if (source := _copy_source(instruction)) in self.defs:
             # A copy is transparent, so a recurrence through it is one through its source.
             self._depth += 1
-            value = self.representative(self._reaching(source, self.cfg.block_of[at], at))
+            value = self.table.representative(self._reaching(source, self.cfg.block_of[at], at))
             self._depth -= 1
             if value not in self._in_progress:
                 self._after[key] = value
@@ -238,7 +240,7 @@ class Registers(ThreadSets):
                 self.before(read, at)
             self._depth -= 1
             if (found := self._after.get(key)) is not None:
-                return self.representative(found)
+                return self.table.representative(found)
         # A definition in terms of itself stays opaque, unless a phi breaks the cycle.
         self._after[key] = stand_in
         self._in_progress.add(stand_in)
@@ -248,20 +250,22 @@ class Registers(ThreadSets):
         if instruction.guard >= 0:
             previous = self.before(register, at)
             guard = self.before(instruction.guard, at)
-            value = self.select(self.negate(guard) if instruction.negated else guard, value, previous)
+            value = self.table.select(
+                self.table.negate(guard) if instruction.negated else guard, value, previous
+            )
         self._depth -= 1
         if self._read_in_progress:
-            self._opaque |= self._read_in_progress - {value}  # unless it was copied only
+            self.opaque |= self._read_in_progress - {value}  # unless it was copied only
         self._read_in_progress = outer
         self._in_progress.discard(stand_in)
         self._after[key] = value
         if instruction.guard < 0 and len(self.defs[register]) == 1:
             self._only[register] = value
         waiting = self._waiting.pop(stand_in, None)
-        if waiting and value != stand_in and stand_in not in self._opaque:
-            self._alias[stand_in] = value
+        if waiting and value != stand_in and stand_in not in self.opaque:
+            self.table.alias[stand_in] = value
             self._simplify_phis(waiting)
-        return self.representative(value)
+        return self.table.representative(value)
 
     def _may_be_recurrent(self, instruction: Instruction, at: int) -> bool:
         """Whether an instruction in a loop computes something from its operands, possibly from its own previous result.
@@ -280,7 +284,7 @@ class Registers(ThreadSets):
     def _computed(self, instruction: Instruction, at: int, register: int) -> int:
         match = instruction.match
         if match is None or match.problem:
-            return self._node("unknown", at, register)
+            return self.table.intern("unknown", at, register)
         form, operands = match.form, instruction.operands
         name = form.compute
         if form.event:
@@ -292,7 +296,7 @@ class Registers(ThreadSets):
         if form.name == "isspacep":
             return self._is_in_space(match, self.operand(operands[1], at))
         if not name:
-            return self._node("unknown", at, register)
+            return self.table.intern("unknown", at, register)
         if Vector in map(type, operands):
             return self._packed(instruction, at, register)
         arguments = [self.operand(o, at) for o in operands[1:]]
@@ -302,16 +306,16 @@ class Registers(ThreadSets):
         if value is None:
             value = self._apply(name, type_name, match.modifiers, arguments)
         if value is None:
-            value = self._node("op", name, match.modifiers, *arguments)
+            value = self.table.intern("op", name, match.modifiers, *arguments)
         if isinstance(destination, Pair) and destination.first != register:
             unknown = ("unknown", at, register)
             if name != "setp":
-                return self._node(*unknown)
+                return self.table.intern(*unknown)
             # The second result negates the comparison, not what it is combined with (9.7.6.2).
             compared = self._compared(match.modifiers, type_name, arguments[:2])
             if "f" in type_name or compared is None:
-                return self._node(*unknown) if arguments[2:] else self.negate(value)
-            negated = self.negate(compared)
+                return self.table.intern(*unknown) if arguments[2:] else self.table.negate(value)
+            negated = self.table.negate(compared)
             return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
         return value
 
@@ -321,11 +325,11 @@ class Registers(ThreadSets):
         A constant if the address is that of a variable; otherwise one value per address, wherever it is tested.
         """
         space = match.binding["ss"].partition("::")[0]
-        for term, factor in self.linear(address)[0]:
-            variable = self.variable(term)
+        for term, factor in self.table.linear(address)[0]:
+            variable = self.table.variable(term)
             if variable is not None and factor == 1:
-                return self.constant(int(variable.space.partition("::")[0] == space))
-        return self._node("op", "isspacep", match.modifiers, address)
+                return self.table.constant(int(variable.space.partition("::")[0] == space))
+        return self.table.intern("op", "isspacep", match.modifiers, address)
 
     def _collective(self, instruction: Instruction, match: Match, at: int, register: int) -> int | None:
         """The result of an instruction that threads execute together; None for any other instruction."""
@@ -335,24 +339,27 @@ class Registers(ThreadSets):
             destination = operands[0]
             if isinstance(destination, Pair) and destination.second == register:
                 # Elections of one warp with one mask elect the same lane (9.7.13.14).
-                return self._node("elect", self.operand(operands[1], at))
-            return self._node(*unknown)
+                return self.table.intern("elect", self.operand(operands[1], at))
+            return self.table.intern(*unknown)
         if form.event == "shuffle" and ".idx" in match.modifiers and form.scope == "lanes":
-            chosen, bounds = self.operand(operands[2], at), self.constant_of(self.operand(operands[3], at))
+            chosen, bounds = (
+                self.operand(operands[2], at),
+                self.table.constant_of(self.operand(operands[3], at)),
+            )
             # Segments (bits 8 to 12) and a lower bound (bits 0 to 4) make it less than a broadcast (9.7.9.6).
             whole = bounds is not None and bounds & 0x1F1F == 0x1F
             if whole and isinstance(operands[0], int | Pair) and register == registers(operands[0])[0]:
-                source, lane = self.operand(operands[1], at), self.constant_of(chosen)
+                source, lane = self.operand(operands[1], at), self.table.constant_of(chosen)
                 if self._is_warp_uniform(source):
                     return source
                 if lane is None:
-                    return self._node("collective", at, register, chosen)
-                return self._node("broadcast", source, lane & 31)
-            return self._node(*unknown)
+                    return self.table.intern("collective", at, register, chosen)
+                return self.table.intern("broadcast", source, lane & 31)
+            return self.table.intern(*unknown)
         if form.scope == "active":
-            return self._node(*unknown)  # threads that execute it apart may have different results
+            return self.table.intern(*unknown)  # threads that execute it apart may have different results
         if form.event in ("vote", "redux") or (form.event == "match" and ".all" in match.modifiers):
-            return self._node("collective", at, register)
+            return self.table.intern("collective", at, register)
         return None
 
     def _loaded(self, instruction: Instruction, at: int, register: int) -> int:
@@ -367,18 +374,21 @@ class Registers(ThreadSets):
         size = int(kind[2:]) // 8
         if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
             # The same bytes are the same value whatever the load's type, unless the load extends them.
-            return self._node(
-                "parameter", self.add(value, self.constant(which * size)), size, kind if size < 4 else ""
+            return self.table.intern(
+                "parameter",
+                self.table.add(value, self.table.constant(which * size)),
+                size,
+                kind if size < 4 else "",
             )
         if space.startswith(".param"):  # from the caller, or returned by a call
-            return self._node("unknown", at, register)
+            return self.table.intern("unknown", at, register)
         if space.startswith(".shared"):
-            word = self.add(value, self.constant(which * size))
+            word = self.table.add(value, self.table.constant(which * size))
             if word in self._allocation_words():
-                return self._node("allocated", word)
+                return self.table.intern("allocated", word)
         if "read" in match.form.memory[0][0] and "write" in " ".join(m for m, _ in match.form.memory):
-            return self._node("unknown", at, register)
-        return self._node("load", at, space, value, which)
+            return self.table.intern("unknown", at, register)
+        return self.table.intern("load", at, space, value, which)
 
     def _is_kernel_parameter(self, address: Operand | None) -> bool:
         """Whether *address* is that of a kernel parameter, whose value is constant and the same in all threads."""
@@ -398,20 +408,20 @@ class Registers(ThreadSets):
                 if use.match is not None and use.match.form.event == "tmem-alloc":
                     for i in use.sites:
                         instruction = self.function.instructions[i]
-                        words.add(self.representative(self.operand(instruction.role("destination"), i)))
+                        words.add(self.table.representative(self.operand(instruction.role("destination"), i)))
             self._alloc_words = frozenset(words)
         return self._alloc_words
 
     def _is_warp_uniform(self, value: int) -> bool:
         """Whether *value* is warp-uniform by its expression alone, without following control flow."""
-        parts = self.subexpressions(value, until=self._is_warp_uniform_leaf)
-        return all(self._is_warp_uniform_leaf(v) or self.nodes[v][0] in _COMPUTED for v in parts)
+        parts = self.table.subexpressions(value, until=self._is_warp_uniform_leaf)
+        return all(self._is_warp_uniform_leaf(v) or self.table.nodes[v][0] in _COMPUTED for v in parts)
 
     def _is_warp_uniform_leaf(self, value: int) -> bool:
-        if self.node(value)[0] in ("const", "symbol", "parameter", "allocated"):
+        if self.table.node(value)[0] in ("const", "symbol", "parameter", "allocated"):
             return True
-        planes = self.bit_slices(value)
-        return planes is not None and self._plane_level(planes) <= UniformityScope.WARP
+        planes = self.thread_sets.bit_slices(value)
+        return planes is not None and self.thread_sets.plane_level(planes) <= UniformityScope.WARP
 
     def _packed(self, instruction: Instruction, at: int, register: int) -> int:
         """The result of a ``mov`` between a register and its parts."""
@@ -421,15 +431,17 @@ class Registers(ThreadSets):
             items = operands[0].items
             if register in items:
                 whole = self.operand(operands[1], at)
-                node, index = self.node(whole), items.index(register)
+                node, index = self.table.node(whole), items.index(register)
                 if node[0] == "parameter" and node[2] % len(items) == 0 and node[2] // len(items) >= 4:
                     size = node[2] // len(items)
-                    return self._node("parameter", self.add(node[1], self.constant(index * size)), size, "")
-                return self._part(index, width // len(items), whole)
+                    return self.table.intern(
+                        "parameter", self.table.add(node[1], self.table.constant(index * size)), size, ""
+                    )
+                return self.table.part(index, width // len(items), whole)
         if len(operands) == 2 and isinstance(operands[1], Vector):
             parts = [self.operand(item, at) for item in operands[1].items]
-            return self._pack(width // len(parts), parts)
-        return self._node("unknown", at, register)
+            return self.table.pack(width // len(parts), parts)
+        return self.table.intern("unknown", at, register)
 
     def _apply(self, name: str, type_name: str, modifiers: tuple[str, ...], a: list[int]) -> int | None:
         """*name* applied to argument values, simplified; None if it stays an opaque operation."""
@@ -447,68 +459,70 @@ class Registers(ThreadSets):
             if min(to := type_width(types[0]), source := type_width(types[1])) < 32:
                 return None
             if to > source and types[1][1] == "u":
-                return self._widened(a[0], source)
+                return self.table.widened(a[0], source)
             # Truncated from 64 bits, or wrapped: the extension differs from the untruncated value.
-            if to > source and (self._wide(a[0]) or self._may_wrap(a[0])):
-                return self._node("op", "cvt", tuple(types), a[0])
-            node = self.node(a[0])
+            if to > source and (self.table.is_wide(a[0]) or self.table.may_wrap(a[0])):
+                return self.table.intern("op", "cvt", tuple(types), a[0])
+            node = self.table.node(a[0])
             narrowed = to < source and node[:2] == ("op", "mask") and node[3] & SHORT == SHORT
             return node[2] if narrowed else a[0]
         if root == "add" and len(a) == 2:
-            return self.add(a[0], a[1], width)
+            return self.table.add(a[0], a[1], width)
         if root == "sub" and len(a) == 2:
-            return self.add(a[0], self.times(a[1], -1, width), width)
+            return self.table.add(a[0], self.table.times(a[1], -1, width), width)
         if root == "neg" and len(a) == 1:
-            return self.times(a[0], -1, width)
+            return self.table.times(a[0], -1, width)
         if root in ("mul", "mul24", "mad") and len(a) >= 2:
             if ".hi" in modifiers:
                 return None
             wide = ".wide" in modifiers
-            product = self.multiply(a[0], a[1], type_name if wide else "", width * 2 if wide else width)
+            product = self.table.multiply(a[0], a[1], type_name if wide else "", width * 2 if wide else width)
             if product is None or root != "mad":
                 return product
-            return self.add(product, a[2], width * 2 if wide else width)
+            return self.table.add(product, a[2], width * 2 if wide else width)
         if root == "shl" and len(a) == 2:
-            by = self.constant_of(a[1])
+            by = self.table.constant_of(a[1])
             if by is None:
                 return None
             by &= 0xFFFFFFFF
-            return self.times(a[0], 1 << by, width) if by < width else self.constant(0)
+            return self.table.times(a[0], 1 << by, width) if by < width else self.table.constant(0)
         if root in ("and", "or", "xor", "not") and ".pred" in modifiers:
             if root == "not":
-                return self.negate(a[0])
-            return self.logic(root, a[0], a[1])
+                return self.table.negate(a[0])
+            return self.table.logic(root, a[0], a[1])
         if root == "setp":
             return self._compared(modifiers, type_name, a)
-        if root == "mapa" and len(a) == 2 and self.node(a[1]) == ("special", "%cluster_ctarank"):
+        if root == "mapa" and len(a) == 2 and self.table.node(a[1]) == ("special", "%cluster_ctarank"):
             return a[0]  # mapped to the executing CTA itself
         if root == "selp" and len(a) == 3:
-            return self.select(a[2], a[0], a[1])
-        numbers = [self.constant_of(x) for x in a]
+            return self.table.select(a[2], a[0], a[1])
+        numbers = [self.table.constant_of(x) for x in a]
         if root == "and" and len(a) == 2:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask is not None:
-                    return self.masked(value, mask, width)
+                    return self.table.masked(value, mask, width)
         if root in ("or", "xor") and len(a) == 2:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask == 0:
                     return value
         if root == "xor" and len(a) == 2:
             for value, other in (a, a[::-1]):
-                bits = self._max_bit_length(other)
-                rest = self._without_aligned(value, bits) if bits else value
+                bits = self.table.max_bit_length(other)
+                rest = self.table.without_aligned(value, bits) if bits else value
                 if rest != value:  # a swizzle of an aligned address changes only the offset added to it
-                    swizzled = self._node("op", root, type_name, *sorted((rest, other)))
-                    return self.add(swizzled, self.add(value, self.times(rest, -1, width), width), width)
+                    swizzled = self.table.intern("op", root, type_name, *sorted((rest, other)))
+                    return self.table.add(
+                        swizzled, self.table.add(value, self.table.times(rest, -1, width), width), width
+                    )
         if root in ("or", "xor", "and", "min", "max") and len(a) == 2 and ".relu" not in modifiers:
-            return self._node("op", root, type_name, *sorted(a))
+            return self.table.intern("op", root, type_name, *sorted(a))
         if root == "shr" and len(a) == 2:
-            return self._shifted(a[0], numbers[1], a[1], type_name)
+            return self.table.shifted(a[0], numbers[1], a[1], type_name)
         if root == "bfe" and len(a) == 3 and type_name[1] == "u":
             start, length = numbers[1:]
             if start is not None and length is not None and (start & 255) + (length & 255) <= width:
-                shifted = self._shifted(a[0], start & 255, self.constant(start & 255), type_name)
-                return self.masked(shifted, (1 << (length & 255)) - 1, width)
+                shifted = self.table.shifted(a[0], start & 255, self.table.constant(start & 255), type_name)
+                return self.table.masked(shifted, (1 << (length & 255)) - 1, width)
         return None
 
     def _compared(self, modifiers: tuple[str, ...], type_name: str, a: list[int]) -> int | None:
@@ -519,17 +533,17 @@ class Registers(ThreadSets):
         x, y = (a[1], a[0]) if swap else (a[0], a[1])
         width = type_width(type_name)
         signed = type_name[1:2] == "s"
-        result = self.compare(canonical, x, y, signed, width)
+        result = self.table.compare(canonical, x, y, signed, width)
         if negated:
-            result = self.negate(result)
+            result = self.table.negate(result)
         return self._combined(modifiers, result, a[2]) if len(a) == 3 else result
 
     def _combined(self, modifiers: tuple[str, ...], result: int, other: int) -> int:
-        return self.logic(next(m[1:] for m in modifiers if m in (".and", ".or", ".xor")), result, other)
+        return self.table.logic(next(m[1:] for m in modifiers if m in (".and", ".or", ".xor")), result, other)
 
     def _folded(self, name: str, match: Match, arguments: list[int], register: int) -> int | None:
         """The constant that an integer instruction computes from constants, by the ISA table's semantics; else None."""
-        numbers = [self.constant_of(a) for a in arguments]
+        numbers = [self.table.constant_of(a) for a in arguments]
         if None in numbers or name in ("setp", "selp") or floating(match.modifiers):
             return None
         compute = COMPUTE.get(name)
@@ -541,8 +555,8 @@ class Registers(ThreadSets):
         except ZeroDivisionError:  # unspecified by the ISA (9.7.1.8)
             return None
         if self.function.registers[register].type == ".pred":
-            return self.constant(pattern & 1)
-        return self.constant(as_signed(widen(match.binding, pattern, width), width))
+            return self.table.constant(pattern & 1)
+        return self.table.constant(as_signed(widen(match.binding, pattern, width), width))
 
 
 def _copy_source(instruction: Instruction) -> int:

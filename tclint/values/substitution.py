@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from tclint.ir.cfg import CFG, Edge
-from tclint.ir.nodes import Function, Variable
 from tclint.isa.semantics import COMPUTE
 from tclint.isa.table import floating
 from tclint.values.integers import EVERY, as_signed, type_width
-from tclint.values.ssa import Registers
-from tclint.values.value_table import Node
+from tclint.values.value_table import Node, ValueTable
 
 __all__ = ["AtSize", "Lifetimes", "PathSubstitution"]
 
@@ -29,16 +27,16 @@ class PathSubstitution:
     A class and not a recursive closure: that would keep the whole function alive until the garbage collector runs.
     """
 
-    __slots__ = ("_before", "_max_memo", "_memo", "_values", "edges", "passed")
+    __slots__ = ("_before", "_lifetimes", "_max_memo", "_memo", "edges", "passed")
 
     def __init__(
         self,
-        values: Lifetimes,
+        lifetimes: Lifetimes,
         edges: Sequence[Edge],
         passed: Container[int],
         before: PathSubstitution | None = None,
     ) -> None:
-        self._values = values
+        self._lifetimes = lifetimes
         self._before = before
         self._memo: dict[tuple[int, int], int] = {}
         self._max_memo = 0
@@ -51,13 +49,13 @@ class PathSubstitution:
 
     def extended(self, edge: Edge) -> PathSubstitution:
         """The substitution for the path extended by *edge*, with no more instructions in :attr:`passed`."""
-        return PathSubstitution(self._values, (*self.edges, edge), self.passed, self)
+        return PathSubstitution(self._lifetimes, (*self.edges, edge), self.passed, self)
 
     def walk(self, value: int, end: int) -> int:
         """*value* after the first *end* edges; *value* itself if that exceeds the budget."""
-        values, memo = self._values, self._memo
-        value = values.representative(value)
-        if not values.varying_at(value):
+        lifetimes, memo = self._lifetimes, self._memo
+        value = lifetimes.table.representative(value)
+        if not lifetimes.varying_at(value):
             return value
         before = self._before
         if before is not None and end <= len(before.edges):
@@ -69,7 +67,7 @@ class PathSubstitution:
             if len(memo) >= self._max_memo:
                 raise _BudgetExhausted
             memo[value, end] = value  # breaks cycles: a value in terms of itself is opaque
-            found = memo[value, end] = values._substituted(value, self, end)
+            found = memo[value, end] = lifetimes.substituted(value, self, end)
         return found
 
     def _walk_within_budget(self, value: int, end: int) -> int:
@@ -86,7 +84,7 @@ class PathSubstitution:
             while len(memo) > known:
                 memo.popitem()
             memo[value, end] = value
-            self._values.gave_up(f"more than {MAX_EXPRESSIONS_PER_QUESTION} expressions")
+            self._lifetimes.gave_up(f"more than {MAX_EXPRESSIONS_PER_QUESTION} expressions")
             return value
         finally:
             self._max_memo = 0
@@ -97,16 +95,17 @@ class AtSize(PathSubstitution):
 
     __slots__ = ()
 
-    def __init__(self, values: Lifetimes, threads: int) -> None:
-        super().__init__(values, (), frozenset())
-        self._memo[values.special("%ntid.x"), 0] = values.constant(threads)
+    def __init__(self, lifetimes: Lifetimes, threads: int) -> None:
+        super().__init__(lifetimes, (), frozenset())
+        table = lifetimes.table
+        self._memo[table.special("%ntid.x"), 0] = table.constant(threads)
 
     def walk(self, value: int, end: int) -> int:
-        values, memo = self._values, self._memo
-        value = values.representative(value)
+        table, memo = self._lifetimes.table, self._memo
+        value = table.representative(value)
         if (value, end) not in memo:
             memo[value, end] = value
-            if len(memo) < MAX_EXPRESSIONS_PER_QUESTION and values.node(value)[0] in (
+            if len(memo) < MAX_EXPRESSIONS_PER_QUESTION and table.node(value)[0] in (
                 "sum",
                 "op",
                 "select",
@@ -115,36 +114,36 @@ class AtSize(PathSubstitution):
                 "not",
                 "part",
             ):
-                memo[value, end] = values._substituted(value, self, end)
+                memo[value, end] = self._lifetimes.substituted(value, self, end)
         return memo[value, end]
 
 
-class Lifetimes(Registers):
+class Lifetimes:
     """Where values change, and how."""
 
-    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
-        super().__init__(function, cfg, variables)
-        self.gave_up: Callable[[str], object] = len
+    def __init__(self, table: ValueTable, cfg: CFG, gave_up: Callable[[str], object]) -> None:
+        self.table, self.cfg = table, cfg
+        self.gave_up = gave_up
         """Called with the reason when a question about a path is not answered."""
         self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
         self._renewed: dict[int, frozenset[tuple[str, int]]] = {}
-        self._invalidated: dict[tuple[str, int], set[int]] = {}
+        self.invalidated: dict[tuple[str, int], set[int]] = {}
         """Location, as in :meth:`varying_at` -> the values that vary there, among those asked for so far."""
-        self._invalidating_sites: list[int] = []
+        self.invalidating_sites: list[int] = []
 
     def varying_at(self, value: int) -> frozenset[tuple[str, int]]:
         """Where *value* may change: ``("block", b)`` for a phi, ``("site", i)`` for a load or an unknown value.
 
         The set is empty if the value is the same for the whole life of a thread.
         """
-        alias = self._alias
+        alias = self.table.alias
         while value in alias:
             value = alias[value]
         found = self._volatile.get(value)
         if found is not None:
             return found
         self._volatile[value] = frozenset()
-        node = self.nodes[value]
+        node = self.table.nodes[value]
         kind = node[0]
         result: frozenset[tuple[str, int]]
         if kind == "phi":
@@ -154,7 +153,7 @@ class Lifetimes(Registers):
         elif kind == "load":
             result = frozenset((("site", node[1]),)) | self.varying_at(node[3])
         else:
-            result = frozenset().union(*(self.varying_at(p) for p in self.parts(node)))
+            result = frozenset().union(*(self.varying_at(p) for p in self.table.parts(node)))
         self._volatile[value] = result
         return result
 
@@ -169,9 +168,9 @@ class Lifetimes(Registers):
                 if (at if kind == "block" else cfg.block_of[at]) in cfg.in_cycle
             )
             for location in found:
-                if location not in self._invalidated and location[0] == "site":
-                    insort(self._invalidating_sites, location[1])
-                self._invalidated.setdefault(location, set()).add(value)
+                if location not in self.invalidated and location[0] == "site":
+                    insort(self.invalidating_sites, location[1])
+                self.invalidated.setdefault(location, set()).add(value)
         return found
 
     def along(self, edges: Sequence[Edge], passed: Container[int]) -> PathSubstitution:
@@ -182,64 +181,68 @@ class Lifetimes(Registers):
         """
         return PathSubstitution(self, edges, passed)
 
-    def _substituted(self, value: int, path: PathSubstitution, end: int) -> int:
+    def substituted(self, value: int, path: PathSubstitution, end: int) -> int:
         """One step of :meth:`along`: *value* after the first *end* edges of *path*."""
         edges, walk = path.edges, path.walk
-        node = self.nodes[value]
+        node = self.table.nodes[value]
         kind = node[0]
         if kind == "phi":
-            block, arguments = node[1], self.arguments(value)
+            block, arguments = node[1], self.table.arguments(value)
             for at in range(end - 1, -1, -1):
                 if edges[at].target == block:
                     sources = self.cfg.sources[block]
                     if len(arguments) != len(sources):
-                        return self._node("later", value, at)
+                        return self.table.intern("later", value, at)
                     return walk(arguments[sources.index(edges[at].source)], at)
             return value
         if kind in ("unknown", "collective", "load"):
-            return self._node("later", value, end) if node[1] in path.passed else value
+            return self.table.intern("later", value, end) if node[1] in path.passed else value
         if kind == "sum":
-            total = self.constant(node[2])
+            total = self.table.constant(node[2])
             for term, factor in node[1]:
-                total = self.add(total, self.times(walk(term, end), factor))
+                total = self.table.add(total, self.table.times(walk(term, end), factor))
             return total
         if kind == "select":
-            return self.select(*(walk(x, end) for x in node[1:4]))
+            return self.table.select(*(walk(x, end) for x in node[1:4]))
         if kind == "not":
-            return self.negate(walk(node[1], end))
+            return self.table.negate(walk(node[1], end))
         if kind == "logic":
-            return self.logic(node[1], walk(node[2], end), walk(node[3], end))
+            return self.table.logic(node[1], walk(node[2], end), walk(node[3], end))
         if kind == "compare":
-            return self.compare(node[1], walk(node[2], end), walk(node[3], end), node[4], node[5])
+            return self.table.compare(node[1], walk(node[2], end), walk(node[3], end), node[4], node[5])
         if kind == "op" and node[1] == "mask":
             inner = walk(node[2], end)
-            number = self.constant_of(inner)
-            return self.masked(inner, node[3], 64) if number is None else self.constant(number & node[3])
+            number = self.table.constant_of(inner)
+            return (
+                self.table.masked(inner, node[3], 64)
+                if number is None
+                else self.table.constant(number & node[3])
+            )
         if kind == "op":
             return self._reapplied(node, [walk(x, end) for x in node[3:]])
         if kind == "part":
-            return self._part(node[1], node[2], walk(node[3], end))
+            return self.table.part(node[1], node[2], walk(node[3], end))
         if kind == "pack":
-            return self._pack(node[1], [walk(x, end) for x in node[2:]])
+            return self.table.pack(node[1], [walk(x, end) for x in node[2:]])
         if kind == "vector":
-            return self._node(kind, *(walk(x, end) for x in node[1:]))
-        return self._node("later", value, end)
+            return self.table.intern(kind, *(walk(x, end) for x in node[1:]))
+        return self.table.intern("later", value, end)
 
     def _reapplied(self, node: Node, arguments: list[int]) -> int:
         """The operation of *node* on other arguments, folded if these are constants."""
         name, modifiers = node[1], (node[2],) if isinstance(node[2], str) else node[2]
-        numbers = [n for n in map(self.constant_of, arguments) if n is not None]
+        numbers = [n for n in map(self.table.constant_of, arguments) if n is not None]
         compute = COMPUTE.get(name)
         if compute is None or len(numbers) < len(arguments) or floating(modifiers):
-            return self._node(*node[:3], *arguments)
+            return self.table.intern(*node[:3], *arguments)
         binding = {str(k): m for k, m in enumerate(modifiers)}
         try:
             pattern = compute(binding, *(n & EVERY for n in numbers))
         except ZeroDivisionError:  # unspecified by the ISA (9.7.1.8)
-            return self._node(*node[:3], *arguments)
+            return self.table.intern(*node[:3], *arguments)
         width = (
             64
             if ".wide" in modifiers
             else type_width(next((m for m in modifiers if m[1:2] in "bus"), ".b32"))
         )
-        return self.constant(as_signed(pattern, width))
+        return self.table.constant(as_signed(pattern, width))

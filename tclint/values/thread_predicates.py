@@ -6,12 +6,9 @@ One assumption is unsound: ``elect.sync`` may elect any lane of its mask, and is
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from enum import IntEnum
 from functools import cached_property
 
-from tclint.ir.cfg import CFG
-from tclint.ir.nodes import Function, Variable
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import (
     is_alone,
@@ -39,11 +36,12 @@ class UniformityScope(IntEnum):
     """Proven to differ between threads of one warp."""
 
 
-class ThreadSets(ValueTable):
+class ThreadSets:
     """Expressions evaluated in every thread of a CTA at once (:mod:`tclint.values.thread_masks`)."""
 
-    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
-        super().__init__(function, cfg, variables)
+    def __init__(self, table: ValueTable) -> None:
+        self.table = table
+        self.function = function = table.function
         defs = defaultdict[int, list[int]](list)
         for i, instruction in enumerate(function.instructions):
             for register in instruction.writes:
@@ -68,14 +66,14 @@ class ThreadSets(ValueTable):
 
     def bit_slices(self, value: int) -> T.BitSlices | None:
         """*value* in every thread if it depends on the thread index alone, else None."""
-        value = self.representative(value)
+        value = self.table.representative(value)
         if value not in self._planes:
             self._planes[value] = None  # the answer to a recursive question
             self._planes[value] = self._compute_planes(value)
         return self._planes[value]
 
     def _compute_planes(self, value: int) -> T.BitSlices | None:
-        node, n = self.nodes[value], self.threads
+        node, n = self.table.nodes[value], self.threads
         kind = node[0]
         if kind == "const":
             return T.constant(node[1], n)
@@ -106,7 +104,7 @@ class ThreadSets(ValueTable):
                     return None
                 return tuple(p if node[3] >> bit & 1 else 0 for bit, p in enumerate(planes))
             if node[1] == "shr":
-                planes, by = self.bit_slices(node[3]), self.constant_of(node[4])
+                planes, by = self.bit_slices(node[3]), self.table.constant_of(node[4])
                 if planes is None or by is None:
                     return None
                 signed, width = str(node[2])[1] == "s", type_width(str(node[2]))
@@ -114,7 +112,7 @@ class ThreadSets(ValueTable):
                     planes = T.narrow(planes, width, signed)
                 return T.shift_right(planes, by & 0xFFFFFFFF, signed)
             if node[1] in ("div", "rem") and node[2] in ((".s32",), (".u32",)):
-                planes, by = self.bit_slices(node[3]), self.constant_of(node[4]) or 0
+                planes, by = self.bit_slices(node[3]), self.table.constant_of(node[4]) or 0
                 if planes is None or by <= 0 or by & by - 1 or (node[2] == (".s32",) and planes[-1]):
                     return None  # division of a negative number rounds towards zero, unlike a shift (9.7.1.8)
                 shift = by.bit_length() - 1
@@ -132,13 +130,13 @@ class ThreadSets(ValueTable):
                 taken = T.compare("lt", left, right, node[2] == ".s32", n) ^ (T.full(n) * (node[1] == "max"))
                 return tuple(x & taken | y & ~taken for x, y in zip(left, right, strict=True))
             if node[1] == "shl" and ".b16" not in node[2]:  # tests of a set of roles: 1 << warp & mask
-                number, planes = self.constant_of(node[3]), self.bit_slices(node[4])
+                number, planes = self.table.constant_of(node[3]), self.bit_slices(node[4])
                 return None if number is None or planes is None else T.shifted(number, planes, n)
             if node[1] == "bfe" and str(node[2][-1]) != ".s64":
                 planes, at, length = (
                     self.bit_slices(node[3]),
-                    self.constant_of(node[4]),
-                    self.constant_of(node[5]),
+                    self.table.constant_of(node[4]),
+                    self.table.constant_of(node[5]),
                 )
                 if planes is None or at is None or length is None:
                     return None
@@ -149,7 +147,7 @@ class ThreadSets(ValueTable):
                 return tuple(p if bit < length & 0xFF else 0 for bit, p in enumerate(field))
             if node[1] == "bfi" and ".b32" in node[2]:
                 new, old = self.bit_slices(node[3]), self.bit_slices(node[4])
-                at, length = self.constant_of(node[5]), self.constant_of(node[6])
+                at, length = self.table.constant_of(node[5]), self.table.constant_of(node[6])
                 if new is None or old is None or at is None or length is None:
                     return None
                 begin, end = at & 0xFF, (at & 0xFF) + (length & 0xFF)
@@ -179,21 +177,21 @@ class ThreadSets(ValueTable):
 
     def mask(self, p: int) -> int | None:
         """The threads in which predicate *p* holds if it depends on the thread index alone, else None."""
-        p = self.representative(p)
+        p = self.table.representative(p)
         if p not in self._masks:
             self._masks[p] = None
             self._masks[p] = self._compute_mask(p)
         return self._masks[p]
 
     def _compute_mask(self, p: int) -> int | None:
-        node, n = self.nodes[p], self.threads
+        node, n = self.table.nodes[p], self.threads
         kind = node[0]
         every = T.full(n)
         if kind == "const":
             return every if node[1] else 0
         if kind == "elect":
             # Any lane of the mask in each warp; in practice the lowest.
-            members = (self.constant_of(node[1]) or 0) & 0xFFFFFFFF or 1
+            members = (self.table.constant_of(node[1]) or 0) & 0xFFFFFFFF or 1
             return T.lane_zero(n) << (members & -members).bit_length() - 1
         if kind == "not":
             inner = self.mask(node[1])
@@ -222,10 +220,10 @@ class ThreadSets(ValueTable):
 
     def _fits_31_bits(self, value: int) -> bool:
         """Whether *value* is not a constant outside [0, 2^31)."""
-        number = self.constant_of(value)
+        number = self.table.constant_of(value)
         return number is None or 0 <= number < 1 << 31
 
-    def _plane_level(self, planes: T.BitSlices) -> UniformityScope:
+    def plane_level(self, planes: T.BitSlices) -> UniformityScope:
         """The uniformity of a value with these planes."""
         every = T.full(self.threads)
         for level, size in (

@@ -8,15 +8,13 @@ uniform as its address, although another thread may store between the loads of t
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from tclint.ir.cfg import CFG
-from tclint.ir.nodes import Function, Variable
 from tclint.isa.special_registers import SPECIAL_REGISTERS, Scope
 from tclint.values import thread_masks as T
 from tclint.values.role_tables import RoleTables
-from tclint.values.ssa import MAX_DEFINITION_DEPTH
-from tclint.values.substitution import AtSize
+from tclint.values.ssa import MAX_DEFINITION_DEPTH, Registers
+from tclint.values.substitution import AtSize, Lifetimes
 from tclint.values.thread_predicates import UniformityScope
 from tclint.values.value_table import Node
 
@@ -38,49 +36,51 @@ MAX_BRANCHES_BEFORE_JOIN = 4
 """Branches before a join that narrow the threads that arrive by one of its edges."""
 
 
-class Uniformity(RoleTables):
+class Uniformity:
     """The threads in which predicates may hold, and the scopes in which values are the same."""
 
-    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
-        super().__init__(function, cfg, variables)
+    def __init__(self, registers: Registers, lifetimes: Lifetimes, roles: RoleTables) -> None:
+        self.registers, self.lifetimes, self.roles = registers, lifetimes, roles
+        self.table, self.thread_sets = registers.table, registers.thread_sets
+        self.cfg, self.function = registers.cfg, registers.function
         self._phi_threads: dict[tuple[int, bool], int] = {}
         self._levels: dict[int, UniformityScope] = {}
 
     def feasible_threads(self, p: int, truth: bool) -> int:
         """The threads in which *p* may be *truth*: exact if the thread index alone decides it, else a superset."""
-        p = self.representative(p)
-        exact = self.mask(p)
-        every = T.full(self.threads)
+        p = self.table.representative(p)
+        exact = self.thread_sets.mask(p)
+        every = T.full(self.thread_sets.threads)
         if exact is not None:
             return exact if truth else every ^ exact
-        node = self.nodes[p]
+        node = self.table.nodes[p]
         if node[0] == "not":
             return self.feasible_threads(node[1], not truth)
         if node[0] == "logic" and node[1] in ("and", "or"):
             left, right = self.feasible_threads(node[2], truth), self.feasible_threads(node[3], truth)
             return left & right if (node[1] == "and") == truth else left | right
-        limit = self.constant_of(node[3]) if node[0] == "compare" else None
+        limit = self.table.constant_of(node[3]) if node[0] == "compare" else None
         # A byte zero- or sign-extended compares alike with a limit that is not negative.
-        if limit is not None and limit >= 0 and self.looked_up(node[2]):
+        if limit is not None and limit >= 0 and self.roles.looked_up(node[2]):
             relation = operator.eq if node[1] == "eq" else operator.lt
             return self._may_look_up(node[2], lambda number: relation(number, limit) is truth)
         return self._may_join(p, truth) if node[0] in ("phi", "compare") else every
 
     def threads_where_equal(self, value: int, number: int) -> int:
         """The threads in which *value* may equal *number*."""
-        planes = self.bit_slices(value)
+        planes = self.thread_sets.bit_slices(value)
         if planes is not None:
-            n = self.threads
+            n = self.thread_sets.threads
             return T.compare("eq", planes, T.constant(number, n), False, n)
         return self._may_look_up(value, number.__eq__)
 
     def _may_look_up(self, value: int, wanted: Callable[[int], bool]) -> int:
         """The threads in which *value* may be a *wanted* number. One without a known table entry may have any."""
         threads, known = 0, 0
-        for number, those in self.looked_up(value):
+        for number, those in self.roles.looked_up(value):
             known |= those
             threads |= those if wanted(number) else 0
-        return threads | T.full(self.threads) & ~known
+        return threads | T.full(self.thread_sets.threads) & ~known
 
     def _may_join(self, p: int, truth: bool) -> int:
         """The threads in which a phi of predicates may be *truth*: by argument, those that may arrive by its edge.
@@ -89,11 +89,11 @@ class Uniformity(RoleTables):
         """
         key = p, truth
         if key not in self._phi_threads:
-            every = T.full(self.threads)
+            every = T.full(self.thread_sets.threads)
             self._phi_threads[key] = every  # the answer to a recursive question around a loop
-            phi = p if self.nodes[p][0] == "phi" else self.representative(self.nodes[p][2])
-            arguments = self.arguments(phi) if self.nodes[phi][0] == "phi" else ()
-            block = self.nodes[phi][1] if arguments else 0
+            phi = p if self.table.nodes[p][0] == "phi" else self.table.representative(self.table.nodes[p][2])
+            arguments = self.table.arguments(phi) if self.table.nodes[phi][0] == "phi" else ()
+            block = self.table.nodes[phi][1] if arguments else 0
             threads = 0 if arguments else every
             for argument, source in zip(arguments, self.cfg.sources[block], strict=False):
                 chosen = argument if p == phi else self._same_comparison(p, argument)
@@ -104,21 +104,21 @@ class Uniformity(RoleTables):
 
     def _same_comparison(self, p: int, value: int) -> int | None:
         """Comparison *p* applied to *value* instead, if that is a constant or a select of two; else None."""
-        _, relation, _, right, signed, width = self.nodes[p]
-        node = self.nodes[value]
+        _, relation, _, right, signed, width = self.table.nodes[p]
+        node = self.table.nodes[value]
         numbers = node[2:4] if node[0] == "select" else (value,)
-        if None in map(self.constant_of, (right, *numbers)):
+        if None in map(self.table.constant_of, (right, *numbers)):
             return None
-        return self.compare(relation, value, right, signed, width)
+        return self.table.compare(relation, value, right, signed, width)
 
     def _may_enter(self, source: int, block: int) -> int:
         """The threads that may take the edge from *source* to *block*, narrowed by the branches before it."""
-        cfg, threads = self.cfg, T.full(self.threads)
+        cfg, threads = self.cfg, T.full(self.thread_sets.threads)
         for _ in range(MAX_BRANCHES_BEFORE_JOIN):
             edges = [e for e in cfg.successors[source] if e.target == block]
             if len(edges) == 1 and edges[0].predicate >= 0:
                 threads &= self.feasible_threads(
-                    self.before(edges[0].predicate, cfg.blocks[source].end - 1), edges[0].value
+                    self.registers.before(edges[0].predicate, cfg.blocks[source].end - 1), edges[0].value
                 )
             if len(cfg.sources[source]) != 1 or not source:
                 break
@@ -130,11 +130,11 @@ class Uniformity(RoleTables):
 
         Some launch decides such a predicate, and none may decide it as a path requires.
         """
-        if self.mask(p) is not None:
+        if self.thread_sets.mask(p) is not None:
             return False
         computed = False
-        for value in self.subexpressions(p):
-            node = self.nodes[value]
+        for value in self.table.subexpressions(p):
+            node = self.table.nodes[value]
             if node[0] == "special":
                 register = SPECIAL_REGISTERS[node[1]]
                 if not register.distinguishes_threads and (register.vector or register.name) not in _SIZES:
@@ -146,8 +146,8 @@ class Uniformity(RoleTables):
 
     def holds_in_large_ctas(self, p: int, truth: bool) -> bool:
         """Whether *p* depends on the size of the CTA alone, and is *truth* in every CTA of many warps."""
-        return self.one_dimensional and all(
-            self.constant_of(AtSize(self, n)(p)) == truth for n in _LARGE_CTA_SIZES
+        return self.thread_sets.one_dimensional and all(
+            self.table.constant_of(AtSize(self.lifetimes, n)(p)) == truth for n in _LARGE_CTA_SIZES
         )
 
     # ------------------------------------------------------------ uniformity
@@ -158,7 +158,7 @@ class Uniformity(RoleTables):
         A load from a uniform address counts as uniform; one from an address that differs between the threads of a warp
         counts as divergent.
         """
-        value = self.representative(value)
+        value = self.table.representative(value)
         if value in self._levels:
             return self._levels[value]
         assumed: dict[int, UniformityScope] = {}
@@ -173,13 +173,13 @@ class Uniformity(RoleTables):
     def _level(
         self, value: int, memo: dict[int, UniformityScope], assumed: dict[int, UniformityScope], depth: int
     ) -> UniformityScope:
-        value = self.representative(value)
+        value = self.table.representative(value)
         known = self._levels.get(value, memo.get(value))
         if known is not None:
             return known
         if depth > MAX_DEFINITION_DEPTH:
             return UniformityScope.UNKNOWN
-        node = self.nodes[value]
+        node = self.table.nodes[value]
         kind = node[0]
         if kind == "phi":
             if value in assumed and value in memo:
@@ -203,36 +203,36 @@ class Uniformity(RoleTables):
         if kind in ("const", "symbol", "parameter", "float", "allocated"):
             return UniformityScope.CTA
         if kind == "special":
-            planes = self.bit_slices(value)
+            planes = self.thread_sets.bit_slices(value)
             if planes is not None:
-                return self._plane_level(planes)
+                return self.thread_sets.plane_level(planes)
             return _LEVELS.get(SPECIAL_REGISTERS[node[1]].scope, UniformityScope.CTA)
         if kind == "elect":
             return UniformityScope.DIVERGENT
         if kind == "broadcast":
-            planes = self.bit_slices(value)
+            planes = self.thread_sets.bit_slices(value)
             if planes is not None:
-                return self._plane_level(planes)
+                return self.thread_sets.plane_level(planes)
             return min(UniformityScope.WARP, self._level(node[1], memo, assumed, depth))
         if kind == "collective":
             by = max((self._level(a, memo, assumed, depth) for a in node[3:]), default=UniformityScope.WARP)
             return UniformityScope.WARP if by <= UniformityScope.WARP else UniformityScope.UNKNOWN
         if kind in ("compare", "logic", "not", "select", "sum", "op", "part", "pack", "vector"):
             if kind in ("compare", "logic", "not"):
-                mask = self.mask(value)
+                mask = self.thread_sets.mask(value)
                 if mask is not None:
-                    return self._plane_level((mask,))
+                    return self.thread_sets.plane_level((mask,))
             else:
-                planes = self.bit_slices(value)
+                planes = self.thread_sets.bit_slices(value)
                 if planes is not None:
-                    return self._plane_level(planes)
-            arguments = self.parts(node)
+                    return self.thread_sets.plane_level(planes)
+            arguments = self.table.parts(node)
             levels = [self._level(a, memo, assumed, depth) for a in arguments]
             worst = max(levels, default=UniformityScope.CTA)
             if worst < UniformityScope.DIVERGENT:
                 return worst
             # A sum of one divergent term and uniform ones is divergent; other operations may mask a difference out.
-            if kind in ("sum", "not") or self._is_widened(node):
+            if kind in ("sum", "not") or self.table.is_widened(node):
                 return (
                     UniformityScope.DIVERGENT
                     if sorted(levels)[:-1] == [] or max(sorted(levels)[:-1]) <= UniformityScope.WARP
@@ -242,7 +242,7 @@ class Uniformity(RoleTables):
                 kind == "compare"
                 and node[1] == "eq"
                 and self._load_term(node[2])
-                and self.constant_of(node[3]) is not None
+                and self.table.constant_of(node[3]) is not None
             ):
                 return UniformityScope.DIVERGENT
             return UniformityScope.UNKNOWN
@@ -250,21 +250,21 @@ class Uniformity(RoleTables):
             inner = self._level(node[3], memo, assumed, depth)
             return max(inner, UniformityScope.UNKNOWN) if self._is_private(node) else inner
         if kind == "phi":
-            block, chosen = node[1], self._args.get(value, ())
+            block, chosen = node[1], self.table.phi_arguments.get(value, ())
             if not chosen:
                 return UniformityScope.UNKNOWN
             worst = max(self._level(a, memo, assumed, depth) for a in chosen)
             # Which argument is selected depends on the branches that control the incoming edges.
             controlling = self._controlling_predicates(block)
             for register, at in controlling:
-                control = self._level(self.before(register, at), memo, assumed, depth)
+                control = self._level(self.registers.before(register, at), memo, assumed, depth)
                 if control > UniformityScope.CTA:
                     worst = max(worst, min(control, UniformityScope.UNKNOWN))
             return UniformityScope.UNKNOWN if worst == UniformityScope.DIVERGENT else worst
         if (
             kind == "unknown"
             and node[2] >= 0
-            and value not in self._opaque
+            and value not in self.registers.opaque
             and depth < MAX_DEFINITION_DEPTH // 8
         ):
             # Its operands may not have been evaluated yet, which needs stack depth of its own.
@@ -282,7 +282,7 @@ class Uniformity(RoleTables):
             return UniformityScope.UNKNOWN
         worst = UniformityScope.CTA
         for operand in instruction.operands[1:]:
-            worst = max(worst, self._level(self.operand(operand, at), memo, assumed, depth))
+            worst = max(worst, self._level(self.registers.operand(operand, at), memo, assumed, depth))
             if worst > UniformityScope.WARP:
                 return UniformityScope.UNKNOWN
         return worst
@@ -292,11 +292,11 @@ class Uniformity(RoleTables):
         _, _, space, address, _ = load
         if space:
             return bool(space.startswith(".local"))
-        variables = (self.variable(term) for term, _ in self.linear(address)[0])
+        variables = (self.table.variable(term) for term, _ in self.table.linear(address)[0])
         return any(v is not None and v.space == ".local" for v in variables)
 
     def _load_term(self, value: int) -> bool:
-        return bool(self.node(value)[0] == "load")
+        return bool(self.table.node(value)[0] == "load")
 
     def _controlling_predicates(self, block: int) -> list[tuple[int, int]]:
         """``(register, instruction)`` of the branches that decide by which edge *block* is entered."""

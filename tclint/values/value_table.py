@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from math import gcd
 from typing import Any
 
-from tclint.ir.cfg import CFG
 from tclint.ir.nodes import Function, Variable
 from tclint.values.integers import SHORT, as_signed, type_width
 
@@ -32,18 +31,20 @@ _WRAPPING_CONSTANT = 1 << 30
 class ValueTable:
     """The expressions of one function. A value is an index into :attr:`nodes`."""
 
-    def __init__(self, function: Function, cfg: CFG, variables: Mapping[str, Variable]) -> None:
+    def __init__(self, function: Function, variables: Mapping[str, Variable]) -> None:
         self._differences: dict[int, tuple[Node, bool] | None] = {}
         self.function = function
-        self.cfg = cfg
         self.variables = variables
         """The variables of the module."""
         self.nodes: list[Node] = []
         self._ids: dict[Node, int] = {}
-        self._alias: dict[int, int] = {}
-        self._args: dict[int, tuple[int, ...]] = {}  # phi -> its incoming values
+        self.alias: dict[int, int] = {}
+        """Value -> the one that it turned out to equal."""
+        self.phi_arguments: dict[int, tuple[int, ...]] = {}
+        """Phi -> its incoming values."""
 
-    def _node(self, *parts: object) -> int:
+    def intern(self, *parts: object) -> int:
+        """The value of the expression *parts*: a kind and its operands, as they are."""
         found = self._ids.get(parts)
         if found is None:
             found = self._ids[parts] = len(self.nodes)
@@ -52,29 +53,29 @@ class ValueTable:
 
     def representative(self, value: int) -> int:
         """The representative of *value*: itself, or the value that it turned out to equal."""
-        alias = self._alias
+        alias = self.alias
         while value in alias:
             value = alias[value]
         return value
 
     def node(self, value: int) -> Node:
         """The expression of *value*: a kind and its operands."""
-        alias = self._alias
+        alias = self.alias
         while value in alias:
             value = alias[value]
         return self.nodes[value]
 
     def special(self, name: str) -> int:
         """The value of a special register that does not change."""
-        return self._node("special", name)
+        return self.intern("special", name)
 
     def constant(self, number: int) -> int:
         """The value of an integer constant."""
-        return self._node("const", number)
+        return self.intern("const", number)
 
     def constant_of(self, value: int) -> int | None:
         """The integer that *value* is; None if it is not a constant."""
-        alias = self._alias
+        alias = self.alias
         while value in alias:
             value = alias[value]
         node = self.nodes[value]
@@ -85,7 +86,7 @@ class ValueTable:
 
     def arguments(self, phi: int) -> tuple[int, ...]:
         """The incoming values of a phi, in the order of the block's sources; empty if they were not followed."""
-        return tuple(self.representative(a) for a in self._args.get(phi, ()))
+        return tuple(self.representative(a) for a in self.phi_arguments.get(phi, ()))
 
     def parts(self, node: Node) -> list[int]:
         """The operands of an expression that are values."""
@@ -171,7 +172,7 @@ class ValueTable:
 
     def _terms(self, value: int, exact: bool = False) -> tuple[tuple[tuple[int, int], ...], int]:
         """See :meth:`linear`. Unless *exact*, a zero-extended 32-bit value counts as the value itself."""
-        alias = self._alias
+        alias = self.alias
         while value in alias:
             value = alias[value]
         node = self.nodes[value]
@@ -186,7 +187,7 @@ class ValueTable:
                         total[self.representative(term)] = total.get(self.representative(term), 0) + factor
                     return tuple(sorted((t, f) for t, f in total.items() if f)), node[2]
             return terms, node[2]
-        if not exact and self._is_widened(node):
+        if not exact and self.is_widened(node):
             return self._terms(node[2])  # widening does not change an address or a small index
         return ((value, 1),), 0
 
@@ -196,7 +197,7 @@ class ValueTable:
             return self.constant(constant)
         if constant == 0 and len(terms) == 1 and terms[0][1] == 1:
             return terms[0][0]
-        return self._node("sum", terms, constant)
+        return self.intern("sum", terms, constant)
 
     def linear(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
         """*value* as ``(terms with their factors, constant)``. Values with equal terms are a known distance apart."""
@@ -220,7 +221,7 @@ class ValueTable:
         for term, factor in tb:
             total[term] = total.get(term, 0) + factor
         if len(total) > MAX_TERMS_PER_SUM:
-            return self._node("op", "add", ".s64", *sorted((a, b)))
+            return self.intern("op", "add", ".s64", *sorted((a, b)))
         terms = tuple(sorted((t, f) for t, f in total.items() if f))
         return self.total(terms, as_signed(ca + cb, width))
 
@@ -246,7 +247,7 @@ class ValueTable:
         terms, by = self.linear(node[3])
         if not by or not terms:
             return None
-        return self._node(*node[:3], self.total(terms, 0), self.constant(limit - by)), by
+        return self.intern(*node[:3], self.total(terms, 0), self.constant(limit - by)), by
 
     def multiply(self, a: int, b: int, widened: str, width: int) -> int | None:
         """a * b if one of them is a constant, else None.
@@ -269,7 +270,7 @@ class ValueTable:
         node = self.node(value)
         if node[:2] == ("op", "mask") and node[3] <= 0x7FFF:
             return value
-        return self._node("op", "cvt", (f"{type_name[:2]}32", type_name), value)
+        return self.intern("op", "cvt", (f"{type_name[:2]}32", type_name), value)
 
     # ------------------------------------------------------------ bits
 
@@ -292,23 +293,23 @@ class ValueTable:
                 return self.times(self.masked(self.total(terms, node[2] // low), mask // low, width), low)
         if node[0] == "op" and node[1] == "shr" and (by := self.constant_of(node[4])) is not None:
             if 0 <= by <= width - mask.bit_length():
-                value = self._shifted(
-                    self._without_aligned(node[3], mask.bit_length() + by), by, node[4], node[2]
+                value = self.shifted(
+                    self.without_aligned(node[3], mask.bit_length() + by), by, node[4], node[2]
                 )
         else:
-            value = self._without_aligned(value, mask.bit_length())
-        return self._node("op", "mask", self.representative(value), mask)
+            value = self.without_aligned(value, mask.bit_length())
+        return self.intern("op", "mask", self.representative(value), mask)
 
-    def _shifted(self, value: int, number: int | None, by: int, type_name: str) -> int:
-        return value if number == 0 else self._node("op", "shr", type_name, value, by)
+    def shifted(self, value: int, number: int | None, by: int, type_name: str) -> int:
+        return value if number == 0 else self.intern("op", "shr", type_name, value, by)
 
-    def _without_aligned(self, value: int, bits: int) -> int:
+    def without_aligned(self, value: int, bits: int) -> int:
         """*value* without addresses of variables aligned so well that its low *bits* do not depend on them."""
         terms, constant = self._terms(value)
-        kept = tuple((t, f) for t, f in terms if not (align := self._alignment(t)) or align * f % (1 << bits))
+        kept = tuple((t, f) for t, f in terms if not (align := self.alignment(t)) or align * f % (1 << bits))
         return self.total(kept, constant) if len(kept) < len(terms) else value
 
-    def _alignment(self, value: int) -> int:
+    def alignment(self, value: int) -> int:
         """The alignment of the variable whose address *value* is; 0 if it is not the address of a variable."""
         variable = self.variable(value)
         return variable.align if variable is not None else 0
@@ -320,23 +321,35 @@ class ValueTable:
             return None
         return self.function.variables.get(node[1]) or self.variables.get(node[1])
 
-    def _max_bit_length(self, value: int) -> int:
+    def separate(self, a: int, b: int) -> bool:
+        """Whether *a* and *b* are the addresses of different variables that do not overlap.
+
+        Variables without a size all name the same memory, which follows that of all others (5.1.7).
+        """
+        variables = self.variable(a), self.variable(b)
+        return (
+            a != b
+            and {self.nodes[v][0] for v in (a, b)} == {"symbol"}
+            and any(v and v.size for v in variables)
+        )
+
+    def max_bit_length(self, value: int) -> int:
         """The number of low bits that *value* can have set; 0 if that is not evident from its node alone."""
         node = self.node(value)
         if node[:2] == ("op", "mask"):
             return int(node[3]).bit_length()
         return int(node[1]).bit_length() if node[0] == "const" and node[1] > 0 else 0
 
-    def _part(self, index: int, width: int, whole: int) -> int:
+    def part(self, index: int, width: int, whole: int) -> int:
         """The *width* bits of *whole* from bit *index* * *width* on."""
         node, number = self.node(whole), self.constant_of(whole)
         if number is not None:
             return self.constant(as_signed(number >> index * width, width))
         if node[0] == "pack" and node[1] == width:
             return self.representative(node[2 + index])
-        return self._node("part", index, width, self.representative(whole))
+        return self.intern("part", index, width, self.representative(whole))
 
-    def _pack(self, width: int, parts: list[int]) -> int:
+    def pack(self, width: int, parts: list[int]) -> int:
         """The concatenation of *parts* of *width* bits each, the first one lowest."""
         numbers = [self.constant_of(part) for part in parts]
         if None not in numbers:
@@ -344,13 +357,13 @@ class ValueTable:
             whole = sum((n & mask) << i * width for i, n in enumerate(numbers) if n is not None)
             return self.constant(as_signed(whole, width * len(parts)))
         if len(parts) == 2 and numbers[1] == 0:
-            return self._widened(parts[0], width)
+            return self.widened(parts[0], width)
         nodes = [self.node(part) for part in parts]
         if all(n[:3] == ("part", i, width) and n[3] == nodes[0][3] for i, n in enumerate(nodes)):
             return self.representative(nodes[0][3])  # unpacked and packed again
-        return self._node("pack", width, *map(self.representative, parts))
+        return self.intern("pack", width, *map(self.representative, parts))
 
-    def _widened(self, value: int, width: int) -> int:
+    def widened(self, value: int, width: int) -> int:
         """*value* zero-extended from *width* bits; :meth:`_terms` looks through that."""
         node = self.node(value)
         short = node[0] in ("special", "symbol") or (
@@ -358,7 +371,7 @@ class ValueTable:
         )
         return value if short else self.masked(value, (1 << width) - 1, 64)
 
-    def _wide(self, value: int, depth: int = 0) -> bool:
+    def is_wide(self, value: int, depth: int = 0) -> bool:
         """Whether *value* is certain to have been computed in 64 bits."""
         node = self.node(value)
         kind = node[0]
@@ -366,7 +379,7 @@ class ValueTable:
             return not -1 << 31 <= node[1] < 1 << 32
         if kind == "sum":
             return not -1 << 31 <= node[2] < 1 << 32 or (
-                depth < 4 and any(self._wide(t, depth + 1) for t, _ in node[1])
+                depth < 4 and any(self.is_wide(t, depth + 1) for t, _ in node[1])
             )
         if kind == "op":
             if node[1] == "mask":
@@ -377,16 +390,16 @@ class ValueTable:
             return bool(node[1] * (len(node) - 2) >= 64)
         return bool(kind == "parameter" and node[2] == 8)
 
-    def _may_wrap(self, value: int) -> bool:
+    def may_wrap(self, value: int) -> bool:
         """Whether *value* is a 32-bit sum with so large a constant that small terms make it wrap, unlike an address."""
         node = self.node(value)
         return node[0] == "sum" and not -_WRAPPING_CONSTANT <= node[2] < _WRAPPING_CONSTANT
 
     def plain(self, value: int, width: int) -> int:
         """*value* with its low *width* bits read as an unsigned number, as a value of its own."""
-        return self._node("plain", self.representative(value), width)
+        return self.intern("plain", self.representative(value), width)
 
-    def _is_widened(self, node: Node) -> bool:
+    def is_widened(self, node: Node) -> bool:
         """Whether *node* is just a zero-extended 32-bit number."""
         return node[:2] == ("op", "mask") and node[3] == SHORT
 
@@ -401,7 +414,7 @@ class ValueTable:
         number = self.constant_of(p)
         if number is not None:
             return self.constant(int(not number))
-        return self._node("not", self.representative(p))
+        return self.intern("not", self.representative(p))
 
     def logic(self, root: str, p: int, q: int) -> int:
         """*p* ``and``, ``or`` or ``xor`` *q*, simplified."""
@@ -424,7 +437,7 @@ class ValueTable:
             follows = self._implied_by(y, x, root == "and")
             if follows is not None:
                 return x if follows is (root == "and") else self.constant(follows)
-        return self._node("logic", root, *sorted((p, q)))
+        return self.intern("logic", root, *sorted((p, q)))
 
     def _implied_by(self, q: int, p: int, truth: bool) -> bool | None:
         """Whether comparison *q* holds where *p*, a comparison of the same value with a constant, is *truth*.
@@ -437,7 +450,7 @@ class ValueTable:
         known: Comparisons = (
             {one[2]: ((one, truth is first),)} if self.constant_of(one[3]) is not None else {}
         )
-        found = self._implied_comparison(two, known)
+        found = self.implied_comparison(two, known)
         return None if found is None else found is second
 
     def _without_not(self, p: int) -> tuple[Node, bool]:
@@ -456,7 +469,7 @@ class ValueTable:
         node = self.node(p)
         if node[0] == "not":
             return self.select(node[1], b, a)
-        return self._node("select", p, a, b)
+        return self.intern("select", p, a, b)
 
     def compare(self, relation: str, a: int, b: int, signed: bool, width: int = 32) -> int:
         """``a eq b`` or ``a lt b`` as a predicate. Constants are folded, or moved to the right."""
@@ -474,7 +487,7 @@ class ValueTable:
             return self.constant(int(x == y if relation == "eq" else x < y))
         if a == b:
             return self.constant(int(relation == "eq"))
-        if y is not None and 0 <= y <= SHORT and self._is_widened(self.node(a)):
+        if y is not None and 0 <= y <= SHORT and self.is_widened(self.node(a)):
             return self.compare(relation, self.node(a)[2], b, signed and width == 32, 32)
         if relation == "eq":
             if x is not None:
@@ -496,13 +509,13 @@ class ValueTable:
                 return self.compare("eq", self.total(node[1], 0), self.constant(y - node[2]), signed, width)
             if y is None:
                 a, b = sorted((a, b))
-            return self._node("compare", "eq", a, b, True, width)
+            return self.intern("compare", "eq", a, b, True, width)
         if x is not None and x < (every >> 1 if signed else every):
             # c < b is not b < c+1: one canonical form for r > 0 and r < 1.
             return self.negate(self.compare("lt", b, self.constant(x + 1), signed, width))
-        return self._node("compare", "lt", a, b, signed, width)
+        return self.intern("compare", "lt", a, b, signed, width)
 
-    def _implied_comparison(self, node: Node, others: Comparisons) -> bool | None:
+    def implied_comparison(self, node: Node, others: Comparisons) -> bool | None:
         """Whether a comparison with a constant follows from comparisons of the same value in *others*.
 
         None if neither answer follows.

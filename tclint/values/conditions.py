@@ -1,0 +1,357 @@
+"""What follows from a path condition, and what remains of it along a path."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+
+from tclint.ir.cfg import Edge
+from tclint.isa.widths import width_of
+from tclint.values.entailment import ConditionalIntervals
+from tclint.values.path_condition import PathCondition
+from tclint.values.value_table import Comparisons, Node
+
+__all__ = ["Conditions"]
+
+
+class Conditions:
+    """Decides predicates under path conditions, and extends and restates these."""
+
+    def __init__(self, ranges: ConditionalIntervals) -> None:
+        self.ranges, self.loops = ranges, ranges.loops
+        self.table, self.cfg = ranges.table, ranges.loops.cfg
+        self.registers, self.lifetimes = ranges.loops.registers, ranges.loops.lifetimes
+        self._facts: dict[frozenset[tuple[int, bool]], PathCondition] = {}
+        self._shared_terms: dict[int, bool] = {}
+        self._translated: dict[tuple[int, int, int], int] = {}
+        """``(predicate, source and target of a back edge)`` -> the predicate in the next iteration; -1: none."""
+        self._translations: set[int] = set()
+        """The predicates that such translations produced."""
+
+    def entails(self, p: int, facts: PathCondition) -> bool | None:
+        """Whether predicate *p* holds under the path condition *facts*; None when neither answer follows."""
+        p = self.table.representative(p)
+        fact = facts.get(p)
+        if fact is not None:
+            return fact
+        try:
+            return facts.decided[p]
+        except KeyError:
+            facts.decided[p] = result = self._entails(p, facts)
+            return result
+
+    def _entails(self, p: int, facts: PathCondition) -> bool | None:
+        node = self.table.nodes[p]
+        kind = node[0]
+        if kind == "const":
+            return bool(node[1])
+        if kind == "not":
+            inner = self.entails(node[1], facts)
+            return None if inner is None else not inner
+        if kind == "logic":
+            left = self.entails(node[2], facts)
+            right = self.entails(node[3], facts)
+            if node[1] in ("and", "or"):
+                absorbing: bool = node[1] == "or"
+                if absorbing in (left, right):
+                    return absorbing
+                if left is None and right is None and facts and self._share_a_term(p, node):
+                    # The right operand, in the case in which the left one does not determine the result.
+                    left = self.entails(node[3], self.refine(node[2], not absorbing, facts))
+                    return absorbing if left is absorbing else None
+                return None if left is None or right is None else node[1] == "and"
+            return None if left is None or right is None else left != right
+        if kind == "compare" and (facts or self.loops.bounds_difference(p)):
+            if self.table.constant_of(node[3]) == 1 and node[1] == "lt" and not node[4]:
+                # The only unsigned number below 1 is 0.
+                return self.entails(
+                    self.table.compare("eq", node[2], self.table.constant(0), True, node[5]), facts
+                )
+            known = self._entailed_by_constants(node, facts)
+            if known is None and (rewritten := self.table.difference(p)) is not None:
+                known = self._entailed_by_constants(rewritten[0], facts)
+                if known is None:
+                    known = self.ranges.entails(p, rewritten[0], facts)
+                known = None if known is None else known is not rewritten[1]
+            if known is None:
+                known = self.ranges.entails(p, node, facts)
+            if known is None and node[1] == "eq":
+                known = self.ranges.bits(p, facts)
+            return self.ranges.equated(p, facts) if known is None else known
+        if kind == "phi":
+            return self._entails_phi(p, facts)
+        return None
+
+    def _share_a_term(self, p: int, node: Node) -> bool:
+        """Whether both operands of the logic operation *p* compare sums that have a term in common."""
+        found = self._shared_terms.get(p)
+        if found is None:
+            found = self._shared_terms[p] = not self._terms_of(node[2]).isdisjoint(self._terms_of(node[3]))
+        return found
+
+    def _terms_of(self, p: int) -> frozenset[int]:
+        """The terms of both sides of a comparison, negated or not; empty for any other predicate."""
+        node = self.table.node(p)
+        while node[0] == "not":
+            node = self.table.node(node[1])
+        return (
+            frozenset(t for side in node[2:4] for t, _ in self.table.linear(side)[0])
+            if node[0] == "compare"
+            else frozenset()
+        )
+
+    def _entails_phi(self, phi: int, facts: PathCondition) -> bool | None:
+        """The truth that all values joined by *phi* have.
+
+        None if they differ, or one of them is unknown or may change in a loop.
+        """
+        found: bool | None = None
+        seen = {phi}
+        work = list(self.table.arguments(phi))
+        while work:
+            value = work.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            truth = facts.get(value)
+            node = self.table.nodes[value]
+            if truth is None and node[0] == "const":
+                truth = bool(node[1])
+            if truth is None and node[0] == "phi" and (arguments := self.table.arguments(value)):
+                work += arguments
+                continue
+            if truth is None or found is (not truth) or self.lifetimes.loop_varying_at(value):
+                return None
+            found = truth
+        return found
+
+    def _entailed_by_constants(self, node: Node, facts: PathCondition) -> bool | None:
+        """Whether a comparison with a constant follows from comparisons of the same value with other constants."""
+        if self.table.constant_of(node[3]) is None:
+            return None
+        if facts.bounds is None:
+            facts.bounds = {}
+            for fact, truth in facts.items():
+                self._add_bound(fact, truth, facts.bounds)
+        return self.table.implied_comparison(node, facts.bounds)
+
+    def _add_bound(self, fact: int, truth: bool, bounds: Comparisons) -> None:
+        """Add to *bounds* a fact that compares with a constant, as it is and as a comparison of a difference."""
+        node = self.table.nodes[fact]
+        if node[0] != "compare":
+            return
+        if self.table.constant_of(node[3]) is not None:
+            bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth))
+        if (rewritten := self.table.difference(fact)) is not None:
+            node, negated = rewritten
+            bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth is not negated))
+
+    def differences(self, p: int) -> Iterator[int]:
+        """The differences x - y, without their constants, on which the comparisons in *p* depend."""
+        work = [p]
+        while work:
+            value = self.table.representative(work.pop())
+            node = self.table.nodes[value]
+            if node[0] in ("not", "logic"):
+                work += self.table.parts(node)
+            for base in self.compared(value) if node[0] == "compare" else ():
+                if sorted(factor for _, factor in self.table.linear(base)[0]) == [-1, 1]:
+                    yield base
+
+    def contradicts(self, p: int, literals: Iterable[tuple[int, bool]]) -> bool:
+        """Whether *p* cannot hold where all the *literals* do, or the *literals* alone are unsatisfiable."""
+        number = self.table.constant_of(p)
+        if number == 0:
+            return True
+        conditions = [*([] if number else [(p, True)]), *literals]
+        # Whether one literal refutes another may depend on which of them is assumed first.
+        return self._inconsistent(conditions) or self._inconsistent(conditions[::-1])
+
+    def unsatisfiable(self, facts: PathCondition) -> bool:
+        """Whether *facts* are unsatisfiable because of what they say about sums and differences taken together."""
+        return self.ranges.impossible(facts)
+
+    def _inconsistent(self, literals: Iterable[tuple[int, bool]]) -> bool:
+        facts = PathCondition()
+        for q, truth in literals:
+            if self.entails(q, facts) is (not truth):
+                return True
+            facts = self.refine(q, truth, facts)
+        return self.unsatisfiable(facts)
+
+    def compared(self, p: int) -> frozenset[int]:
+        """The values by which other predicates can decide the comparison *p*: sides, their difference, their parts."""
+        sides: tuple[int, ...] = self.table.nodes[p][2:4]
+        if (rewritten := self.table.difference(p)) is not None:
+            sides += rewritten[0][2:3]
+        bases = (self.ranges.bases(side) for side in sides if self.table.constant_of(side) is None)
+        point = self.ranges.point(p)
+        return frozenset((sides[0], *sides[2:], *(point or ())[:1])).union(*bases)
+
+    def equals_constant(self, phi: int, number: int) -> int:
+        """The predicate "the integer joined by *phi* equals the constant *number*"."""
+        width = width_of(self.registers.function.registers[self.table.nodes[phi][2]].type)
+        return self.table.compare("eq", phi, self.table.constant(number), True, width or 32)
+
+    def choice_among(self, value: int, numbers: Iterable[int], facts: PathCondition) -> int | None:
+        """The constant that *value* is, or that *facts* equate it with if it is a phi; otherwise None.
+
+        Only the constants *numbers* are considered for a phi.
+        """
+        known = self.table.constant_of(value)
+        if known is not None or self.table.node(value)[0] != "phi":
+            return known
+        return next(
+            (n for n in numbers if facts.get(self.table.representative(self.equals_constant(value, n)))), None
+        )
+
+    def refine(self, p: int, truth: bool, facts: PathCondition) -> PathCondition:
+        """The path condition *facts* extended by *p* being *truth*, and by what follows from that structurally."""
+        p = self.table.representative(p)
+        if facts.get(p) is truth:
+            return facts
+        found = facts.followed.get((p, truth))
+        if found is None:
+            found = facts.followed[p, truth] = self._refined(p, truth, facts)
+        return found
+
+    def _refined(self, p: int, truth: bool, facts: PathCondition) -> PathCondition:
+        bounds = None if facts.bounds is None else dict(facts.bounds)
+        ranges = facts.ranges
+        before, facts = facts, PathCondition(facts)
+        work = [(p, truth)]
+        while work:
+            q, value = work.pop()
+            node = self.table.nodes[q]
+            if node[0] == "not":
+                work.append((self.table.representative(node[1]), not value))
+                continue
+            if node[0] == "const":
+                continue
+            if q in facts:
+                bounds = ranges = None
+            if bounds is not None:
+                self._add_bound(q, value, bounds)
+            if ranges is not None:
+                ranges = self.ranges.refine(q, value, ranges)
+            facts[q] = value
+            self.lifetimes.loop_varying_at(q)  # registers where the fact is invalidated
+            if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
+                work += [
+                    (self.table.representative(node[2]), value),
+                    (self.table.representative(node[3]), value),
+                ]
+            elif node[0] == "logic" and node[1] != "xor":
+                # If one operand does not determine the result, the other one does.
+                for one, other in (node[2:], node[:1:-1]):
+                    if self.entails(one, before) is (not value):
+                        work.append((self.table.representative(other), value))
+            elif node[0] == "compare":
+                work += self._implied_by_select(node, value)
+                above = self._nonzero_side(node, value)
+                if above is not None:
+                    work.append((above, False))
+        facts.bounds, facts.ranges = bounds, ranges
+        return facts
+
+    def _nonzero_side(self, node: Node, truth: bool) -> int | None:
+        """The predicate ``x == 0`` if an unsigned comparison places x above another number; otherwise None."""
+        _, relation, left, right, signed, width = node
+        number = self.table.constant_of(left if truth else right)
+        if relation != "lt" or signed or (number is None and not truth) or (not truth and number == 0):
+            return None
+        above = self.table.representative(
+            self.table.compare("eq", right if truth else left, self.table.constant(0), True, width)
+        )
+        return None if self.table.node(above)[0] == "const" else above
+
+    def _implied_by_select(self, node: Node, truth: bool) -> list[tuple[int, bool]]:
+        """What follows if a constant arm of the compared select would give the opposite result: the other arm was
+        selected.
+        """
+        _, relation, left, right, signed, width = node
+        select = self.table.node(left)
+        if select[0] != "select" or self.table.constant_of(right) is None:
+            return []
+        for arm, other, condition in ((select[2], select[3], False), (select[3], select[2], True)):
+            if self.table.constant_of(arm) is not None and self.table.constant_of(
+                self.table.compare(relation, arm, right, signed, width)
+            ) == (not truth):
+                rest = self.table.compare(relation, other, right, signed, width)
+                return [
+                    (self.table.representative(select[1]), condition),
+                    (self.table.representative(rest), truth),
+                ]
+        return []
+
+    def surviving_sites(self, facts: PathCondition, low: int, high: int) -> PathCondition:
+        """*facts* without those about values that the instructions in ``range(low, high)`` may change."""
+        sites = self.lifetimes.invalidating_sites
+        begin = bisect_left(sites, low)
+        if begin == len(sites) or sites[begin] >= high or not facts:
+            return facts
+        stale = {
+            p
+            for i in sites[begin : bisect_left(sites, high)]
+            for p in self.lifetimes.invalidated["site", i]
+            if p in facts
+        }
+        return PathCondition((p, v) for p, v in facts.items() if p not in stale) if stale else facts
+
+    def crossing(self, facts: PathCondition, edge: Edge) -> tuple[PathCondition, Sequence[tuple[int, bool]]]:
+        """*facts* without those about values that may change where *edge* leads, and what takes their place.
+
+        On a back edge, their comparisons are restated for the next iteration: ``i + 1 != n`` becomes ``i != n``. The
+        result of a translation is not translated again.
+        """
+        source, head, *_ = edge
+        invalidated = self.lifetimes.invalidated.get(("block", head))
+        if invalidated is None or invalidated.isdisjoint(facts):
+            return facts, ()
+        restated: list[tuple[int, bool]] = []
+        for p, truth in facts.items() if source in self.cfg.loops.get(head, ()) else ():
+            if p in invalidated and p not in self._translations:
+                q = self._translated.get((p, source, head))
+                if q is None:
+                    q = self._translated[p, source, head] = self._translate(p, source, head)
+                if q >= 0:
+                    restated.append((q, truth))
+        return PathCondition((p, v) for p, v in facts.items() if p not in invalidated), restated
+
+    def _translate(self, p: int, source: int, head: int) -> int:
+        """A comparison in terms of the next iteration's values: each counter's increment is subtracted.
+
+        -1 if it is not a comparison, or a varying term is not a counter.
+        """
+        node = self.table.nodes[p]
+        if node[0] != "compare":
+            return -1
+        sides = list[int]()
+        for side in node[2:4]:
+            terms, by = self.table.linear(side)
+            for term, factor in terms:
+                if ("block", head) in self.lifetimes.varying_at(term):
+                    advanced = self.table.node(term)[:2] == ("phi", head) and self.table.linear(
+                        self.registers.after_block(self.table.node(term)[2], source)
+                    )
+                    if not advanced or advanced[0] != ((term, 1),):
+                        return -1
+                    by -= factor * advanced[1]
+            sides.append(self.table.total(terms, by))
+        translated = self.table.representative(
+            self.table.compare(node[1], sides[0], sides[1], node[4], node[5])
+        )
+        self._translations.add(translated)
+        return translated
+
+    def interned(self, facts: PathCondition) -> PathCondition:
+        """The canonical object for an equal set of facts, which carries the conclusions cached so far."""
+        return self._facts.setdefault(facts.pairs(), facts)
+
+    def invariant(self, facts: PathCondition) -> PathCondition:
+        """The facts that hold for the whole life of a thread."""
+        if facts.lasting is None:
+            facts.lasting = self.interned(
+                PathCondition((p, v) for p, v in facts.items() if not self.lifetimes.loop_varying_at(p))
+            )
+        return facts.lasting

@@ -1,0 +1,266 @@
+"""What loops imply about values, whatever the path condition: counters, exit conditions, and bounds.
+
+In a loop whose only exit is ``i == n``, i does not pass n (a *loop bound*). Counters that the same iterations change are
+linear functions of each other (*lockstep*); in the *canonical* form of a sum, one of them represents all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tclint.values.induction import Induction
+from tclint.values.integers import Range
+from tclint.values.ranges import INFINITY
+from tclint.values.ssa import Registers
+from tclint.values.substitution import Lifetimes
+from tclint.values.value_table import Node
+
+__all__ = ["Counter", "LoopFacts"]
+
+MAX_COUNTER_STEP = 1 << 20
+"""The largest step of a loop counter. A value that changes by more is meant to wrap, and is not a counter."""
+_COMPARED_WIDTHS = (8, 16, 32, 64)
+"""Widths in bits of the integer comparisons that are understood."""
+
+
+class Counter(NamedTuple):
+    """A value that a loop changes by a constant: by the same in every iteration that changes it."""
+
+    start: int
+    """Its value on entry to the loop."""
+    step: int
+    advances: tuple[bool, ...]
+    """For each edge into the loop header, whether the counter advances along it."""
+
+    @property
+    def in_every_iteration(self) -> bool:
+        """Whether every iteration advances the counter: only the entry does not."""
+        return self.advances.count(False) == 1
+
+    def iterations_to(self, found: Range, start: Range) -> Range:
+        """The numbers of iterations after which the counter is in the range *found*."""
+        low, high = found[0] - start[1], found[1] - start[0]
+        least, most = (low, high) if self.step > 0 else (-high, -low)
+        return max(0, -(-least // abs(self.step))), most // abs(self.step)
+
+    def after(self, iterations: Range, start: Range) -> Range:
+        """The range of the counter after that many iterations."""
+        low, high = sorted(self.step * n for n in iterations)
+        return max(start[0] + low, -INFINITY), min(start[1] + high, INFINITY)
+
+
+class LoopFacts:
+    """The counters of loops, and what holds in all iterations because of how a loop ends."""
+
+    def __init__(self, registers: Registers, lifetimes: Lifetimes, induction: Induction) -> None:
+        self.registers, self.lifetimes, self.induction = registers, lifetimes, induction
+        self.table, self.cfg = registers.table, registers.cfg
+        self._bases: dict[int, tuple[int, int, bool]] = {}
+        self._counters: dict[int, Counter | None] = {}
+        self._exit_condition_cache: dict[int, dict[int, bool]] = {}
+        self._mates: dict[tuple[int, int, tuple[bool, ...]], int] = {}
+        """A representative of each class of lockstep counters, by loop header, step size and advancing edges."""
+        self._canonical_cache: dict[int, int] = {}
+        self._comparison_cache: dict[int, tuple[Node, bool] | None] = {}
+        self._bounds: dict[int, tuple[tuple[int, int, int], ...]] = {}
+        self._bounds_difference: dict[int, bool] = {}
+
+    def base(self, value: int) -> tuple[int, int, bool]:
+        """``(base, constant, negated)`` such that *value* is the base, negated or not, plus the constant."""
+        found = self._bases.get(value)
+        if found is None:
+            terms, constant = self.table.linear(value)
+            negative = bool(terms) and terms[0][1] < 0
+            if negative:
+                terms = tuple((t, -f) for t, f in terms)
+            found = self._bases[value] = self.table.total(terms, 0), constant, negative
+        return found
+
+    def comparison(self, fact: int) -> tuple[Node, bool] | None:
+        """*fact* as ``(comparison with a constant, whether it is not negated)``; None if it is not one."""
+        if fact not in self._comparison_cache:
+            self._comparison_cache[fact] = self._compute_comparison(fact)
+        return self._comparison_cache[fact]
+
+    def _compute_comparison(self, fact: int) -> tuple[Node, bool] | None:
+        """See :meth:`comparison`."""
+        table = self.table
+        node, positive = table.nodes[fact], True
+        if node[0] != "compare":
+            return None
+        moved = table.difference(fact)
+        if moved is not None:
+            node, positive = moved[0], not moved[1]
+        elif node[1] == "eq" and table.constant_of(node[3]) is None:
+            difference = table.add(node[2], table.times(node[3], -1))
+            terms, constant = table.linear(difference)
+            node = ("compare", "eq", table.total(terms, 0), table.constant(-constant), *node[4:])
+        return (
+            (node, positive)
+            if table.constant_of(node[3]) is not None and node[5] in _COMPARED_WIDTHS
+            else None
+        )
+
+    def counter(self, value: int) -> Counter | None:
+        """The counter that *value* is in its loop; None if it is not one."""
+        if value not in self._counters:
+            found: Counter | None = None
+            table = self.table
+            steps = self.induction.steps(value)
+            if len(steps) == 1 and abs(min(steps)) <= MAX_COUNTER_STEP:
+                arguments = table.arguments(value)
+                ends = [table.linear(a) for a in arguments]
+                starts = {a for a, (terms, _) in zip(arguments, ends, strict=True) if terms != ((value, 1),)}
+                advances = tuple(by in steps and terms == ((value, 1),) for terms, by in ends)
+                found = Counter(starts.pop(), min(steps), advances) if len(starts) == 1 else None
+            self._counters[value] = found
+        return self._counters[value]
+
+    def has_counter(self, value: int) -> bool:
+        """Whether *value* contains a loop counter, which only grows or only shrinks."""
+        return any(self.counter(term) is not None for term, _ in self.table.linear(value)[0])
+
+    def canonical(self, value: int) -> int:
+        """The canonical form of *value*: constants hoisted out of minima and maxima, lockstep counters merged."""
+        found = self._canonical_cache.get(value)
+        if found is None:
+            table = self.table
+            total = dict[int, int]()
+            terms, constant = table.linear(value)
+            work = list(terms)
+            while work:
+                term, factor = work.pop()
+                if (moved := table.hoisted_constant(term)) is not None:
+                    term, by = moved
+                    constant += by * factor
+                counter = self.counter(term)
+                if counter is not None and counter.in_every_iteration:
+                    key = table.node(term)[1], abs(counter.step), counter.advances
+                    partner = self._mates.setdefault(key, term)
+                    if partner != term and (other := self.counter(partner)) is not None:
+                        same = counter.step // other.step
+                        more, difference = table.linear(
+                            table.add(counter.start, table.times(other.start, -same))
+                        )
+                        constant += difference * factor
+                        work += [(t, f * factor) for t, f in more]
+                        term, factor = partner, factor * same
+                total[term] = total.get(term, 0) + factor
+            terms = tuple(sorted((t, f) for t, f in total.items() if f))
+            found = self._canonical_cache[value] = table.total(terms, constant)
+        return found
+
+    def exit_conditions(self, head: int) -> dict[int, bool]:
+        """The predicates by which every iteration of a loop decides whether to leave it, with the truth that does."""
+        if head not in self._exit_condition_cache:
+            table, cfg = self.table, self.cfg
+            loop = cfg.loops.get(head, frozenset())
+            back = [edge.source for edge in cfg.predecessors[head] if edge.source in loop]
+            found = dict[int, bool]()
+            for block in loop:
+                for edge in cfg.successors[block]:
+                    if (
+                        edge.target not in loop
+                        and edge.predicate >= 0
+                        and all(cfg.dominates(block, b) for b in back)
+                    ):
+                        p = table.representative(
+                            self.registers.before(edge.predicate, cfg.blocks[block].end - 1)
+                        )
+                        found[p] = edge.value
+                        if table.node(p)[0] == "not":
+                            found[table.representative(table.node(p)[1])] = not edge.value
+            self._exit_condition_cache[head] = found
+        return self._exit_condition_cache[head]
+
+    def _has_single_exit(self, head: int) -> bool:
+        """Whether exactly one edge leaves the loop, and no block in it ends the function."""
+        cfg = self.cfg
+        loop = cfg.loops.get(head, frozenset())
+        leaving = sum(edge.target not in loop for block in loop for edge in cfg.successors[block])
+        return leaving == 1 and loop.isdisjoint(cfg.exits)
+
+    def _varies_otherwise(self, head: int, value: int) -> bool:
+        """Whether a term of *value* other than a counter changes in the loop."""
+        cfg, table = self.cfg, self.table
+        loop = cfg.loops.get(head, frozenset())
+        return any(
+            (at if kind == "block" else cfg.block_of[at]) in loop
+            for term, _ in table.linear(value)[0]
+            if self.counter(term) is None
+            for kind, at in self.lifetimes.varying_at(term)
+        )
+
+    def stride_until(self, fact: int, value: int, truth: bool = True) -> int:
+        """The change of *value* in each iteration of a loop that exits as soon as *fact* is *truth*; 0 if unknown.
+
+        Only where the exit is not stepped over: the change is 1 or -1, or the loop has no other exit. Then the counter
+        starts before its end and reaches it exactly, since it would wrap otherwise.
+        """
+        table = self.table
+        counted = [(t, f, c.step) for t, f in table.linear(value)[0] if (c := self.counter(t)) is not None]
+        if len(counted) != 1:
+            return 0
+        ((counter, factor, step),) = counted
+        head = table.node(counter)[1]
+        by: int = factor * step
+        if self.exit_conditions(head).get(fact) is not truth or self._varies_otherwise(head, value):
+            return 0
+        return by if abs(by) == 1 or (abs(factor) == 1 and self._has_single_exit(head)) else 0
+
+    def is_remainder_loop(self, head: int, p: int) -> bool:
+        """Whether a loop runs the remainder of a division by a power of two, and *p* is not its exit condition.
+
+        Compilers emit such a loop after an unrolled one.
+        """
+        table, ends = self.table, self.exit_conditions(head)
+        if table.representative(p) in ends:
+            return False
+        for fact in ends:
+            comparison = self.comparison(fact)
+            for term, _ in table.linear(comparison[0][2])[0] if comparison is not None else ():
+                counter = self.counter(term)
+                for start, _ in table.linear(counter.start)[0] if counter is not None else ():
+                    node = table.node(start)
+                    if node[:2] == ("op", "mask") and node[3] > 0 and not node[3] & node[3] + 1:
+                        return True
+        return False
+
+    def bounds(self, base: int) -> tuple[tuple[int, int, int], ...]:
+        """``(low, high, rest)`` for each loop that bounds ``base - rest`` to [low, high]; rest is loop-invariant."""
+        found = self._bounds.get(base)
+        if found is None:
+            table = self.table
+            heads = {table.node(t)[1] for t, _ in table.linear(base)[0] if self.counter(t) is not None}
+            ends = (
+                (head, fact) for head in heads for fact, truth in self.exit_conditions(head).items() if truth
+            )
+            each = (self._bound(head, fact, base) for head, fact in ends)
+            found = self._bounds[base] = tuple(bound for bound in each if bound is not None)
+        return found
+
+    def _bound(self, head: int, fact: int, base: int) -> tuple[int, int, int] | None:
+        """The same for one loop, if *fact*, an equality, is its only exit condition."""
+        table, comparison = self.table, self.comparison(fact)
+        if comparison is None or comparison[0][1] != "eq":
+            return None
+        left, limit = comparison[0][2], table.constant_of(comparison[0][3])
+        by, (own, shift, negative) = self.stride_until(fact, left), self.base(left)
+        if not by or limit is None or not self._has_single_exit(head):
+            return None
+        end = shift - limit if negative else limit - shift
+        low, high = (-INFINITY, end) if (by > 0) is not negative else (end, INFINITY)
+        for factor in (1, -1):
+            rest = table.add(self.canonical(base), table.times(self.canonical(own), -factor))
+            if not any(self.counter(t) for t, _ in table.linear(rest)[0]):
+                return (low, high, rest) if factor == 1 else (-high, -low, rest)
+        return None
+
+    def bounds_difference(self, p: int) -> bool:
+        """Whether a loop bounds the difference that *p* compares, whatever the path condition is."""
+        found = self._bounds_difference.get(p)
+        if found is None:
+            node = self.table.nodes[p]
+            difference = self.table.add(node[2], self.table.times(node[3], -1))
+            found = self._bounds_difference[p] = bool(self.bounds(self.base(difference)[0]))
+        return found
