@@ -147,8 +147,9 @@ class PathQuery(NamedTuple):
 def find_paths(cache: PathSearchCache, query: PathQuery, budget: int = MAX_STATES_PER_PATH) -> Search[Path]:
     """The paths that answer *query*, each searched for on demand.
 
-    Returns :class:`Infeasible` once all paths are exhausted: no path avoids the closed edges. Returns :class:`GaveUp`,
-    which is recorded, after *budget* states, or if a path ends at a dispatcher of roles that may lead to a goal.
+    Returns :class:`Infeasible` once all paths are exhausted: no path avoids the closed edges. Returns
+    :class:`~tclint.dataflow.answers.GaveUp`, which is recorded, after *budget* states, or if a path ends at a
+    dispatcher of roles that may lead to a goal.
     """
     if not query.context.threads:
         return _NO_THREAD

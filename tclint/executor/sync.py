@@ -63,7 +63,7 @@ class Mbarrier:
     unknown: int = 0
     """Pending copies on it whose number of bytes is unknown."""
     elastic: bool = False
-    """Whether such a copy has completed in this phase: the tx-count then does not tell when the phase is complete."""
+    """Whether such a copy has completed in this phase: the tx-count then does not determine when the phase is complete."""
     users: set[int] = field(default_factory=set)
     """The instructions that have used it."""
 

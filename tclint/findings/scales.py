@@ -1,4 +1,4 @@
-"""The two scales of a finding, how serious the defect is and how certain tclint is of it, and the method behind it."""
+"""The two scales of a finding, how serious the defect is and how certain tclint is of it, and the method that found it."""
 
 from __future__ import annotations
 

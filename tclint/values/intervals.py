@@ -428,7 +428,11 @@ class Bounds:
         remainder = ones & (modulus - 1)
         if modulus > 1 and remainder >= size_b and modulus - remainder >= size_a:
             return True
-        if len(terms) == 2 and {f for _, f in terms} == {1, -1} and self.table.separate(terms[0][0], terms[1][0]):
+        if (
+            len(terms) == 2
+            and {f for _, f in terms} == {1, -1}
+            and self.table.separate(terms[0][0], terms[1][0])
+        ):
             return True
         return None
 

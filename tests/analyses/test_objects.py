@@ -126,7 +126,7 @@ spin:
     assert of_each(of, "cp.async.bulk") == "smem_a+0..1024; full mbarrier bars"
 
 
-def test_reads_and_writes_of_one_instruction_are_told_apart() -> None:
+def test_reads_and_writes_of_one_instruction_are_distinguished() -> None:
     of = model(
         """
     mov.u32 %r1, _ZZ4gemmE6smem_a;

@@ -7,7 +7,7 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, most_plausible_path, skips, skips_for_launch
 from tclint.dataflow import Path
 from tclint.ir.nodes import Instruction
-from tests.dataflow.test_feasible_paths import search
+from tests.tools.paths import search
 from tests.tools.support import label, model
 
 LOOP = """

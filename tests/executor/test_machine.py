@@ -837,7 +837,7 @@ def test_a_vector_register_holds_all_its_elements() -> None:
     assert found.out[16:] == [5 << 32 | 7, 6] * 8
 
 
-def test_st_async_of_a_vector_register_brings_all_its_bytes() -> None:
+def test_st_async_of_a_vector_register_copies_all_its_bytes() -> None:
     found = right(
         """
     .reg .v4 .b32 v;

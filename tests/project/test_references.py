@@ -67,7 +67,13 @@ def members() -> dict[str, set[str]]:
 
 
 def resolves(reference: str, module: str) -> bool:
-    """Whether *reference*, in a docstring of *module*, is a module, a name, or a member of a class of the package."""
+    """Whether *reference*, in a docstring of *module*, is a module, a name, or a member of a class of the package.
+
+    A leading dot is the package that *module* is, or is in.
+    """
+    if reference.startswith("."):
+        package = any(name.startswith(f"{module}.") for name in modules())
+        reference = (module if package else module.rpartition(".")[0]) + reference
     if reference in modules():
         return True
     home, _, name = reference.rpartition(".")
@@ -105,6 +111,8 @@ def test_a_reference_to_what_was_renamed_is_seen() -> None:
     assert resolves("KernelModel.path", module)
     assert resolves("Values.linear", module)  # inherited
     assert resolves("tclint.analyses.mbarrier_addresses", module)
+    assert resolves(".mbarrier_addresses", module)
+    assert not resolves(".walkers", module)
     for renamed in ("KernelModel.walk", "walk", "Walker.path", "tclint.walk", "tclint.analyses.model.Walker"):
         assert not resolves(renamed, module), renamed
 

@@ -9,8 +9,8 @@ Two relations over one graph, the *must-order* within the true order within the 
 - Everything else is :class:`Unknown`, or :class:`Ordered` under assumptions that are named.
 
 The graph has the release and acquire points of :mod:`.points` and the channels between them. It knows no addresses and
-no rule: a check brings the two events and decides whether their bytes meet. Proxies are labels of a path and not edges:
-:mod:`.proxy_fences` answers whether a path of causality may pass a proxy fence (8.9.5).
+no rule: a check supplies the two events and decides whether their bytes meet. Proxies are labels of a path and not
+edges: :mod:`.proxy_fences` answers whether a path of causality may pass a proxy fence (8.9.5).
 
 Every answer is a function of the kernel and the question alone. Which of the acquire points end the facts of an
 analysis is up to that analysis.
