@@ -95,6 +95,7 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "TC017": (Proof("instruction", ("tensor-memory-unallocated", "fault-tensor-memory")),),
     "TC020": (Proof("instruction", ("fault-tensor-memory",)),),
     "TC022": (Proof("instruction", ("nonuniform",)),),
+    "TC023": (Proof("instruction", ("tensor-memory-lanes",)),),
     "TM001": (Proof("operation", ("tensor-memory-leak",)),),
     "TM002": (Proof("instruction", ("fault-tensor-memory",)),),
     "TM003": (Proof("instruction", ("tensor-memory-allocation",)),),
