@@ -101,13 +101,15 @@ def _assumed(result: Run, module: Module, options: Options, trace: Trace | None)
             else f"{result.source.path}: contains no entry"
         )
     function = prepared(module, entry)
-    assumed = next(Parameters(function).launches(module, triton_beside(result.source.path)))
-    execution = execute_assumed(
-        module, function, assumed, options.schedule, seconds=options.seconds,
-        place=lambda site: f"line {line_of(result.source, function, site)}", tracer=trace.follow if trace else None,
-    )  # fmt: skip
-    result.executions.append(execution)
-    result.assumed = str(assumed)
+    for assumed in Parameters(function).launches(module, triton_beside(result.source.path)):
+        execution = execute_assumed(
+            module, function, assumed, options.schedule, seconds=options.seconds,
+            place=lambda site: f"line {line_of(result.source, function, site)}",
+            tracer=trace.follow if trace else None,
+        )  # fmt: skip
+        result.executions, result.assumed = [execution], str(assumed)
+        if execution.fault != "cluster":  # else the kernel is made for a cluster of another shape
+            break
 
 
 # ---------------------------------------------------------------- rendering

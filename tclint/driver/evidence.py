@@ -95,6 +95,7 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "TC017": (Proof("instruction", ("tensor-memory-unallocated", "fault-tensor-memory")),),
     "TC020": (Proof("instruction", ("fault-tensor-memory",)),),
     "TC022": (Proof("instruction", ("nonuniform",)),),
+    "TC023": (Proof("instruction", ("tensor-memory-lanes",)),),
     "TM001": (Proof("operation", ("tensor-memory-leak",)),),
     "TM002": (Proof("instruction", ("fault-tensor-memory",)),),
     "TM003": (Proof("instruction", ("tensor-memory-allocation",)),),
@@ -132,7 +133,7 @@ CAUSED_BY: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """What an assumed launch may cause by an assumption, although the kernel is correct in a launch that it is made for.
 
-Observations that concern two warps depend on the number of threads as well. Those that may depend on ``integers`` count
+Observations that concern two warps depend on the number of threads and the size of the cluster as well. Those that may depend on ``integers`` count
 if two launches with different integers have them; ``addresses`` are computed from an assumption in the kernel itself.
 """
 
@@ -191,7 +192,7 @@ def _assumed(observation: Observation, basis: Basis) -> bool:
     """Whether an observation of an assumed launch may be due to an assumption."""
     assert basis.assumes is not None
     kind = observation.kind
-    if kind.startswith("fault-") or ("threads" in basis.assumes and observation.crosses):
+    if kind.startswith("fault-") or (observation.crosses and basis.assumes & {"threads", "cluster"}):
         return True
     if any(kind in CAUSED_BY[what] for what in ("threads", "cluster") if what in basis.assumes):
         return True

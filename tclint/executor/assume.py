@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from tclint.executor.memory import Array
 from tclint.executor.state import Geometry, as_dim3
 from tclint.executor.tensor_maps import UNKNOWN
 from tclint.ir.nodes import (
+    MOST_THREADS,
     Function,
     Immediate,
     Instruction,
@@ -42,6 +44,8 @@ _BLOCKS = ((128, 1, 1), (256, 1, 1), (384, 1, 1), (512, 1, 1), (32, 1, 1))
 """CTA sizes to try if no directive of the kernel specifies one."""
 _BUFFER_SIZE = 32 << 20
 """Bytes of the buffer for each pointer."""
+MAX_ASSUMED_RANKS = 8
+"""CTAs of the largest cluster to try; a larger one needs an attribute of the kernel."""
 MAX_SHARED_BYTES = 227 << 10
 """Shared memory that a CTA can have, static and dynamic."""
 _FORWARDING = ("mov", "add.int", "sub.int", "cvta", "cvta.to", "selp", "cvt.int", "shfl.sync")
@@ -50,6 +54,7 @@ _FORWARDING = ("mov", "add.int", "sub.int", "cvta", "cvta.to", "selp", "cvt.int"
 _DETERMINES_ADDRESSES = ("size", "cp-size", "src-size", "a-desc", "b-desc", "s-desc")
 """Operands other than addresses on which it depends which bytes an instruction accesses."""
 
+Three = tuple[int, int, int]
 Field = tuple[str, int]
 """A parameter, and an offset in it in bytes."""
 
@@ -77,8 +82,8 @@ class Assumed:
         if "threads" in self.assumes:
             stated.append(f"{x * y * z} threads")
         if "cluster" in self.assumes:
-            ranks = self.geometry.ranks
-            stated.append(f"clusters of {ranks} CTAs" if ranks > 1 else "no cluster")
+            shape = " by ".join(str(n) for n in self.geometry.cluster if n > 1)
+            stated.append(f"clusters of {shape} CTAs" if shape else "no cluster")
         if "integers" in self.assumes:
             stated.append(f"{self.number} for integer parameters")
         if self.buffers:
@@ -87,7 +92,8 @@ class Assumed:
 
     def __str__(self) -> str:
         x, y, z = self.geometry.block
-        ctas = f", clusters of {self.geometry.ranks} CTAs" if self.geometry.ranks > 1 else ""
+        shape = " by ".join(str(n) for n in self.geometry.cluster if n > 1)
+        ctas = f", clusters of {shape} CTAs" if shape else ""
         return f"{x * y * z} threads{ctas}, {self.number} for integer parameters"
 
 
@@ -104,7 +110,7 @@ class Parameters:
         self._names = {p.name for p in function.parameters}
 
     def launches(self, module: Module, metadata: Metadata | None = None) -> Iterator[Assumed]:
-        """Launches to try, the most common ones first.
+        """Launches to try, the most plausible ones first.
 
         *metadata*, what the compiler recorded of the launch, takes precedence over the directives of the kernel.
         """
@@ -117,15 +123,13 @@ class Parameters:
         stated = metadata is not None and metadata.entry == self.function.name
         if metadata is not None and stated:
             block, cluster, dynamic = metadata.block, metadata.cluster, metadata.shared
-        blocks = [as_dim3(block)] if block else list(_BLOCKS)
-        clusters = (
-            [as_dim3(cluster)] if cluster else [(1, 1, 1), (2, 1, 1)] if self._clustered else [(1, 1, 1)]
-        )
+        blocks = [as_dim3(block)] if block else self._blocks
+        clusters = [as_dim3(cluster)] if cluster else self._clusters
         assumes = frozenset(
             what
             for what, open_ in (
                 ("threads", not (stated or ".reqntid" in directives or (block and not self._reads("%ntid")))),
-                ("cluster", not cluster and self._clustered),
+                ("cluster", len(clusters) > 1),
                 ("integers", bool(self._integers)),
             )
             if open_
@@ -133,8 +137,59 @@ class Parameters:
         for number in dict.fromkeys((*_SIZES, *self._compared)):
             for shape in clusters:
                 for threads in blocks:
-                    geometry = Geometry(shape, threads, shape, dynamic, bool(cluster) or shape[0] > 1)
+                    geometry = Geometry(shape, threads, shape, dynamic, bool(cluster) or prod(shape) > 1)
                     yield Assumed(geometry, self.buffers, self, number, assumes)
+
+    @property
+    def _blocks(self) -> list[Three]:
+        """CTA sizes to try, first those that have enough threads for the named barriers of the kernel."""
+        counts = [
+            count.value
+            for instruction in self.instructions
+            if instruction.event in ("barrier-sync", "barrier-arrive")
+            and isinstance(count := instruction.named("b"), Immediate)
+            and isinstance(count.value, int)
+        ]
+        needed = min(max(counts, default=0), MOST_THREADS)
+        return sorted(_BLOCKS, key=lambda block: block[0] < needed)
+
+    @property
+    def _clusters(self) -> list[Three]:
+        """Cluster shapes to try if none is stated: those that CTA masks, ranks and CTA pairs require, then others."""
+        if not self._clustered:
+            return [(1, 1, 1)]
+        pairs = any(".cta_group::2" in use.opcode for use in self.function.uses)
+        remote = pairs or any(
+            use.opcode.startswith("mapa") or ".multicast" in use.opcode for use in self.function.uses
+        )
+        masks = {
+            mask for mask in self._constants("mask") if 0 < mask < 0xFFFF
+        }  # all ones: any number of CTAs
+        ranks = max([2 if remote else 1, *(mask.bit_length() for mask in masks)])
+        ranks = 1 << (ranks - 1).bit_length()
+        # A mask of every second CTA multicasts along the second dimension of the cluster.
+        steps = {_step(mask) for mask in masks if mask.bit_count() > 1}
+        shapes = [(step, ranks // step, 1) for step in sorted(steps) if 1 < step < ranks]
+        most = self.function.directives.get(".maxclusterrank", (MAX_ASSUMED_RANKS,))[0]
+        sizes = [n for n in (ranks, 2, 4, 8, 1) if n >= ranks and n <= most and not (pairs and n == 1)]
+        return list(dict.fromkeys([*shapes, *((n, 1, 1) for n in sizes)])) or [(1, 1, 1)]
+
+    def _constants(self, role: str) -> set[int]:
+        """The constants from which the operands of a *role* are made by moves, shifts and other bit operations."""
+        found: set[int] = set()
+        work = [o for i in self.instructions if (o := i.role(role)) is not None]
+        seen: set[int] = set()
+        while work:
+            operand = work.pop()
+            if isinstance(operand, Immediate) and isinstance(operand.value, int):
+                found.add(operand.value)
+            elif isinstance(operand, int) and operand not in seen:
+                seen.add(operand)
+                for definition in self.definitions.get(operand, ()):
+                    name = definition.match.form.name if definition.match is not None else ""
+                    if name in ("mov", "cvt.int", "shl", "selp"):
+                        work += definition.operands[1 : 3 if name == "selp" else 2]
+        return found
 
     @cached_property
     def _compared(self) -> list[int]:
@@ -157,13 +212,10 @@ class Parameters:
 
     @cached_property
     def _clustered(self) -> bool:
-        return any(
-            use.match is not None
-            and (
-                use.match.space == ".shared::cluster"
-                or use.match.form.group == "cluster"
-                or use.opcode.startswith("mapa")
-            )
+        """Whether the kernel does anything that has a meaning in clusters only."""
+        return self._reads("%cluster") or any(
+            use.opcode.startswith(("mapa", "barrier.cluster", "getctarank"))
+            or any(part in use.opcode for part in (".multicast", ".cta_group::2"))
             for use in self.function.uses
         )
 
@@ -391,6 +443,13 @@ def _index(instruction: Instruction, register: int) -> int:
     """The element of a loaded vector that goes to *register*; 0 for a scalar load."""
     first = instruction.operands[0]
     return first.items.index(register) if isinstance(first, Vector) and register in first.items else 0
+
+
+def _step(mask: int) -> int:
+    """The distance between the two lowest CTAs of a mask."""
+    low = (mask & -mask).bit_length()
+    rest = mask & (mask - 1)
+    return (rest & -rest).bit_length() - low
 
 
 def _name(field: Field) -> str:

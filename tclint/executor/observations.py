@@ -25,6 +25,7 @@ KINDS = {
     "tensor-memory": "tensor memory is used, or freed, while another operation is still using it",
     "tensor-memory-unallocated": "tensor memory is used that is not allocated",
     "tensor-memory-allocation": "tensor memory is allocated without the permit, or freed that is not allocated",
+    "tensor-memory-lanes": "a `tcgen05.ld` or `.st` addresses lanes of another warp; its own lanes are used",
     "tensor-memory-leak": "a CTA exits with tensor memory still allocated",
     "divergent": "some lanes do not execute an instruction that all lanes of the warp must execute",
     "warpgroup": "some warps do not execute an instruction that all warps of the warpgroup must execute",

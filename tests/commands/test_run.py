@@ -201,3 +201,31 @@ WAIT:
     execution = call(str(path), "k", [(tensor, tiles), out], grid=(1,), block=(1,))
     assert execution.right, execution
     assert out[0] == tensor[3, 4]
+
+
+def test_the_cluster_that_has_all_ctas_of_a_mask_is_found_and_named(tmp_path: Path) -> None:
+    """The mask is computed, so the first cluster that is tried is too small."""
+    body = """
+    .shared .align 16 .b8 tile[16];
+    .shared .align 8 .b64 bar;
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p0, %r0, 0;
+    ld.param.u64 %rd1, [pointer];
+    @%p0 mbarrier.init.shared.b64 [bar], 1;
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;
+    mov.u32 %r2, %cluster_ctarank;
+    setp.eq.and.u32 %p0, %r2, 0, %p0;
+    mov.b16 %h2, 16;
+    sub.u16 %h1, %h2, 1;
+    @%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [tile], [%rd1], 16, [bar], %h1;
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;
+    @!%p1 bra WAIT;
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    ret;"""
+    code, output = invoke(write(tmp_path, body, ""))
+    assert "assuming 128 threads, clusters of 4 CTAs" in output
+    assert (code, "no violation observed" in output) == (0, True)

@@ -143,7 +143,13 @@ def test_a_fault_confirms_a_finding_in_a_given_launch_only() -> None:
 
 @pytest.mark.parametrize(
     ("assumes", "crosses", "expected"),
-    [((), True, True), (("threads",), False, True), (("threads",), True, False), (("integers",), True, True)],
+    [
+        ((), True, True),
+        (("threads",), False, True),
+        (("threads",), True, False),
+        (("cluster",), True, False),
+        (("integers",), True, True),
+    ],
 )
 def test_two_warps_conflict_only_if_their_number_is_known(
     assumes: tuple[str, ...], crosses: bool, expected: bool

@@ -295,6 +295,31 @@ def shift(wait: str, lane: int = 0) -> str:
 """
 
 
+def test_lanes_of_another_warp_are_observed_and_those_of_the_warp_itself_are_used() -> None:
+    """Every warp addresses the first 32 lanes, as libraries do that leave the warp out of the address."""
+    found = done(LEADER + ALLOC + """
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%r20], {%r199};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r23}, [%r21];
+    tcgen05.wait::ld.sync.aligned;
+    cvt.u64.u32 %rd0, %r23;
+    """ + FREE + STORE, block=128, buffers={"data": DATA})  # fmt: skip
+    assert found.out == list(range(128))
+    assert found.kinds == ["tensor-memory-lanes"]
+    (seen,) = found.execution.observations
+    assert "addresses lane 0 of tensor memory, but may access lanes 32 to 63" in seen.message
+    assert "tcgen05.st" in found.lines[seen.site]
+
+
+def test_lanes_beyond_those_of_the_warp_are_a_fault() -> None:
+    found = run(LEADER + ALLOC + """
+    add.u32 %r21, %r21, 65536;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r23}, [%r21];
+    ret;""", block=128, buffers={"data": DATA})  # fmt: skip
+    assert (found.execution.end, found.execution.fault) == ("fault", "tensor-memory")
+    assert "may access lanes 0 to 31, not those from lane 1 on" in found.execution.reason
+
+
 @every_schedule
 def test_tcgen05_shift_moves_31_rows_of_a_warp(how: str) -> None:
     found = right(LEADER + shift(WAIT.format(0), 32), block=128, buffers={"data": DATA}, how=how)

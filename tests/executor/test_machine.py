@@ -334,7 +334,10 @@ WAIT:
         ("trap;", "trap at instruction 6"),
         ("brkpt;", "brkpt at instruction 6"),
         ("bar.sync %r199;", "barrier 1[67] does not exist"),
-        ("mapa.shared::cluster.u32 %r1, %r0, 1;", "no CTA 1"),
+        (
+            "mapa.shared::cluster.u32 %r1, %r0, 1;\nld.shared::cluster.u32 %r2, [%r1];",
+            "is outside the cluster of 1 CTAs",
+        ),
     ],
 )
 def test_what_a_gpu_stops_at(body: str, reason: str) -> None:
@@ -809,6 +812,18 @@ def test_the_kernel_in_a_module_of_several() -> None:
     """Only the entry that is asked for is executed."""
     other = kernel("trap;", "other")
     assert right("mov.u64 %rd0, 1;\n" + STORE, before=other).out == [1] * 32
+
+
+def test_a_rank_that_the_cluster_does_not_have_is_no_fault_unless_its_address_is_used() -> None:
+    """Lanes map their own number, and only those of a CTA use the address."""
+    right("""
+    mov.u32 %r0, bars;
+    setp.eq.u32 %p0, %r199, 0;
+    @%p0 mbarrier.init.shared.b64 [%r0], 1;
+    mapa.shared::cluster.u32 %r1, %r0, %r199;
+    @%p0 mbarrier.arrive.shared::cluster.b64 _, [%r1];
+    ret;
+""")
 
 
 # ---------------------------------------------------------------- vector registers

@@ -198,7 +198,7 @@ def _targets(w: Warp, address: int, mask: int | None) -> list[tuple[Shared, int]
     if mask >> len(ctas):
         text = f"the CTA mask {mask:#x} exceeds the cluster of {len(ctas)} CTAs"
         w.machine.observe("cta-mask", w, text)
-        raise Fault(text)
+        raise Fault(text, "cluster")
     return [(ctas[rank].shared, offset) for rank in range(len(ctas)) if mask >> rank & 1]
 
 

@@ -48,7 +48,7 @@ def shared_of(w: Warp, address: int) -> tuple[Shared, int]:
     rank = address >> RANK
     ctas = w.cta.cluster.ctas
     if rank >= len(ctas):
-        raise Fault(f"{address:#x} is outside the cluster of {len(ctas)} CTAs")
+        raise Fault(f"{address:#x} is outside the cluster of {len(ctas)} CTAs", "cluster")
     return ctas[rank].shared, address & _LOW
 
 
@@ -505,14 +505,15 @@ def _isspacep(d: Decoder, i: Instruction) -> Op:
 
 @executes("mapa")
 def _mapa(d: Decoder, i: Instruction) -> Op:
-    """The address of the same variable in the shared memory of another CTA (9.7.9.24)."""
+    """The address of the same variable in the shared memory of another CTA (9.7.9.24).
+
+    A rank that the cluster does not have is no fault until the address is used: lanes may map more ranks than exist.
+    """
     source, rank, put = d.fetch(i.operands[1], 8), d.fetch(i.operands[2]), d.put(i.operands[0])
 
     def op(w: Warp) -> None:
         addresses = source(w)
         ranks = rank(w).astype(addresses.dtype)
-        if (ranks[w.mask] >= len(w.cta.cluster.ctas)).any():
-            raise Fault(f"mapa: the cluster has no CTA {int(ranks[w.mask].max())}")
         low = addresses & addresses.dtype.type(_LOW)
         if addresses.dtype.itemsize == 8 and int(addresses[w.mask][0]) >> WINDOW:
             low = low | addresses.dtype.type(SHARED)

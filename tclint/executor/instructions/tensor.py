@@ -240,12 +240,24 @@ def _fragment(i: Instruction, match: Match) -> tuple[Array, Array]:
 
 
 def _cells(w: Warp, what: str, address: int, lanes: Array, columns: Array) -> Cells:
-    """The cells that a warp accesses. Raises :class:`Fault` for lanes or columns that it cannot access."""
+    """The cells that a warp accesses, in its own quarter of the lanes (9.7.16.8.1).
+
+    The address of another quarter is an observation: hardware ignores those bits (docs/isa-notes.md). Raises
+    :class:`Fault` for columns outside tensor memory, and for lanes beyond the end of the quarter.
+    """
     lane, column = address >> 16, address & 0xFFFF
     mine = tensor_memory.allowed(w.index)
-    if lane + int(lanes.min()) < mine.start or lane + int(lanes.max()) >= mine.stop:
+    quarter = len(mine)
+    if lane // quarter * quarter != mine.start:
+        w.machine.observe(
+            "tensor-memory-lanes", w,
+            f"addresses lane {lane} of tensor memory, but may access lanes {mine.start} to {mine.stop - 1}",
+        )  # fmt: skip
+        lane = mine.start + lane % quarter
+    if lane + int(lanes.max()) >= mine.stop:
         raise Fault(
-            f"{what}: warp {w.index} may access lanes {mine.start} to {mine.stop - 1}, not those from lane {lane} on"
+            f"{what}: warp {w.index} may access lanes {mine.start} to {mine.stop - 1}, not those from lane {lane} on",
+            "tensor-memory",
         )
     if column + int(columns.max()) >= 512:
         raise Fault(f"{what}: column {column + int(columns.max())} is outside tensor memory", "tensor-memory")
