@@ -123,7 +123,10 @@ def _hit(
         count=len(alike),
         help=remedy,
         fixes=flight.fixes,
-        confidence=model.confidence(conflict.path, copy),
+        confidence=model.confidence(conflict.path, copy)
+        or model.size_confidence(
+            conflict.operation, conflict.use, *(model.views.context_of(i).threads for i in (copy, use))
+        ),
     ).doubted(doubt)
 
 

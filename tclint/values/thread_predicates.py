@@ -14,6 +14,7 @@ from tclint.ir.cfg import CFG
 from tclint.ir.nodes import Function, Variable
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import (
+    cta_size,
     is_alone,
     is_one_dimensional,
     may_be_alone,
@@ -51,6 +52,7 @@ class ThreadSets(ValueTable):
         self.defs: dict[int, list[int]] = dict(defs)
         """Register -> the instructions that write it, in program order."""
         self.threads = thread_count(function)
+        self.cta_size = cta_size(function)
         self.one_dimensional = is_one_dimensional(function, self.defs)
         self.shape = shape_of(function, self.threads, self.one_dimensional)
         self._planes: dict[int, T.BitSlices | None] = {}
