@@ -36,7 +36,7 @@ from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Variable
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
-from tclint.values.shared_memory import SharedMemory
+from tclint.values.shared_memory import Access, SharedMemory
 
 __all__ = ["Event", "FactQuery", "KernelModel"]
 
@@ -138,6 +138,10 @@ class KernelModel:
     @cached_property
     def shared(self) -> SharedMemory:
         return SharedMemory(self.function, self.values)
+
+    @cached_property
+    def _shared_if_smaller(self) -> SharedMemory:
+        return SharedMemory(self.function, self.values, smaller=True)
 
     @cached_property
     def search_cache(self) -> PathSearchCache:
@@ -420,6 +424,18 @@ class KernelModel:
         call = self.instruction(site).flow == "call"
         question = "facts past a call" if call else "facts past a branch table"
         self.ledger.drop(question, site, f"{type(analysis).__name__} drops its facts there")
+
+    def size_confidence(self, a: Access, b: Access, threads_a: int, threads_b: int) -> Confidence | None:
+        """MEDIUM if two accesses overlap only in CTAs of as many threads as ``.maxntid`` allows.
+
+        None, for the confidence of the rule, if they overlap in smaller ones too, or ``.reqntid`` fixes the size.
+        """
+        if self.function.threads is not None or self.values.cta_size is None:
+            return None
+        shared = self._shared_if_smaller
+        overlap = shared.overlap_in_one_thread(a, b, threads_a & threads_b)
+        overlap = overlap or shared.overlap(a, b, threads_a, threads_b)
+        return None if overlap else Confidence.MEDIUM
 
     def confidence(self, path: Path, start: int) -> Confidence | None:
         """MEDIUM if *path* passes a call, whose body is unknown; None for the confidence of the rule."""

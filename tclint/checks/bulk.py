@@ -162,7 +162,10 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
         count=len(alike),
         help=flight.remedy,
         fixes=flight.fixes,
-        confidence=model.confidence(meeting.path, copy),
+        confidence=model.confidence(meeting.path, copy)
+        or model.size_confidence(
+            meeting.operation, meeting.use, threads, model.views.context_of(use).threads
+        ),
         about=frozenset((copy,)),
     ).doubted(_ONCE if shared else "")
 
@@ -178,7 +181,7 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     wait = _waits(model, meeting.path, copy)[-1]
     waiting = model.views.context_of(wait).threads
     one_warp = not any(others & ~warp for warp in _warps(issuers))
-    confidence = None
+    confidence = model.size_confidence(meeting.operation, meeting.use, issuers, writers)
     if one_warp:  # a warp that waits convergently also continues convergently
         confidence = Confidence.LOW if others & ~waiting == 0 else Confidence.MEDIUM
     return BK003.hit(

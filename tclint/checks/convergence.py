@@ -338,7 +338,8 @@ class _Judge:
         """The verdict where exactly the threads *reaching*, out of those *active*, satisfy the condition."""
         threads = self.model.values.threads
         names = (T.describe(each, threads) for each in (reaching, active & ~reaching))
-        return _Verdict(rule, group, Confidence.HIGH, *names)
+        sure = self.model.function.threads is not None or group != "CTA"
+        return _Verdict(rule, group, Confidence.HIGH if sure else Confidence.MEDIUM, *names)
 
     def _bounds_index(self, p: int) -> bool:
         """Whether *p* compares an index that differs in each lane with a warp-uniform value."""
@@ -387,7 +388,7 @@ class _Judge:
         model = self.model
         values, cfg, edge = model.values, model.cfg, condition.edge
         mask = values.mask(values.before(condition.register, condition.at))
-        if mask is None or edge is None or model.function.threads is None:
+        if mask is None or edge is None or values.cta_size is None:
             return None
         active = model.reachability.threads_at.get(edge.source, 0)
         taken = (mask if condition.value else ~mask) & active

@@ -129,7 +129,10 @@ def _hit(model: KernelModel, groups: CopyGroups, rule: RuleId, conflict: Conflic
         count=len(alike),
         help=remedy,
         fixes=flight.fixes,
-        confidence=model.confidence(conflict.path, copy),
+        confidence=model.confidence(conflict.path, copy)
+        or model.size_confidence(
+            conflict.operation, conflict.use, *(model.views.context_of(i).threads for i in (copy, use))
+        ),
     )
 
 

@@ -375,6 +375,9 @@ def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
         " the thread that issues the operation",
         fixes=_fenced(model, clash),
         severity=Severity.WARNING if _mild(model, clash) else None,
+        confidence=model.size_confidence(
+            clash.first, clash.last, model.views.context_of(write).threads, clash.threads
+        ),
     )
 
 

@@ -136,5 +136,6 @@ def _hit(
         count=count,
         help=flight.remedy,
         fixes=flight.fixes,
-        confidence=model.confidence(conflict.path, site),
+        confidence=model.confidence(conflict.path, site)
+        or model.size_confidence(conflict.operation, conflict.use, *[conflict.path.threads] * 2),
     )

@@ -346,8 +346,8 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
         warp, lane = foreign
         own = warp % 4 * 32
         # For an address without a warp the hardware uses the warp's own lanes, and some code relies on it.
-        # Without .reqntid the number of warps is unknown, and a launch may have only the first one that executes it.
-        absent = model.function.threads is None and threads & (1 << 32 * warp) - 1
+        # A launch of fewer threads than the kernel allows may have only the first warp that executes it.
+        absent = model.values.cta_size is None and threads & (1 << 32 * warp) - 1
         faults.add(
             TC023,
             site,

@@ -41,11 +41,10 @@ def not_one_warp(model: KernelModel) -> Iterator[Hit]:
     if not found or values.threads <= 32:
         return
     site, threads = min(found)
-    directives = model.function.directives
     sure = bool(model.function.threads)
     spread = any(_own_word(model, i) for i, _ in found)
     relinquished = all(model.instruction(i).event == "tmem-relinquish" for i, _ in found)
-    confidence = None if sure else Confidence.MEDIUM if ".maxntid" in directives else Confidence.LOW
+    confidence = None if sure else Confidence.MEDIUM if values.cta_size else Confidence.LOW
     yield TM007.hit(
         site=site,
         message=f"{model.name(site)} is executed by {model.describe_threads(threads)}: a single warp must execute it for the whole CTA",

@@ -40,9 +40,9 @@ def _partial_cta(model: KernelModel, sites: list[int], bound: int) -> Iterator[H
         known = executing(model, i)
         if known is None or not known[0] & last:
             continue
-        # The launch may use fewer threads than .maxntid, and an unknown condition may exclude the last warps, unless
-        # the CTA has no other warps.
-        if bound < _WARPGROUP or (known[1] and model.function.threads):
+        # A launch may have fewer threads than a bound, and an unknown condition may exclude the last warps, unless the
+        # CTA has no other warps.
+        if bound < _WARPGROUP or (known[1] and model.values.cta_size):
             found.append(i)
     if found:
         opcode = model.instruction(found[0]).opcode.partition(".sync")[0]
@@ -54,6 +54,7 @@ def _partial_cta(model: KernelModel, sites: list[int], bound: int) -> Iterator[H
             message=f"{opcode} needs the four warps of a warpgroup, but {has}",
             help=f"launch a multiple of {_WARPGROUP} threads, or execute it in complete warpgroups only",
             count=len(found),
+            confidence=None if model.function.threads or bound < _WARPGROUP else Confidence.MEDIUM,
         )
 
 

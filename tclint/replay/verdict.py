@@ -314,9 +314,10 @@ class Replay(ReplayAnswers):
         if required:
             yield required, True
             return
-        if bound:
+        one_dimensional = self.model.values.one_dimensional
+        if bound and (one_dimensional or prod(bound[1:]) > 1):  # else it bounds the product of other sides
             yield bound, True
-        if not self.model.values.one_dimensional:
+        if not one_dimensional:
             self._gave_up = self._gave_up or GaveUp(Reason.NO_CTA_SHAPE)
             return
         usual = (bound,) if bound else hypotheses.CTA_SHAPES.value

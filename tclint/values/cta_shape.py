@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import prod
 
 from tclint.ir.nodes import Function, Instruction, Special
@@ -12,6 +12,7 @@ from tclint.values import thread_masks as T
 __all__ = [
     "AXES",
     "Definitions",
+    "cta_size",
     "fixed",
     "is_alone",
     "is_one_dimensional",
@@ -25,6 +26,7 @@ AXES = ("%tid.x", "%tid.y", "%tid.z")
 """The position of a thread along each dimension of its CTA."""
 _SHAPE_REGISTERS = (*AXES[1:], "%ntid.y", "%ntid.z")
 """The special registers whose values depend on the shape of a CTA and not only on its size."""
+_SIZES = tuple(name.replace("%tid", "%ntid") for name in AXES)
 Definitions = Mapping[int, list[int]]
 """Register -> the instructions that write it."""
 
@@ -33,6 +35,29 @@ def thread_count(function: Function) -> int:
     """The maximum number of threads of a CTA, rounded up to whole warps."""
     total = function.most_threads
     return T.LIMIT if total is None else min(max((total + 31) // 32 * 32, 32), T.LIMIT)
+
+
+def cta_size(function: Function) -> int | None:
+    """The number of threads of a CTA; None if a launch may have fewer than the kernel allows.
+
+    ``.reqntid`` fixes it. ``.maxntid`` is a bound (11.4.3), but compilers write it for the size that the source states,
+    and a kernel that never reads %ntid is made for one size: the bound.
+    """
+    return function.most_threads if function.threads is not None or not _readers(function, _SIZES) else None
+
+
+def _readers(function: Function, names: Collection[str]) -> dict[str, list[Instruction]]:
+    """Special register -> the instructions that copy it, for those of *names* that one does; nothing else reads them."""
+    instructions = function.instructions
+    found: dict[str, list[Instruction]] = {}
+    for use in function.uses:
+        if use.match is None or not use.sites or len(instructions[use.sites[0]].operands) != 2:
+            continue
+        for i in use.sites:
+            source = instructions[i].operands[1]
+            if isinstance(source, Special) and source.name in names:
+                found.setdefault(source.name, []).append(instructions[i])
+    return found
 
 
 def may_be_alone(function: Function) -> bool:
@@ -90,20 +115,16 @@ def position(name: str, shape: Triple, threads: int) -> T.BitSlices | None:
 
 
 def is_one_dimensional(function: Function, defs: Definitions) -> bool:
-    """Whether %tid.x numbers the threads: the launch is one-dimensional, or the kernel uses no other dimension."""
+    """Whether %tid.x numbers the threads.
+
+    The launch is one-dimensional, or no thread asks for its position in another dimension, except to compute its index
+    in a CTA of any shape. ``.maxntid`` bounds the product of the dimensions and does not fix the shape (11.4.3).
+    """
     shape = function.directives.get(".reqntid")
     if shape:
         return all(n == 1 for n in shape[1:])
-    instructions = function.instructions
-    others: dict[str, list[Instruction]] = {}
-    for use in function.uses:
-        if use.match is None or not use.sites or len(instructions[use.sites[0]].operands) != 2:
-            continue
-        for i in use.sites:
-            source = instructions[i].operands[1]
-            if isinstance(source, Special) and source.name in _SHAPE_REGISTERS:
-                others.setdefault(source.name, []).append(instructions[i])
-    return not others or _only_linearised(function, defs, others)
+    others = _readers(function, _SHAPE_REGISTERS)
+    return others.keys().isdisjoint(AXES) or _only_linearised(function, defs, others)
 
 
 def _only_linearised(

@@ -65,11 +65,15 @@ class Footprint(NamedTuple):
 
 
 class SharedMemory:
-    """The accesses of one function to shared memory."""
+    """The accesses of one function to shared memory.
 
-    def __init__(self, function: Function, values: Values) -> None:
+    A CTA has as many threads as ``Values.cta_size`` states; with *smaller*, a launch may have fewer than a bound.
+    """
+
+    def __init__(self, function: Function, values: Values, *, smaller: bool = False) -> None:
         self.function = function
         self.values = values
+        self._cta_size = function.threads if smaller else values.cta_size
         self._accesses: dict[int, tuple[Access, ...]] = {}
         self._split: dict[int, tuple[int, int, int]] = {}
         self._footprints: dict[tuple[int, int, int], Footprint | None] = {}
@@ -373,13 +377,13 @@ class SharedMemory:
     def certain_threads(self, threads: int, beside: int = 0) -> int:
         """Those of *threads* that exist in every launch in which one of them does, and one of *beside*.
 
-        Unless the size of the CTA is fixed, these are the ones up to the end of the warp of the higher one of their
+        Unless the size of the CTA is known, these are the ones up to the end of the warp of the higher one of their
         first threads, or up to that thread itself in a kernel that may be launched with a single one.
         """
         most = self.function.most_threads
         if most is not None:  # the last warp may be partial
             threads &= T.full(most)
-        if self.function.threads is not None or not threads:
+        if self._cta_size is not None or not threads:
             return threads
         last = max((threads & -threads).bit_length(), (beside & -beside).bit_length())
         return threads & T.full(last if self.values.may_be_alone else (last + 31) // 32 * 32)

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import (
+    cta_size,
     is_alone,
     is_one_dimensional,
     may_be_alone,
@@ -49,6 +50,7 @@ class ThreadSets:
         self.defs: dict[int, list[int]] = dict(defs)
         """Register -> the instructions that write it, in program order."""
         self.threads = thread_count(function)
+        self.cta_size = cta_size(function)
         self.one_dimensional = is_one_dimensional(function, self.defs)
         self.shape = shape_of(function, self.threads, self.one_dimensional)
         self._planes: dict[int, T.BitSlices | None] = {}

@@ -268,7 +268,8 @@ def test_who_takes_the_branch_and_who_reaches_the_instruction(
         (".reqntid 96", FENCE, "the CTA has 96 threads"),
         (".maxntid 96", FENCE, "the CTA has 96 threads"),
         (".reqntid 160", FENCE, "the last warpgroup of a CTA of 160 threads has only 32 threads"),
-        (".maxntid 160", FENCE, ""),
+        (".maxntid 160", FENCE, "the last warpgroup of a CTA of 160 threads has only 32 threads"),
+        (".maxntid 160", f"mov.u32 %r4, %ntid.x; {FENCE}", ""),  # the launch may have 128
         (".reqntid 160", f"setp.lt.u32 %p1, %r1, 128; @%p1 {FENCE}", ""),
         (".reqntid 160", f"ld.param.u32 %r4, [number]; setp.eq.u32 %p1, %r4, %r2; @%p1 {FENCE}", ""),
         (
@@ -283,6 +284,26 @@ def test_a_cta_without_whole_warpgroups(directives: str, body: str, says: str) -
     found = by_rule(lint(module(kernel(f"{TID}{body}\nret;", directives=directives), header=HOPPER)), "CV004")
     assert len(found) == bool(says)
     assert not found or says in found[0].message
+    assert not found or (found[0].confidence.label == "medium") == (".maxntid 160" in directives)
+
+
+WHOLE = "setp.lt.u32 %p1, %r1, 64; @%p1 bra L; bar.sync 0; L: mov.u32 %r9, 0; bar.sync 1;"
+
+
+@pytest.mark.parametrize(
+    ("directives", "size", "confidence"),
+    [
+        (".reqntid 128", "", ["high"]),
+        (".maxntid 128", "", ["medium"]),
+        (".maxntid 128, 1, 1", "mov.u32 %r4, %ntid.x;", []),  # a launch of 64 threads executes no bar.sync 0
+        ("", "", []),
+    ],
+)
+def test_a_barrier_of_the_cta_in_a_part_of_the_warps(
+    directives: str, size: str, confidence: list[str]
+) -> None:
+    report = lint(module(kernel(f"{TID}{size}{WHOLE}\nret;", directives=directives), header=HOPPER))
+    assert [f.confidence.label for f in by_rule(report, "CV001")] == confidence
 
 
 DEC = "setmaxnreg.dec.sync.aligned.u32 40;"

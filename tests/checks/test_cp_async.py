@@ -474,11 +474,29 @@ def test_a_wait_without_a_commit_names_the_wait() -> None:
     assert "commit_group" in finding.help
 
 
-@pytest.mark.parametrize(("directives", "found"), [(".reqntid 128", 1), ("", 0), (".maxntid 128", 0)])
-def test_threads_that_may_not_be_there_copy_nothing(directives: str, found: int) -> None:
+@pytest.mark.parametrize(
+    ("directives", "size", "found"),
+    [
+        (".reqntid 128", "", [Confidence.HIGH]),
+        ("", "", []),
+        (".maxntid 128", "", [Confidence.MEDIUM]),
+        (".maxntid 128", "mov.u32 %r5, %ntid.x;", []),  # it asks for its size, which may be smaller
+    ],
+)
+def test_threads_that_may_not_be_there_copy_nothing(
+    directives: str, size: str, found: list[Confidence]
+) -> None:
     """The last 16 bytes of the tile are copied by thread 127 alone."""
-    body = f"{COPY}\n{COMMIT}\nbar.sync 0;\nld.shared.u32 %r4, [tile+2032];"
-    assert len(by_rule(lint(text(body, directives=directives)), "CA001")) == found
+    body = f"{size}\n{COPY}\n{COMMIT}\nbar.sync 0;\nld.shared.u32 %r4, [tile+2032];"
+    hits = by_rule(lint(text(body, directives=directives)), "CA001")
+    assert [hit.confidence for hit in hits] == found
+
+
+def test_what_overlaps_in_a_smaller_cta_too_is_certain() -> None:
+    """The first 16 bytes are copied by thread 0, which every launch has."""
+    body = f"{COPY}\n{COMMIT}\nbar.sync 0;\nld.shared.u32 %r4, [tile];"
+    (hit,) = by_rule(lint(text(body, directives=".maxntid 128")), "CA001")
+    assert hit.confidence is Confidence.HIGH
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 16])

@@ -439,18 +439,21 @@ leave:
 
 
 @pytest.mark.parametrize(
-    ("directives", "issuer", "wrong"),
+    ("directives", "size", "issuer", "found"),
     [
-        (".reqntid 384", 128, True),
-        (".maxntid 384", 256, True),
-        (".maxntid 384", 128, False),
-        (".maxntid 256", 128, False),
+        (".reqntid 384", "", 128, [Confidence.HIGH]),
+        (".maxntid 384", "", 256, [Confidence.HIGH]),
+        (".maxntid 384", "", 128, [Confidence.MEDIUM]),
+        (".maxntid 384", "mov.u32 %r9, %ntid.x;", 128, []),
+        (".maxntid 256", "", 128, []),
     ],
 )
-def test_threads_that_there_are_beside_the_one_that_issues(directives: str, issuer: int, wrong: bool) -> None:
+def test_threads_that_there_are_beside_the_one_that_issues(
+    directives: str, size: str, issuer: int, found: list[Confidence]
+) -> None:
     """Thread 256 writes the bytes that are sent: where it sends them itself there is one, whatever the launch."""
-    found = by_rule(lint(text(STAGED.format(issuer=issuer), directives=directives)), "PR001")
-    assert bool(found) == wrong
+    hits = by_rule(lint(text(size + STAGED.format(issuer=issuer), directives=directives)), "PR001")
+    assert [hit.confidence for hit in hits] == found
 
 
 def ways(count: int) -> str:

@@ -1789,7 +1789,11 @@ mad.lo.s32 %r5, %r1, %r4, %r3; mul.lo.s32 %r6, %r5, %r0; or.b32 %r7, %r6, %r2;
         (f"{NUMBERED} add.u32 %r7, %r3, 1;", False),
         (NUMBERED.replace("mad.lo.s32 %r5, %r1", "mad.lo.s32 %r5, %r0"), False),
         (NUMBERED.replace("mul.lo.s32 %r6, %r5, %r0", "mul.lo.s32 %r6, %r5, 3"), False),
-        ("mov.u32 %r1, %ntid.y; mov.u32 %r7, %tid.x;", False),
+        ("mov.u32 %r1, %tid.y; add.u32 %r2, %r1, 1; mov.u32 %r7, %tid.x;", False),
+        ("mov.u32 %r1, %tid.z; add.u32 %r2, %r1, 1; mov.u32 %r7, %tid.x;", False),
+        # no thread asks for another position than that along x
+        ("mov.u32 %r1, %ntid.y; mov.u32 %r7, %tid.x;", True),
+        ("mov.u32 %r1, %ntid.z; mov.u32 %r7, %tid.x;", True),
     ],
 )
 def test_a_cta_whose_threads_are_only_numbered_may_have_one_dimension(code: str, flat: bool) -> None:
@@ -1798,6 +1802,23 @@ def test_a_cta_whose_threads_are_only_numbered_may_have_one_dimension(code: str,
     assert m.values.one_dimensional == flat
     assert (planes is not None) == flat
     assert planes is None or read(planes, 64) == list(range(64))
+
+
+@pytest.mark.parametrize(
+    ("directives", "code", "size"),
+    [
+        (".reqntid 96", "mov.u32 %r1, %ntid.x;", 96),
+        (".maxntid 96", "mov.u32 %r1, %tid.x;", 96),
+        (".maxntid 16, 6", "mov.u32 %r1, %tid.y;", 96),
+        (".maxntid 96", "mov.u32 %r1, %ntid.x;", None),
+        (".maxntid 96", "mov.u32 %r1, %ntid.y;", None),
+        ("", "mov.u32 %r1, %tid.x;", None),
+    ],
+)
+def test_a_bound_is_the_size_of_a_kernel_that_never_reads_its_size(
+    directives: str, code: str, size: int | None
+) -> None:
+    assert of(code, directives=directives).values.cta_size == size
 
 
 TABLE = """
