@@ -24,8 +24,9 @@ from pygls.uris import to_fs_path
 
 from tclint._version import __version__
 from tclint.config.config import Config
-from tclint.config.settings import FILE, PROJECT, SettingsError
+from tclint.config.settings import FILE, PROJECT
 from tclint.findings.finding import Span
+from tclint.findings.selection import SettingsError
 from tclint.ir.nodes import Module
 from tclint.lsp.actions import FIX_ALL, actions
 from tclint.lsp.configuration import SECTION, Configuration
