@@ -38,10 +38,10 @@ from tclint.analyses.groups import Groups, is_move
 from tclint.analyses.model import KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.checks import Hit, module_checks
-from tclint.config.config import Config
 from tclint.findings.finding import Edit, FileReport, Finding, Span
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Instruction, Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Version
@@ -146,7 +146,7 @@ class Text:
 
     @cached_property
     def report(self) -> FileReport:
-        return check_source(self.source, Config(rules=REFUSALS | WATCHED))
+        return check_source(self.source, Selected(rules=REFUSALS | WATCHED))
 
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
@@ -168,12 +168,13 @@ class Text:
 
     def refusals(self, release: Version) -> list[str]:
         """The rules by which tclint says that the ptxas of a toolkit refuses the file; ``exit 2`` if it cannot read it."""
-        config = Config(toolkit=release)
         found = {"exit 2"} if self.analysed[1] else set()
         for check in module_checks():
             if not REFUSALS.isdisjoint(check.rules):
                 found |= {
-                    hit.rule for hit in check.run(self.module, config) if hit.rule in REFUSALS and _error(hit)
+                    hit.rule
+                    for hit in check.run(self.module, release)
+                    if hit.rule in REFUSALS and _error(hit)
                 }
         if any(use.opcode.startswith("tcgen05.ld") for f in self.module.functions for use in f.uses):
             found |= {f.rule.id for f in self.report.findings if f.rule.id == "TC018"}

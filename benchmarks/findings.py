@@ -19,9 +19,8 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.corpus.builder import default_cache
-from tclint.config.config import Config
-from tclint.config.selection import hidden
 from tclint.findings.scales import Severity
+from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
 
@@ -55,7 +54,7 @@ def verdicts() -> dict[tuple[str, str, str], str]:
 def measure(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
     """Lint *files* below *folder*: counts by producer and rule, and every error and warning that is shown."""
     judged = verdicts()
-    config = Config()
+    selected = Selected()
     producers: dict[str, Counter[str]] = defaultdict(Counter)
     rules: dict[str, Counter[str]] = defaultdict(Counter)
     failing, broken = [], []
@@ -73,7 +72,7 @@ def measure(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
         broken += [f"{name}:{problem.line}: {problem.message}" for problem in report.problems]
         status = 2 if report.problems else 0
         for finding in report.findings:
-            why = hidden(config, report, finding)
+            why = selected.hidden(report, finding)
             kind = f"hidden ({why})" if why else finding.severity.label
             rules[finding.rule.id][kind] += 1
             if not why and finding.severity >= Severity.WARNING:

@@ -82,8 +82,8 @@ def times(path: Path, random: Random, number: int, exact: bool) -> Iterator[tupl
         yield kind, Times(first, process_time() - began, longest, said == then)
         if exact:
             assert document.text.data == data
-            fresh = check_source(Source(data, str(path)), config)
-            (shown,), _ = present([fresh], config)
+            fresh = check_source(Source(data, str(path)), config.selected, config.toolkit)
+            (shown,), _ = present([fresh], config.selected)
             assert _found(lint.report) == _found(shown), f"{path}: another result after {kind} ({version})"
 
 

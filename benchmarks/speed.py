@@ -37,10 +37,10 @@ from benchmarks.ptxas import Ptxas, PtxasMissing, find
 from tclint import syntax
 from tclint.analyses import model
 from tclint.checks import kernel_checks, module_checks
-from tclint.config.config import Config
 from tclint.dataflow import Found, Search, find_paths, next_answer
 from tclint.driver.pool import cores
 from tclint.findings.finding import FileReport
+from tclint.findings.selection import Selected
 from tclint.ir import rebuild
 from tclint.linting import check
 from tclint.report.fold import fold
@@ -228,7 +228,7 @@ def measure(
     partial = Counter(report.status for report in reports if report.status != "analysed")
     notes += [f"{count} files are {status}, not analysed as a whole." for status, count in partial.items()]
     output = Stopwatch()
-    shown, summary = fold(*present(reports, Config()))
+    shown, summary = fold(*present(reports, Selected()))
     for name in FORMATS:
         with output.stage(name):
             renderer(name)(shown, Context(summary))

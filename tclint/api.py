@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from tclint.config.config import Config
-from tclint.config.settings import Layer, SettingsError, named, resolve
+from tclint.config.settings import Layer, named, resolve
 from tclint.driver.one import Input
 from tclint.driver.pool import reports
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import region
+from tclint.findings.selection import SettingsError
 from tclint.report import baseline
 from tclint.report.fold import presented
 from tclint.report.locate import MODES, Locator, Mode
@@ -204,6 +205,8 @@ def _as_in_a_file(value: object) -> object:
 
 
 def _report(inputs: Iterable[Input], config: Config, paths: Iterable[str] = ()) -> Report:
-    known = baseline.of(config)
-    files, summary = presented([item.report for item in reports(inputs, config)], config, paths, known)
+    known = baseline.of(config.baseline)
+    files, summary = presented(
+        [item.report for item in reports(inputs, config)], config.selected, paths, known, config.arch
+    )
     return Report(tuple(files), summary, config)

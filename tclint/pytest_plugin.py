@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("tclint"):
         return
     config.addinivalue_line("markers", "tclint: lints a .ptx file (collected by --tclint).")
-    from tclint.config.settings import SettingsError
+    from tclint.findings.selection import SettingsError
 
     try:
         _settings(config)

@@ -16,9 +16,9 @@ from time import process_time
 from xml.etree import ElementTree
 
 from benchmarks.ptxas import Ptxas
-from tclint.config.config import Config
 from tclint.findings.finding import FileReport
-from tclint.findings.scales import Severity
+from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.inspect import dump
 from tclint.linting.check import check_source
 from tclint.report.fold import fold
@@ -112,7 +112,7 @@ _FORMATS = formats()
 
 
 def _shown(report: FileReport) -> tuple[Sequence[FileReport], Context]:
-    shown, summary = fold(*present([report], Config(pedantic=True)))
+    shown, summary = fold(*present([report], Selected(min_confidence=Confidence.LOW)))
     # Not the pages of all rules in each report: they take longer to write than the kernel to lint.
     rules = frozenset(finding.rule.id for finding in report.findings)
     return shown, Context(summary, color=True, links=True, locate=_LOCATOR, rules=rules)

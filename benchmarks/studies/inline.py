@@ -18,10 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tclint.config.config import Config
-from tclint.config.selection import hidden
 from tclint.findings.finding import FileReport, Span
 from tclint.findings.scales import Confidence
+from tclint.findings.selection import Selected
 from tclint.inline import module as inline
 from tclint.inline.asm import Asm, Operand
 from tclint.inline.hosts import is_host
@@ -96,7 +95,7 @@ def told(report: FileReport, span: Span) -> bool:
     assert report.source is not None
     first, last = report.source.position(span.start).line, report.source.position(span.end).line
     return any(
-        span.start <= finding.span.start < span.end and not hidden(Config(), report, finding)
+        span.start <= finding.span.start < span.end and not Selected().hidden(report, finding)
         for finding in report.findings
     ) or any(first <= problem.line <= last for problem in report.problems)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from tclint.config.config import Config
 from tclint.dataflow import (
     Analysis,
     Answer,
@@ -34,6 +33,7 @@ from tclint.dataflow.views import ThreadContext, Views
 from tclint.findings.scales import Confidence
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Variable
+from tclint.isa.target import Version
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, SharedMemory
@@ -81,7 +81,7 @@ class FactQuery:
 class KernelModel:
     """Everything that is known about one function with a body.
 
-    *pause* is called before each analysis and before each search for a path. If it raises, the model must not be used
+    *toolkit* is the version of the CUDA toolkit whose ptxas will compile the code; None: not named. *pause* is called before each analysis and before each search for a path. If it raises, the model must not be used
     any more.
     """
 
@@ -89,12 +89,12 @@ class KernelModel:
         self,
         function: Function,
         module: Module,
-        config: Config | None = None,
+        toolkit: Version | None = None,
         pause: Callable[[], None] | None = None,
     ) -> None:
         self.function = function
         self.module = module
-        self.config = config or Config()
+        self.toolkit = toolkit
         self.pause = pause or _never_cancel
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
@@ -107,7 +107,7 @@ class KernelModel:
         """The model of the same function in CTAs of *shape*, the threads along x, y and z, as if by ``.reqntid``."""
         directives = {**self.function.directives, ".reqntid": shape}
         model = KernelModel(
-            replace(self.function, directives=directives), self.module, self.config, self.pause
+            replace(self.function, directives=directives), self.module, self.toolkit, self.pause
         )
         model.cfg, model.ledger = self.cfg, self.ledger
         return model

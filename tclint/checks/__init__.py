@@ -1,6 +1,6 @@
 """The checks: functions registered under a rule id, one file for each question of a rule family.
 
-A check takes a :class:`~tclint.analyses.model.KernelModel` (or a module and the configuration) and yields :class:`Hit`
+A check takes a :class:`~tclint.analyses.model.KernelModel` (or a module and the CUDA toolkit that will compile it) and yields :class:`Hit`
 objects, which the :class:`RuleId` of its rule builds; ``linting`` turns them into findings. A check declares the rules
 that it decides and the analyses that it uses where it is registered (:func:`check`). All files of this package are
 imported; those whose names begin with an underscore are shared by the others, and no check imports another one. Imports
@@ -19,11 +19,11 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from tclint._data import modules
 from tclint.analyses.model import KernelModel
-from tclint.config.config import Config
 from tclint.findings.edits import Repair
 from tclint.findings.rules import ID
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.ir.nodes import Function, Module
+from tclint.isa.target import Version
 
 __all__ = [
     "Blocked",
@@ -148,7 +148,7 @@ def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
 
 
 KernelCheck = Callable[[KernelModel], Iterable[Hit]]
-ModuleCheck = Callable[[Module, Config], Iterable[Hit]]
+ModuleCheck = Callable[[Module, Version | None], Iterable[Hit]]
 F = TypeVar("F", KernelCheck, ModuleCheck)
 
 

@@ -8,7 +8,6 @@ from typing import cast
 
 from tclint.checks import Hit, RuleId, grouped, module_check
 from tclint.checks._wording import in_words
-from tclint.config.config import Config
 from tclint.findings.edits import Repair, retarget, reversion
 from tclint.findings.edits import opcode as opcode_at
 from tclint.findings.scales import Confidence
@@ -16,7 +15,7 @@ from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, P
 from tclint.isa.directives import directives
 from tclint.isa.newer import beyond_table, later
 from tclint.isa.table import Match, Table, split_opcode, table
-from tclint.isa.target import INTRODUCED, KNOWN, NEWEST, Target, dotted, parse_version
+from tclint.isa.target import INTRODUCED, KNOWN, NEWEST, Target, Version, dotted, parse_version
 from tclint.isa.widths import needed, width_of
 
 AV001 = RuleId("AV001")
@@ -41,7 +40,7 @@ _RULES_OF_BUILD_ERRORS = {
 
 
 @module_check(PX001, PX002, PX003, PX004, PX005, PX006, PX007)
-def refused(module: Module, config: Config) -> Iterator[Hit]:
+def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Instructions and names that every assembler rejects."""
     isa = table()
     newer = module.version is not None and module.version > NEWEST
@@ -70,7 +69,7 @@ def refused(module: Module, config: Config) -> Iterator[Hit]:
 
 
 @module_check(PX008)
-def unknown(module: Module, config: Config) -> Iterator[Hit]:
+def unknown(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Report once what a module of a newer version than the ISA table contains and the table does not."""
     if not beyond_table(module.version):
         return
@@ -232,7 +231,7 @@ def _unknown(isa: Table, opcode: str) -> tuple[RuleId, str, str]:
 
 
 @module_check(AV001, AV002)
-def availability(module: Module, config: Config) -> Iterator[Hit]:
+def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Instructions and modifiers that .target or .version does not have (11.1.1, 11.1.2, the notes of each
     instruction)."""
     if module.version is None or not module.targets:

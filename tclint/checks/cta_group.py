@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tclint.checks import Hit, Mark, RuleId, module_check
-from tclint.config.config import Config
 from tclint.findings.edits import Repair, opcode
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.inline import callees
 from tclint.ir.nodes import Function, Module
+from tclint.isa.target import Version
 
 TC006 = RuleId("TC006")
 
@@ -28,7 +28,7 @@ def _first_uses(function: Function) -> dict[str, int]:
 
 
 @module_check(TC006)
-def mixed_cta_group(module: Module, config: Config) -> Iterator[Hit]:
+def mixed_cta_group(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """A kernel that uses both ``.cta_group::1`` and ``::2``, itself or in the functions that it calls."""
     bodies = {f.name: f for f in module.functions if not f.declared_only}
     uses = {name: _first_uses(function) for name, function in bodies.items()}

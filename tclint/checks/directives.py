@@ -8,14 +8,13 @@ from math import prod
 from typing import NamedTuple
 
 from tclint.checks import Hit, RuleId, module_check
-from tclint.config.config import Config
 from tclint.findings.edits import Repair, removed, reversion
 from tclint.findings.finding import Edit, Span
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Directive, Function, Module
 from tclint.isa.directives import DirectiveSpec, directives
 from tclint.isa.newer import beyond_table
-from tclint.isa.target import Target, dotted
+from tclint.isa.target import Target, Version, dotted
 
 AV005 = RuleId("AV005")
 
@@ -23,7 +22,7 @@ _KINDS = {"entry": ".entry", "func": ".func"}
 
 
 @module_check(AV005)
-def conflicts(module: Module, config: Config) -> Iterator[Hit]:
+def conflicts(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Directives of functions that ptxas rejects, that no launch can satisfy, or that have no effect."""
     target = next((t for t in map(Target.parse, module.targets) if t), None)
     for function in module.functions:

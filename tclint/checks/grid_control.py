@@ -9,11 +9,11 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import known_functions, path_avoiding
 from tclint.checks import Hit, Mark, RuleId, check, module_check
 from tclint.checks._repairs import fence_before, first_of_blocks
-from tclint.config.config import Config
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Function, Module
 from tclint.isa.table import Match
+from tclint.isa.target import Version
 from tclint.values import Values
 from tclint.values import thread_masks as T
 
@@ -187,7 +187,7 @@ def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
 
 
 @module_check(GD002)
-def launch_without_wait(module: Module, config: Config) -> Iterator[Hit]:
+def launch_without_wait(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Report kernels that let dependents start, in a module in which no kernel waits for earlier grids."""
     launching = [(f, site) for f in module.functions if (site := _first(f, "pdl-launch")) is not None]
     if not launching or any(_first(f, "pdl-wait") is not None for f in module.functions):

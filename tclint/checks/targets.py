@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.checks import Hit, RuleId, module_check
-from tclint.config.config import Config
 from tclint.findings.edits import retarget
 from tclint.ir.nodes import Module
-from tclint.isa.target import INTRODUCED, RENAMED, Target
+from tclint.isa.target import INTRODUCED, RENAMED, Target, Version
 
 AV003 = RuleId("AV003")
 AV004 = RuleId("AV004")
@@ -23,7 +22,7 @@ def _target(module: Module) -> Target | None:
 
 
 @module_check(AV003)
-def overspecified(module: Module, config: Config) -> Iterator[Hit]:
+def overspecified(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """A suffix of .target that no instruction of the module requires."""
     target, version = _target(module), module.version
     if target is None or not target.suffix or version is None:
@@ -50,10 +49,10 @@ def overspecified(module: Module, config: Config) -> Iterator[Hit]:
 
 
 @module_check(AV004)
-def renamed(module: Module, config: Config) -> Iterator[Hit]:
+def renamed(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """A target that PTX ISA 9.0 renamed."""
     target = _target(module)
-    if target is None or target.number not in RENAMED or (config.toolkit or (13, 0)) < (13, 0):
+    if target is None or target.number not in RENAMED or (toolkit or (13, 0)) < (13, 0):
         return
     new = Target(RENAMED[target.number], target.suffix)
     yield AV004.hit(

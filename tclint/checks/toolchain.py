@@ -9,7 +9,6 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.checks import Hit, Mark, RuleId, check, grouped, module_check
 from tclint.checks._repairs import drained, together
-from tclint.config.config import Config
 from tclint.findings.edits import Repair, before, reversion
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Module, Vector, registers
@@ -33,15 +32,15 @@ REUSES: tuple[Version, Version] = (12, 0), (13, 2)
 
 
 @module_check(TL001)
-def version_too_high(module: Module, config: Config) -> Iterator[Hit]:
+def version_too_high(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """A ``.version`` that the ptxas of the configured toolkit does not support."""
-    newest = TOOLKITS.get(config.toolkit) if config.toolkit is not None else None
-    if config.toolkit is None or newest is None or module.version is None or module.version <= newest:
+    newest = TOOLKITS.get(toolkit) if toolkit is not None else None
+    if toolkit is None or newest is None or module.version is None or module.version <= newest:
         return
     first = toolkit_for(module.version)
     yield TL001.hit(
         span=module.version_span,
-        message=f"the ptxas of CUDA {dotted(config.toolkit)} supports PTX {dotted(newest)} at most, "
+        message=f"the ptxas of CUDA {dotted(toolkit)} supports PTX {dotted(newest)} at most, "
         f"but this module declares {dotted(module.version)}",
         help=f"write .version {dotted(newest)}"
         + (f", or use CUDA {dotted(first)} or newer" if first is not None else ""),
@@ -61,7 +60,7 @@ def _lowered(module: Module, newest: Version) -> tuple[Repair, ...]:
 @check(TL002, needs="wgmma")
 def identical_repeat(model: KernelModel) -> Iterator[Hit]:
     """A wgmma that repeats an earlier one of its group with equal operands, which ptxas treats as redundant."""
-    toolkit = model.config.toolkit
+    toolkit = model.toolkit
     tested = toolkit is None or MERGES[0] <= toolkit <= MERGES[1]
     repeats = ((frozenset(model.instruction(pair[1]).writes), pair) for pair in _repeats(model))
     for pairs in grouped(repeats).values():
@@ -137,7 +136,7 @@ def _separates(model: KernelModel, intervening: int, site: int) -> bool:
 @check(TL003, needs="wgmma", analyses=(WgmmaGroups,))
 def fragment_register_reused(model: KernelModel) -> Iterator[Hit]:
     """An A fragment copied from registers that the next iteration of a loop rewrites while the wgmma is in flight."""
-    toolkit = model.config.toolkit
+    toolkit = model.toolkit
     if toolkit is None or not REUSES[0] <= toolkit <= REUSES[1]:
         return
     found: list[tuple[int, int, int, int]] = []

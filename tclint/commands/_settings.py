@@ -55,10 +55,11 @@ def _setting_options() -> Iterator[click.Option]:
 def resolve(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> Settings:
     """The settings of this run. Raises click.UsageError."""
     from tclint.config import settings
+    from tclint.findings.selection import SettingsError
 
     try:
         return settings.resolve(_layers(configs, isolated, options))
-    except settings.SettingsError as error:
+    except SettingsError as error:
         raise usage(error) from None
 
 
@@ -67,13 +68,14 @@ def _layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> 
     from pathlib import Path
 
     from tclint.config import settings
+    from tclint.findings.selection import SettingsError
 
     inline = [text for text in configs if "=" in text and not os.path.exists(text)]
     files = [text for text in configs if text not in inline]
     if len(files) > 1:
-        raise settings.SettingsError(f"--config was given two files: {files[0]} and {files[1]}")
+        raise SettingsError(f"--config was given two files: {files[0]} and {files[1]}")
     if files and isolated:
-        raise settings.SettingsError(f"--isolated cannot be used with --config {files[0]}")
+        raise SettingsError(f"--isolated cannot be used with --config {files[0]}")
     if files:
         yield settings.named(Path(files[0]))
     elif not isolated and (found := settings.discover(Path.cwd())) is not None:

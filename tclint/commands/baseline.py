@@ -63,8 +63,8 @@ def command(
         refuse_inputs([path], [report.path for report in found])
         with locked(path):
             # Read it again, since another run may have updated it during the analysis.
-            found, old = _known(path, prune).compared(found, config, paths)
-            new = old.updated(found, config, prune=prune)
+            found, old = _known(path, prune).compared(found, config.selected, paths)
+            new = old.updated(found, config.selected, prune=prune)
             write_files({path: str(new)})
     except OutputError as error:
         raise click.ClickException(str(error)) from None
@@ -81,7 +81,7 @@ def command(
 
 def _known(path: str, prune: bool) -> Baseline:
     """The baseline to update; an empty one if the file does not exist. Raises click.UsageError."""
-    from tclint.config.settings import SettingsError
+    from tclint.findings.selection import SettingsError
     from tclint.report.baseline import Baseline, read
 
     try:

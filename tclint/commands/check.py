@@ -166,7 +166,7 @@ def command(
     found = [item.report for item in checked]
     _refuse_unreadable(found)
     _refuse_unmatched(config, found)
-    shown, summary = presented(found, config, paths, known)
+    shown, summary = presented(found, config.selected, paths, known, config.arch)
     summary = replace(summary, excluded=len(left_out.paths), fixed=fixing.fixed if fixing is not None else {})
     context = Context(
         summary,
@@ -225,21 +225,19 @@ def _note(fixing: Fixing) -> None:
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
     """Raises UsageError if no function matches ``--entry``, since otherwise the run would look clean."""
-    from tclint.config.selection import wants_entry
-
     names = {name: None for report in reports for name in report.entries}
-    if names and not any(wants_entry(config, name) for name in names):
+    if names and not any(config.selected.wants(name) for name in names):
         raise no_function(config.entry, names)
 
 
 def _baseline(config: Config) -> Baseline | None:
     if config.baseline is None:
         return None
-    from tclint.config.settings import SettingsError
+    from tclint.findings.selection import SettingsError
     from tclint.report import baseline
 
     try:
-        return baseline.of(config)
+        return baseline.of(config.baseline)
     except SettingsError as error:
         raise usage(error) from None
 

@@ -19,8 +19,8 @@ from tclint.commands._common import Choice, complete_rules, usage, write
 )
 def command(selectors: tuple[str, ...], output_format: str) -> int:
     """List all rules, or some by id, name, family or id prefix."""
-    from tclint.config.selection import meant
     from tclint.findings.rules import UnknownRule, all_rules
+    from tclint.findings.selection import meant
     from tclint.inspect.explain import rule_list, rules_table
 
     try:

@@ -95,14 +95,14 @@ def command(
     if isinstance(source, SourceError):
         raise click.ClickException(at(shown_as, source))
     report = check((shown_as, source), config).report
-    reports, _ = presented([report], config)
+    reports, _ = presented([report], config.selected, arch=config.arch)
     module, _ = analyse(source)
     if report.status == "failed":
         raise click.ClickException(
             "; ".join(at(shown_as, SourceError(p.message, p.line)) for p in report.problems)
         )
     function = _chosen(module.functions, reports[0], config)
-    text = render(kernel(source, module, function, reports[0], config=config, sources=sources))
+    text = render(kernel(source, module, function, reports[0], toolkit=config.toolkit, sources=sources))
     if target == STDIN:
         write(text)
     else:
@@ -126,7 +126,6 @@ def _chosen(functions: Sequence[Function], report: FileReport, config: Config) -
 
     If there are several candidates, the only one with findings. Raises ClickException if none can be chosen.
     """
-    from tclint.config.selection import wants_entry
     from tclint.report.formats._style import printable
     from tclint.report.summary import count
 
@@ -134,7 +133,7 @@ def _chosen(functions: Sequence[Function], report: FileReport, config: Config) -
     if not bodies:
         raise click.ClickException(f"{report.path}: contains no function with a body")
     if config.entry:
-        wanted = [f for f in bodies if wants_entry(config, f.name)]
+        wanted = [f for f in bodies if config.selected.wants(f.name)]
         if not wanted:
             raise no_function(config.entry, [f.name for f in bodies])
     else:

@@ -13,6 +13,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.isa.target import Target, dotted
 
 __all__ = ["Config", "Kind", "Selection", "Setting", "settings"]
@@ -264,9 +265,17 @@ class Config:
         return None if self.exit_zero else self.fail_on
 
     @property
-    def confidence(self) -> Confidence:
-        """The lowest confidence that is shown."""
-        return Confidence.LOW if self.pedantic else self.min_confidence
+    def selected(self) -> Selected:
+        """What is checked, and which findings are shown."""
+        confidence = Confidence.LOW if self.pedantic else self.min_confidence
+        return Selected(
+            self.rules,
+            self.entry,
+            self.per_file_ignores,
+            self.per_entry_ignores,
+            self.min_severity,
+            confidence,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from tclint.config.config import IGNORES, PATH, PATHS, Config, Selection, Setting, settings
-from tclint.config.selection import enabled, meant
+from tclint.config.selection import enabled
 from tclint.findings.rules import UnknownRule, nearest
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import SettingsError, meant
 
 __all__ = [
     "Layer",
     "Settings",
-    "SettingsError",
     "discover",
     "inline",
     "load",
@@ -36,10 +36,6 @@ FILE = "tclint-ptx.toml"
 PROJECT = "pyproject.toml"
 TABLE = "tclint-ptx"
 COMMAND_LINE = "the command line"
-
-
-class SettingsError(Exception):
-    """The configuration is invalid; the message states where, and what is expected."""
 
 
 @dataclass(frozen=True, slots=True)

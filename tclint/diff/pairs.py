@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from tclint.config.config import Config
-from tclint.config.selection import wants_entry
 from tclint.dataflow import LimitExceeded
 from tclint.diff.compare import Comparison, compare
 from tclint.diff.skeleton import Skeleton, skeleton
@@ -208,7 +207,7 @@ def _wanted(module: Module, config: Config) -> list[Function]:
     """The functions to compare: kernels and functions that are not inlined into them; without a kernel, all."""
     bodies = [f for f in module.functions if f.instructions and not f.declared_only]
     seen = inlinable(module) if any(f.entry for f in bodies) else {}
-    return [f for f in bodies if (f.entry or f.name not in seen) and wants_entry(config, f.name)]
+    return [f for f in bodies if (f.entry or f.name not in seen) and config.selected.wants(f.name)]
 
 
 def _kernels(
@@ -285,7 +284,7 @@ def _findings(
 
     Two findings are the same if they have the same fingerprint, or the same message at the same source line.
     """
-    shown, _ = present((item.report for item in reports(pair, config)), config)
+    shown, _ = present((item.report for item in reports(pair, config)), config.selected)
     old, new = shown
     for report in shown:
         known = {problem for _, problem in difference.problems}

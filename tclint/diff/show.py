@@ -19,6 +19,7 @@ from tclint.findings.finding import FileReport, Finding, Fingerprints, SourceLoc
 from tclint.findings.places import place, region
 from tclint.findings.rules import Rule
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.report.formats._style import BOLD, CYAN, RED, YELLOW, Style, printable, shortened
 from tclint.report.summary import count
 
@@ -291,7 +292,7 @@ def _sarif(found: Sequence[Difference], config: Config) -> str:
     from tclint.report.summary import Context, present
 
     reports = [report for difference in found if (report := _report(difference)) is not None]
-    shown, summary = present(reports, Config(pedantic=True))
+    shown, summary = present(reports, Selected(min_confidence=Confidence.LOW))
     locate = Locator.of("auto", shown)
     return renderer("sarif")(
         shown, Context(summary, locate=locate, fail_on=config.failing, rules=config.rules, baseline=True)

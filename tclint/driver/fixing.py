@@ -127,12 +127,12 @@ def shown(
     """The report on *source* with only those findings that are shown, not *known*, and not suppressed by a comment."""
     found = [lint(source, config, past=past)]
     if known is not None:
-        found, _ = known.compared(found, config, ())
+        found, _ = known.compared(found, config.selected, ())
     return replace(_visible(found[0], config), source=source)
 
 
 def _visible(report: FileReport, config: Config) -> FileReport:
-    (visible,), _ = present([report], config)
+    (visible,), _ = present([report], config.selected)
     return replace(visible, findings=tuple(f for f in visible.findings if f.suppressed is None))
 
 

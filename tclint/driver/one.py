@@ -39,13 +39,13 @@ def lint(
     if not is_host(source.path):
         from tclint.linting.check import check_source
 
-        return check_source(source, config, clock, past, gave_up)
+        return check_source(source, config.selected, config.toolkit, clock=clock, past=past, gave_up=gave_up)
     from time import perf_counter
 
     from tclint import inline
 
     began = perf_counter()
-    report = inline.check(source, config)
+    report = inline.check(source, config.selected, config.toolkit, config.arch)
     if clock is not None:
         clock("inline assembly", perf_counter() - began)
     return report

@@ -13,21 +13,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tclint.config.config import Config
     from tclint.findings.finding import FileReport
+    from tclint.findings.selection import Selected
+    from tclint.isa.target import Version
     from tclint.syntax.source import Source
 
 __all__ = ["check"]
 
 
-def check(source: Source, config: Config | None = None) -> FileReport:
+def check(
+    source: Source,
+    selected: Selected | None = None,
+    toolkit: Version | None = None,
+    arch: str | None = None,
+) -> FileReport:
     """The report of linting the PTX strings in a CUDA C++ or Python source; the language follows from its name.
 
     The spans of findings refer to *source*. ``report.asm`` counts the strings, those with pieces that only the
     preprocessor or Python can determine (statements without such a piece are checked), and those of which it is unknown
-    whether they are compiled for ``config.arch``. A Python string that is a whole module is checked as such, by all rules.
+    whether they are compiled for *arch* (``sm_90a``; without it, availability is not checked). *toolkit* is the CUDA toolkit
+    that will compile them. A Python string that is a whole module is checked as such, by all rules.
     Raises SourceError if the grammars are not installed and the source may contain inline assembly.
     """
     from tclint.inline.module import check
 
-    return check(source, config)
+    return check(source, selected, toolkit, arch)

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from tclint.config.config import Config
-from tclint.config.selection import wants_entry
 from tclint.findings.finding import AsmCount, BlockedWait, FileReport, Finding, Fingerprints, Fix, Span, Step
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.inline.hosts import MISSING, PYTHON
 from tclint.ir.operands import HEAD
 from tclint.syntax.source import Problem, Source, SourceError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from tclint.checks import Hit
     from tclint.inline.asm import Asm, Ptx
     from tclint.ir.nodes import Function, Module
+    from tclint.isa.target import Version
 
 __all__ = ["RULES", "check", "is_ptx", "modules", "strings", "told_of"]
 
@@ -45,30 +45,33 @@ _BARE = frozenset((b"ret", b"exit", b"trap", b"brkpt", b"bra"))
 _QUIET = frozenset(("undefined-register", "undefined-guard", "undefined-label"))
 
 
-def check(source: Source, config: Config | None = None) -> FileReport:
+def check(
+    source: Source, selected: Selected | None = None, toolkit: Version | None = None, arch: str | None = None
+) -> FileReport:
     """See :func:`tclint.inline.check`."""
-    config = config or Config()
+    selected = selected or Selected()
     python = source.path.lower().endswith(PYTHON)
     if not (_PTX if python else _ASM).search(source.data):
         return FileReport(path=source.path, source=source, asm=AsmCount())
     found, comments = _found(source, python)
     fragments = [asm for asm in found if asm.dialect != "module" and is_ptx(asm)]
     whole = [asm for asm in found if asm.dialect == "module"]
-    report = _Fragments(source, config, fragments).report()
+    asked = _asked(selected, arch)
+    report = _Fragments(source, asked, toolkit, arch, fragments).report()
     for asm in whole:
-        report = _merged(report, _whole(source, config, asm))
+        report = _merged(report, _whole(source, selected, toolkit, asm))
     from tclint.inline.suppress import apply
 
     assert report.asm is not None
     complete = not report.problems and not report.asm.unknown
-    findings = apply(source, found, comments, report.findings, config, _asked(config), complete=complete)
+    findings = apply(source, found, comments, report.findings, asked, complete=complete)
     return replace(report, findings=findings)
 
 
-def _asked(config: Config) -> frozenset[str]:
-    """The rules that are checked in inline assembly with these settings."""
-    rules = RULES if config.rules is None else RULES & config.rules
-    return rules if config.arch else rules - {"AV001", "AV002"}
+def _asked(selected: Selected, arch: str | None) -> Selected:
+    """What is *selected*, without the rules that are not checked in inline assembly."""
+    rules = RULES | {"SU001", "SU002"} if arch else (RULES | {"SU001", "SU002"}) - {"AV001", "AV002"}
+    return replace(selected, rules=selected.on & rules)
 
 
 def _found(source: Source, python: bool) -> tuple[list[Asm], list[Span]]:
@@ -127,7 +130,7 @@ def strings(source: Source) -> list[tuple[Asm, Ptx]]:
 
 def told_of(asm: Asm) -> bool:
     """Whether a string by itself has a problem or a finding of more than low confidence."""
-    fragments = _Fragments(Source(bytes(asm.template.data), "string.cu"), Config(), [asm])
+    fragments = _Fragments(Source(bytes(asm.template.data), "string.cu"), Selected(), None, None, [asm])
     report = fragments.report()
     return bool(report.problems) or any(f.confidence > Confidence.LOW for f in report.findings)
 
@@ -178,20 +181,27 @@ def _module(
 class _Fragments:
     """Checks the inline assembly strings of one source."""
 
-    def __init__(self, source: Source, config: Config, found: Sequence[Asm]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        selected: Selected,
+        toolkit: Version | None,
+        arch: str | None,
+        found: Sequence[Asm],
+    ) -> None:
         from tclint.findings.rules import all_rules
         from tclint.inline.asm import ptx_of
         from tclint.inline.conditions import compiled
         from tclint.isa.target import KNOWN, NEWEST, TOOLKITS, Target
 
         self.source = source
-        self.config = config
-        self.rules = _asked(config)
+        self.toolkit = toolkit
+        self.rules = selected.on
         self.all_rules = all_rules()
-        self.target = Target.parse(config.arch) if config.arch else None
+        self.target = Target.parse(arch) if arch else None
         # Without a toolkit, no version is stated: what the table lacks is an error unless its spelling is newer.
-        self.version = TOOLKITS.get(config.toolkit, NEWEST) if config.toolkit else KNOWN
-        found = [asm for asm in found if wants_entry(config, asm.entry or "")]
+        self.version = TOOLKITS.get(toolkit, NEWEST) if toolkit else KNOWN
+        found = [asm for asm in found if selected.wants(asm.entry or "")]
         self.made = [(asm, ptx_of(asm)) for asm in found]
         self.declared = _lend(self.made)
         self.compiled = {
@@ -255,7 +265,7 @@ class _Fragments:
         hits: list[tuple[Function | None, Hit]] = []
         for check in module_checks():
             wanted = self.rules.intersection(check.rules)
-            for hit in check.run(module, self.config) if wanted else ():
+            for hit in check.run(module, self.toolkit) if wanted else ():
                 function = hit.function
                 if hit.rule not in wanted or function is None or function.damaged:
                     continue
@@ -272,9 +282,7 @@ class _Fragments:
     def _holds(self, hit: Hit, function: Function, one: _Placed) -> bool:
         """Whether a hit holds independently of the code around the string and of its unknown pieces."""
         if hit.rule in ("AV001", "AV002"):
-            return bool(self.compiled[id(one.asm)]) and (
-                hit.rule == "AV001" or self.config.toolkit is not None
-            )
+            return bool(self.compiled[id(one.asm)]) and (hit.rule == "AV001" or self.toolkit is not None)
         if hit.rule in ("PX005", "PX006"):
             return self._undefined(hit, function, one)
         if hit.rule == "PX004":
@@ -386,7 +394,7 @@ _ANY = "sm_90a"
 """The ``.target`` of the module if no architecture is given; the matching of instructions does not depend on it."""
 
 
-def _whole(source: Source, config: Config, asm: Asm) -> FileReport | None:
+def _whole(source: Source, selected: Selected, toolkit: Version | None, asm: Asm) -> FileReport | None:
     """The report of a string that is a whole module; None if a piece of it is unknown."""
     from tclint.inline.text import UNKNOWN
     from tclint.linting.check import check_source
@@ -394,7 +402,7 @@ def _whole(source: Source, config: Config, asm: Asm) -> FileReport | None:
     text = asm.template
     if UNKNOWN in text.data:
         return None
-    report = check_source(Source(bytes(text.data), source.path), config)
+    report = check_source(Source(bytes(text.data), source.path), selected, toolkit)
     inner = report.source
     assert inner is not None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from tclint.config.config import Config
 from tclint.findings.finding import Finding, Span
+from tclint.findings.selection import Selected
 from tclint.inline.asm import Asm
 from tclint.inline.python import MARKER
 from tclint.ir.nodes import Function, Module
@@ -21,19 +21,18 @@ def apply(
     found: Sequence[Asm],
     comments: Sequence[Span],
     findings: tuple[Finding, ...],
-    config: Config,
-    on: frozenset[str],
+    selected: Selected,
     *,
     complete: bool,
 ) -> tuple[Finding, ...]:
     """The findings, with those marked that a comment suppresses, and the findings about the comments.
 
     A comment applies to its line, or to the next line with code; on the first or the last line of a statement it applies
-    to the whole statement. *on* are the rules that were checked.
+    to the whole statement.
     """
     if MARK not in source.data:
         return tuple(sorted(findings, key=lambda f: (f.span.start, f.rule.id)))
-    return _HostAudit(source, found, comments, config, on).run(findings, complete)
+    return _HostAudit(source, found, comments, selected).run(findings, complete)
 
 
 class _HostAudit(Audit):
@@ -42,8 +41,7 @@ class _HostAudit(Audit):
         source: Source,
         found: Sequence[Asm],
         comments: Sequence[Span],
-        config: Config,
-        on: frozenset[str],
+        selected: Selected,
     ) -> None:
         scopes = {asm.scope: asm.entry for asm in found if asm.scope is not None and asm.entry is not None}
         functions = [
@@ -53,8 +51,7 @@ class _HostAudit(Audit):
         code = bytearray(source.data)
         for span in comments:
             code[span.start : span.end] = re.sub(rb"[^\n]", b" ", source.data[span.start : span.end])
-        super().__init__(source, Module(functions=functions), config, bytes(code))
-        self.on &= on | {"SU001", "SU002"}
+        super().__init__(source, Module(functions=functions), selected, bytes(code))
         self.statements = [asm.statement for asm in found]
         self.listed = [*comments, *_inside(found)]
 

@@ -13,11 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from tclint.analyses.model import KernelModel
-from tclint.config.config import Config
-from tclint.config.selection import wants_entry
 from tclint.dataflow import GaveUp, LimitExceeded
 from tclint.driver.one import Input, debug, internal_error
 from tclint.findings.places import source_location
+from tclint.findings.selection import Selected
 from tclint.inspect.protocol import (
     Arrive,
     Barrier,
@@ -81,9 +80,9 @@ def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
     """The protocols of the kernels in *source*, or of the functions that match a pattern in *entry*."""
     module, problems = analyse(source)
     bodies = [f for f in module.functions if f.instructions and not f.declared_only]
-    config = Config(entry=entry)
+    selected = Selected(entry=entry)
     kernels = [f for f in bodies if f.entry] or bodies
-    wanted = [f for f in bodies if wants_entry(config, f.name)] if entry else kernels
+    wanted = [f for f in bodies if selected.wants(f.name)] if entry else kernels
     callees = inlinable(module)
     return Shown(
         source.path,

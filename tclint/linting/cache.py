@@ -10,7 +10,6 @@ from operator import eq
 from time import perf_counter
 
 from tclint.checks import Hit
-from tclint.config.config import Config
 from tclint.findings.finding import Edit
 from tclint.ir.inline import reached
 from tclint.ir.nodes import Function, Module, Variable
@@ -29,7 +28,9 @@ MAX_RECENT_STATES = 3
 class Facts:
     """The properties of the module and the run on which the checks of a function may depend."""
 
-    config: Config
+    on: frozenset[str]
+    """The ids of the rules that are checked."""
+    toolkit: Version | None
     version: Version | None
     targets: tuple[str, ...]
     address_size: int
@@ -38,9 +39,9 @@ class Facts:
     """The functions that have a body."""
 
     @classmethod
-    def of(cls, module: Module, config: Config) -> Facts:
+    def of(cls, module: Module, on: frozenset[str], toolkit: Version | None) -> Facts:
         bodies = tuple(f.name for f in module.functions if f.instructions)
-        return cls(config, module.version, module.targets, module.address_size, module.variables, bodies)
+        return cls(on, toolkit, module.version, module.targets, module.address_size, module.variables, bodies)
 
 
 @dataclass(frozen=True, eq=False)

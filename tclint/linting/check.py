@@ -13,18 +13,18 @@ from time import perf_counter
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, kernel_checks, module_checks
-from tclint.config.config import Config
-from tclint.config.selection import ignored, wants_entry
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
 from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, Span, Step
 from tclint.findings.give_up import GiveUp
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
+from tclint.findings.selection import Selected
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.isa.newer import beyond_table, may_synchronise
+from tclint.isa.target import Version
 from tclint.linting.cache import CheckResult, Facts, IncrementalCache
 from tclint.linting.subsumption import without_subsumed
 from tclint.linting.suppress import apply
@@ -37,12 +37,16 @@ _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
 def check_source(
     source: Source,
-    config: Config | None = None,
+    selected: Selected | None = None,
+    toolkit: Version | None = None,
+    *,
     clock: Callable[[str, float], None] | None = None,
     past: IncrementalCache | None = None,
     gave_up: Counter[GiveUp] | None = None,
 ) -> FileReport:
-    """The report of linting one source.
+    """The report of linting one source: the findings of the rules that are *selected*, by default all.
+
+    *toolkit* is the CUDA toolkit whose ptxas will compile the code; None: not named.
 
     The cyclic garbage collector is disabled meanwhile: the objects of a source are dropped as a whole, and searching them
     for cycles would take a tenth of the time.
@@ -59,7 +63,8 @@ def check_source(
     with _without_collector():
         return _check(
             source,
-            config or Config(),
+            selected or Selected(),
+            toolkit,
             clock,
             past or IncrementalCache(),
             Counter() if gave_up is None else gave_up,
@@ -79,12 +84,13 @@ def _without_collector() -> Iterator[None]:
 
 def _check(
     source: Source,
-    config: Config,
+    selected: Selected,
+    toolkit: Version | None,
     clock: Callable[[str, float], None] | None,
     past: IncrementalCache,
     gave_up: Counter[GiveUp],
 ) -> FileReport:
-    on = frozenset(all_rules()) if config.rules is None else config.rules
+    on = selected.on
     began = perf_counter()
     past.owing = False
 
@@ -103,22 +109,22 @@ def _check(
         for module_check in module_checks():
             if on.isdisjoint(module_check.rules):
                 continue
-            for hit in module_check.run(module, config):
+            for hit in module_check.run(module, toolkit):
                 about = hit.function
-                if hit.rule in on and (about is None or _wanted(about, config)):
+                if hit.rule in on and (about is None or _wanted(about, selected)):
                     found.append((about, hit))
             tick("check " + module_check.rules[0])
     callees = inlinable(module)
-    facts = Facts.of(module, config)
+    facts = Facts.of(module, on, toolkit)
 
     def check(function: Function) -> CheckResult:
-        model = KernelModel(function, module, config, past.pause)
+        model = KernelModel(function, module, toolkit, past.pause)
         result = _kernel_hits(model, on, tick)
         gave_up.update(_located(source, model))
         return result
 
     for function in module.functions:
-        if not function.instructions or function.declared_only or not _wanted(function, config):
+        if not function.instructions or function.declared_only or not _wanted(function, selected):
             continue
         if any(e.kind in ("undefined-guard", "undefined-label", "duplicate-label") for e in function.errors):
             continue
@@ -126,12 +132,12 @@ def _check(
         hits, limits = past.checked(module, whole, facts, check)
         line = source.position(function.start).line if limits else 0
         problems += [Problem(line, limit) for limit in limits]
-        off = ignored(config, source.path, function.name) if hits else ()
-        found += [(whole, hit) for hit in without_subsumed(hits, config.confidence, off)]
+        off = selected.ignored(source.path, function.name) if hits else ()
+        found += [(whole, hit) for hit in without_subsumed(hits, selected.min_confidence, off)]
     if not problems:
         past.forget_all_but(module)
     made = as_findings(source, module, found)
-    findings = apply(source, module, made, config, complete=not (problems or past.owing))
+    findings = apply(source, module, made, selected, complete=not (problems or past.owing))
     tick("findings")
     status = "analysed" if not problems else "partial" if module.functions else "failed"
     return FileReport(
@@ -224,9 +230,9 @@ def _located(source: Source, model: KernelModel) -> Counter[GiveUp]:
     )
 
 
-def _wanted(function: Function, config: Config) -> bool:
+def _wanted(function: Function, selected: Selected) -> bool:
     """Whether a function has no syntax errors and is selected."""
-    return not function.damaged and wants_entry(config, function.name)
+    return not function.damaged and selected.wants(function.name)
 
 
 def as_findings(

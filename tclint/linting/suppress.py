@@ -12,11 +12,10 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tclint.config.config import Config
-from tclint.config.selection import meant, wants_entry
 from tclint.findings.edits import Repair, removed, resolve
 from tclint.findings.finding import Edit, Finding, Fingerprints, Span
 from tclint.findings.rules import Rule, UnknownRule, all_rules, nearest
+from tclint.findings.selection import Selected, meant
 from tclint.ir.nodes import Function, Module
 from tclint.syntax.source import Source
 
@@ -61,7 +60,7 @@ class _Suppression:
 
 
 def apply(
-    source: Source, module: Module, findings: tuple[Finding, ...], config: Config, *, complete: bool
+    source: Source, module: Module, findings: tuple[Finding, ...], selected: Selected, *, complete: bool
 ) -> tuple[Finding, ...]:
     """The findings, with those marked that a comment suppresses, and the findings about the comments.
 
@@ -69,18 +68,18 @@ def apply(
     """
     if MARK not in source.data:
         return findings
-    return Audit(source, module, config).run(findings, complete)
+    return Audit(source, module, selected).run(findings, complete)
 
 
 class Audit:
     """Applies the comments of one source to its findings, and checks the comments."""
 
-    def __init__(self, source: Source, module: Module, config: Config, code: bytes | None = None) -> None:
+    def __init__(self, source: Source, module: Module, selected: Selected, code: bytes | None = None) -> None:
         """*code* is the source with its comments blanked, if the source is not PTX."""
         self.source = source
         self.module = module
-        self.config = config
-        self.on = frozenset(all_rules()) if config.rules is None else config.rules
+        self.selected = selected
+        self.on = selected.on
         self.functions = sorted(module.functions, key=lambda function: function.start)
         self.code = LEXICAL.sub(_without_comment, source.data) if code is None else code
         self.code_after: dict[int, int] = {}
@@ -154,7 +153,7 @@ class Audit:
         unused = set(rules)
         if self._in_inline_assembly(comment):
             unused = self.copies.setdefault((verb, *rules, reason), unused)
-            if function is not None and not wants_entry(self.config, function.name):
+            if function is not None and not self.selected.wants(function.name):
                 unused.clear()  # the function is not checked, so it is unknown whether this copy is used
         yield _Suppression(comment, reason, rules, line, function, unused)
 
@@ -280,7 +279,7 @@ class Audit:
     ) -> None:
         function = function or self._function(comment.start)
         entry = function.name if function is not None else None
-        if rule_id not in self.on or (entry is not None and not wants_entry(self.config, entry)):
+        if rule_id not in self.on or (entry is not None and not self.selected.wants(entry)):
             return
         rule: Rule = all_rules()[rule_id]
         text = self.source.data[comment.start : comment.end].decode()

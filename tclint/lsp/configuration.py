@@ -8,7 +8,8 @@ from typing import Any
 
 from tclint.config.config import Config
 from tclint.config.selection import excluded
-from tclint.config.settings import Layer, Settings, SettingsError, discover, resolve
+from tclint.config.settings import Layer, Settings, discover, resolve
+from tclint.findings.selection import SettingsError
 
 __all__ = ["SECTION", "Configuration"]
 

@@ -72,9 +72,9 @@ class Document:
         try:
             source = Source.from_bytes(text.analysed, self.path)
             if self.host:
-                report = asm.check(source, config)
+                report = asm.check(source, config.selected, config.toolkit, config.arch)
             else:
-                report = check_source(source, config, past=self.past)
+                report = check_source(source, config.selected, config.toolkit, past=self.past)
                 complete = not self.past.owing
         except SourceError as error:
             report = FileReport.failed(self.path, str(error), error.line)
@@ -83,8 +83,8 @@ class Document:
         except Exception:
             self.past = IncrementalCache()  # the cache may contain the cause
             raise
-        found, _ = baseline.of(config).compared([report], config, ())
-        (shown,), _ = present(found, config)
+        found, _ = baseline.of(config.baseline).compared([report], config.selected, ())
+        (shown,), _ = present(found, config.selected)
         self.last = Lint(version, text, config, shown, complete)
         return self.last
 
@@ -106,5 +106,5 @@ class Document:
         known = self._model
         if known is None or known[0] is not module or known[1] is not function:
             whole = inline(function, inlinable(module))
-            known = self._model = module, function, KernelModel(whole, module, config)
+            known = self._model = module, function, KernelModel(whole, module, config.toolkit)
         return known[2]

@@ -21,7 +21,8 @@ from pygls.protocol import LanguageServerProtocol, lsp_method
 
 from tclint._version import __version__
 from tclint.config.config import Config
-from tclint.config.settings import FILE, PROJECT, SettingsError
+from tclint.config.settings import FILE, PROJECT
+from tclint.findings.selection import SettingsError
 from tclint.ir.nodes import Module
 from tclint.lsp.configuration import SECTION, Configuration
 from tclint.lsp.diagnostics import diagnostics, of_error

@@ -15,12 +15,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tclint.config.config import Config
-from tclint.config.selection import hidden, ignored, wants_entry
-from tclint.config.settings import SettingsError
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import region
 from tclint.findings.rules import all_rules
+from tclint.findings.selection import Selected, SettingsError
 
 __all__ = ["DEFAULT", "Baseline", "Entry", "of", "read"]
 
@@ -70,7 +68,7 @@ class Baseline:
         return tuple(self.entries[number] for number in sorted(self.vanished))
 
     def compared(
-        self, reports: Sequence[FileReport], config: Config, paths: Iterable[str | os.PathLike[str]]
+        self, reports: Sequence[FileReport], selected: Selected, paths: Iterable[str | os.PathLike[str]]
     ) -> tuple[list[FileReport], Baseline]:
         """The reports with baselined findings marked, and the baseline with ``vanished`` set.
 
@@ -89,7 +87,7 @@ class Baseline:
                 moved[entry.kind].append(number)
         used: set[int] = set()
         marked: set[tuple[int, int]] = set()
-        candidates = list(_candidates(reports, config))
+        candidates = list(_candidates(reports, selected))
         # Findings in the file of their entry go first. Only the entries left over may have moved.
         for at, index, kind in candidates:
             if entries := own[places[at], kind]:
@@ -105,7 +103,7 @@ class Baseline:
         vanished = frozenset(
             number
             for number, entry in enumerate(self.entries)
-            if number not in used and self._looked_for(entry, analysed, here, arguments, failed, config)
+            if number not in used and self._looked_for(entry, analysed, here, arguments, failed, selected)
         )
         shown = [
             replace(
@@ -119,7 +117,7 @@ class Baseline:
         ]
         return shown, replace(self, vanished=vanished)
 
-    def updated(self, reports: Iterable[FileReport], config: Config, *, prune: bool) -> Baseline:
+    def updated(self, reports: Iterable[FileReport], selected: Selected, *, prune: bool) -> Baseline:
         """The baseline without vanished entries and, unless *prune*, with the findings not marked by :meth:`compared`.
 
         Entries that remain are unchanged, so a version control diff shows only additions and removals.
@@ -130,7 +128,7 @@ class Baseline:
                 self._entry(report, finding)
                 for report in reports
                 for finding in report.findings
-                if _recordable(finding) and not hidden(config, report, finding)
+                if _recordable(finding) and not selected.hidden(report, finding)
             ]
         return Baseline(self.path, tuple(sorted(entries, key=_order)))
 
@@ -179,23 +177,25 @@ class Baseline:
         here: frozenset[Place],
         arguments: Sequence[str],
         failed: Sequence[str],
-        config: Config,
+        selected: Selected,
     ) -> bool:
         """Whether this run would have reported the finding of an entry if it still existed."""
-        if config.rules is not None and entry.rule not in config.rules:
+        if selected.rules is not None and entry.rule not in selected.rules:
             return False
-        if entry.entry is not None and not wants_entry(config, entry.entry):
+        if entry.entry is not None and not selected.wants(entry.entry):
             return False
         if (path := analysed.get(entry.place)) is not None:
-            return entry.rule not in all_rules() or entry.rule not in ignored(config, path, entry.entry or "")
+            return entry.rule not in all_rules() or entry.rule not in selected.ignored(
+                path, entry.entry or ""
+            )
         path = os.path.normpath(os.path.join(self._folder, entry.path))
         named = any(_in(path, argument) or fnmatchcase(path, argument) for argument in arguments)
         return named and not any(_in(path, other) for other in failed) and self._missing(entry, here)
 
 
-def of(config: Config) -> Baseline:
-    """The baseline of a run; empty if none is configured. Raises SettingsError as :func:`read` does."""
-    return Baseline("") if config.baseline is None else read(config.baseline)
+def of(path: str | None) -> Baseline:
+    """The baseline of a run, in the file *path*; empty if that is None. Raises SettingsError as :func:`read` does."""
+    return Baseline("") if path is None else read(path)
 
 
 def read(path: str | os.PathLike[str]) -> Baseline:
@@ -250,10 +250,10 @@ def _recordable(finding: Finding) -> bool:
     return finding.suppressed is None and finding.rule.family != "suppression"
 
 
-def _candidates(reports: Sequence[FileReport], config: Config) -> list[tuple[int, int, str]]:
+def _candidates(reports: Sequence[FileReport], selected: Selected) -> list[tuple[int, int, str]]:
     """(report, index, kind) of the findings that may have an entry; those that would be shown come first."""
     found = [
-        (bool(hidden(config, report, finding)), at, finding.span.start, index, _kind(finding.fingerprint))
+        (bool(selected.hidden(report, finding)), at, finding.span.start, index, _kind(finding.fingerprint))
         for at, report in enumerate(reports)
         for index, finding in enumerate(report.findings)
         if _recordable(finding)

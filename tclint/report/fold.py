@@ -16,9 +16,9 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from tclint.config.config import Config
 from tclint.findings.finding import FileReport, Finding, SourceLocation, Span, Variant
 from tclint.findings.places import region
+from tclint.findings.selection import Selected
 from tclint.report.locate import calls
 from tclint.report.summary import Summary, present
 
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 
 def presented(
     reports: Sequence[FileReport],
-    config: Config,
+    selected: Selected,
     paths: Iterable[str | os.PathLike[str]] = (),
     known: Baseline | None = None,
+    arch: str | None = None,
 ) -> tuple[list[FileReport], Summary]:
     """The reports to show for a run over *paths*, without the findings in *known* and each defect once; its counts."""
     if known is not None:
-        reports, known = known.compared(reports, config, paths)
-    return fold(*present(reports, config, known.gone if known is not None else ()))
+        reports, known = known.compared(reports, selected, paths)
+    return fold(*present(reports, selected, known.gone if known is not None else (), arch))
 
 
 def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileReport], Summary]:

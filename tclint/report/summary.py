@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tclint._version import __version__
-from tclint.config import selection
-from tclint.config.config import Config
+from tclint.findings import selection
 from tclint.findings.finding import AsmCount, FileReport, Finding
 from tclint.findings.give_up import GiveUp
 from tclint.findings.places import place
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.report.locate import Locator
 
 if TYPE_CHECKING:
@@ -84,9 +84,13 @@ class Context:
 
 
 def present(
-    reports: Iterable[FileReport], config: Config, gone: tuple[Entry, ...] = ()
+    reports: Iterable[FileReport],
+    selected: Selected,
+    gone: tuple[Entry, ...] = (),
+    arch: str | None = None,
 ) -> tuple[list[FileReport], Summary]:
-    """The reports without hidden findings, and the counts. *gone* are baseline entries that are no longer found.
+    """The reports without hidden findings, and the counts. *gone* are baseline entries that are no longer found,
+    and *arch* is the architecture for which inline assembly was checked.
 
     Findings that a comment suppresses are kept, since some formats show them as suppressed.
     """
@@ -97,7 +101,7 @@ def present(
     for report in reports:
         visible: list[Finding] = []
         for finding in sorted(report.findings, key=lambda f: (f.span.start, f.span.end, f.rule.id)):
-            reason = selection.hidden(config, report, finding)
+            reason = selected.hidden(report, finding)
             if reason:
                 out.setdefault(reason, Counter())[finding.rule.id] += 1
             else:
@@ -119,9 +123,9 @@ def present(
         suppressed=_in_order(out.get(selection.SUPPRESSED)),
         baselined=_in_order(out.get(selection.BASELINED)),
         gone=gone,
-        min_confidence=config.confidence,
+        min_confidence=selected.min_confidence,
         asm=_added([report.asm for report in shown if report.asm is not None]),
-        arch=config.arch,
+        arch=arch,
     )
     return shown, summary
 

@@ -15,7 +15,6 @@ from typing import Any
 from tclint._version import __version__
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import Outstanding
-from tclint.config.config import Config
 from tclint.dataflow import LimitExceeded
 from tclint.findings.finding import FileReport, Finding, SourceLocation, Span, Step
 from tclint.findings.places import place, source_location
@@ -25,6 +24,7 @@ from tclint.inspect.in_flight import CHANNELS
 from tclint.inspect.protocol import Protocol, partitions, protocol
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
+from tclint.isa.target import Version
 from tclint.report.formats._details import certainty, parties
 from tclint.show.flight import flight
 from tclint.show.layout import HEIGHT, WIDTH, layout
@@ -64,7 +64,7 @@ def kernel(
     function: Function,
     report: FileReport,
     *,
-    config: Config | None = None,
+    toolkit: Version | None = None,
     sources: Path | None = None,
 ) -> dict[str, Any]:
     """The content for *function*: its instructions, graph, protocol, operations in flight, and findings.
@@ -73,7 +73,7 @@ def kernel(
     below the folder *sources*, because untrusted PTX may name any file.
     """
     body = inline(function, inlinable(module))
-    model = KernelModel(body, module, config)
+    model = KernelModel(body, module, toolkit)
     try:
         return _Kernel(source, module, function, model, report, sources).data()
     finally:

@@ -133,6 +133,8 @@ class Values:
         self._thread_sets = thread_sets
         self.threads, self.shape = thread_sets.threads, thread_sets.shape
         """The threads of a CTA that are modelled, and their extents by dimension; None: the shape is unknown."""
+        self.cta_size = thread_sets.cta_size
+        """The number of threads of a CTA that a rule may take for granted; None: launches have different ones."""
         self.one_dimensional = thread_sets.one_dimensional
         """Whether the kernel is meant for CTAs of one dimension."""
         self.bit_slices = thread_sets.bit_slices

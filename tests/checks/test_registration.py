@@ -9,9 +9,9 @@ import pytest
 from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, RuleId, _discover, check, grouped, kernel_checks, module_check, registered
-from tclint.config.config import Config
 from tclint.findings.rules import all_rules
 from tclint.ir import Module
+from tclint.isa.target import Version
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
@@ -31,7 +31,7 @@ def test_each_check_asks_for_the_analyses_that_it_declares_and_for_no_others() -
     with recording() as asked:
         for rule in all_rules().values():
             for block in (*rule.examples, *rule.corrections):
-                check_source(Source(block.code.encode(), "block.ptx"), Config(toolkit=rule.toolkit))
+                check_source(Source(block.code.encode(), "block.ptx"), toolkit=rule.toolkit)
         for path in sorted((ROOT / "fixtures").rglob("*.ptx")):
             check_source(Source(path.read_bytes(), path.name))
     declared = {each.run: set(each.analyses) for each in kernel_checks()}
@@ -45,7 +45,7 @@ def nothing(model: KernelModel) -> Iterator[Hit]:
     yield from ()
 
 
-def nothing_in_a_module(module: Module, config: Config) -> Iterator[Hit]:
+def nothing_in_a_module(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """A check over modules that finds nothing."""
     yield from ()
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tclint.checks import registered
-from tclint.config.config import Config
 from tclint.findings.finding import FileReport
 from tclint.findings.rules import CodeBlock, Rule, all_rules
 from tclint.findings.scales import Confidence
@@ -38,7 +37,7 @@ CORRECTIONS = list(blocks(lambda rule: rule.corrections))
 
 
 def lint(code: str, toolkit: tuple[int, int] | None, path: str = "block.ptx") -> FileReport:
-    return check_source(Source.from_bytes(code.encode(), path), Config(toolkit=toolkit))
+    return check_source(Source.from_bytes(code.encode(), path), toolkit=toolkit)
 
 
 def reported(report: FileReport) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.config.config import Config
 from tclint.findings.finding import FileReport
 from tclint.findings.scales import Confidence
 from tclint.isa.target import TOOLKITS, toolkit_for
@@ -22,7 +21,7 @@ FRAGMENT = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f
 
 
 def lint(text: str, toolkit: tuple[int, int] | None) -> FileReport:
-    return check_source(Source.from_bytes(text.encode(), "t.ptx"), Config(toolkit=toolkit))
+    return check_source(Source.from_bytes(text.encode(), "t.ptx"), toolkit=toolkit)
 
 
 def text(body: str) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from tclint.commands import _cli
-from tclint.config.config import Config
 from tclint.driver.inputs import inputs
 from tclint.findings import rules
 from tclint.findings.finding import FileReport
@@ -29,7 +28,7 @@ GOOD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n 
 Run = Callable[..., tuple[int, str, str]]
 
 
-def fake_check(source: Source, config: Config, *_: object) -> FileReport:
+def fake_check(source: Source, *_: object, **__: object) -> FileReport:
     """A driver that reports the words that it sees."""
     text = source.text
     if "crash" in text:

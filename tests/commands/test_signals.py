@@ -31,7 +31,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def run(program: str, check: str = "time.sleep(30)", **options: object) -> subprocess.Popen[str]:
         fake = (
             "import os, signal, sys, time, types\n"
-            f"def check(*args):\n    open('at-work', 'w').close()\n    {check}\n"
+            f"def check(*args, **options):\n    open('at-work', 'w').close()\n    {check}\n"
             "driver = types.ModuleType('tclint.linting.check'); driver.check_source = check\n"
             "import tclint.linting; tclint.linting.check = driver; sys.modules['tclint.linting.check'] = driver\n"
             "from tclint.commands._cli import main\n"

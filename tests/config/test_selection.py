@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tclint.config.config import Config, Selection
-from tclint.config.selection import enabled, meant, wants_entry
+from tclint.config.selection import enabled
 from tclint.findings.rules import UnknownRule, all_rules
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected, meant
 from tclint.report.summary import present, tally
 from tclint.syntax.source import Source
 from tests.tools.findings import finding, report
@@ -76,9 +77,9 @@ def test_the_more_specific_wins(places: list[str], ids: set[str]) -> None:
 
 
 def test_entries_are_chosen_by_pattern() -> None:
-    assert wants_entry(Config(), "anything")
-    config = Config(entry=("gemm*", "att[ae]n"))
-    assert [wants_entry(config, name) for name in ("gemm_1", "atten", "Gemm", "my_gemm")] == [
+    assert Selected().wants("anything")
+    selected = Selected(entry=("gemm*", "att[ae]n"))
+    assert [selected.wants(name) for name in ("gemm_1", "atten", "Gemm", "my_gemm")] == [
         True,
         True,
         False,
@@ -113,7 +114,7 @@ def test_what_is_shown_and_why_the_rest_is_not(config: Config, shown: str, sente
         finding(SOURCE, "low", confidence=Confidence.LOW),
         finding(SOURCE, "info", confidence=Confidence.MEDIUM, severity=Severity.INFO),
     )
-    (after,), summary = present([made], config)
+    (after,), summary = present([made], config.selected)
     words = [SOURCE.text[f.span.start : f.span.end] for f in after.findings]
     assert words == shown.split()
     assert sentence.removesuffix("files") in tally(summary)

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from tclint.commands._cli import cli
-from tclint.config.config import Config
 from tclint.driver.confirm import confirm
 from tclint.executor.assume import Parameters
 from tclint.executor.launch import read, triton_beside
@@ -18,6 +17,7 @@ from tclint.executor.run import layout, prepared
 from tclint.executor.state import Geometry
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.scales import Confidence
+from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
 from tclint.report.formats import formats, renderer
 from tclint.report.summary import Context, present
@@ -171,7 +171,7 @@ WAIT:
 
 @pytest.mark.parametrize("name", formats())
 def test_every_format_shows_the_verdict(name: str) -> None:
-    shown, summary = present([confirm(report(unwaited()))], Config())
+    shown, summary = present([confirm(report(unwaited()))], Selected())
     text = renderer(name)(shown, Context(summary))
     assert "confirmed" in text
 

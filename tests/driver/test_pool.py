@@ -32,7 +32,7 @@ linux = pytest.mark.skipif(
 )
 
 
-def fake_check(source: Source, config: Config, *_: object) -> FileReport:
+def fake_check(source: Source, *_: object, **__: object) -> FileReport:
     """A driver that takes its time, or its life, as the text says."""
     if "die" in source.text:
         os._exit(9)
@@ -131,7 +131,7 @@ def start(folder: Path, check: str = "time.sleep(30)", before: str = "") -> subp
     body = indent("open(f'at-work-{os.getpid()}', 'x').close()\n" + check, "    ")
     program = (
         "import os, signal, sys, threading, time, types; from tclint.commands._cli import main\n"
-        f"def check(*args):\n{body}\n"
+        f"def check(*args, **options):\n{body}\n"
         "driver = types.ModuleType('tclint.linting.check'); driver.check_source = check\n"
         "import tclint.linting; tclint.linting.check = driver; sys.modules['tclint.linting.check'] = driver\n"
         f"{before}\n"

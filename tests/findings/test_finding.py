@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.config.config import Config
 from tclint.findings.finding import FileReport, Fingerprints
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.report.summary import present, tally
 from tclint.syntax.source import Problem, Source
 from tests.tools.findings import finding, report
@@ -55,7 +55,7 @@ def test_low_confidence_is_counted_and_hidden_unless_pedantic() -> None:
     high = finding(SOURCE, "third", severity=Severity.WARNING)
     reports = [report(SOURCE, high, low)]
 
-    shown, summary = present(reports, Config(pedantic=False))
+    shown, summary = present(reports, Selected())
     assert shown[0].findings == (high,)
     assert summary.hidden == {"WG001": 1}
     assert summary.by_rule == {"WG001": 1}
@@ -64,7 +64,7 @@ def test_low_confidence_is_counted_and_hidden_unless_pedantic() -> None:
         == "Found 1 warning in 1 file; 1 low-confidence finding hidden (--pedantic shows them)."
     )
 
-    shown, summary = present(reports, Config(pedantic=True))
+    shown, summary = present(reports, Selected(min_confidence=Confidence.LOW))
     assert shown[0].findings == (low, high), "in the order of the text"
     assert summary.hidden == {}
     assert tally(summary) == "Found 1 error, 1 warning in 1 file."
@@ -72,7 +72,7 @@ def test_low_confidence_is_counted_and_hidden_unless_pedantic() -> None:
 
 def test_the_tally_never_makes_a_failure_look_clean() -> None:
     def tally_of(*reports: FileReport) -> str:
-        return tally(present(reports, Config(pedantic=False))[1])
+        return tally(present(reports, Selected())[1])
 
     clean = report(SOURCE)
     failed = FileReport.failed("b.ptx", "no")

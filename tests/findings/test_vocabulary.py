@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from tclint.config.config import Config
 from tclint.findings.finding import SourceHelp
 from tclint.findings.rules import all_rules, page, words_of
+from tclint.findings.selection import Selected
 from tclint.findings.vocabulary import CUDA, CUTE_DSL, CUTLASS, TRITON, producer, source_help
 from tclint.report.formats import renderer
 from tclint.report.summary import Context, present
@@ -76,7 +76,7 @@ def test_help_is_in_the_words_of_the_page_or_of_the_page_that_it_names(id: str) 
 
 def test_every_format_that_has_help_shows_it() -> None:
     text = NVVM + HOPPER + before_the_wait("    st.global.f32 [%rd5], %f0;", "_ZN7cutlass1kEv")
-    reports, summary = present([lint(text)], Config())
+    reports, summary = present([lint(text)], Selected())
     words = "cute::warpgroup_wait<N>()"
     written = {name: renderer(name)(reports, Context(summary)) for name in ("text", "json", "sarif", "junit")}
     assert f"= help: CUTLASS: call {words}" in written["text"]

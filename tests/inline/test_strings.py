@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import tclint
-from tclint.config.config import Config
 from tclint.findings.finding import FileReport, Span
 from tclint.findings.scales import Confidence, Severity
 from tclint.inline import module as inline
@@ -31,7 +30,7 @@ DOCS = ROOT / "docs" / "inline.md"
 
 
 def check(text: str, name: str = "kernel.cu", **options: Any) -> FileReport:
-    return inline.check(Source.from_bytes(text.encode(), name), Config(**options))
+    return inline.check(Source.from_bytes(text.encode(), name), **options)
 
 
 def reported(report: FileReport) -> list[tuple[str, str]]:

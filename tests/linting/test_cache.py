@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.edits import KINDS, edits
 from tclint.analyses.model import KernelModel
-from tclint.config.config import Config
 from tclint.findings.finding import FileReport
+from tclint.findings.selection import Selected
 from tclint.ir import Function, Module, build
 from tclint.ir.rebuild import Builds, same_program
 from tclint.linting import check
@@ -217,7 +217,7 @@ def test_settings_are_part_of_what_is_known() -> None:
     source = Source(module(before_the_wait("    add.f32 %f5, %f0, %f1;")).encode(), "k.ptx")
     past = IncrementalCache()
     assert any(f.rule.id == "WG001" for f in check_source(source, past=past).findings)
-    off = Config(rules=frozenset(("PX001",)))
+    off = Selected(rules=frozenset(("PX001",)))
     assert not check_source(source, off, past=past).findings
     assert any(f.rule.id == "WG001" for f in check_source(source, past=past).findings)
 

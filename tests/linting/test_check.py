@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tclint.commands._cli import cli
-from tclint.config.config import Config
 from tclint.findings.finding import FileReport, SourceLocation
+from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
@@ -398,25 +398,27 @@ def test_a_declaration_without_a_body_is_not_a_problem() -> None:
 # ---------------------------------------------------------------- what the configuration leaves out
 
 
-def ran(text: str, config: Config) -> set[str]:
+def ran(text: str, selected: Selected) -> set[str]:
     """The checks that ran, by the first rule of each."""
     stages: list[str] = []
-    check_source(Source.from_bytes(text.encode(), "t.ptx"), config, lambda stage, _: stages.append(stage))
+    check_source(
+        Source.from_bytes(text.encode(), "t.ptx"), selected, clock=lambda stage, _: stages.append(stage)
+    )
     return {stage.removeprefix("check ") for stage in stages if stage.startswith("check ")}
 
 
 def test_a_check_runs_only_when_one_of_its_rules_is_on() -> None:
     text = hopper(wrong())
-    assert {"WG001", "PX001"} <= ran(text, Config())
-    assert ran(text, Config(rules=frozenset({"WG001"}))) == {"WG001"}
-    assert ran(text, Config(rules=frozenset({"PX006"}))) == {"PX001"}
-    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), Config(rules=frozenset({"WG004"})))
+    assert {"WG001", "PX001"} <= ran(text, Selected())
+    assert ran(text, Selected(rules=frozenset({"WG001"}))) == {"WG001"}
+    assert ran(text, Selected(rules=frozenset({"PX006"}))) == {"PX001"}
+    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), Selected(rules=frozenset({"WG004"})))
     assert report.findings == ()
 
 
 def test_only_the_functions_that_are_asked_for_are_checked() -> None:
     text = hopper(wrong("first"), wrong("second"), kernel("addd.s32 %r1, %r1, 1;\nret;", "third"))
-    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), Config(entry=("sec*", "x")))
+    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), Selected(entry=("sec*", "x")))
     assert [f.entry for f in report.findings] == ["second"]
     assert report.entries == ("first", "second", "third")
-    assert "WG001" not in ran(text, Config(entry=("none",)))
+    assert "WG001" not in ran(text, Selected(entry=("none",)))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tclint.checks import Hit, RuleId
-from tclint.config.config import Config
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
 from tclint.linting.subsumption import without_subsumed
 from tclint.syntax.source import Source
@@ -150,16 +150,16 @@ def test_one_edit_one_finding(text: str, old: str, new: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "config",
+    "selected",
     [
-        Config(rules=frozenset(all_rules()) - {"TC005"}),
-        Config(per_file_ignores=(("t.ptx", ("TC005",)),)),
-        Config(per_entry_ignores=(("k", ("TC005",)),)),
+        Selected(rules=frozenset(all_rules()) - {"TC005"}),
+        Selected(per_file_ignores=(("t.ptx", ("TC005",)),)),
+        Selected(per_entry_ignores=(("k", ("TC005",)),)),
     ],
 )
-def test_consequences_are_reported_where_their_cause_is_not_selected(config: Config) -> None:
+def test_consequences_are_reported_where_their_cause_is_not_selected(selected: Selected) -> None:
     text = BLACKWELL_KERNEL.replace(COMMIT, "// @%p1 tcgen05.commit")
-    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), config)
+    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), selected)
     assert "TC001" in [r for r, _ in found(report, low=False)]
 
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tclint.config.config import Config, Selection
+from tclint.config.config import Selection
 from tclint.config.selection import enabled
 from tclint.findings.finding import FileReport
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
 from tclint.report.formats import renderer
 from tclint.report.summary import Context, present
@@ -26,11 +27,11 @@ from tests.tools.support import before_the_wait as wrong
 ADD = "    add.f32 %f5, %f0, %f1;"
 
 
-def run(text: str, config: Config = Config(), header: str = HOPPER) -> FileReport:  # noqa: B008
+def run(text: str, selected: Selected = Selected(), header: str = HOPPER) -> FileReport:  # noqa: B008
     """AV003 is about the header, which these tests have in common."""
-    rules = (frozenset(all_rules()) if config.rules is None else config.rules) - {"AV003"}
+    rules = selected.on - {"AV003"}
     source = Source.from_bytes(module(text, header=header).encode(), "t.ptx")
-    return check_source(source, replace(config, rules=rules))
+    return check_source(source, replace(selected, rules=rules))
 
 
 def reported(report: FileReport) -> list[str]:
@@ -165,16 +166,16 @@ def test_a_comment_that_hides_nothing_is_a_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    "config",
+    "selected",
     [
-        Config(rules=on(ignore=("WG001",))),
-        Config(rules=on(ignore=("SU001",))),
-        Config(rules=on(select=("TC", "SU"))),
-        Config(entry=("other",)),
+        Selected(rules=on(ignore=("WG001",))),
+        Selected(rules=on(ignore=("SU001",))),
+        Selected(rules=on(select=("TC", "SU"))),
+        Selected(entry=("other",)),
     ],
 )
-def test_a_suppression_is_not_unused_if_its_rule_did_not_run(config: Config) -> None:
-    assert reported(run(kernel(STALE), config)) == []
+def test_a_suppression_is_not_unused_if_its_rule_did_not_run(selected: Selected) -> None:
+    assert reported(run(kernel(STALE), selected)) == []
 
 
 def test_copies_of_inline_assembly_are_one_comment() -> None:
@@ -186,7 +187,7 @@ def test_copies_of_inline_assembly_are_one_comment() -> None:
     assert reported(run(copied)) == HIDDEN
     other = kernel(inline("mov.b32 %r1, 0;", "else") * 3 + "ret;", "b")
     assert reported(run(wrong(inline(ADD)) + other)) == [*HIDDEN, "SU001"]
-    assert reported(run(wrong(inline(ADD)) + other, Config(entry=("k",)))) == HIDDEN
+    assert reported(run(wrong(inline(ADD)) + other, Selected(entry=("k",)))) == HIDDEN
     by_hand = "// begin inline asm\n// end inline asm\n// tclint: ignore[WG001] because\nmov.b32 %r1, 0;\n"
     assert reported(run(wrong(inline(ADD) + by_hand))) == [*HIDDEN, "SU001"]
 
@@ -194,13 +195,13 @@ def test_copies_of_inline_assembly_are_one_comment() -> None:
 def test_a_comment_in_a_function_that_is_left_out_is_not_judged() -> None:
     text = kernel("ret; // tclint: ignore")
     assert reported(run(text)) == ["SU002"]
-    assert reported(run(text, Config(entry=("other",)))) == []
+    assert reported(run(text, Selected(entry=("other",)))) == []
 
 
 def test_a_family_is_unused_only_when_all_of_it_was_looked_for() -> None:
     text = kernel("ret; // tclint: ignore[wgmma]")
     assert reported(run(text)) == ["SU001"]
-    assert reported(run(text, Config(rules=on(ignore=("WG003",))))) == []
+    assert reported(run(text, Selected(rules=on(ignore=("WG003",))))) == []
 
 
 def test_it_is_not_unused_in_an_input_that_was_analysed_in_part() -> None:
@@ -210,15 +211,15 @@ def test_it_is_not_unused_in_an_input_that_was_analysed_in_part() -> None:
 
 
 def test_it_is_not_unused_when_it_hides_what_would_not_be_shown() -> None:
-    report = run(wrong(f"{ADD} // tclint: ignore[WG001] because"), Config(min_confidence=Confidence.HIGH))
+    report = run(wrong(f"{ADD} // tclint: ignore[WG001] because"), Selected(min_confidence=Confidence.HIGH))
     _, summary = present(
-        [report], Config(min_severity=Severity.ERROR, per_entry_ignores=(("k", ("WG001",)),))
+        [report], Selected(min_severity=Severity.ERROR, per_entry_ignores=(("k", ("WG001",)),))
     )
     assert (summary.suppressed, summary.ignored, summary.by_rule) == ({"WG001": 1}, {}, {})
 
 
 def test_suppressed_findings_are_shown_by_the_formats_that_mark_them() -> None:
-    shown, summary = present([run(wrong(f"{ADD} // tclint: ignore[WG001] because"))], Config())
+    shown, summary = present([run(wrong(f"{ADD} // tclint: ignore[WG001] because"))], Selected())
     assert [f.suppressed for f in shown[0].findings] == ["because"]
     assert (summary.files_with_findings, summary.by_rule, summary.suppressed) == (0, {}, {"WG001": 1})
     assert (

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tclint import commands as known
-from tclint.config.config import Config
 from tclint.findings.rules import all_rules, url
+from tclint.findings.selection import Selected
 from tclint.isa.table import table
 from tclint.report.formats import renderer
 from tclint.report.summary import Context, present
@@ -160,7 +160,7 @@ def test_wrong_links_are_found(site: Any, tmp_path: Path, body: str, why: str) -
 
 def test_reports_link_to_the_site_only_where_it_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def uris() -> set[str | None]:
-        shown, summary = present([], Config())
+        shown, summary = present([], Selected())
         (made,) = json.loads(renderer("sarif")(shown, Context(summary)))["runs"]
         return {rule.get("helpUri") for rule in made["tool"]["driver"]["rules"]}
 

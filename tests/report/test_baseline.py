@@ -18,11 +18,11 @@ import pytest
 import tclint
 from tclint.commands._cli import main
 from tclint.config.config import Config
-from tclint.config.settings import SettingsError
 from tclint.driver.inputs import inputs
 from tclint.driver.pool import Checked, reports
 from tclint.findings.finding import FileReport
 from tclint.findings.scales import Confidence
+from tclint.findings.selection import Selected, SettingsError
 from tclint.report import baseline
 from tclint.report.baseline import Baseline
 from tclint.report.summary import present
@@ -99,8 +99,8 @@ def record(folder: Path, *paths: str, prune: bool = False, **changes: Any) -> Ba
     config = Config(**changes)
     old = baseline.read(known) if known.exists() else Baseline(str(known))
     arguments = [str(folder / path) for path in paths or (".",)]
-    found, old = old.compared(_reports(*arguments), config, arguments)
-    new = old.updated(found, config, prune=prune)
+    found, old = old.compared(_reports(*arguments), config.selected, arguments)
+    new = old.updated(found, config.selected, prune=prune)
     known.write_text(str(new))
     return new
 
@@ -162,7 +162,7 @@ def test_what_could_not_be_analysed_has_not_vanished(folder: Path) -> None:
 def test_what_is_hidden_for_another_reason_has_not_vanished(folder: Path) -> None:
     known = baseline.read(folder / baseline.DEFAULT)
     hiding = Config(min_confidence=Confidence.CONFIRMED)
-    _, known = known.compared(_reports(str(folder)), hiding, [str(folder)])
+    _, known = known.compared(_reports(str(folder)), hiding.selected, [str(folder)])
     assert (len(known.entries), known.gone) == (2, ())
 
 
@@ -382,8 +382,8 @@ def test_an_update_during_the_analysis_is_kept(folder: Path, monkeypatch: pytest
 def test_counts_agree_with_what_is_shown(folder: Path) -> None:
     (folder / "a.ptx").write_text(wrong("a", "x"))
     known = baseline.read(folder / baseline.DEFAULT)
-    found, known = known.compared(_reports(str(folder)), Config(), [str(folder)])
-    _, summary = present(found, Config(), known.gone)
+    found, known = known.compared(_reports(str(folder)), Selected(), [str(folder)])
+    _, summary = present(found, Selected(), known.gone)
     marked = Counter(finding.baselined for file in found for finding in file.findings)
     assert summary.baselined == {"WG001": marked[True]}
     assert summary.by_rule == {"WG001": marked[False]}

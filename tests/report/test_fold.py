@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tclint.config.config import Config
 from tclint.findings.finding import FileReport, Finding, SourceLocation
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.report.fold import fold
 from tclint.report.summary import Summary, present, tally
 from tclint.syntax.source import Source
@@ -26,7 +26,7 @@ def used(of: Source, words: str, *causes: str, **changes: Any) -> Finding:
 
 
 def folded(*reports: FileReport) -> tuple[list[FileReport], Summary]:
-    return fold(*present(reports, Config()))
+    return fold(*present(reports, Selected()))
 
 
 def test_the_uses_of_one_cause_are_one_finding() -> None:

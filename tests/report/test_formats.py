@@ -64,7 +64,7 @@ ODD = "a%25:,b\udcff é𝄞\x01].ptx"
 
 
 def render(name: str, reports: Sequence[FileReport], *, pedantic: bool = False, **context: Any) -> str:
-    shown, summary = present(reports, Config(pedantic=pedantic))
+    shown, summary = present(reports, Config(pedantic=pedantic).selected)
     return renderer(name)(shown, Context(summary, **context))
 
 

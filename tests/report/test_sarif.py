@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from tclint.config.config import Config
 from tclint.findings.finding import Confirmation, Edit, FileReport, Fix, SourceLocation, Variant
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tclint.report.formats import renderer
 from tclint.report.locate import Locator
 from tclint.report.summary import Context, present
@@ -56,7 +56,7 @@ REPORTS = [
 
 
 def log(*reports: FileReport, root: Path | None = None, **context: Any) -> dict[str, Any]:
-    shown, summary = present(reports, Config())
+    shown, summary = present(reports, Selected())
     mode = context.pop("mode", "ptx")
     made = Context(summary, locate=Locator(mode, str(root or os.getcwd())), **context)
     loaded: dict[str, Any] = json.loads(renderer("sarif")(shown, made))

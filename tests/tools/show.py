@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tclint.config.config import Config
+from tclint.findings.selection import Selected
 from tclint.ir.frontend import analyse
 from tclint.linting.check import check_source
 from tclint.report.fold import fold
@@ -21,9 +21,8 @@ def page_data(text: str, entry: str | None = None, **options: Any) -> dict[str, 
     source = Source.from_bytes(text.encode(), "kernel.ptx")
     found, _ = analyse(source)
     (function,) = (f for f in found.functions if f.instructions and entry in (None, f.name))
-    config = Config()
-    (report,), _ = fold(*present([check_source(source, config)], config))
-    data = describe(source, found, function, report, config=config, **options)
+    (report,), _ = fold(*present([check_source(source)], Selected()))
+    data = describe(source, found, function, report, **options)
     assert json.loads(json.dumps(data)) == data
     return data
 
