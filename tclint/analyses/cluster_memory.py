@@ -12,7 +12,7 @@ from tclint.ir.nodes import Instruction
 from tclint.isa.table import Match
 from tclint.values import Values
 
-__all__ = ["Kind", "Remote", "remote_accesses", "single_cta_cluster", "uses_peers"]
+__all__ = ["Kind", "Remote", "names_peers", "remote_accesses", "single_cta_cluster", "uses_peers"]
 
 Kind = Literal["access", "arrival", "copy", "multicast"]
 """``access``: a load, store or atomic; ``arrival``: an operation on a remote mbarrier; ``copy``: a copy out of the
@@ -45,6 +45,25 @@ def uses_peers(model: KernelModel, found: list[Remote]) -> bool:
     return any(r.kind != "arrival" for r in found) or any(map(_in_pairs, _matches(model)))
 
 
+def names_peers(model: KernelModel, site: int) -> bool:
+    """Whether the CTA mask of *site* may name another CTA of the cluster; False if the instruction has none.
+
+    A mask names the executing CTA alone if it is 1 shifted left by the rank of that CTA, or the bit of the only rank that
+    reaches the instruction.
+    """
+    mask = model.value(site, "mask")
+    if mask is None:
+        return model.instruction(site).role("mask") is not None
+    values = model.values
+    while values.node(mask)[:2] == ("op", "cvt"):
+        mask = int(values.node(mask)[3])
+    rank, node, bits = values.special("%cluster_ctarank"), values.node(mask), values.constant_of(mask)
+    if bits is None:
+        return not (node[:2] == ("op", "shl") and values.constant_of(node[3]) == 1 and node[4] == rank)
+    only = values.compare("eq", rank, values.constant(bits.bit_length() - 1), False)
+    return bits & (bits - 1) != 0 or values.entails(only, model.views.context_of(site).facts) is not True
+
+
 def remote_accesses(model: KernelModel) -> list[Remote]:
     """The reachable instructions that may access the shared memory of a peer CTA, in program order."""
     maps = any(match.form.compute == "mapa" or _in_pairs(match) for match in _matches(model))
@@ -69,7 +88,7 @@ def _in_pairs(match: Match) -> bool:
 def _kind(model: KernelModel, site: int, match: Match) -> Kind | None:
     """The kind of remote access that *site* performs; None if it accesses the CTA's own memory only."""
     form, instruction = match.form, model.instruction(site)
-    if "mbarrier" in form.roles and instruction.role("mask") is not None:
+    if "mbarrier" in form.roles and names_peers(model, site):
         return "multicast" if form.event == "issue" else "arrival"
     if not any(_mapped(model.values, instruction, name, site) for name in _addresses(match)):
         return None

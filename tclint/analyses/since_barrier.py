@@ -129,7 +129,7 @@ class SharedByWarps(SharedMemory):
         )
 
     def _outside(self, access: Access) -> int:
-        """The threads whose *access* is out of the bounds of the variable; none if that is unknown."""
+        """The threads whose *access* is out of bounds of the variable; none if that is unknown."""
         base, per_thread, constant = self.split(access.address)
         values, size, every = self.values, self.model.size(base), self.model.cta
         planes = values.bit_slices(per_thread) if size and values.constant_of(per_thread) is None else None
@@ -144,7 +144,7 @@ class SharedByWarps(SharedMemory):
             return 0
         n = values.threads
         below = T.compare("lt", planes, T.constant(low, n), True, n)
-        return every & (below | T.compare("lt", T.constant(high, n), planes, True, n))
+        return self.checked(access, every & (below | T.compare("lt", T.constant(high, n), planes, True, n)))
 
     def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""

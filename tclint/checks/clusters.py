@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.cluster_barrier import START, ClusterBarrier
-from tclint.analyses.cluster_memory import Remote, remote_accesses, single_cta_cluster, uses_peers
+from tclint.analyses.cluster_memory import (
+    Remote,
+    names_peers,
+    remote_accesses,
+    single_cta_cluster,
+    uses_peers,
+)
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.model import FactQuery, KernelModel
@@ -293,7 +299,7 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
     if not model.function.entry or single_cta_cluster(model):
         return
     for site in model.sites("issue", "mbarrier"):
-        if model.instruction(site).role("mask") is None or model.cfg.block_of[site] not in model.cfg.in_cycle:
+        if model.cfg.block_of[site] not in model.cfg.in_cycle or not names_peers(model, site):
             continue
         order = model.fact(HappensBefore)
         acquires = order.acquire_points(Scope.CTAS) - order.waits_for((site,))

@@ -28,7 +28,7 @@ from tclint.isa.table import Match, table
 
 __all__ = [
     "MMA", "ROW", "WIDTHS", "Array", "Run", "accumulators", "expand", "load", "movmatrix", "multiplicand", "positions",
-    "result", "rows", "shape", "split", "spread", "store", "types", "values",
+    "result", "shape", "split", "spread", "store", "types", "values",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -372,12 +372,6 @@ MMA: dict[str, Callable[[Match], Run]] = {
 
 
 # ---------------------------------------------------------------- ldmatrix, stmatrix, movmatrix
-
-
-def rows(match: Match) -> int:
-    """The number of rows that are moved. Lane i has the address of row i, which consists of :data:`ROW` bytes."""
-    number = int(next(m[2:] for m in match.modifiers if m in (".x1", ".x2", ".x4")))
-    return number * (16 if ".m16n16" in match.modifiers else 8)
 
 
 def load(match: Match) -> Run:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tclint.isa.notation import NotationError, Operand, Syntax, expand, parse_syntax
+from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
 
 __all__ = [
@@ -110,6 +111,8 @@ class Form:
     roles: Mapping[str, str]
     align: Mapping[str, int | str]
     types: Mapping[str, str]
+    address_lanes: Mapping[str, int]
+    all_lanes_valid: Availability | None
 
     def number(self, slot: str, binding: Mapping[str, str]) -> int | None:
         """The number that the modifier in *slot* denotes; None if it is absent or denotes none.
@@ -172,6 +175,17 @@ class Match:
 
     def number(self, slot: str) -> int | None:
         return self.form.number(slot, self.binding)
+
+    @cached_property
+    def address_lanes(self) -> int:
+        """The lanes of a warp whose addresses count, from lane 0 on: one for each row that the warp moves together."""
+        rows = next((n for shape, n in self.form.address_lanes.items() if shape in self.modifiers), WARP)
+        return min(rows * (self.number("num") or 1), WARP)
+
+    def checked_lanes(self, target: Target | None) -> int:
+        """The lanes that must hold valid addresses on *target*: on some targets also those whose addresses do not count."""
+        every = self.form.all_lanes_valid
+        return WARP if every is not None and target is not None and every.on(target) else self.address_lanes
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[int, int]]:
@@ -449,7 +463,8 @@ def _accesses(
 
 _FORM_KEYS = frozenset(
     """name syntax where since targets requires optimized combinations operands numbers manual examples summary event group
-    flow compute scope scope_when issued_by completion proxy space memory async roles align types""".split()
+    flow compute scope scope_when issued_by completion proxy space memory async roles align types
+    address_lanes all_lanes_valid""".split()
 )
 _FORM = re.compile(r"^\[\[form\]\]", re.MULTILINE)
 _FIRST_WORD = re.compile(r"""["'](\w+)""")
@@ -547,7 +562,8 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
         completion=asynchronous.get("completion", ""), proxy=asynchronous.get("proxy", raw.get("proxy", "")),
         space=raw.get("space", ""), memory=memory, async_reads=_texts(asynchronous.get("reads", ())),
         async_writes=_texts(asynchronous.get("writes", ())), roles=raw.get("roles", {}), align=raw.get("align", {}),
-        types=types,
+        types=types, address_lanes=raw.get("address_lanes", {}),
+        all_lanes_valid=Availability.parse("1.0", raw["all_lanes_valid"]) if "all_lanes_valid" in raw else None,
     )  # fmt: skip
 
 

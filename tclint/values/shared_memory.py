@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tclint.ir.nodes import Function, Memory
+from tclint.isa.special_registers import WARP
 from tclint.isa.table import Match
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
@@ -388,6 +389,11 @@ class SharedMemory:
         last = max((threads & -threads).bit_length(), (beside & -beside).bit_length())
         return threads & T.full(last if self.values.may_be_alone else (last + 31) // 32 * 32)
 
+    def checked(self, access: Access, threads: int) -> int:
+        """Those of *threads* whose address must be valid."""
+        lanes = self.sites[access.site].checked_lanes(self.function.target)
+        return threads if lanes == WARP else self._active(access, threads)
+
     def _active(self, access: Access, threads: int) -> int:
         """Those of *threads* whose address counts."""
         if access.lanes == _ALL_LANES:
@@ -442,9 +448,8 @@ def numbers(planes: T.BitSlices, threads: int) -> Iterator[int]:
 def _access_extent(match: Match) -> tuple[int, int]:
     """``(size, lanes)``: how many bytes one thread accesses at its address, and the lanes whose address counts."""
     if match.scope == "warp" and match.form.event != "tmem-alloc":
-        # A row of an 8x8 matrix is 16 bytes at the address of one lane (9.7.14.5.15); for other shapes, at least.
-        rows = 8 * (match.number("num") or 1) if ".m8n8" in match.modifiers else 8
-        return _MIN_BYTES, _ALL_LANES if rows >= 32 else (1 << rows) - 1
+        # A row of a matrix is 16 bytes at the address of one lane (9.7.14.5.15).
+        return _MIN_BYTES, (1 << match.address_lanes) - 1
     width = next((int(m[1]) for m in map(_TYPE.match, reversed(match.modifiers)) if m), 8)
     length = match.number("vec") if "vec" in match.binding else 1
     return width // 8 * (length or 1), _ALL_LANES

@@ -350,6 +350,25 @@ ROUND = "add.u32 %r12, %r12, 1;\nsetp.lt.u32 %p3, %r12, %r9;\n@%p3 bra again;"
 
 
 @pytest.mark.parametrize(
+    ("mask", "peers"),
+    [
+        ("mov.b32 %r13, 1; shl.b32 %r13, %r13, %r4; cvt.u16.u32 %h0, %r13;", False),  # %r4 is the rank
+        ("mov.b16 %h0, 1; shl.b16 %h0, %h0, %r4;", False),
+        ("mov.b32 %r13, 1; shl.b32 %r13, %r13, %r5; cvt.u16.u32 %h0, %r13;", True),
+        ("mov.b32 %r13, 3; shl.b32 %r13, %r13, %r4; cvt.u16.u32 %h0, %r13;", True),
+        ("mov.b16 %h0, 1;", True),
+        ("setp.ne.u32 %p5, %r4, 0; @%p5 bra none; mov.b16 %h0, 1;", False),
+        ("setp.ne.u32 %p5, %r4, 0; @%p5 bra none; mov.b16 %h0, 2;", True),
+    ],
+)
+def test_a_mask_of_the_executing_cta_needs_no_other_cta(mask: str, peers: bool) -> None:
+    load = LOAD.replace("mov.u16 %h0, 3;", mask)
+    body = f"{load}\n{passes('mine')}\n{ROUND}\nnone:"
+    started = [f for f in hits("CL002", body) if "may not have started" in f.message]
+    assert (bool(started), bool(hits("BK010", body))) == (peers, peers)
+
+
+@pytest.mark.parametrize(
     ("between", "found"),
     [
         (passes("mine"), True),

@@ -18,6 +18,7 @@ import pytest
 from tclint.executor import descriptors, matrices, warpgroup
 from tclint.executor.errors import Unsupported
 from tclint.isa.table import Match, table
+from tests.tools.execution import run as run_kernel
 
 Array = Any
 
@@ -561,7 +562,7 @@ def test_moving_8_by_8_matrices(number: int, trans: str) -> None:
     memory = cells.reshape(-1, 8).view(np.uint8)
     load = matched(f"ldmatrix.sync.aligned.m8n8.x{number}{trans}.shared.b16")
     store = matched(f"stmatrix.sync.aligned.m8n8.x{number}{trans}.shared.b16")
-    assert matrices.rows(load) == matrices.rows(store) == 8 * number
+    assert load.address_lanes == store.address_lanes == 8 * number
     assert np.array_equal(matrices.load(load)(memory), registers)
     stored = matrices.store(store)(registers)
     assert stored.dtype == np.uint8
@@ -575,7 +576,7 @@ def test_loading_16_by_16_matrices(number: int, source: str) -> None:
     match = matched(f"ldmatrix.sync.aligned.m16n16.x{number}.trans.shared{source}")
     cells, memory = narrow_rows(np.random.default_rng(3), 16 * number, source)
     registers = matrices.load(match)(memory)
-    assert matrices.rows(match) == 16 * number
+    assert match.address_lanes == 16 * number
     assert registers.shape == (2 * number, 32)
     for lane in range(32):
         g, t = lane // 4, lane % 4
@@ -591,7 +592,7 @@ def test_loading_8_by_16_matrices(number: int, source: str) -> None:
     match = matched(f"ldmatrix.sync.aligned.m8n16.x{number}.shared.b8x16{source}")
     cells, memory = narrow_rows(np.random.default_rng(4), 8 * number, source)
     registers = matrices.load(match)(memory)
-    assert matrices.rows(match) == 8 * number
+    assert match.address_lanes == 8 * number
     for lane in range(32):
         for register in range(number):
             want = cells[8 * register + lane // 4, lane % 4 * 4 :][:4].tolist()
@@ -615,7 +616,7 @@ def test_storing_16_by_8_matrices(number: int) -> None:
     match = matched(f"stmatrix.sync.aligned.m16n8.x{number}.trans.shared.b8")
     cells = np.random.default_rng(5).integers(0, 256, (number, 16, 8))
     registers = np.vstack([fragment(c_cell, 8, matrix, 1) for matrix in cells])
-    assert matrices.rows(match) == 8 * number
+    assert match.address_lanes == 8 * number
     assert np.array_equal(matrices.store(match)(registers), cells.transpose(0, 2, 1).reshape(-1, 16))
 
 
@@ -926,3 +927,29 @@ def test_every_opcode_of_the_table_is_understood() -> None:
             continue
         for example in form.examples:
             registry[form.name](matched(example.split()[0]))
+
+
+@pytest.mark.parametrize(
+    ("target", "last", "end"),
+    [
+        ("sm_75", "1", "fault"),
+        ("sm_75", "0", "done"),
+        ("sm_80", "1", "done"),
+    ],
+)
+def test_lanes_without_a_row_must_have_valid_addresses_on_sm_75(target: str, last: str, end: str) -> None:
+    body = f"""
+    .shared .align 128 .b8 tile[128];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, tile;
+    and.b32 %r2, %r0, 7;
+    shl.b32 %r3, %r2, 4;
+    add.u32 %r3, %r3, %r1;
+    setp.ge.u32 %p1, %r0, 8;
+    @%p1 add.u32 %r3, %r1, {last};
+    st.shared.u32 [%r1], %r0;
+    ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r4}}, [%r3];
+    ret;
+    """
+    found = run_kernel(body, header=f".version 7.0\n.target {target}\n.address_size 64\n")
+    assert found.execution.end == end, found.execution.reason

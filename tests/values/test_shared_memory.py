@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tclint.analyses.model import KernelModel
+from tclint.analyses.since_barrier import SharedByWarps
+from tclint.isa.target import Target
+from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint
 from tests.tools.support import model, value
 
@@ -69,6 +72,47 @@ def test_a_small_ldmatrix_takes_the_rows_of_the_first_lanes() -> None:
     footprint = kernel.shared.footprint(access, EVERY)
     assert footprint is not None
     assert footprint.bytes.bit_count() == 4 * 16 * 16
+
+
+@pytest.mark.parametrize(
+    ("line", "lanes"),
+    [
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];", 8),
+        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r3];", 32),
+        ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r4, %r5}, [%r3];", 16),
+        ("ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8 {%r4, %r5, %r6, %r7}, [%r3];", 32),
+        ("ldmatrix.sync.aligned.m8n16.x2.shared.b8x16.b4x16_p64 {%r4, %r5}, [%r3];", 16),
+        ("stmatrix.sync.aligned.m16n8.x2.trans.shared.b8 [%r3], {%r4, %r5};", 16),
+    ],
+)
+def test_the_lanes_with_an_address_are_those_with_a_row(line: str, lanes: int) -> None:
+    _, (access,) = only(line)
+    assert access.lanes == (1 << lanes) - 1
+
+
+@pytest.mark.parametrize(("target", "checked"), [("sm_75", 32), ("sm_80", 8)])
+def test_all_lanes_hold_valid_addresses_on_sm_75_only(target: str, checked: int) -> None:
+    kernel, (access,) = only("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];")
+    kernel.shared.function.target = Target.parse(target)
+    assert kernel.shared.checked(access, T.full(32)) == T.full(checked)
+
+
+def test_a_thread_whose_address_does_not_count_may_have_any() -> None:
+    """The lanes from 8 on have addresses beyond the tile, and that bounds the CTA only where these must be valid."""
+    body = """
+    .shared .align 128 .b8 tile[128];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, tile;
+    and.b32 %r2, %r0, 31;
+    shl.b32 %r2, %r2, 4;
+    add.u32 %r3, %r1, %r2;
+    ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];
+    ret;
+    """
+    for target, room in (("sm_75", 8), ("sm_80", 1024)):
+        kernel = model(body, directives="")
+        kernel.function.target = Target.parse(target)
+        assert kernel.fact(SharedByWarps).room == T.full(room)
 
 
 def test_a_lane_whose_address_does_not_count_reads_nothing_of_its_own() -> None:

@@ -8,7 +8,8 @@ from tclint.executor import matrices
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.instructions.memory import reading, shared_of, writing
-from tclint.executor.memory import Misaligned
+from tclint.executor.matrices import Array
+from tclint.executor.memory import Fault, Misaligned
 from tclint.executor.state import Warp
 from tclint.ir.nodes import Instruction
 
@@ -41,7 +42,7 @@ def _mma(d: Decoder, i: Instruction) -> Op:
 def _ldmatrix(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
-    count, run = matrices.rows(match), matrices.load(match)
+    count, checked, run = match.address_lanes, match.checked_lanes(d.function.target), matrices.load(match)
     puts = [d.put(o) for o in parts(i.operands[0])]
     where = d.address(i.operands[1])
 
@@ -49,6 +50,7 @@ def _ldmatrix(d: Decoder, i: Instruction) -> Op:
         addresses = where(w)
         memory, _ = shared_of(w, int(addresses[0]))
         offsets = addresses[:count] & 0xFFFFFF
+        _validate(addresses[count:checked] & 0xFFFFFF, memory.data.size)
         reading(w, memory, offsets, 16, 1, True)
         rows = memory.data[offsets[:, None] + _ROW]
         if (offsets & 15).any():
@@ -59,11 +61,18 @@ def _ldmatrix(d: Decoder, i: Instruction) -> Op:
     return op
 
 
+def _validate(offsets: Array, size: int) -> None:
+    """Check the addresses of lanes that have no row, in shared memory of *size* bytes. Raises Fault for an invalid one."""
+    wrong = offsets[(offsets & 15 != 0) | (offsets + 16 > size)]
+    if wrong.size:
+        raise Fault(f"invalid address: a lane without a row of ldmatrix at {int(wrong[0]):#x}")
+
+
 @executes("stmatrix")
 def _stmatrix(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
-    count, run = matrices.rows(match), matrices.store(match)
+    count, run = match.address_lanes, matrices.store(match)
     where = d.address(i.operands[0])
     sources = [d.fetch(o) for o in parts(i.operands[1])]
 
