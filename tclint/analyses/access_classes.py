@@ -40,7 +40,7 @@ class AccessClasses:
 
     def of(self, site: int) -> AccessClass:
         """The class of the access at *site*."""
-        return bisect_left(self._events, site), *self._model.place(site)
+        return bisect_left(self._events, site), *self._model.guarded_block(site)
 
     def partition(self, sites: Iterable[int]) -> dict[int, list[int]]:
         """The classes of the accesses at *sites*, keyed by their representatives, all in program order."""

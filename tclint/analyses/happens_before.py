@@ -260,7 +260,7 @@ class HappensBefore:
 
     def _variable(self, site: int) -> Hashable:
         """The channel of an mbarrier in a shared variable that the kernel does not initialise; any if unresolved."""
-        places = self.mbarriers.addresses.places(site) or ()
+        places = self.mbarriers.addresses.locations(site) or ()
         if len(places) == 1 and self.model.space((place := min(places)).base).startswith(".shared"):
             return place
         return _ANY

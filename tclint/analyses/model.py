@@ -322,12 +322,12 @@ class KernelModel:
         """
         if view is not None:
             return self._search_entry_path(site, view)
-        key = self.place(site)
+        key = self.guarded_block(site)
         if key not in self._entry_paths:
             self._entry_paths[key] = self._search_entry_path(site, self.views.context_of(-1))
         return self._entry_paths[key]
 
-    def place(self, site: int) -> tuple[int, int, bool]:
+    def guarded_block(self, site: int) -> tuple[int, int, bool]:
         """The block of an instruction, the value of its guard, -1 if it has none, and whether the guard is negated."""
         instruction = self.instruction(site)
         guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1

@@ -82,7 +82,7 @@ class Hit:
     """Why the confidence is low, if it is lower than that of the rule."""
     replayed: bool = False
     """Observed in a replay (:mod:`tclint.replay`), so that another defect of the same kind may be the cause."""
-    before_it: bool = False
+    missing_before: bool = False
     """What is missing is missing before ``site``, so hits before ``site`` are not consequences of this one."""
 
     def doubted(self, why: str) -> Hit:

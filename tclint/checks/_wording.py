@@ -43,6 +43,6 @@ def times(number: int | None) -> str:
 
 
 def agreeing(threads: str, singular: str, plural: str) -> str:
-    """*threads*, as :meth:`KernelModel.who` describes them, followed by the form of the verb that agrees."""
+    """*threads*, as :meth:`KernelModel.describe_threads` describes them, followed by the form of the verb that agrees."""
     one = threads.partition(" ")[0] in ("thread", "lane", "warp", "no")
     return f"{threads} {singular if one else plural}"

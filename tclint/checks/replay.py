@@ -15,7 +15,7 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Severity
-from tclint.replay import Access, Faulty, Race, Replay, Run, Stuck
+from tclint.replay import Access, Faulty, Race, Replay, ReplayRun, Stuck
 from tclint.replay.program import relaxes
 from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
 
@@ -57,13 +57,13 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
     )
 
 
-def _seen(model: KernelModel, run: Run) -> Hit | None:
+def _seen(model: KernelModel, run: ReplayRun) -> Hit | None:
     """The finding about the first failure of *run*; None if none of these kinds is found in it."""
     if run.races:
         return _raced(model, run.races)
     if run.overrun is not None:
         return _overrun(model, run.overrun)
-    found = _deadlocked(model, run.stuck)
+    found = _deadlocked(model, run.deadlocks)
     return _late(model, *run.late[0]) if found is None and run.late else found
 
 
@@ -73,10 +73,10 @@ def _relaxed_note(model: KernelModel) -> str:
 
 
 def _mark(model: KernelModel, access: Access, message: str) -> Mark:
-    return Mark(access.site, message, role=_who(model, access.group.threads))
+    return Mark(access.site, message, role=_threads_in_words(model, access.group.threads))
 
 
-def _who(model: KernelModel, threads: tuple[int, ...]) -> str:
+def _threads_in_words(model: KernelModel, threads: tuple[int, ...]) -> str:
     return model.describe_threads(sum(1 << thread for thread in threads))
 
 
@@ -193,7 +193,7 @@ def _name(model: KernelModel, access: Access) -> str:
 
 def _waited(model: KernelModel, access: Access, wait: int | None, message: str) -> tuple[Mark, ...]:
     """The step of a *wait* before *access* that does not order it; empty if the thread has not waited."""
-    return () if wait is None else (Mark(wait, message, role=_who(model, access.group.threads)),)
+    return () if wait is None else (Mark(wait, message, role=_threads_in_words(model, access.group.threads)),)
 
 
 def _overrun(model: KernelModel, at: Stuck) -> Hit:
@@ -204,7 +204,11 @@ def _overrun(model: KernelModel, at: Stuck) -> Hit:
         message=f"arrives in excess of the count of the mbarrier: phase {mbarrier.phase} takes {times(mbarrier.count)}",
         steps=(
             *_initialised(mbarrier),
-            Mark(at.site, f"arrives once more in phase {mbarrier.phase}", role=_who(model, at.threads)),
+            Mark(
+                at.site,
+                f"arrives once more in phase {mbarrier.phase}",
+                role=_threads_in_words(model, at.threads),
+            ),
         ),
         help="set the count of mbarrier.init to the number of arrivals in a phase, "
         "or wait for the phase before arriving in the next one",
@@ -239,12 +243,16 @@ def _deadlocked(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
                     s.site,
                     f"blocked: phase {s.what.phase} of {_which(mbarrier, s.what)} {_incomplete(s.what)}"
                     + _missing_arrival(model, s, mbarrier),
-                    role=_who(model, s.threads),
+                    role=_threads_in_words(model, s.threads),
                 )
                 for s in list(others.values())[:MAX_BLOCKED_WAITS]
                 if isinstance(s.what, Mbarrier)
             ),
-            Mark(first.site, f"blocked: waits for phase {mbarrier.phase}", role=_who(model, first.threads)),
+            Mark(
+                first.site,
+                f"blocked: waits for phase {mbarrier.phase}",
+                role=_threads_in_words(model, first.threads),
+            ),
         ),
         help="use tclint barriers to follow the phases of the mbarriers through each iteration: each wait needs all "
         "arrivals and bytes of its phase, and a parity that flips when the stage is reused",
@@ -286,7 +294,7 @@ def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
         message=f"deadlock: {name} waits for {at.what.wanted} threads, of which only {at.what.arrived} arrive, "
         "and all remaining threads are blocked as well",
         steps=tuple(
-            Mark(s.site, "blocked: waits at a barrier", role=_who(model, s.threads))
+            Mark(s.site, "blocked: waits at a barrier", role=_threads_in_words(model, s.threads))
             for s in stuck[:MAX_BLOCKED_WAITS]
         ),
         help="let as many threads reach the barrier as it counts, each of them equally often",
@@ -296,7 +304,7 @@ def _short(model: KernelModel, stuck: list[Stuck]) -> Hit | None:
 
 def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
     """The finding about a *wait* before which the current phase may complete: its parity then denotes the next one."""
-    who = _who(model, wait.threads)
+    who = _threads_in_words(model, wait.threads)
     return MB016.hit(
         site=wait.site,
         message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can complete before this wait "

@@ -14,7 +14,7 @@ from tclint.analyses.happens_before import HappensBefore, Ordering, Scope
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 
-__all__ = ["RegionOrdering", "news_of"]
+__all__ = ["RegionOrdering", "region_ordering"]
 
 _MAX_CLASSES = 32
 """Access classes that are compared. Only unrolled loops have more."""
@@ -31,7 +31,7 @@ class RegionOrdering(NamedTuple):
     """The branches of a path on which they are not ordered."""
 
 
-def news_of(
+def region_ordering(
     model: KernelModel, first: Collection[int], then: Collection[int], again: bool
 ) -> RegionOrdering | None:
     """Whether *then* is ordered after *first*; None if no path leads from *first* to *then*.

@@ -32,7 +32,7 @@ from tclint.lsp.configuration import SECTION, Configuration
 from tclint.lsp.diagnostics import SOURCE, diagnostics, of_error
 from tclint.lsp.document import Document, Lint, Superseded
 from tclint.lsp.hover import hover
-from tclint.lsp.names import Place
+from tclint.lsp.names import Cursor
 from tclint.lsp.outline import folds, symbols
 from tclint.lsp.text import Text
 from tclint.syntax import Tree
@@ -278,13 +278,13 @@ class Server(LanguageServer):
 
         return await self.work(task)
 
-    async def at(self, params: _At, work: Callable[[Place, Text], R]) -> R | None:
+    async def at(self, params: _At, work: Callable[[Cursor, Text], R]) -> R | None:
         """The result of *work* on a position in a document; None if it is not open."""
         opened = self.documents.get(params.text_document.uri)
         config = (self.config(opened) if opened is not None else None) or Config()
 
         def look(document: Document, text: Text, tree: Tree, module: Module) -> R:
-            place = Place(
+            place = Cursor(
                 tree,
                 module,
                 text.analysed,
@@ -397,7 +397,7 @@ def make_server() -> Server:
 
     @feature(types.TEXT_DOCUMENT_HOVER)
     async def hovered(params: types.HoverParams) -> types.Hover | None:
-        def show(place: Place, text: Text) -> types.Hover | None:
+        def show(place: Cursor, text: Text) -> types.Hover | None:
             found = hover(place, text)
             if found is None:
                 return None
@@ -406,7 +406,7 @@ def make_server() -> Server:
 
         return await server.at(params, show)
 
-    def locations(params: _At, find: Callable[[Place], list[Span]]) -> Any:
+    def locations(params: _At, find: Callable[[Cursor], list[Span]]) -> Any:
         uri = params.text_document.uri
         return server.at(
             params, lambda place, text: [types.Location(uri, text.range(span)) for span in find(place)]
@@ -414,11 +414,11 @@ def make_server() -> Server:
 
     @feature(types.TEXT_DOCUMENT_DEFINITION)
     async def definition(params: types.DefinitionParams) -> Any:
-        return await locations(params, Place.definitions)
+        return await locations(params, Cursor.definitions)
 
     @feature(types.TEXT_DOCUMENT_DECLARATION)
     async def declaration(params: types.DeclarationParams) -> Any:
-        return await locations(params, Place.declarations)
+        return await locations(params, Cursor.declarations)
 
     @feature(types.TEXT_DOCUMENT_REFERENCES)
     async def references(params: types.ReferenceParams) -> Any:

@@ -16,7 +16,7 @@ from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
 from tclint.linting.check import check_source
-from tclint.replay import Faulty, GaveUp, NoFault, Reason, Replay, Run, Stuck, hypotheses
+from tclint.replay import Faulty, GaveUp, NoFault, Reason, Replay, ReplayRun, Stuck, hypotheses
 from tclint.replay.abstract_lanes import Results, apply, collapse, gather, merge, select
 from tclint.replay.hypotheses import LaunchHypothesis, rows
 from tclint.replay.launch import Launch, LaunchValues
@@ -69,7 +69,7 @@ def reports(code: str) -> list[Finding]:
 
 @pytest.mark.parametrize(("left", "deadlocks"), [(64, False), (96, True)])
 def test_threads_that_drop_out(left: int, deadlocks: bool) -> None:
-    """Who drops out lowers the count before it arrives: the phase that this completes is followed by a smaller one."""
+    """A thread that drops out lowers the count before it arrives: the phase that this completes is followed by a smaller one."""
     code = f""".version 8.0
 .target sm_90
 .address_size 64
@@ -109,15 +109,15 @@ wait:
             "@!%p3 mbarrier.arrive.", "setp.eq.and.u32 %p2, %r1, 0, !%p3;\n    @%p2 mbarrier.arrive."
         )
     run = replay(code).run
-    assert what(run) == {"stuck"} if deadlocks else run is None
+    assert what(run) == {"deadlock"} if deadlocks else run is None
 
 
 @pytest.mark.parametrize(("count", "deadlocks"), [(128, False), (160, True), (64, False)])
-def test_a_barrier_that_too_few_come_to(count: int, deadlocks: bool) -> None:
+def test_a_barrier_that_too_few_threads_reach_deadlocks(count: int, deadlocks: bool) -> None:
     """The 128 consumers meet after the loop, and the producer does not take part."""
     code = changed("    @%p5 bra use;\n", f"    @%p5 bra use;\n    barrier.sync 3, {count};\n")
     asked = replay(code)
-    assert what(asked.run) == {"stuck"} if deadlocks else asked.run is None
+    assert what(asked.run) == {"deadlock"} if deadlocks else asked.run is None
     message = "deadlock: barrier 3 waits for 160 threads, of which only 128 arrive, and all remaining threads are blocked as well"
     assert [hit.message for hit in replayed(asked.model)] == [message] * deadlocks
 
@@ -188,8 +188,8 @@ FEWER = "use:\n", "    shr.u32 %r1, %r1, 1;\nuse:\n"
     [
         pytest.param("", "", "", id="right"),
         pytest.param("bar.sync 0;\n    ret", "barrier.sync 1, 64;\n    ret", "", id="named"),
-        pytest.param("[empty], 32;", "[empty], 33;", "stuck", id="everybody waits"),
-        pytest.param(*FEWER, "stuck", id="only the lane waits"),
+        pytest.param("[empty], 32;", "[empty], 33;", "deadlock", id="everybody waits"),
+        pytest.param(*FEWER, "deadlock", id="only the lane waits"),
         pytest.param("    sub.u32 %r1, %r1, 1;\n    setp.ne.u32 %p3, %r1, 0;\n    @%p3 bra fill;\n    bra meet;\n",
                      "    sub.u32 %r1, %r1, 1;\n    setp.ne.u32 %p3, %r1, 0;\n    @%p3 bra fill;\n    bar.sync 1, 64;\n    bra meet;\n", "", id="at another barrier"),
         pytest.param("meet:\n    bar.sync 0;\n", "meet:\n    bar.sync 0;\n    setp.eq.u32 %p3, %r0, 33;\n    @%p3 mbarrier.arrive.shared::cta.b64 _, [full];\n",
@@ -218,14 +218,14 @@ def test_a_deadlock_in_the_last_iterations_is_reported_if_one_value_is_the_trip_
     assert asked.run is None
     assert not why(asked) or not deadlocks
     asked = replay(changed(*FEWER, code))
-    assert what(asked.run) == {"stuck"} if deadlocks else asked.run is None
+    assert what(asked.run) == {"deadlock"} if deadlocks else asked.run is None
 
 
 def test_what_lanes_wait_for_whose_warp_would_open_the_barrier() -> None:
     """By the manual they wait there; that is reported if the other one waits in any case, whatever follows the barrier."""
     late = "meet:\n    bar.sync 0;\n    @%p1 mbarrier.arrive.shared::cta.b64 _, [empty];\n"
     code = changed(*FEWER, LANE)
-    assert what(replay(code).run) == {"stuck"}
+    assert what(replay(code).run) == {"deadlock"}
     asked = replay(changed("meet:\n    bar.sync 0;\n", late, code))
     assert asked.run is None
     assert why(asked) == Reason.SPLIT_WARP
@@ -237,7 +237,7 @@ def test_a_warp_of_which_some_lanes_have_ended() -> None:
     assert replay(code).run is None
     named = changed("bar.sync 0;\n    ret", "barrier.sync 1, 64;\n    ret", code)
     assert replay(named).run is None
-    assert what(replay(changed("1, 64;\n    ret", "1, 96;\n    ret", named)).run) == {"stuck"}
+    assert what(replay(changed("1, 64;\n    ret", "1, 96;\n    ret", named)).run) == {"deadlock"}
 
 
 def shared(warps: int, first: str = "mov.u32 %r3, %r1;", following: str = "", full: int = 1) -> str:
@@ -311,7 +311,7 @@ def test_rounds_that_warps_share(warps: int) -> None:
     """If the launch decides the trip count, some of them may have one iteration more than others."""
     assert not why(replay(shared(warps)))
     assert not reports(shared(warps))
-    assert what(replay(shared(warps, full=2)).run) == {"stuck"}
+    assert what(replay(shared(warps, full=2)).run) == {"deadlock"}
 
 
 def test_rounds_that_no_launch_shares_out() -> None:
@@ -323,10 +323,10 @@ def test_rounds_that_no_launch_shares_out() -> None:
         assert asked.run is None
         assert asked.runs
         assert warps == 3 or all(run.uneven and run.wrong for run in asked.runs)
-    assert what(replay(shared(2, following="bar.sync 1, 96;")).run) == {"stuck"}
+    assert what(replay(shared(2, following="bar.sync 1, 96;")).run) == {"deadlock"}
 
 
-def test_which_threads_have_a_round_says_the_launch() -> None:
+def test_the_launch_decides_which_threads_have_an_iteration() -> None:
     """There may be none for most lanes: how many of them take part is not made up."""
     for first in ("mov.u32 %r3, %r0;", "add.u32 %r3, %r0, %r2;", "add.u32 %r3, %r1, %r2;"):
         asked = replay(shared(2, first, full=2))
@@ -338,10 +338,10 @@ def test_a_ring_that_works() -> None:
     assert replay(RING).run is None
 
 
-def what(run: Run | None) -> set[str]:
+def what(run: ReplayRun | None) -> set[str]:
     assert run is not None
     found = {"early" if race.early else "race" for race in run.races}
-    return found | ({"stuck"} if run.stuck else set()) | ({"overrun"} if run.overrun else set())
+    return found | ({"deadlock"} if run.deadlocks else set()) | ({"overrun"} if run.overrun else set())
 
 
 FREE = "free:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], %r23;\n    @!%p1 bra free;\n"
@@ -354,15 +354,15 @@ LOAD = "ld.shared.u32 %r32, [%r30];\n"
     ("old", "new", "seen"),
     [
         pytest.param(FREE, "", "overrun", id="producer does not wait"),
-        pytest.param(GIVE, "", "stuck", id="stage not given back"),
+        pytest.param(GIVE, "", "deadlock", id="stage not given back"),
         pytest.param(GIVE, GIVE.replace("%r28", "%r29"), "overrun", id="arrival at the wrong mbarrier"),
-        pytest.param(GIVE, GIVE + GIVE, "stuck", id="stage given back twice"),
+        pytest.param(GIVE, GIVE + GIVE, "deadlock", id="stage given back twice"),
         pytest.param("    xor.b32 %r23, %r23, %r31;\n    add.u32 %r21, %r21, 1;\n    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use",
                      "    add.u32 %r21, %r21, 1;\n    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use", "race", id="parity does not flip"),
-        pytest.param("mov.u32 %r23, 1;", "mov.u32 %r23, 0;", "stuck", id="producer begins with parity 0"),
-        pytest.param("    mov.u32 %r3, 0;\n", "    mov.u32 %r3, 0;\n    mov.u32 %r23, 1;\n", "stuck", id="consumer begins with parity 1"),
-        pytest.param("_, [%r29], 2048", "_, [%r29], 2064", "stuck", id="bytes that do not come"),
-        pytest.param("[full+8], 1;", "[full+8], 2;", "stuck", id="count of one stage"),
+        pytest.param("mov.u32 %r23, 1;", "mov.u32 %r23, 0;", "deadlock", id="producer begins with parity 0"),
+        pytest.param("    mov.u32 %r3, 0;\n", "    mov.u32 %r3, 0;\n    mov.u32 %r23, 1;\n", "deadlock", id="consumer begins with parity 1"),
+        pytest.param("_, [%r29], 2048", "_, [%r29], 2064", "deadlock", id="bytes that do not come"),
+        pytest.param("[full+8], 1;", "[full+8], 2;", "deadlock", id="count of one stage"),
         pytest.param(WAIT, WAIT.replace(".parity.", ".parity.relaxed.cta."), "race", id="relaxed wait"),
         pytest.param(WAIT, WAIT.replace(".parity.", ".parity.relaxed.cta.") + "    fence.acq_rel.cta;\n", "", id="and a fence"),
         pytest.param(GIVE, GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "early", id="relaxed arrival"),
@@ -446,12 +446,12 @@ def test_a_kernel_with_calls_is_replayed_as_without_them(old: str, new: str, see
     assert [f.rule.id for f in found] == ["MB006"] * (wrong and known) + ["MB016"] * (seen and not wrong)
 
 
-def test_lanes_that_agree_on_what_an_mbarrier_says() -> None:
-    """Who does nothing but ask, and vote on the answer, is not asked again before a phase is complete."""
+def test_lanes_that_agree_on_the_result_of_an_mbarrier_test() -> None:
+    """A thread that only tests, and votes on the answer, does not test again before a phase is complete."""
     agreed = WAIT.replace("    @!", "    vote.sync.all.pred %p1, %p1, -1;\n    @!")
     code = changed(WAIT, agreed)
     assert replay(code).run is None
-    assert what(replay(changed("mov.u32 %r23, 1;", "mov.u32 %r23, 0;", code)).run) == {"stuck"}
+    assert what(replay(changed("mov.u32 %r23, 1;", "mov.u32 %r23, 0;", code)).run) == {"deadlock"}
 
 
 TICKETS = """.version 8.6
@@ -511,7 +511,7 @@ end:
     ("old", "new", "seen"),
     [
         pytest.param("", "", "", id="right"),
-        pytest.param("[empty], 32;", "[empty], 33;", "stuck", id="too few arrivals"),
+        pytest.param("[empty], 32;", "[empty], 33;", "deadlock", id="too few arrivals"),
         pytest.param("use:\n", "use:\n    mov.u32 %r3, 0;\n", "race", id="parity does not flip"),
         pytest.param("add.u32 %r2, [%counter], 1", "exch.b32 %r2, [%counter], 1", "", id="no counter"),
     ],
@@ -548,7 +548,7 @@ PASSED = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 size)")
         pytest.param("_, [%r29], 2048", "_, [%r29], %r12", "overrun", id="and the producer does not wait"),
     ],
 )
-def test_bytes_that_the_launch_says(old: str, new: str, seen: str) -> None:
+def test_byte_counts_from_the_launch(old: str, new: str, seen: str) -> None:
     """How many bytes are expected and how many come go together in real launches, whatever number each of them has here."""
     code = "\n".join(
         line.replace(old, new) if "complete_tx" in line or "expect_tx" in line else line
@@ -564,10 +564,10 @@ def test_nothing_may_be_expected() -> None:
     copy = next(line for line in PASSED.splitlines() if "complete_tx" in line)
     code = PASSED.replace(copy, "").replace("_, [%r29], 2048", "_, [%r29], %r12")
     assert replay(code).run is None
-    assert what(replay(PASSED.replace(copy, "")).run) == {"stuck"}
+    assert what(replay(PASSED.replace(copy, "")).run) == {"deadlock"}
 
 
-def test_rounds_that_different_numbers_say() -> None:
+def test_trip_counts_from_different_values() -> None:
     """A number of tiles may be passed beside the size that it follows from: here both are 512, in no real launch."""
     fewer = "    shr.u32 %r20, %r20, 6;\n    shr.u32 %r12, %r12, 6;\n    add.u32 %r12, %r12, 2;\n"
     producer, consumer = PASSED.replace("[size];\n", f"[size];\n{fewer}").split("use:")
@@ -680,14 +680,14 @@ def test_the_launch_whose_threads_get_farthest_is_reported() -> None:
     assert known is not None
     assert tried is not None
     assert tried.entered == known.entered
-    assert {s.site for s in tried.stuck} == {s.site for s in known.stuck}
+    assert {s.site for s in tried.deadlocks} == {s.site for s in known.deadlocks}
 
 
-def test_clusters_that_the_kernel_does_not_say() -> None:
+def test_clusters_that_the_kernel_does_not_state() -> None:
     """Clusters of another shape than the kernel is made for go wrong anyway: a fault is reported where no shape succeeds."""
     known = replay(MULTICAST.replace(".reqntid 160", ".reqntid 160\n.reqnctapercluster 2")).run
     assert known is not None
-    assert known.stuck or known.races
+    assert known.deadlocks or known.races
     asked = replay(MULTICAST)
     assert what(asked.run) == what(known)
     assert isinstance(asked.verdict, Faulty)
@@ -724,7 +724,7 @@ def test_a_copy_that_reports_to_the_other_cta_of_its_pair() -> None:
     assert asked.run is None
     assert why(asked) == ""
     own = changed("    mapa.shared::cluster.u32 %r2, %r2, %r3;\n", "", PAIR)
-    assert "stuck" in what(replay(own).run)
+    assert "deadlock" in what(replay(own).run)
 
 
 DRAIN = """    mov.u32 %r28, last;
@@ -768,14 +768,14 @@ def test_what_follows_a_loop_of_many_iterations_is_replayed(code: str) -> None:
     right = replay(drained(128, code))
     assert right.run is None
     assert why(right) == ""
-    assert what(replay(drained(129, code)).run) == {"stuck"}
+    assert what(replay(drained(129, code)).run) == {"deadlock"}
 
 
 def test_what_makes_no_difference_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many iterations are left that a grid of sixteen times as many CTAs ends no sooner than the step limit."""
     seen = []
 
-    def ran(self: LaunchSearch, machine: Machine) -> Run | None:
+    def ran(self: LaunchSearch, machine: Machine) -> ReplayRun | None:
         seen.append((machine.launch.values.grid, *set(machine.launch.values.others.values())))
         return original(self, machine)
 
@@ -811,7 +811,7 @@ def test_the_trip_count_of_a_long_loop_is_extrapolated(code: str, extrapolates: 
     assert (machine.budget > 4_600) is extrapolates
 
 
-def test_no_verdict_rests_on_rounds_that_were_only_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_verdict_rests_on_iterations_that_were_only_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes are right for a launch of 16 rounds or more, and this kernel may have no other."""
 
     def foresee(self: Machine, group: ThreadGroup, header: int) -> None:
@@ -824,7 +824,7 @@ def test_no_verdict_rests_on_rounds_that_were_only_foreseen(monkeypatch: pytest.
         "ld.param.u32 %r20, [rounds];\n    setp.lt.u32 %p1, %r20, 16;\n    selp.u32 %r1, 4096, 2048, %p1;",
     )
     assert replay(code).run is None
-    assert "stuck" in what(replay(changed("%r20, 16;", "%r20, 4096;", code)).run)
+    assert "deadlock" in what(replay(changed("%r20, 16;", "%r20, 4096;", code)).run)
 
 
 COUNTED = changed(
@@ -865,7 +865,7 @@ def test_a_number_in_shared_memory_that_something_may_change(more: str, known: b
     code = COUNTED.replace("//", more)
     right, wrong = replay(code), replay(changed(GIVE, "", code))
     assert right.run is None
-    assert what(wrong.run) == {"stuck"} if known else wrong.run is None
+    assert what(wrong.run) == {"deadlock"} if known else wrong.run is None
     assert (why(right) == "") is known
 
 
@@ -885,7 +885,7 @@ come:
     assert (why(right) == "") is known
 
 
-def test_roles_by_what_the_launch_says_in_shared_memory() -> None:
+def test_roles_by_a_value_of_the_launch_in_shared_memory() -> None:
     """How many warps copy comes with the launch, and is loaded from where one thread has stored it."""
     code = changed(
         "setp.lt.u32 %p2, %r0, 128;",
@@ -913,7 +913,7 @@ def test_a_number_that_a_thread_leaves_to_the_others(store: str, asked: str) -> 
     )
     code = changed("ready:\n    bar.sync 0;\n", f"    {store}\nready:\n    bar.sync 0;\n    {asked}\n", code)
     assert replay(code).run is None
-    assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+    assert what(replay(changed(GIVE, "", code)).run) == {"deadlock"}
 
 
 def test_a_number_that_one_lane_of_a_group_stores() -> None:
@@ -925,7 +925,7 @@ def test_a_number_that_one_lane_of_a_group_stores() -> None:
     both = "    @!%p0 st.shared.u32 [trips], %r20;\n    bar.sync 0;\n    ld.shared.u32 %r20, [trips];\n"
     code = changed("ready:\n    bar.sync 0;\n", "ready:\n" + both, code)
     assert replay(code).run is None
-    assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+    assert what(replay(changed(GIVE, "", code)).run) == {"deadlock"}
     assert (
         replay(
             changed(
@@ -936,14 +936,14 @@ def test_a_number_that_one_lane_of_a_group_stores() -> None:
     )
 
 
-def test_barriers_of_which_each_part_of_a_group_has_its_own() -> None:
+def test_each_part_of_a_group_may_have_its_own_barrier() -> None:
     """Two warps meet at one barrier, and two at another."""
     meet = "    shr.u32 %r1, %r0, 6;\n    add.u32 %r1, %r1, 1;\n    bar.sync %r1, 64;\n"
     code = changed(GIVE, meet + GIVE)
     right, unknown = replay(code), replay(changed("%r1, 64;", "%r32, 64;", code))
     assert (right.run, why(right)) == (None, "")
     assert (unknown.run, why(unknown)) == (None, Reason.UNKNOWN_BARRIER)
-    assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+    assert what(replay(changed(GIVE, "", code)).run) == {"deadlock"}
 
 
 @pytest.mark.parametrize("how", ["bfly", "down", "idx"])
@@ -956,7 +956,7 @@ def test_a_number_that_lanes_add_up(how: str) -> None:
     code = changed("    mov.u32 %r24, tile;\n", first + steps + broadcast + "    mov.u32 %r24, tile;\n")
     right = replay(code)
     assert (right.run, why(right)) == (None, "")
-    assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+    assert what(replay(changed(GIVE, "", code)).run) == {"deadlock"}
 
 
 @pytest.mark.parametrize(
@@ -998,7 +998,7 @@ def test_the_bits_of_a_floating_point_constant(constant: str, above: int) -> Non
         f"    {constant}\n    setp.gt.s32 %p1, %r2, {above};\n    @!%p1 bra done;\n    mov.u32 %r24, tile;\n"
     )
     code = changed("    mov.u32 %r24, tile;\n", early, code)
-    assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
+    assert what(replay(changed(GIVE, "", code)).run) == {"deadlock"}
     assert replay(changed(f"{above};", f"{above + 1};", changed(GIVE, "", code))).run is None
 
 
@@ -1010,13 +1010,13 @@ def test_rounds_that_no_launch_decides() -> None:
     assert asked.verdict.why is Reason.TOO_MANY_ITERATIONS
     assert asked.verdict.site >= 0
     fewer = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 64;")
-    assert what(replay(drained(129, fewer)).run) == {"stuck"}
+    assert what(replay(drained(129, fewer)).run) == {"deadlock"}
 
 
 def test_a_kernel_of_many_steps_gets_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """No launch changes how many there are, and a second one is not tried when the first has not been enough."""
     code = drained(129, changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 300;"))
-    assert what(replay(code).run) == {"stuck"}
+    assert what(replay(code).run) == {"deadlock"}
     launches: list[int] = []
     run = Machine.run
 
@@ -1039,7 +1039,7 @@ REREAD = "    mad.lo.u32 %r30, %r0, 16, %r24;\n    ld.shared.u32 %r3, [%r30];\n"
     ("before", "rest", "said"),
     [("load:\n", "", "deadlock: "), ("use:\n", REREAD, "reads shared memory")],
 )
-def test_numbers_that_leave_nothing_to_do(before: str, rest: str, said: str) -> None:
+def test_values_for_which_there_is_no_work(before: str, rest: str, said: str) -> None:
     """FlashAttention's backward pass has no tile where both lengths and the number of blocks are the same."""
     code = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 tiles)")
     code = changed("    mad.wide.u32 %out", f"rest:\n{rest}    mad.wide.u32 %out", code)
@@ -1061,7 +1061,7 @@ ALL_STAGES = REREAD.replace(", 16,", ", 48,")
 @pytest.mark.parametrize(
     ("fewer", "wrong"), [pytest.param(0, False, id="right"), pytest.param(2, True, id="wrong")]
 )
-def test_a_launch_that_comes_to_what_others_leave_out(fewer: int, wrong: bool, size: str) -> None:
+def test_a_launch_that_executes_what_others_skip(fewer: int, wrong: bool, size: str) -> None:
     """The first CTA has nothing to do in the loop, so what goes wrong after it is tried in the last one as well."""
     code = changed("use:\n", f"{FIRST.format(size)}    sub.u32 %r20, %r20, {fewer};\nuse:\n")
     code = changed("    mad.wide.u32 %out", f"rest:\n{ALL_STAGES}    mad.wide.u32 %out", code)
@@ -1107,7 +1107,7 @@ TAIL = changed(
 def test_a_wait_after_a_loop_of_many_iterations_is_not_reported() -> None:
     """No run has passed it with more iterations, so the smaller trip counts are not to blame."""
     assert replay(TAIL).run is None
-    assert "stuck" in what(replay(changed("tail:\n", "    xor.b32 %r23, %r23, 1;\ntail:\n", TAIL)).run)
+    assert "deadlock" in what(replay(changed("tail:\n", "    xor.b32 %r23, %r23, 1;\ntail:\n", TAIL)).run)
 
 
 STEP = RING[RING.index("use:\n") : RING.index("    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use;")]
@@ -1172,14 +1172,14 @@ def test_later_tiles_of_a_persistent_kernel(stride: str, shift: int) -> None:
     assert not wrong.runs[0].wrong
 
 
-def test_later_tiles_where_memory_says_what_there_is_to_do() -> None:
+def test_later_tiles_whose_work_is_in_memory() -> None:
     """Values in memory may not occur together in any launch, so what is right in the first iteration counts for all."""
     code = persistent("%nctaid.x", 6, "    mov.u32 %r22, 0;\n    mov.u32 %r23, 0;\n")
     listed = changed("    ld.param.u32 %r35, [tiles];\n", "    ld.global.u32 %r35, [%in];\n", code)
     assert replay(listed).run is None
 
 
-def test_numbers_like_those_that_showed_nothing_new_wait_until_something_is(
+def test_values_like_those_that_showed_nothing_new_are_tried_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = replay(RING)
@@ -1199,17 +1199,17 @@ def test_launches_that_take_too_long_beside_others_that_go_wrong(monkeypatch: py
     """As many others take their place."""
     code = changed(GIVE, "", TILES)
     known = replay(code)
-    assert what(known.run) == {"stuck"}
+    assert what(known.run) == {"deadlock"}
     asked: list[int] = []
     launched = LaunchSearch._replay_once
 
-    def short(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> Run | None:
+    def short(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> ReplayRun | None:
         asked.append(tried.size)
         self.gave_up = GaveUp(Reason.TOO_LONG) if tried.size == 1280 else None
         return None if self.gave_up else launched(self, tried, shape)
 
     monkeypatch.setattr(LaunchSearch, "_replay_once", short)
-    assert what(replay(code).run) == {"stuck"}
+    assert what(replay(code).run) == {"deadlock"}
     assert asked[0] == 512
     assert {1280, 832} < set(asked)
 
@@ -1263,7 +1263,7 @@ def test_a_wait_that_may_come_too_late() -> None:
     run = replay(code).run
     assert run is not None
     assert run.late
-    assert not run.stuck
+    assert not run.deadlocks
     (hit,) = replayed(analysed(code))
     assert hit.rule == "MB016"
     assert hit.message.startswith(
@@ -1274,7 +1274,7 @@ def test_a_wait_that_may_come_too_late() -> None:
     assert replay(changed("give:\n", "give:\n    bar.sync 1, 64;\n", ordered)).run is None
 
 
-def test_a_copy_comes_after_what_its_thread_has_waited_for() -> None:
+def test_a_copy_is_ordered_after_what_its_thread_has_waited_for() -> None:
     """A second producer that does not arrive: no phase can be over before its copy, and so not before its wait."""
     asks = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], %r23;"
     second = changed(
@@ -1297,23 +1297,23 @@ def test_lanes_that_wait_for_the_elected_one() -> None:
     assert right.run is None
     assert why(right) == ""
     run = replay(ELECTING.replace(GIVE, "")).run
-    assert what(run) == {"stuck"}
+    assert what(run) == {"deadlock"}
     assert run is not None
-    assert {len(at.threads) for at in run.stuck} == {1, 31, 128}
+    assert {len(at.threads) for at in run.deadlocks} == {1, 31, 128}
 
 
-def test_threads_that_the_kernel_does_not_say() -> None:
+def test_a_cta_size_that_the_kernel_does_not_state() -> None:
     open_ = changed(".reqntid 160\n", "")
     assert replay(open_).run is None  # right with 160
-    assert "stuck" in what(replay(open_.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(open_.replace(GIVE, "")).run)
 
 
-def test_what_goes_wrong_soon_is_not_replayed_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_that_fails_early_is_not_replayed_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing says how many threads there are, so all numbers are tried: a glance is enough where it shows the same."""
     begun = list[int]()
     whole = LaunchSearch.replay
 
-    def launched(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> Run | None:
+    def launched(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> ReplayRun | None:
         begun.append(shape[0])
         return whole(self, tried, shape)
 
@@ -1331,14 +1331,14 @@ def test_fewer_threads_than_the_bound(directive: str) -> None:
     wide = wide.replace("setp.ne.u32 %p3, %r0, 128;", "setp.ne.u32 %p3, %r0, 256;")
     wide = wide.replace("%r30, %r0, 16, %r30", "%r30, %r0, 8, %r30").replace(".reqntid 160\n", directive)
     assert replay(wide).run is None
-    assert "stuck" in what(replay(wide.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(wide.replace(GIVE, "")).run)
 
 
 def test_a_bound_below_which_the_kernel_cannot_be_launched() -> None:
     """With fewer threads the mbarriers are not initialised, so these are no launches that could be right."""
     last = changed("setp.ne.u32 %p0, %r0, 0;", "setp.ne.u32 %p0, %r0, 159;").replace(".reqntid", ".maxntid")
     assert replay(last).run is None
-    assert "stuck" in what(replay(last.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(last.replace(GIVE, "")).run)
 
 
 @pytest.mark.parametrize(("count", "right"), [(1024, True), (1056, False)])
@@ -1361,7 +1361,7 @@ def test_threads_that_get_farther_and_cannot_be_followed_to_the_end(count: int, 
     assert (run is None) is right
 
 
-def test_threads_in_two_dimensions_that_the_kernel_does_not_say() -> None:
+def test_a_cta_shape_that_the_kernel_does_not_state() -> None:
     code = changed(".reqntid 160\n", "").replace(
         "    mov.u32 %r0, %tid.x;\n",
         "    mov.u32 %r0, %tid.x;\n    mov.u32 %r1, %tid.y;\n    mad.lo.u32 %r0, %r1, 32, %r0;\n",
@@ -1398,7 +1398,7 @@ def test_what_a_fault_does_to_accumulators(old: str, new: str, seen: str) -> Non
         assert run is None
 
 
-def test_what_is_said_of_a_result_that_is_loaded_too_early() -> None:
+def test_the_finding_about_a_result_that_is_loaded_too_early() -> None:
     """A reader that begins with the parity of the phase before."""
     begins = "epilogue:\n    mov.u32 %r23, "
     (found,) = reports(changed(begins + "0;", begins + "1;", TWO))
@@ -1407,7 +1407,7 @@ def test_what_is_said_of_a_result_that_is_loaded_too_early() -> None:
     assert [step.role for step in found.steps] == ["warp 4", "warps 0-3", "warps 0-3"]
 
 
-def test_what_is_said_of_a_result_that_is_overwritten_too_early() -> None:
+def test_the_finding_about_a_result_that_is_overwritten_too_early() -> None:
     (found,) = reports(changed(LOADED + GIVE, GIVE + LOADED, TWO))
     assert found.rule.id == "MB016"
     assert found.message.startswith("overwrites tensor memory that tcgen05.ld may still be reading")
@@ -1636,7 +1636,7 @@ def test_a_tensor_copy_loads_no_more_than_its_phase_expects(
     assert [race.key for race in found] == races_found
 
 
-def test_a_copy_of_which_the_launch_says_how_long_it_is() -> None:
+def test_a_copy_whose_size_the_launch_decides() -> None:
     """With another number of bytes it may end before what is stored."""
     code = changed("[%out], [%r30], 2048;", "[%out], [%r24], %r20;", changed(READ, "", STORED))
     code = changed(
@@ -1761,7 +1761,7 @@ def test_each_of_two_warps_waits_for_its_own_copy(depth: int) -> None:
     assert (run is None) is (depth == 0)
 
 
-def test_what_is_said_of_a_stage_that_is_given_back_too_early() -> None:
+def test_the_finding_about_a_stage_that_is_released_too_early() -> None:
     (found,) = reports(changed(READ, READ.replace("read 0", "read 1"), STORED))
     assert found.rule.id == "MB016"
     assert [step.role for step in found.steps] == ["lane 0 of warp 4", "warps 0-3", "warps 0-3"]
@@ -1828,7 +1828,7 @@ def test_clusters_that_are_cancelled_for_a_running_one() -> None:
     """The second iteration of a persistent kernel shows what the first cannot."""
     assert replay(CANCELLING).run is None
     late = changed("    xor.b32 %r2, %r2, 1;\n    @%p3 bra more;", "    @%p3 bra more;", CANCELLING)
-    assert what(replay(late).run) & {"stuck", "overrun", "race", "early"}
+    assert what(replay(late).run) & {"deadlock", "overrun", "race", "early"}
     parted = "    ld.shared.v2.b64 {%d0, %d1}, [response];\n    mov.b128 %q0, {%d0, %d1};"
     other = late.replace("    ld.shared.b128 %q0, [response];", parted).replace(
         "    .reg .b128 %q<1>;", "    .reg .b128 %q<1>;\n    .reg .b64 %d<2>;"
@@ -1836,8 +1836,8 @@ def test_clusters_that_are_cancelled_for_a_running_one() -> None:
     assert replay(other).run is None  # such a response is taken to be empty
 
 
-@pytest.mark.parametrize(("parities", "seen"), [("01", "stuck"), ("", "")])
-def test_what_only_the_last_cta_comes_to(parities: str, seen: str) -> None:
+@pytest.mark.parametrize(("parities", "seen"), [("01", "deadlock"), ("", "")])
+def test_what_only_the_last_cta_executes(parities: str, seen: str) -> None:
     """As with causal attention: the first has nothing to do after its diagonal. One of two parities does not occur."""
     waits = "".join(
         f"more{p}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], {p};\n    @!%p1 bra more{p};\n"
@@ -1866,7 +1866,7 @@ def test_rounds_that_are_a_difference_in_memory(kind: str) -> None:
     if kind == "u32":
         code = code.replace("cvt.u32.u32 %r20, %b", "mov.u32 %r20, %b")
     assert replay(code).run is None
-    assert "stuck" in what(replay(code.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(code.replace(GIVE, "")).run)
 
 
 def test_roles_that_a_parameter_decides() -> None:
@@ -1890,7 +1890,7 @@ def test_arrivals_that_a_parameter_counts() -> None:
         "mbarrier.init.shared::cta.b64 [empty], %r20;", "setp.ne.u32 %p1, %r20, 0;\n    " + either
     )
     assert replay(chosen).run is None
-    assert "stuck" in what(replay(chosen.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(chosen.replace(GIVE, "")).run)
 
 
 def test_phases_that_a_parameter_names() -> None:
@@ -1905,7 +1905,7 @@ def test_phases_that_a_parameter_names() -> None:
         "    ld.param.u32 %r1, [rounds];\n    setp.ne.u32 %p1, %r1, 0;\n    selp.b32 %r23, 1, 1, %p1;\n",
     )
     assert replay(chosen).run is None
-    assert "stuck" in what(replay(chosen.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(chosen.replace(GIVE, "")).run)
 
 
 ROOM = """    mov.u32 %r1, full;
@@ -1932,7 +1932,7 @@ def test_a_ring_that_is_deeper_than_there_is_room_for() -> None:
     )
     constant = code.replace("{depth}", "3")
     assert replay(constant).run is None
-    assert "stuck" in what(replay(constant.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(constant.replace(GIVE, "")).run)
     given = (
         code.replace("{depth}", "%r1")
         .replace("setp.lt.u32 %p1, %r21, %r1;", "ld.param.u32 %r3, [depth];\n    setp.lt.u32 %p1, %r21, %r3;")
@@ -1941,7 +1941,7 @@ def test_a_ring_that_is_deeper_than_there_is_room_for() -> None:
     asked = replay(given)
     assert asked.run is None
     assert [run.wrong for run in asked.runs] == [False]
-    assert "stuck" in what(replay(given.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(given.replace(GIVE, "")).run)
 
 
 def test_what_depends_on_memory_is_not_reported() -> None:
@@ -1971,7 +1971,7 @@ def test_roles_by_a_table_in_shared_memory() -> None:
         "    .shared .align 8 .b8 roles[8];\n    .shared .align 8 .b64 full[3];",
     )
     assert replay(code).run is None
-    assert "stuck" in what(replay(code.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(code.replace(GIVE, "")).run)
 
 
 def test_the_producer_may_be_chosen_by_a_table_that_the_launch_fills() -> None:
@@ -1998,12 +1998,12 @@ chosen:
     code = code.replace(
         "    .shared .align 8 .b64 full[3];",
         "    .shared .align 4 .b32 roles[5];\n    .shared .align 8 .b64 full[3];",
-    ).replace(".param .u32 rounds)", ".param .u32 rounds, .param .u32 who)")
+    ).replace(".param .u32 rounds)", ".param .u32 rounds, .param .u32 producer)")
     fixed = code.replace("ready:\n", filled.format(asked="setp.eq.u32 %p3, %r0, 4;"))
     assert replay(fixed).run is None
-    assert "stuck" in what(replay(fixed.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(fixed.replace(GIVE, "")).run)
     given = code.replace(
-        "ready:\n", filled.format(asked="ld.param.u32 %r1, [who];\n    setp.eq.u32 %p3, %r0, %r1;")
+        "ready:\n", filled.format(asked="ld.param.u32 %r1, [producer];\n    setp.eq.u32 %p3, %r0, %r1;")
     )
     assert replay(given).run is None
 
@@ -2011,7 +2011,7 @@ chosen:
 # ---------------------------------------------------------------- findings
 
 
-def test_what_is_said_of_a_wait_that_does_not_end() -> None:
+def test_the_finding_about_a_deadlocked_wait() -> None:
     (finding,) = reports(block("producer_begins_with_parity_0"))
     assert finding.rule.id == "MB016"
     assert finding.message == (
@@ -2030,7 +2030,7 @@ def test_what_is_said_of_a_wait_that_does_not_end() -> None:
     ]
 
 
-def test_what_is_said_of_one_arrival_more() -> None:
+def test_the_finding_about_one_arrival_too_many() -> None:
     (hit,) = replayed(replay(changed(GIVE, GIVE.replace("%r28", "%r29"))).model)
     assert hit.rule == "MB016"
     assert hit.message == "arrives in excess of the count of the mbarrier: phase 1 takes 1 arrival"
@@ -2040,7 +2040,7 @@ def test_what_is_said_of_one_arrival_more() -> None:
     ]
 
 
-def test_what_is_said_of_a_stage_that_is_read_too_early() -> None:
+def test_the_finding_about_a_stage_that_is_read_too_early() -> None:
     (hit,) = replayed(replay(block("parity_not_flipped")).model)
     assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
     assert [(step.message, step.role) for step in hit.steps] == [
@@ -2050,7 +2050,7 @@ def test_what_is_said_of_a_stage_that_is_read_too_early() -> None:
     ]
 
 
-def test_what_is_said_of_a_stage_that_is_filled_too_early() -> None:
+def test_the_finding_about_a_stage_that_is_filled_too_early() -> None:
     relaxed = changed(GIVE, GIVE.replace(".arrive.", ".arrive.relaxed.cta."))
     (hit,) = replayed(analysed(relaxed))
     assert [(step.message, step.role) for step in hit.steps] == [
@@ -2261,7 +2261,7 @@ def test_threads_that_could_not_wait_for_each_other() -> None:
         APART.replace("[third], 128", "[third], 129"),
         before=".shared .b64 first;\n.shared .b64 second;\n.shared .b64 third;",
     )
-    assert what(Replay(short).run) == {"stuck"}
+    assert what(Replay(short).run) == {"deadlock"}
 
 
 def test_each_event_that_is_followed_can_be_executed() -> None:
@@ -2431,7 +2431,7 @@ TRACK = "cp.async.mbarrier.arrive.shared::cta.b64 [%r9];"
         (COMMIT, "race"),
         (TRACK, ""),
         (TRACK.replace("%r9", "%r7"), "race"),  # another mbarrier
-        (TRACK.replace("arrive.", "arrive.noinc."), "stuck"),  # twice as many arrivals
+        (TRACK.replace("arrive.", "arrive.noinc."), "deadlock"),  # twice as many arrivals
     ],
 )
 def test_copies_of_threads_that_another_role_reads(done: str, seen: str) -> None:
@@ -2443,7 +2443,7 @@ def test_copies_of_threads_that_another_role_reads(done: str, seen: str) -> None
 def test_copies_that_arrive_are_arrivals() -> None:
     only = changed("DONE\n    mbarrier.arrive.shared::cta.b64 _, [%r9];", "DONE", FILLED)
     assert replay(changed("DONE", TRACK.replace("arrive.", "arrive.noinc."), only)).run is None
-    assert what(replay(changed("DONE", TRACK, only)).run) == {"stuck"}
+    assert what(replay(changed("DONE", TRACK, only)).run) == {"deadlock"}
 
 
 def test_copies_of_threads_into_what_others_may_still_read() -> None:
@@ -2475,7 +2475,7 @@ def test_kernels_without_an_mbarrier_are_not_replayed() -> None:
 
 
 @pytest.mark.parametrize(("stride", "right"), [("%r34", True), ("128", True), ("64", False)])
-def test_a_grid_of_the_size_that_loops_say(stride: str, right: bool) -> None:
+def test_a_grid_of_the_size_of_a_loop_step(stride: str, right: bool) -> None:
     """One role advances by a constant and the other by the size of the grid: the host launches so many CTAs."""
     code = changed(".reg .b32 %r<33>;", ".reg .b32 %r<35>;")
     code = changed(
@@ -2486,7 +2486,7 @@ def test_a_grid_of_the_size_that_loops_say(stride: str, right: bool) -> None:
     ring = changed(step, "add.u32 %r21, %r21, 128;", producer) + "consumer:"
     ring += changed(step, f"add.u32 %r21, %r21, {stride};", consumer)
     assert (replay(ring).run is None) is right
-    assert "stuck" in what(replay(ring.replace(GIVE, "")).run)
+    assert "deadlock" in what(replay(ring.replace(GIVE, "")).run)
 
 
 # ---------------------------------------------------------------- what each warp knows
@@ -2514,13 +2514,13 @@ def test_one_warp_waits_for_all(meets: bool) -> None:
 
 @pytest.mark.parametrize("gives", GIVES)
 @pytest.mark.parametrize("meets", [True, False])
-def test_one_thread_gives_back_for_all(gives: str, meets: bool) -> None:
+def test_one_thread_releases_a_stage_for_all(gives: str, meets: bool) -> None:
     """It knows what its own warp has read, and what others have only after a barrier."""
     run = replay(changed(GIVE, MEETS * meets + GIVES[gives], ONE)).run
     assert run is None if meets else what(run) == {"early"}
 
 
-def test_a_warp_that_is_alone_gives_back_by_one_lane() -> None:
+def test_one_lane_of_a_single_warp_releases_a_stage() -> None:
     """Lanes of a warp are not distinguished where they reconverge."""
     code = changed("[%r30];\n    add.u32 %r3", "[%r30];\n    bar.warp.sync 0xffffffff;\n    add.u32 %r3", ONE)
     code = code.replace("%r0, 128;", "%r0, 32;").replace("reqntid 160", "reqntid 64")
@@ -2551,7 +2551,7 @@ LOADS = "    ld.shared.u32 %r32, [%r31];\n"
         (MULTIPLY + LOADS, True),
     ],
 )
-def test_one_thread_gives_back_what_a_warpgroup_multiplies(does: str, early: bool) -> None:
+def test_one_thread_releases_what_a_warpgroup_multiplies(does: str, early: bool) -> None:
     """A wgmma is complete for all four warps, and only after each of them has issued it."""
     run = replay(changed("    " + LOAD, does, MATRICES)).run
     assert what(run) == {"early"} if early else run is None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tclint.findings.finding import FileReport, Finding, Variant
-from tclint.findings.places import place, region
+from tclint.findings.places import displayed_name, region
 from tclint.findings.rules import manual_reference
 from tclint.report.locate import Target, calls
 from tclint.report.summary import Context, count
@@ -37,7 +37,7 @@ def details(report: FileReport, finding: Finding, context: Context) -> Iterator[
         yield f"note: {count(finding.count, 'use')} with this cause"
     yield from (f"note: {text}" for text in variant_notes(report, finding))
     line, column = region(report, finding.span)[0]
-    yield f"PTX: {place(report)}:{line}:{column}{f' in {finding.entry}' if finding.entry else ''}"
+    yield f"PTX: {displayed_name(report)}:{line}:{column}{f' in {finding.entry}' if finding.entry else ''}"
     if finding.confirmation is not None:
         yield f"executed: {finding.confirmation}"
     if finding.source_location is not None:
