@@ -251,7 +251,7 @@ class Case:
         if advisory.name in (EARLY, READ, WRITTEN, WAIT):
             if self._moved_in_flight():
                 return _MOVED
-            if self._read_behind_partial_wait():
+            if self._read_after_partial_wait():
                 return "read after a wait_group N that completes it, while others are in flight: ptxas treats all as one"
             for rule, words in (
                 ("WG005", "names the wait that is too shallow"),
@@ -342,7 +342,7 @@ class Case:
             is_move(i) and not accumulators.isdisjoint((*i.reads, *i.writes)) for i in self._in_flight()
         )
 
-    def _read_behind_partial_wait(self) -> bool:
+    def _read_after_partial_wait(self) -> bool:
         """Whether an accumulator is read after a wait that leaves groups in flight, in the order of the text."""
         accumulators = {
             r for i in self.kernel.sites("issue", "wgmma") for r in self.kernel.instructions[i].writes
@@ -358,10 +358,10 @@ class Case:
     def _no_fence(self, advisory: Advisory) -> str:
         if DIVERGENT in self.said:
             return "follows from the divergent path"
-        causes = {self._behind_the_fence(message.line) for message in self.said[advisory.name]}
+        causes = {self._after_the_fence(message.line) for message in self.said[advisory.name]}
         return UNEXPLAINED if UNEXPLAINED in causes else min(causes)
 
-    def _behind_the_fence(self, line: int) -> str:
+    def _after_the_fence(self, line: int) -> str:
         """What touches the registers of the wgmma at a line since the fence before it, in the order of the text."""
         kernel = self.kernel
         lines = {

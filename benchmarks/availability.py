@@ -9,7 +9,7 @@ the newest, or at every one. Printed are
 
 * spellings that ptxas refuses everywhere, with its reason (a table too permissive, or operands not found),
 * spellings that a ``combinations`` rule excludes and ptxas accepts (a table too strict),
-* disagreements on availability: form, instruction, targets, version, who says what,
+* disagreements on availability: form, instruction, targets, version, which side accepts what,
 * the scores: points that agree, and (form, modifier) pairs that agree on all points.
 """
 
@@ -29,7 +29,7 @@ from typing import Any
 from benchmarks import results
 from benchmarks.coverage import operands_of, shape, statement
 from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find
-from tclint.isa.notation import Operand, Slot, Syntax
+from tclint.isa.notation import OperandSlot, Slot, Syntax
 from tclint.isa.table import DEFAULT, Form, Match, Table, fits, split_opcode, table
 from tclint.isa.target import Target, Version, dotted
 
@@ -190,7 +190,7 @@ def _vector(kind: str, position: int, length: int) -> str:
 
 
 def _choices(
-    form: Form, spelling: Spelling, operand: Operand, position: int, kinds: Sequence[str]
+    form: Form, spelling: Spelling, operand: OperandSlot, position: int, kinds: Sequence[str]
 ) -> list[str]:
     """Texts that may be at *operand*, the likeliest first; *kinds* are the register classes in order."""
     spec = form.operands.get(operand.name, DEFAULT)
@@ -222,7 +222,7 @@ def _choices(
     return found
 
 
-def _addresses(operand: Operand, position: int, spelling: Spelling, kinds: Sequence[str]) -> list[str]:
+def _addresses(operand: OperandSlot, position: int, spelling: Spelling, kinds: Sequence[str]) -> list[str]:
     modifiers = spelling.modifiers
     if len(operand.names) == 1:
         space = next((m.split("::")[0] for m in modifiers if m.split("::")[0] in _SYMBOLS), "")
@@ -511,7 +511,9 @@ def section(data: Any) -> list[str]:
     ]
     lines += results.table(head, rows)
     rows = [[f"`{d['text']}`", d["who"], d["places"]] for d in data["differences"][:SHOWN]]
-    lines += results.table([f"differences ({len(data['differences'])})", "who says what", "where"], rows)
+    lines += results.table(
+        [f"differences ({len(data['differences'])})", "which side accepts what", "where"], rows
+    )
     for key, about in (
         ("refused", "The table has it and ptxas refuses it everywhere with every operand list tried"),
         ("excluded", "ptxas accepts it and a combination rule of the table excludes it"),

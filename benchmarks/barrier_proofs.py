@@ -114,16 +114,16 @@ class _Barriers:
             return True
         if cluster and all(t is not None and t.makes for t in before):
             self.made = bool(before)
-        behind = list(self._side(max(gone), cluster, back=False))
+        after = list(self._side(max(gone), cluster, back=False))
         between = range(min(gone) + 1, max(gone))
         if cluster and (
             self.cfg.block_of[min(gone)] != self.cfg.block_of[max(gone)]
             or any(self._touches(i, back=False) != [] for i in between)
-            or None in behind
-            or any(t.space == "" for t in behind if t)
+            or None in after
+            or any(t.space == "" for t in after if t)
         ):
             return False
-        return not any((a or _ANYTHING).meets(b or _ANYTHING) for a in before for b in behind)
+        return not any((a or _ANYTHING).meets(b or _ANYTHING) for a in before for b in after)
 
     # ------------------------------------------------------------ barriers
 

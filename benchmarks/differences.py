@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
-from tclint.diff.compare import Change, compare
+from tclint.diff.compare import OpChange, compare
 from tclint.diff.skeleton import Skeleton, skeleton
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
@@ -75,14 +75,14 @@ def _skeleton(data: bytes, name: str) -> tuple[Module, Function, Skeleton] | Non
     return module, function, skeleton(source, module, inline(function, inlinable(module)))
 
 
-def _verdict(changes: list[Change], wanted: str, lines: set[int]) -> str:
+def _verdict(changes: list[OpChange], wanted: str, lines: set[int]) -> str:
     hits = [
         change
         for change in changes
-        if change.status in wanted.split() and any((at.old or at.op).line in lines for at in change.places)
+        if change.status in wanted.split() and any((at.old or at.op).line in lines for at in change.op_pairs)
     ]
     if not hits and wanted == "moved":  # too far to be called so: lost and added
-        here = {(c.status, at.op.line in lines) for c in changes for at in c.places}
+        here = {(c.status, at.op.line in lines) for c in changes for at in c.op_pairs}
         return (
             "found" if {("lost", True), ("added", True)} <= here else "another way" if changes else "silent"
         )

@@ -107,7 +107,7 @@ class Change:
         """The instructions in front of *site*, nearest first, as far as nothing else can lead there."""
         return iter(range(site - 1, self.cfg.blocks[self.cfg.block_of[site]].start - 1, -1))
 
-    def behind(self, site: int) -> Iterator[int]:
+    def after(self, site: int) -> Iterator[int]:
         """The instructions after *site*, nearest first, as long as they all follow."""
         return iter(range(site + 1, self.cfg.blocks[self.cfg.block_of[site]].end))
 
@@ -263,7 +263,7 @@ def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
     accessed[-1] = frozenset().union(*accessed.values())
     found: set[int] = set()
 
-    def behind(instructions: Sequence[Instruction], age: int | None) -> int | None:
+    def after(instructions: Sequence[Instruction], age: int | None) -> int | None:
         """The age of an operation after some instructions; None when it is complete."""
         for i in instructions:
             assert i.match is not None
@@ -278,7 +278,7 @@ def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
         return age
 
     def both(state: Ages, old: Sequence[Instruction], new: Sequence[Instruction]) -> Ages:
-        pairs = ((at, behind(old, a), behind(new, b)) for at, a, b in state)
+        pairs = ((at, after(old, a), after(new, b)) for at, a, b in state)
         return frozenset((at, a, b) for at, a, b in pairs if b is not None)
 
     def common(state: Ages, site: int) -> Ages:
@@ -414,8 +414,8 @@ def _inner(instruction: Instruction) -> bool:
 
 def _neighbour(change: Change, site: int, same: Callable[[Instruction], bool]) -> int | None:
     """An unguarded instruction that is the *same* in the block of *site*, with arithmetic at most in between."""
-    for ways in (change.before(site), change.behind(site)):
-        for i in ways:
+    for direction in (change.before(site), change.after(site)):
+        for i in direction:
             instruction = change.instructions[i]
             if instruction.guard < 0 and same(instruction):
                 return i
@@ -488,13 +488,13 @@ def ordered_by_the_fence_before(change: Change, together: Callable[[Function, CF
     if site is None or not _about_shared_memory(change.instructions[site]):
         return False
     kinds = (change.instructions[site].opcode, "fence.proxy.async")
-    # Who calls a function, or is called, may do anything.
+    # A function that calls, or is called, may do anything.
     entry = change.kernel.function.entry
     alone = entry and not any(i.flow == "call" for i in change.instructions)
     reads_alone = entry and _async_reads_alone(change)
-    news = _News(change, site, together) if alone else None
-    told_by = news.told_by if news else None
-    for at in _sites_before(change, site, lambda i: i.opcode in kinds and i.guard < 0, told_by):
+    observed = _Observations(change, site, together) if alone else None
+    releases_before = observed.releases_before if observed else None
+    for at in _sites_before(change, site, lambda i: i.opcode in kinds and i.guard < 0, releases_before):
         if at is None:
             if not entry:
                 return False
@@ -502,12 +502,12 @@ def ordered_by_the_fence_before(change: Change, together: Callable[[Function, CF
         i = change.instructions[at]
         if _leaves_shared_memory(i) or _of_the_async_proxy(i) or (reads_alone and _loads(i)):
             continue
-        if news is None or not news.heard_at(at):
+        if observed is None or not observed.acquires_at(at):
             return False
     return True
 
 
-class _News:
+class _Observations:
     """What a thread may have observed before the fence at *site*, if all reach the barriers for which *together* is true."""
 
     def __init__(self, change: Change, site: int, together: Callable[[Function, CFG, int], bool]) -> None:
@@ -515,11 +515,11 @@ class _News:
         self.site = site
         self.together = together
 
-    def heard_at(self, at: int) -> bool:
+    def acquires_at(self, at: int) -> bool:
         """Whether a thread observes others at an instruction, and it is known which ones."""
         return self.change.instructions[at].event in ("mbarrier-wait", "barrier-sync")
 
-    def told_by(self, at: int) -> Iterable[int]:
+    def releases_before(self, at: int) -> Iterable[int]:
         """The last instructions by which others may have released what they did before."""
         if self.change.instructions[at].event == "mbarrier-wait":
             return self._arrivals
@@ -561,11 +561,11 @@ class _News:
             for at, i in enumerate(instructions)
             if i.event in events
             and cfg.block_of[at] in cfg.rank
-            and not any(self._behind(b, at) for b in over_at)
+            and not any(self._always_after(b, at) for b in over_at)
         ]
 
-    def _behind(self, barrier: int, at: int) -> bool:
-        """Whether every way to an instruction passes the barrier before."""
+    def _always_after(self, barrier: int, at: int) -> bool:
+        """Whether every path to an instruction passes the barrier before."""
         first, own = self.change.cfg.block_of[barrier], self.change.cfg.block_of[at]
         return barrier < at if first == own else self.change.cfg.dominates(first, own)
 
@@ -672,19 +672,19 @@ def _sites_before(
     change: Change,
     site: int,
     ends: Callable[[Instruction], bool],
-    told_by: Callable[[int], Iterable[int]] | None = None,
+    releases_before: Callable[[int], Iterable[int]] | None = None,
 ) -> Iterator[int | None]:
     """The sites where it ends; and those before the releases that each acquire point may observe."""
     cfg = change.cfg
-    work, seen, told = [(cfg.block_of[site], site)], set[int](), set[int]()
+    work, seen, known = [(cfg.block_of[site], site)], set[int](), set[int]()
     while work:
         block, end = work.pop()
         for at in range(end - 1, cfg.blocks[block].start - 1, -1):
             if at != site and ends(change.instructions[at]):
                 break
             yield at
-            fresh = {*told_by(at)} - told if told_by else set[int]()
-            told |= fresh
+            fresh = {*releases_before(at)} - known if releases_before else set[int]()
+            known |= fresh
             work += [(cfg.block_of[i], i) for i in fresh]
         else:
             if block == 0:

@@ -44,12 +44,12 @@ def section(data: Any) -> list[str]:
 
 def _recorded(data: Any) -> list[str]:
     outcomes = Counter(twin["outcome"] for twin in data["twins"])
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
     return [
         (
             f"The record has the SHA-256 of every result of {data['launches']} launches of {len(data['kernels'])} kernels "
             f"on an {data['device']} (driver {data['driver']}, cubins by ptxas {data['ptxas']}), all right, and of "
-            f"{len(data['twins'])} mutants of them, one of each operator ({told}). `tests/executor/test_hardware.py` holds "
+            f"{len(data['twins'])} mutants of them, one of each operator ({counts}). `tests/executor/test_hardware.py` holds "
             "the executor to it."
         ),
         "",

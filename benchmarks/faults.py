@@ -116,9 +116,9 @@ class Kernel:
         text = self.text(site)
         return None if "//" in text or "/*" in text else " ".join(text.split())
 
-    def move(self, site: int, behind: int) -> tuple[Edit, ...] | None:
+    def move(self, site: int, after: int) -> tuple[Edit, ...] | None:
         """Take an instruction away and put it after another one."""
-        text, end = self.flat(site), self.span(behind).end
+        text, end = self.flat(site), self.span(after).end
         return (self.blank(site), Edit(Span(end, end), f" {text}")) if text else None
 
     def move_up(self, site: int, before: int) -> tuple[Edit, ...] | None:
@@ -584,7 +584,7 @@ def _swaps(group: str, use: Callable[[Kernel], Test], places: Callable[[Kernel],
                 if instruction.flow or (instruction.event == "wait" and instruction.group == group):
                     break
                 if uses(instruction):
-                    if edits := kernel.move(site, behind=i):
+                    if edits := kernel.move(site, after=i):
                         yield Fault(
                             edits, places(kernel) | {i}, f"{kernel.flat(site)} after {kernel.text(i)[:60]}"
                         )
@@ -629,7 +629,7 @@ def _reads_shared(kernel: Kernel) -> frozenset[int]:
     return frozenset(i for i, x in enumerate(kernel.instructions) if reads(x)) | kernel.of_group("bulk")
 
 
-def _tells_others(kernel: Kernel) -> Test:
+def _signals_others(kernel: Kernel) -> Test:
     """Using tensor memory, or signalling to other threads that they may."""
     events = ("issue", "barrier-sync", "barrier-arrive", "mbarrier-arrive", "tcgen05-fence-before")
     groups = ("", "none", "cluster", "mbarrier", "tcgen05", "tcgen05.ld")
@@ -645,7 +645,7 @@ for _name, _family, _group_name, _use, _rules in (
     ("cp.async.wait", "cp.async", "cp.async", _touches_shared("read"), "CA001 CA003"),
     ("bulk wait_group", "bulk", "bulk", _touches_shared("write"), "BK002 BK003 MB016"),
     ("tcgen05.wait::ld", "tcgen05", "tcgen05.ld", _reads_results("tcgen05.ld"), "TC002 TC007 TC011"),
-    ("tcgen05.wait::st", "tcgen05", "tcgen05.st", _tells_others, "TC002 TC004"),
+    ("tcgen05.wait::st", "tcgen05", "tcgen05.st", _signals_others, "TC002 TC004"),
 ):
     operator(f"{_name} after the use", _family, _rules)(_swaps(_group_name, _use, _members(_group_name)))
 
@@ -684,20 +684,20 @@ def _arrival_before_read(kernel: Kernel) -> Iterator[Fault]:
     instructions = kernel.instructions
     reads_shared = _touches_shared("read")(kernel)
     for site in kernel.sites("mbarrier-arrive"):
-        arrival, behind = instructions[site], site + 1
+        arrival, follower = instructions[site], site + 1
         if arrival.role("tx") is not None:
             continue
         for i in range(site - 1, max(site - 200, -1), -1):
-            instruction, between = instructions[i], instructions[i + 1 : behind]
-            if instruction.flow == "branch" and instruction.guard >= 0 and behind == site + 1:
-                behind = instruction.targets[0]
-                if site < behind <= site + 8 and not any(x.flow for x in instructions[i + 1 : behind]):
+            instruction, between = instructions[i], instructions[i + 1 : follower]
+            if instruction.flow == "branch" and instruction.guard >= 0 and follower == site + 1:
+                follower = instruction.targets[0]
+                if site < follower <= site + 8 and not any(x.flow for x in instructions[i + 1 : follower]):
                     continue
             if instruction.flow or instruction.event.startswith(("mbarrier", "issue")):
                 break
             waits = instruction.event == "wait" and instruction.group == "wgmma"
             if waits or (instruction.event == "" and reads_shared(instruction)):
-                text, end = kernel.flat(i), kernel.span(behind).start
+                text, end = kernel.flat(i), kernel.span(follower).start
                 edits: tuple[Edit, ...] | None = None
                 if _apart(instruction, between) and text:
                     edits = kernel.blank(i), Edit(Span(end, end), f"{text} ")
@@ -730,7 +730,7 @@ def _commits_late(group: str) -> Plant:
                 ):
                     break
                 if instruction.event == "wait" and instruction.group == group:
-                    if edits := kernel.move(site, behind=i):
+                    if edits := kernel.move(site, after=i):
                         yield Fault(edits, kernel.of_group(group), kernel.text(i))
                     break
 
@@ -752,7 +752,7 @@ def _comes_late(event: str, group: str | None, use: Test) -> Plant:
                 if instruction.flow or instruction.event == event:
                     break
                 if use(instruction):
-                    if edits := kernel.move(site, behind=i):
+                    if edits := kernel.move(site, after=i):
                         yield Fault(edits, frozenset((site, i)), f"{kernel.text(site)} {kernel.text(i)[:60]}")
                     break
 
@@ -897,7 +897,7 @@ def _guards(wrap: str, branch: bool) -> Plant:
             if use.match is None or use.match.scope not in ("warp", "warpgroup") or use.flow:
                 continue
             if use.match.form.event in ("elect", "shuffle", "vote", "match", "redux"):
-                continue  # these say themselves who takes part
+                continue  # these state their participants themselves
             for site in use.sites:
                 text = kernel.text(site)
                 if kernel.instructions[site].guard >= 0 or "//" in text or "\n" in text:
@@ -1244,7 +1244,7 @@ for _name, _text, _where, _role, _rules in (
     operator(_name, "wgmma", _rules)(_meddles(_text, _where, _role))
 
 
-def _goes_around(value: str, event: str) -> Plant:
+def _bypassed(value: str, event: str) -> Plant:
     """Let the threads whose *value* is 0 branch around a wgmma instruction of that event."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
@@ -1261,9 +1261,9 @@ _AROUND = (
     "{{ .reg .pred %tclint_p; .reg .b32 %tclint_r; mov.u32 %tclint_r, {}; setp.eq.u32 %tclint_p, %tclint_r, 0; "
     "@%tclint_p bra TCLINT_L; {} TCLINT_L: }}"
 )
-operator("wgmma.wait_group on some paths", "wgmma", _WGMMA_WAITS)(_goes_around("%ctaid.x", "wait"))
-operator("wgmma.fence on some paths", "wgmma", "WG002")(_goes_around("%ctaid.x", "register-fence"))
-operator("wgmma skipped by one lane", "wgmma", "CV001 CV002")(_goes_around("%laneid", "issue"))
+operator("wgmma.wait_group on some paths", "wgmma", _WGMMA_WAITS)(_bypassed("%ctaid.x", "wait"))
+operator("wgmma.fence on some paths", "wgmma", "WG002")(_bypassed("%ctaid.x", "register-fence"))
+operator("wgmma skipped by one lane", "wgmma", "CV001 CV002")(_bypassed("%laneid", "issue"))
 
 _CALL = (
     "{ .param .b64 tclint_a; .param .b64 tclint_b; .param .b32 tclint_c; st.param.b64 [tclint_a], 0; "

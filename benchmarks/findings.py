@@ -100,7 +100,7 @@ def measure(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
 
 
 def section(data: Any) -> list[str]:
-    """Who passes, which rules speak, and the verdicts."""
+    """What passes, which rules report, and the verdicts."""
     producers, failing = data["producers"], data["failing"]
     total: Counter[str] = Counter()
     for counts in producers.values():

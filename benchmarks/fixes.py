@@ -83,7 +83,7 @@ def faults(path: Path, operator: str) -> Iterator[tuple[Kernel, Fault]]:
             yield kernel, fault
 
 
-def mended(kernel: Kernel, fault: Fault, name: str) -> str:
+def fixed(kernel: Kernel, fault: Fault, name: str) -> str:
     """What ``--fix`` makes of a planted fault: ``silent`` (nothing is found), ``clean``, or what is left."""
     whole = {f.rule.id for f in shown(Source(kernel.data, name), CONFIG).findings}
     planted = Source(apply(kernel.data, fault.edits), name)
@@ -127,7 +127,7 @@ def main() -> None:
                 (path, *item) for path in files for item in list(faults(path, operator))[:1]
             )  # one of each file
             for (path, kernel, fault), _ in zip(places, range(given.each), strict=False):
-                counts[operator, "", mended(kernel, fault, path.name)] += 1
+                counts[operator, "", fixed(kernel, fault, path.name)] += 1
     else:
         for path in files:
             counts.update(findings(path))

@@ -32,7 +32,7 @@ from tclint.lsp.diagnostics import diagnostics
 from tclint.lsp.document import Document
 from tclint.lsp.text import Text
 from tclint.report.summary import present
-from tclint.syntax import Change
+from tclint.syntax import TextChange
 from tclint.syntax.source import Source
 
 __all__ = ["main"]
@@ -40,7 +40,7 @@ __all__ = ["main"]
 
 def changes(before: Text, data: bytes) -> list[types.TextDocumentContentChangeEvent]:
     """What a client sends."""
-    change = Change.between(before.data, data)
+    change = TextChange.between(before.data, data)
     area = types.Range(before.position(change.start), before.position(change.old_end))
     inserted = data[change.start : change.new_end].decode()
     return [types.TextDocumentContentChangePartial(range=area, text=inserted)]

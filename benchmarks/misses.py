@@ -129,7 +129,7 @@ def cause(
         return {"same": "same code", "refused": "refused by ptxas"}[code]
     found = _unknown(kernel, fault, operator)
     if not found and "CV010" not in operator.rules:
-        found = _told(kernel, fault)
+        found = _witness(kernel, fault)
     if found in ("", "memory") and again() == "found":
         return "budget"
     if not found and not known.isdisjoint(operator.rules):
@@ -194,7 +194,9 @@ def _replays_show(kernel: Kernel, fault: Fault) -> str:
             else "launch"
         )
     followed = any(kernel.sites("issue", group) for group in ("mbarrier", "wgmma", "tcgen05"))
-    if followed and (not kernel.sites("issue", "cp.async") or _tells_nothing(_asked(kernel, site), before)):
+    if followed and (
+        not kernel.sites("issue", "cp.async") or _releases_nothing(_asked(kernel, site), before)
+    ):
         return "in order"
     # What is handed over is not replayed.
     loops = [head for head, body in cfg.loops.items() if block in body and _does_more(kernel, cfg, body)]
@@ -206,7 +208,7 @@ def _asked(kernel: Kernel, site: int) -> int:
     return next((i for i in (site, site - 1) if kernel.instructions[i].event == "mbarrier-wait"), site)
 
 
-def _tells_nothing(site: int, replay: Replay) -> bool:
+def _releases_nothing(site: int, replay: Replay) -> bool:
     """Whether a wait for commits alone releases nothing new in any launch: its threads have observed these MMAs, or later ones.
 
     Plain arrivals are not considered: threads on one path observe nothing of each other in a replay.
@@ -254,7 +256,7 @@ _LIFE = frozenset(("mbarrier-init", "mbarrier-inval"))
 _BETWEEN_THREADS = ("barrier", "mbarrier", "memory-fence", "proxy-fence", "tcgen05-fence")
 
 
-def _told(kernel: Kernel, fault: Fault) -> str:
+def _witness(kernel: Kernel, fault: Fault) -> str:
     """Which threads can observe that a wait, commit, fence or barrier is not what it was."""
     site = _site(kernel, fault)
     if site is None:
@@ -268,7 +270,7 @@ def _told(kernel: Kernel, fault: Fault) -> str:
         if found:
             return found
     asked = kernel.instructions[_asked(kernel, site)].event == "mbarrier-wait"
-    if asked and _ends_behind(kernel, site):
+    if asked and _only_exits_after(kernel, site):
         return "last"
     if first.event.startswith(_BETWEEN_THREADS) and first.role("mask") is None:
         return "threads"
@@ -345,7 +347,7 @@ def _fenced_by_issuer(kernel: Kernel, model: KernelModel, use: int) -> bool:
     return False
 
 
-def _ends_behind(kernel: Kernel, site: int) -> bool:
+def _only_exits_after(kernel: Kernel, site: int) -> bool:
     """Whether a thread does nothing after the instruction at *site* but to wait, compute and end."""
     cfg = CFG(kernel.function)
     work, seen = [(cfg.block_of[site], site + 1)], set[int]()

@@ -660,9 +660,9 @@ def _stages(data: Mapping[str, Any], total: float) -> list[str]:
 def _each(seconds: Mapping[str, float], between: str = ", ") -> str:
     """``Fences 0.22 s`` of each, the longest first; what takes less than a hundredth of a second is named together."""
     ordered = sorted(seconds.items(), key=lambda item: -item[1])
-    told = [f"{name} {took:.2f} s" for name, took in ordered if took >= 0.01]
+    slow = [f"{name} {took:.2f} s" for name, took in ordered if took >= 0.01]
     rest = [name for name, took in ordered if took < 0.01]
-    return between.join([*told, *([f"less than 0.01 s each {between.join(rest)}"] if rest else [])]) or "none"
+    return between.join([*slow, *([f"less than 0.01 s each {between.join(rest)}"] if rest else [])]) or "none"
 
 
 def _jobs(runs: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -176,12 +176,12 @@ def lint(source: Source | str | bytes | os.PathLike[str], config: Config, name: 
 
 def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Report:
     """:func:`check_paths` with resolved settings."""
-    from tclint.driver.inputs import LeftOut, inputs
+    from tclint.driver.inputs import Exclusions, inputs
 
-    left_out = LeftOut(config)
+    exclusions = Exclusions(config)
     names = [os.fspath(path) for path in paths]
-    report = _report(inputs(names, "<stdin>", left_out), config, names)
-    return replace(report, summary=replace(report.summary, excluded=len(left_out.paths)))
+    report = _report(inputs(names, "<stdin>", exclusions), config, names)
+    return replace(report, summary=replace(report.summary, excluded=len(exclusions.paths)))
 
 
 def configured(

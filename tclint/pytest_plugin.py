@@ -85,10 +85,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.suffix != ".ptx" or not parent.config.getoption("tclint"):
         return None
-    from tclint.driver.inputs import LeftOut
+    from tclint.driver.inputs import Exclusions
 
-    left_out = LeftOut(_settings(parent.config))
-    return None if left_out.matched(str(file_path)) else _File.from_parent(parent, path=file_path)
+    exclusions = Exclusions(_settings(parent.config))
+    return None if exclusions.matched(str(file_path)) else _File.from_parent(parent, path=file_path)
 
 
 class _File(pytest.File):

@@ -65,18 +65,18 @@ def _time(files: Sequence[Data]) -> list[str]:
     rows = []
     for name in names:
         took = [f["tools"][name] for f in files if not f["tools"][name]["refused"]]
-        told = [f["tools"][name] for f in common]
-        inside = [r["in process"] for r in told if "in process" in r]
+        measured = [f["tools"][name] for f in common]
+        inside = [r["in process"] for r in measured if "in process" in r]
         seconds = sum(r["seconds"] if "seconds" in r else r["findings"] for r in inside)
         rows.append(
             [
                 NAMES[name],
                 len(took),
                 sum(bool(r["said"]) for r in took),
-                f"{sum(r['cpu'] for r in told):.1f}",
-                f"{sum(r['wall'] for r in told):.1f}",
-                f"{median(r['peak'] for r in told) / 1e6:.0f}" if told else "",
-                f"{max(r['peak'] for r in told) / 1e6:.0f}" if told else "",
+                f"{sum(r['cpu'] for r in measured):.1f}",
+                f"{sum(r['wall'] for r in measured):.1f}",
+                f"{median(r['peak'] for r in measured) / 1e6:.0f}" if measured else "",
+                f"{max(r['peak'] for r in measured) / 1e6:.0f}" if measured else "",
                 f"{seconds:.2f}" if inside else "",
             ]
         )
@@ -152,7 +152,7 @@ def _launches(data: Data) -> list[str]:
     reasons: Counter[str] = Counter()
     for one in data["launches"]:
         about = one["respelled"]
-        told = by_file.get(one["file"], {})
+        measured = by_file.get(one["file"], {})
         rows.append(
             [
                 f"`{one['entry']}` {one['file'].split('.')[-2]}",
@@ -160,7 +160,7 @@ def _launches(data: Data) -> list[str]:
                 about["result"].replace("_", " "),
                 f"{about['cpu']:.2f}",
                 f"{about['peak'] / 1e6:.0f}",
-                *(f"{told[n]['cpu']:.2f}" if n in told else "" for n in others),
+                *(f"{measured[n]['cpu']:.2f}" if n in measured else "" for n in others),
             ]
         )
         for how in ("as it stands", "respelled"):
@@ -211,7 +211,7 @@ def _says(mutant: Data) -> bool:
 
 
 def _against(mutants: Sequence[Data]) -> list[str]:
-    """tclint beside SentryWard: who found what the other did not."""
+    """tclint beside SentryWard: what each found that the other did not."""
     results: Counter[str] = Counter(m["sentryward"]["result"].replace("_", " ") for m in mutants)
     undecided = [m for m in mutants if m["sentryward"]["found"] and not m["sentryward"]["defect"]]
     reasons: Counter[str] = Counter(_code(m["sentryward"]["reason"]) for m in undecided)

@@ -22,7 +22,7 @@ from tclint.findings.finding import FileReport, Span
 from tclint.findings.scales import Confidence
 from tclint.findings.selection import Selected
 from tclint.inline import module as inline
-from tclint.inline.asm import Asm, Operand
+from tclint.inline.asm import Asm, AsmOperand
 from tclint.inline.hosts import is_host
 from tclint.inline.text import Text
 from tclint.isa.target import TOOLKITS
@@ -90,7 +90,7 @@ def taken(strings: Sequence[Asm]) -> list[bool]:
     return [number not in left for number in range(len(strings))]
 
 
-def told(report: FileReport, span: Span) -> bool:
+def reported(report: FileReport, span: Span) -> bool:
     """Whether there is a finding that is shown, or a problem, in the string at *span*."""
     assert report.source is not None
     first, last = report.source.position(span.start).line, report.source.position(span.end).line
@@ -113,7 +113,7 @@ def measure(name: str, folder: Path) -> list[tuple[Source, Asm]]:
         findings += sum(f.confidence > Confidence.LOW for f in report.findings) + len(report.problems)
         for asm, ptx in inline.strings(source):
             if ptx.whole and not ptx.values:  # ptxas would judge values that were made up
-                known.append((source, asm, told(report, asm.statement)))
+                known.append((source, asm, reported(report, asm.statement)))
     good = taken([asm for _, asm, _ in known])
     both = sum(ok and not said for ok, (_, _, said) in zip(good, known, strict=True))
     neither = sum(not ok and said for ok, (_, _, said) in zip(good, known, strict=True))
@@ -164,7 +164,7 @@ WAYS = ("typo in the opcode", "wrong modifier", "dropped operand", CONSTRAINT, "
 _OTHER_SIZE = {"h": "r", "r": "l", "l": "r", "f": "d", "d": "f"}
 
 
-def resized(operands: tuple[Operand, ...] | None, chance: random.Random) -> tuple[Operand, ...] | None:
+def resized(operands: tuple[AsmOperand, ...] | None, chance: random.Random) -> tuple[AsmOperand, ...] | None:
     """The operands with one register of another size; None where there is none."""
     places = [at for at, one in enumerate(operands or ()) if one.constraint[-1:] in _OTHER_SIZE]
     if operands is None or not places:
@@ -204,9 +204,9 @@ def plant(strings: Sequence[tuple[Source, Asm]], count: int) -> None:
         good = taken(made)
         # What has no operand never gets to ptxas: the compiler refuses it.
         bad = [asm for asm, ok in zip(made, good, strict=True) if not ok or way == WAYS[-1]]
-        found = sum(inline.told_of(asm) for asm in bad)
+        found = sum(inline.has_findings(asm) for asm in bad)
         print(f"| {way} | {len(made)} | {len(bad)} | {found} |", flush=True)
-        for asm in [asm for asm in bad if not inline.told_of(asm)][:6]:
+        for asm in [asm for asm in bad if not inline.has_findings(asm)][:6]:
             print(f"  missed: {bytes(asm.template.data)[:150]!r}")
 
 

@@ -51,17 +51,17 @@ def measure(
                 except Refused as error:
                     skipped.append(f"{path.name}, {record['operator']} in line {record['line']}: {error}")
                     continue
-                worst = min(new, key=lambda pair: WORST.index(pair.way.verdict), default=None)
+                worst = min(new, key=lambda pair: WORST.index(pair.ordering.verdict), default=None)
                 row = {
                     "operator": record["operator"],
                     "file": "/".join(path.parts[-2:]),
                     "line": record["line"],
                 }
-                row |= {"tclint": verdict, "sass": worst.way.verdict if worst else "no release"}
+                row |= {"tclint": verdict, "sass": worst.ordering.verdict if worst else "no release"}
                 if worst:
                     about = worst.said
                     row |= {"operation": worst.operation, "signal": worst.signal, "event": worst.event}
-                    row["why"] = worst.way.why or about.doubt or f"{about.verdict} {about.rule}".strip()
+                    row["why"] = worst.ordering.why or about.doubt or f"{about.verdict} {about.rule}".strip()
                 done.append(row)
                 print(*row.values(), file=sys.stderr, flush=True)
     return done

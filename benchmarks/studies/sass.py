@@ -84,22 +84,22 @@ class Code:
         instruction = self.instructions[at]
         kind = instruction.opcode.split(".")[0]
         jumps = kind in ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU")
-        behind = at + 1 if at + 1 < len(self.instructions) else None
+        following = at + 1 if at + 1 < len(self.instructions) else None
         if jumps or kind == "WARPSYNC":
             yield from self._at(self.targets.get(at, ()))
         if kind == "BSYNC":
             # Threads that have reconverged continue where the BSSY of that barrier indicated, mostly right after it.
             places = meet.get(instruction.text.split()[-1], set())
-            if behind is not None and (behind in places or not places):
-                yield behind
+            if following is not None and (following in places or not places):
+                yield following
             else:
                 yield from places
             return
         ends = kind in ("EXIT", "RET", "KILL") or (kind == "BPT" and "TRAP" in instruction.opcode)
         # BRA.U and the like test a uniform predicate, which is an operand and no guard.
         conditional = instruction.guarded or bool(re.search(r"\s!?U?P[0-6]\b", instruction.text))
-        if behind is not None and (not (jumps or ends) or conditional):
-            yield behind
+        if following is not None and (not (jumps or ends) or conditional):
+            yield following
 
 
 _INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*/\* 0x([0-9a-f]{16}) \*/\s*$")

@@ -30,7 +30,7 @@ from benchmarks.corpus.builder import default_cache
 from benchmarks.studies import sass
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.analyses.tcgen05 import ISSUED, State, Tcgen05
+from tclint.analyses.tcgen05 import ISSUED, Tcgen05, Tcgen05State
 from tclint.checks.tcgen05 import register_use_before_wait, tensor_memory_hazards
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence
@@ -43,12 +43,12 @@ __all__ = [
     "COLUMNS",
     "WORST",
     "Listing",
+    "Ordering",
     "Pair",
     "Refused",
     "Said",
     "Tools",
     "Unwaited",
-    "Way",
     "find",
     "judged",
     "main",
@@ -94,7 +94,7 @@ def releases(model: KernelModel) -> list[tuple[int, int]]:
     return found
 
 
-def _at(signal: int, state: State, at: int) -> bool:
+def _at(signal: int, state: Tcgen05State, at: int) -> bool:
     return at == signal
 
 
@@ -110,16 +110,16 @@ class Said(NamedTuple):
 
 def said(model: KernelModel) -> dict[int, Said]:
     """What tclint says of each load and store of which it says anything."""
-    told: dict[int, Said] = {}
+    verdicts: dict[int, Said] = {}
     for hit in register_use_before_wait(model):
-        told |= {site: Said("note", hit.rule, hit.site) for site in hit.about}
+        verdicts |= {site: Said("note", hit.rule, hit.site) for site in hit.about}
     rules = all_rules()
     hits = (hit for hit in tensor_memory_hazards(model) if hit.rule != "TC001")
     by_confidence = ((hit.confidence or rules[hit.rule].confidence, hit) for hit in hits)
     for confidence, hit in sorted(by_confidence, key=lambda item: item[0]):
         verdict = "error" if confidence > Confidence.LOW else "low"
-        told |= {site: Said(verdict, hit.rule, hit.site, hit.doubt) for site in hit.about}
-    return told
+        verdicts |= {site: Said(verdict, hit.rule, hit.site, hit.doubt) for site in hit.about}
+    return verdicts
 
 
 # ---------------------------------------------------------------- SASS
@@ -129,7 +129,7 @@ _FENCE = "FENCE.VIEW.ASYNC.T"
 """What ``tcgen05.wait::st`` becomes; ``wait::ld`` is a wait for scoreboards and leaves no instruction."""
 
 
-class Way(NamedTuple):
+class Ordering(NamedTuple):
     """What orders a load or store before a signal in the SASS."""
 
     verdict: str
@@ -198,20 +198,20 @@ def reach(code: sass.Code, start: int) -> Reach:
     return Reach(frozenset(ahead), frozenset(fenced), tuple(waiters))
 
 
-def between(code: sass.Code, reached: Reach, signals: frozenset[int], load: bool) -> Way:
+def between(code: sass.Code, reached: Reach, signals: frozenset[int], load: bool) -> Ordering:
     """What *reached* means for an operation and *signals*, one of which must not be issued too early."""
     if reached.ahead & signals:
-        return Way("ahead", "")
+        return Ordering("ahead", "")
     if reached.fenced & signals:
-        return Way("fenced", "only the fence of a wait::st intervenes")
+        return Ordering("fenced", "only the fence of a wait::st intervenes")
     if not reached.waiters:
-        return Way("unknown", "no path leads from one to the other")
+        return Ordering("unknown", "no path leads from one to the other")
     if signals.intersection(reached.waiters):
-        return Way("ordered", "the signal itself waits")
+        return Ordering("ordered", "the signal itself waits")
     kind = code.instructions[reached.waiters[0]].opcode.split(".")[0]
     if kind in ("BRA", "BRX", "BRXU", "BSYNC", "BSSY", "CALL", "EXIT"):
-        return Way("ordered", "a branch waits")
-    return Way("ordered", "a use of the value waits" if load else "the fence is waited for")
+        return Ordering("ordered", "a branch waits")
+    return Ordering("ordered", "a use of the value waits" if load else "the fence is waited for")
 
 
 WORST = ("ahead", "fenced", "unknown", "ordered")
@@ -231,23 +231,23 @@ class Listing:
     def _on(self, lines: range) -> Iterator[tuple[int, str]]:
         return ((at, self.code.instructions[at].opcode) for line in lines for at in self.lines.get(line, ()))
 
-    def way(self, operation: range, signal: range, load: bool) -> Way:
+    def ordering(self, operation: range, signal: range, load: bool) -> Ordering:
         """What orders an operation before a signal on these lines of the PTX; the worst of all copies."""
         opcode = "LDTM" if load else "STTM"
         starts = [at for at, name in self._on(operation) if name.startswith(opcode)]
         signals = frozenset(at for at, name in self._on(signal) if _SIGNAL.match(name))
         if not starts:
-            return Way("unknown", f"no {opcode} has the line of the operation")
+            return Ordering("unknown", f"no {opcode} has the line of the operation")
         if not signals:
-            return Way("unknown", "no arrival has the line of the signal")
+            return Ordering("unknown", "no arrival has the line of the signal")
         for start in starts:
             if start not in self.reached:
                 self.reached[start] = reach(self.code, start)
         return _worst(between(self.code, self.reached[start], signals, load) for start in starts)
 
 
-def _worst(ways: Iterable[Way]) -> Way:
-    return min(ways, key=lambda way: WORST.index(way.verdict))
+def _worst(orderings: Iterable[Ordering]) -> Ordering:
+    return min(orderings, key=lambda ordering: WORST.index(ordering.verdict))
 
 
 class Refused(Exception):
@@ -313,7 +313,7 @@ class Pair(NamedTuple):
     event: str
     said: Said
     """``site`` is a line too."""
-    way: Way
+    ordering: Ordering
 
 
 class Outstanding(NamedTuple):
@@ -341,9 +341,9 @@ def outstanding(source: Source) -> tuple[str, list[Outstanding]]:
             continue
         model = KernelModel(inline(function, callees), module)
         met = releases(model)
-        told = said(model) if met else {}
+        verdicts = said(model) if met else {}
         for site, signal in met:
-            about = told.get(site, Said("silent"))
+            about = verdicts.get(site, Said("silent"))
             if about.site >= 0:
                 about = about._replace(site=_lines(source, model, about.site)[0])
             instruction = model.instruction(signal)
@@ -362,12 +362,14 @@ def pairs(source: Source, tools: Tools, known: Collection[tuple[str, range, rang
     found = []
     for one in met:
         listing = listings.get(one.kernel)
-        way = (
-            listing.way(one.operation, one.signal, one.load)
+        ordering = (
+            listing.ordering(one.operation, one.signal, one.load)
             if listing
-            else Way("unknown", "the kernel is not in the cubin")
+            else Ordering("unknown", "the kernel is not in the cubin")
         )
-        found.append(Pair(one.kernel, one.operation[0], one.signal[0], one.load, one.event, one.said, way))
+        found.append(
+            Pair(one.kernel, one.operation[0], one.signal[0], one.load, one.event, one.said, ordering)
+        )
     return found
 
 
@@ -388,13 +390,13 @@ def judged(found: Iterable[Pair]) -> list[Pair]:
     chosen = []
     for group in operations.values():
         reported = [pair for pair in group if pair.signal == pair.said.site and pair.said.rule == "TC002"]
-        chosen.append(min(reported or group, key=lambda pair: WORST.index(pair.way.verdict)))
+        chosen.append(min(reported or group, key=lambda pair: WORST.index(pair.ordering.verdict)))
     return chosen
 
 
 def agrees(pair: Pair) -> bool:
     """Whether tclint's verdict is what the SASS would have one expect: an error exactly where it runs ahead."""
-    return (pair.said.verdict == "error") == (pair.way.verdict == "ahead")
+    return (pair.said.verdict == "error") == (pair.ordering.verdict == "ahead")
 
 
 def _row(name: str, pair: Pair) -> dict[str, Any]:
@@ -405,8 +407,8 @@ def _row(name: str, pair: Pair) -> dict[str, Any]:
         "what": "ld" if pair.load else "st",
         "event": pair.event,
         "tclint": pair.said.verdict,
-        "sass": pair.way.verdict,
-        "why": pair.way.why or pair.said.doubt or "nothing is said of it",
+        "sass": pair.ordering.verdict,
+        "why": pair.ordering.why or pair.said.doubt or "nothing is said of it",
     }
 
 
@@ -447,9 +449,9 @@ def measure(
         rows = []
         for pair in judged(found):
             operations += 1
-            matrix["ld" if pair.load else "st", pair.said.verdict, pair.way.verdict] += 1
-            if pair.way.verdict == "unknown":
-                reasons[pair.way.why] += 1
+            matrix["ld" if pair.load else "st", pair.said.verdict, pair.ordering.verdict] += 1
+            if pair.ordering.verdict == "unknown":
+                reasons[pair.ordering.why] += 1
             elif not agrees(pair):
                 rows.append(_row(name, pair))
         _ask_others(source, [row for row in rows if row["tclint"] == "error"], others)
@@ -481,9 +483,11 @@ def _ask_others(source: Source, rows: list[dict[str, Any]], others: Sequence[Too
             listings = []
         for row in rows:
             operation, signal = (range(row[at], row[at] + 1) for at in ("operation", "signal"))
-            ways = [listing.way(operation, signal, row["what"] == "ld").verdict for listing in listings]
-            known = [way for way in ways if way != "unknown"]
-            row.setdefault("also", {})[release] = known[0] if known else "unknown" if ways else "refused"
+            orderings = [
+                listing.ordering(operation, signal, row["what"] == "ld").verdict for listing in listings
+            ]
+            known = [one for one in orderings if one != "unknown"]
+            row.setdefault("also", {})[release] = known[0] if known else "unknown" if orderings else "refused"
 
 
 def _nested(counts: Mapping[tuple[str, str, str], int]) -> dict[str, dict[str, dict[str, int]]]:
@@ -560,9 +564,9 @@ def _also(rows: list[dict[str, Any]]) -> list[str]:
         (
             len(group),
             f"{group[0]['file'].rpartition('/')[2]}:{group[0]['signal']}",
-            *(COLUMNS.get(way, way) for way in ways),
+            *(COLUMNS.get(one, one) for one in orderings),
         )
-        for ways, group in groups.items()
+        for orderings, group in groups.items()
     ]
     return results.table(["operations", "such as", *(f"ptxas {release}" for release in releases)], table)
 
@@ -573,12 +577,14 @@ def _differences(rows: list[dict[str, Any]]) -> list[str]:
         key = row["tclint"], row["sass"], row["what"], row["event"], row["why"]
         groups.setdefault(key, []).append(row)
     table = []
-    for (verdict, way, what, event, why), group in sorted(groups.items(), key=lambda item: -len(item[1])):
+    for (verdict, ordering, what, event, why), group in sorted(
+        groups.items(), key=lambda item: -len(item[1])
+    ):
         places = sorted({f"{row['file'].rpartition('/')[2]}:{row['signal']}" for row in group})
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         table.append(
             (
-                f"{verdict}, {COLUMNS[way]}",
+                f"{verdict}, {COLUMNS[ordering]}",
                 f"`{what}` at {event}",
                 why,
                 len(group),

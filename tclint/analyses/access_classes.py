@@ -24,7 +24,7 @@ __all__ = ["AccessClass", "AccessClasses"]
 
 AccessClass = tuple[int, int, int, bool]
 """The number of events that precede the accesses in the text, their block, and their guard
-(:meth:`KernelModel.place`)."""
+(:meth:`KernelModel.guarded_block`)."""
 
 
 class AccessClasses:
@@ -40,7 +40,7 @@ class AccessClasses:
 
     def of(self, site: int) -> AccessClass:
         """The class of the access at *site*."""
-        return bisect_left(self._events, site), *self._model.place(site)
+        return bisect_left(self._events, site), *self._model.guarded_block(site)
 
     def partition(self, sites: Iterable[int]) -> dict[int, list[int]]:
         """The classes of the accesses at *sites*, keyed by their representatives, all in program order."""

@@ -6,7 +6,7 @@ A bulk group completes in two steps: its sources have been read, then its result
 
 from __future__ import annotations
 
-from tclint.analyses.groups import Groups, State
+from tclint.analyses.groups import Groups, GroupsState
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
@@ -36,7 +36,7 @@ class BulkReads(Groups):
         self.lanes = order.collectives
         self.add_sites(order.release_points | self.lanes)
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
         facts, copies = state
         if at in self.added_sites:
             known_to_warp = {(s, KNOWN_TO_WARP) for s, age in facts if age in KNOWN and at in self.lanes}
@@ -47,7 +47,7 @@ class BulkReads(Groups):
             read |= {(s, READ) for s, age in facts - read if age >= self.depth(instruction)}
         return after | read, copies
 
-    def lasting(self, state: State, site: int) -> bool:
+    def lasting(self, state: GroupsState, site: int) -> bool:
         return super().lasting((frozenset(f for f in state[0] if f[1] not in KNOWN), frozenset()), site)
 
 
@@ -56,7 +56,7 @@ class BulkWrites(Groups):
 
     group = "bulk"
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
         match = instruction.match
         return (
             state

@@ -12,7 +12,7 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.values.shared_memory import Access
 
-__all__ = ["WIDEST", "BulkRings", "Filled", "place_of", "room", "rows"]
+__all__ = ["WIDEST", "BulkRings", "Filled", "filled_extent", "room", "rows"]
 
 _SWIZZLE_SPANS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
 """Bytes that a swizzle mode of a matrix descriptor permutes (9.7.15.5.1.2.2, 9.7.16.4.1): a row has at least as
@@ -58,7 +58,7 @@ class BulkRings:
         for ring in mbarriers.rings:
             copies = mbarriers.copies(ring)
             own = [a for i in copies for a in model.shared.accesses(i) if a.writes]
-            places = {a.site: p for a in own if (p := place_of(model, ring, a)) is not None}
+            places = {a.site: p for a in own if (p := filled_extent(model, ring, a)) is not None}
             reads = [a for a in extents.reads if any(_lies_in(extents, a, p) for p in places.values())]
             if reads:
                 others = [a for a in extents.writes if a.site not in copies]
@@ -96,7 +96,7 @@ def _may_overlap(extents: Extents, access: Access, place: Extent) -> bool:
     return extent is not None and extents.meet(extent, place)
 
 
-def place_of(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
+def filled_extent(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
     """The bytes that the bulk load *copy* fills over all iterations; None if unknown.
 
     The size of one stage is the load's byte count, else the stride of the ring, else the bytes that its mbarrier
@@ -177,7 +177,7 @@ def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
 def _filled_by(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
     """The bytes that a bulk load fills; where only their start is known, all from there to the end of the variable."""
     extents = model.fact(Extents)
-    place = place_of(model, ring, copy) or extents.of(copy)
+    place = filled_extent(model, ring, copy) or extents.of(copy)
     if place is not None and place.high - place.low == copy.size:
         return place._replace(high=max(model.size(place.base), place.high))
     return place

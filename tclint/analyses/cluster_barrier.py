@@ -9,7 +9,7 @@ from tclint.isa.callees import SYSTEM_CALLS
 
 __all__ = ["START", "ClusterBarrier"]
 
-State = frozenset[tuple[int]]
+ClusterBarrierState = frozenset[tuple[int]]
 """The arrivals and waits that may be the last one executed, with :data:`START` for none since the entry."""
 
 START = -1
@@ -24,13 +24,13 @@ class ClusterBarrier(FactSet[tuple[int]]):
         super().__init__(model)
         self.quiet = SYSTEM_CALLS
 
-    def boundary(self) -> State:
+    def boundary(self) -> ClusterBarrierState:
         return frozenset(((START,),) if self.model.function.entry else ())
 
     def affecting(self, instruction: Instruction) -> bool:
         return instruction.group == "cluster" or instruction.flow == "call"
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: ClusterBarrierState, at: int, instruction: Instruction) -> ClusterBarrierState:
         if instruction.flow == "call":
             if not state or instruction.callee in self.quiet:
                 return state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tclint.analyses.groups import Groups, State
+from tclint.analyses.groups import Groups, GroupsState
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import synchronising_sites
@@ -33,7 +33,7 @@ class CopyGroups(Groups):
         """The waits after which the thread may know that tracked operations are complete."""
         self.add_sites(self.completions)
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
         facts, copies = state
         event = instruction.event
         if at in self.completions:
@@ -55,7 +55,7 @@ class WaitedCopies(CopyGroups):
         self.synchronising = synchronising_sites(model)
         self.add_sites(self.synchronising)
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
         waited = frozenset(f for f in state[0] if f[1] == WAITED)
         facts = state[0] - waited
         after, copies = super().transfer((facts, state[1]), at, instruction)

@@ -29,8 +29,8 @@ _DEPTH_MASK = 63
 Copy = tuple[int, int, int, int]
 """A copy of a result: the register that holds it, the operation, the register copied from, and an age of the
 operation."""
-State = tuple[frozenset[tuple[int, int]], frozenset[Copy]]
-EMPTY: State = (frozenset(), frozenset())
+GroupsState = tuple[frozenset[tuple[int, int]], frozenset[Copy]]
+EMPTY: GroupsState = (frozenset(), frozenset())
 
 
 def results_of(instruction: Instruction) -> Iterator[int]:
@@ -42,7 +42,7 @@ def results_of(instruction: Instruction) -> Iterator[int]:
             yield from registers(operand)
 
 
-class Groups(Analysis[State]):
+class Groups(Analysis[GroupsState]):
     """Facts ``(site, age)`` for the operations of one completion group, and copies of their results."""
 
     group = ""
@@ -120,13 +120,13 @@ class Groups(Analysis[State]):
         """The age after a commit; ages saturate at ``deepest``, which every wait completes."""
         return 0 if age < 0 else min(age + 1, self.deepest)
 
-    def boundary(self) -> State:
+    def boundary(self) -> GroupsState:
         return EMPTY
 
-    def bottom(self) -> State:
+    def bottom(self) -> GroupsState:
         return EMPTY
 
-    def join(self, a: State, b: State) -> State:
+    def join(self, a: GroupsState, b: GroupsState) -> GroupsState:
         if a is b:
             return a
         return a[0] | b[0], a[1] | b[1]
@@ -137,7 +137,7 @@ class Groups(Analysis[State]):
             return True
         return instruction in self._added_instructions or not self.copied.isdisjoint(instruction.writes)
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
         facts, copies = state
         match = instruction.match
         if match is not None and match.form.group == self.group:
@@ -172,10 +172,10 @@ class Groups(Analysis[State]):
             kept |= {c for c in made if c[0] != c[2]}
         return (facts, kept) if kept != copies else state
 
-    def guarded(self, state: State, after: State, at: int) -> State:
+    def guarded(self, state: GroupsState, after: GroupsState, at: int) -> GroupsState:
         return self.model.views.guarded(state[0], after[0], at), state[1] | after[1]
 
-    def edge(self, state: State, edge: Edge) -> State:
+    def edge(self, state: GroupsState, edge: Edge) -> GroupsState:
         facts, copies = state
         if not facts:
             return state
@@ -192,27 +192,27 @@ class Groups(Analysis[State]):
             c for c in copies if c[1] not in gone
         )
 
-    def originating_sites(self, state: State) -> Iterable[int]:
+    def originating_sites(self, state: GroupsState) -> Iterable[int]:
         return {f[0] for f in state[0]}
 
-    def lasting(self, state: State, site: int) -> bool:
+    def lasting(self, state: GroupsState, site: int) -> bool:
         """Whether the operation *site* may have an age that no commit changes."""
         return any(s == site and (age < 0 or age == self.deepest) for s, age in state[0])
 
     @staticmethod
-    def start(site: int) -> State:
+    def start(site: int) -> GroupsState:
         """The state just after *site*, restricted to that operation."""
         return frozenset(((site, OPEN),)), frozenset()
 
-    def only(self, state: State, site: int) -> State | None:
+    def only(self, state: GroupsState, site: int) -> GroupsState | None:
         """*state* restricted to the operation *site*; None if the operation has completed."""
         facts = frozenset(f for f in state[0] if f[0] == site)
         return (facts, frozenset(c for c in state[1] if c[1] == site)) if facts else None
 
-    def following(self, site: int) -> Callable[[State, int, Instruction], State | None]:
+    def following(self, site: int) -> Callable[[GroupsState, int, Instruction], GroupsState | None]:
         """A step function for a path search that follows the operation *site* alone."""
 
-        def step(state: State, at: int, instruction: Instruction) -> State | None:
+        def step(state: GroupsState, at: int, instruction: Instruction) -> GroupsState | None:
             return self.only(self.transfer(state, at, instruction), site)
 
         return step

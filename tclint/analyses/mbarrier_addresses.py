@@ -7,7 +7,8 @@ Every analysis, check and view of a kernel asks this module. It resolves an addr
    change a value (:mod:`tclint.values.ssa`), so generic addresses resolve as well.
 2. :meth:`MbarrierAddresses.of` returns an :class:`Address` for each alternative of a join or a ``selp``: a base, an
    offset, and the stages of a ring buffer that a loop selects.
-3. :meth:`MbarrierAddresses.places` enumerates the mbarriers, each a :class:`Place`, where they are finitely many.
+3. :meth:`MbarrierAddresses.locations` enumerates the mbarriers, each a :class:`MbarrierLocation`, where they are
+   finitely many.
 
 An address is unresolved where it may differ between threads in an unknown manner, as after a load from memory, or where
 the index of its stage has no bound. One that a caller passes is a base of its own, which compares with no variable.
@@ -16,7 +17,7 @@ the index of its stage has no bound. One that a caller passes is a base of its o
 True (one mbarrier), False (no byte in common) or None (unknown). A check must not take unknown for either of the
 others.
 
-Places are compared within a CTA: the mbarriers at one offset in two CTAs of a cluster have one place.
+Locations are compared within a CTA: the mbarriers at one offset in two CTAs of a cluster have one location.
 :func:`may_leave` answers whether an address may be in another CTA.
 """
 
@@ -32,7 +33,7 @@ from tclint.analyses.model import KernelModel
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 
-__all__ = ["MASKS", "SIZE", "Address", "Array", "ClearedBits", "Home", "MbarrierAddresses", "Place", "array_of", "home", "mapped_by", "may_leave", "same"]  # fmt: skip
+__all__ = ["MASKS", "SIZE", "Address", "Array", "ClearedBits", "Home", "MbarrierAddresses", "MbarrierLocation", "array_of", "home", "mapped_by", "may_leave", "same"]  # fmt: skip
 
 SIZE = 8
 """Bytes of an mbarrier object, and their alignment (9.7.13.15.1)."""
@@ -154,7 +155,7 @@ def _arms(values: Values, value: int) -> tuple[int, ...]:
 # ---------------------------------------------------------------- two mbarriers
 
 
-class Place(NamedTuple):
+class MbarrierLocation(NamedTuple):
     """The location of an mbarrier in the shared memory of its CTA."""
 
     base: int
@@ -163,10 +164,10 @@ class Place(NamedTuple):
     """The distance from the base in bytes."""
 
 
-def same(model: KernelModel, a: Place, b: Place) -> bool | None:
-    """Whether two places are one mbarrier: True, False (they have no byte in common), None (unknown).
+def same(model: KernelModel, a: MbarrierLocation, b: MbarrierLocation) -> bool | None:
+    """Whether two locations are one mbarrier: True, False (they have no byte in common), None (unknown).
 
-    Places with different bases are different where the bases are different variables. Places that overlap are not
+    Locations with different bases are different where the bases are different variables. Locations that overlap are not
     known to be one mbarrier: one of them is not aligned.
     """
     if a.base == b.base:
@@ -219,8 +220,8 @@ class MbarrierAddresses:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._of: dict[int, tuple[Address, ...]] = {}
-        self._places: dict[int, frozenset[Place] | None] = {}
-        self._each: dict[int, frozenset[Place]] = {}
+        self._locations: dict[int, frozenset[MbarrierLocation] | None] = {}
+        self._each: dict[int, frozenset[MbarrierLocation]] = {}
 
     def of(self, site: int) -> tuple[Address, ...]:
         """The addresses that the mbarrier operand of *site* may have, over all paths to it; empty if one is unknown."""
@@ -229,19 +230,19 @@ class MbarrierAddresses:
             self._of[site] = () if value is None else self._resolved(site, value)
         return self._of[site]
 
-    def places(self, site: int) -> frozenset[Place] | None:
+    def locations(self, site: int) -> frozenset[MbarrierLocation] | None:
         """Every mbarrier that the instruction at *site* may name; None if unknown.
 
         For a ring buffer, these are the stages at all values that the index may have.
         """
-        if site not in self._places:
-            self._places[site] = self._enumerated(site, self.of(site))
-        return self._places[site]
+        if site not in self._locations:
+            self._locations[site] = self._enumerated(site, self.of(site))
+        return self._locations[site]
 
-    def each(self, site: int) -> frozenset[Place]:
+    def each(self, site: int) -> frozenset[MbarrierLocation]:
         """The mbarriers that the instruction at *site* is certain to name if it is executed often enough.
 
-        It under-approximates :meth:`places`: bounds that follow only from a width in bits do not guarantee that an
+        It under-approximates :meth:`locations`: bounds that follow only from a width in bits do not guarantee that an
         index reaches each value, a branch may never take one of its alternatives, and a launch need not have every
         thread that the kernel allows.
         """
@@ -250,7 +251,7 @@ class MbarrierAddresses:
             self._each[site] = self._certain(site, found[0]) if len(found) == 1 else frozenset()
         return self._each[site]
 
-    def at_first(self, site: int) -> Place | None:
+    def at_first(self, site: int) -> MbarrierLocation | None:
         """The mbarrier that the instruction at *site* names when it is executed for the first time; None if unknown."""
         value, resolve = self.model.value(site, "mbarrier"), self.model.at_first(site).witness
         if value is None or resolve is None:
@@ -260,7 +261,7 @@ class MbarrierAddresses:
 
     def same(self, site: int, other: int) -> bool | None:
         """Whether two instructions name one mbarrier: True, False (in no pair of iterations), None (unknown)."""
-        mine, theirs = self.places(site), self.places(other)
+        mine, theirs = self.locations(site), self.locations(other)
         if mine is None or theirs is None:
             return False if self._never_meet(site, other) else None
         found = {same(self.model, a, b) for a in mine for b in theirs}
@@ -405,14 +406,14 @@ class MbarrierAddresses:
 
     # ------------------------------------------------------------ enumeration
 
-    def _enumerated(self, site: int, addresses: tuple[Address, ...]) -> frozenset[Place] | None:
-        found = set[Place]()
+    def _enumerated(self, site: int, addresses: tuple[Address, ...]) -> frozenset[MbarrierLocation] | None:
+        found = set[MbarrierLocation]()
         for address in addresses:
             stages = self._stages(address)
             per_thread = self.model.shared.offsets(address.mine, self.model.views.context_of(site).threads)
             if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
                 return None
-            found.update(Place(address.base, stage + n) for stage in stages for n in per_thread)
+            found.update(MbarrierLocation(address.base, stage + n) for stage in stages for n in per_thread)
         return frozenset(found) or None
 
     def _stages(self, address: Address) -> list[int] | None:
@@ -429,7 +430,7 @@ class MbarrierAddresses:
         numbers = self._numbers(term)
         return None if numbers is None else [address.constant + n * factor for n in numbers]
 
-    def _certain(self, site: int, address: Address) -> frozenset[Place]:
+    def _certain(self, site: int, address: Address) -> frozenset[MbarrierLocation]:
         values, threads = self.model.values, self.model.views.context_of(site).threads
         if any(not values.varying_at(t) or not self._takes_each_value(t) for t, _ in address.moves):
             return frozenset()
@@ -439,7 +440,7 @@ class MbarrierAddresses:
         per_thread = self.model.shared.offsets(address.mine, threads)
         if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
             return frozenset()
-        return frozenset(Place(address.base, stage + n) for stage in stages for n in per_thread)
+        return frozenset(MbarrierLocation(address.base, stage + n) for stage in stages for n in per_thread)
 
     @cached_property
     def _initialising(self) -> int:

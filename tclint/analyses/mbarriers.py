@@ -409,7 +409,7 @@ class Mbarriers:
             self._delivered[object_] = self._deliveries(object_)
         return self._delivered[object_]
 
-    def stretches(self, ring: Ring) -> list[Delivery]:
+    def wait_free_deliveries(self, ring: Ring) -> list[Delivery]:
         """The expectations and copies of this CTA in each wait-free region, for a ring that peer CTAs may also use.
 
         Threads are not distinguished, and regions that a loop may repeat in one phase are left out.

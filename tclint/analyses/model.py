@@ -310,12 +310,12 @@ class KernelModel:
         """
         if view is not None:
             return self._search_entry_path(site, view)
-        key = self.place(site)
+        key = self.guarded_block(site)
         if key not in self._entry_paths:
             self._entry_paths[key] = self._search_entry_path(site, self.views.context_of(-1))
         return self._entry_paths[key]
 
-    def place(self, site: int) -> tuple[int, int, bool]:
+    def guarded_block(self, site: int) -> tuple[int, int, bool]:
         """The block of an instruction, the value of its guard, -1 if it has none, and whether the guard is negated."""
         instruction = self.instruction(site)
         guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
@@ -338,7 +338,7 @@ class KernelModel:
 
     def at_first(self, site: int) -> Answer[PathSubstitution]:
         """The substitution of expressions when *site* executes for the first time, or why no path was found."""
-        key = self.place(site)
+        key = self.guarded_block(site)
         if key not in self._first_times:
             self._first_times[key] = self._substitution_at_first(site)
         return self._first_times[key]

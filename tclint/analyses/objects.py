@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from tclint.analyses.bulk_rings import place_of
+from tclint.analyses.bulk_rings import filled_extent
 from tclint.analyses.extents import Extents
 from tclint.analyses.mbarrier_addresses import SIZE
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers, Ring
@@ -202,7 +202,7 @@ class ObjectNames:
             and access.writes
             and len(rings := self.model.fact(Mbarriers).rings_at(access.site)) == 1
         ):
-            place = place_of(self.model, next(iter(rings)), access)
+            place = filled_extent(self.model, next(iter(rings)), access)
             extent, ends = place or extent, place is not None
         base = None if extent is None else self.base(extent.base)
         if extent is None or base is None or len(base) > _MAX_SHOWN:

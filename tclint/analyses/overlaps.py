@@ -549,7 +549,7 @@ class _EntryPaths:
         return not isinstance(self._to(start), Infeasible)
 
     def _to(self, start: int) -> Answer[tuple[Edge, ...]]:
-        key = self.model.place(start)
+        key = self.model.guarded_block(start)
         if key not in self._known:
             self._known[key] = _entry_path(self.model, start)
         return self._known[key]

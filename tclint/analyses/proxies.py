@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from tclint.analyses.access_classes import AccessClasses
-from tclint.analyses.bulk_rings import place_of, room
+from tclint.analyses.bulk_rings import filled_extent, room
 from tclint.analyses.cp_async import CopyGroups
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.fact_set import FactSet
-from tclint.analyses.groups import State as GroupState
+from tclint.analyses.groups import GroupsState as GroupState
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
@@ -35,7 +35,7 @@ __all__ = [
     "WIDE",
     "Landed",
     "Overwritten",
-    "State",
+    "ProxyState",
     "Unfenced",
     "UnfencedReads",
     "fences",
@@ -50,7 +50,7 @@ WAITED = 2
 LANDED = -4
 """The ``cp.async`` is complete for the thread that issued it."""
 
-State = frozenset[tuple[int, int]]
+ProxyState = frozenset[tuple[int, int]]
 """``(access, since)``: the first access of a class, and what has followed it, a bit set of the above."""
 
 _WIDE = frozenset((".cluster", ".gpu", ".sys", ".gl"))
@@ -134,7 +134,7 @@ class Unfenced(FactSet[tuple[int, int]]):
     def affecting(self, instruction: Instruction) -> bool:
         return id(instruction) in self._starting or self._changes(instruction)
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: ProxyState, at: int, instruction: Instruction) -> ProxyState:
         if at in self.classes:
             return state | {(at, 0)}
         if not state:
@@ -261,7 +261,7 @@ class Overwritten:
         for load in self._writing(use.address):
             rings = mbarriers.rings_at(load.site)
             for ring in rings:
-                filled = place_of(model, ring, load)
+                filled = filled_extent(model, ring, load)
                 if used is None or filled is None or extents.meet(used, filled):
                     loads.setdefault(ring, []).append(load.site)
             if not rings:

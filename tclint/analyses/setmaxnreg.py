@@ -8,7 +8,7 @@ from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Immediate, Instruction
 from tclint.isa.target import MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, allocated_registers
 
-State = frozenset[tuple[int, int]]
+SetmaxnregState = frozenset[tuple[int, int]]
 """``(site, count)``: a ``setmaxnreg`` that may be the last one executed, or :data:`START` for the launch."""
 
 START = -1
@@ -79,15 +79,15 @@ class RegisterCounts(FactSet[tuple[int, int]]):
             # ptxas launches a kernel with at most the largest count that it requests (seen with 13.0 and 13.5).
             self.launch = min(self.launch, most)
 
-    def boundary(self) -> State:
+    def boundary(self) -> SetmaxnregState:
         return frozenset(((START, self.launch or UNKNOWN),))
 
-    def edge(self, state: State, edge: Edge) -> State:
+    def edge(self, state: SetmaxnregState, edge: Edge) -> SetmaxnregState:
         """A dispatcher does not end the facts: a warp keeps its registers whatever role it takes next."""
         return state if edge.source in self.model.reachability.dispatchers else super().edge(state, edge)
 
     def affecting(self, instruction: Instruction) -> bool:
         return instruction.event == "setmaxnreg"
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: SetmaxnregState, at: int, instruction: Instruction) -> SetmaxnregState:
         return frozenset(((at, requested(instruction)),))

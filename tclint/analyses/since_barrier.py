@@ -37,17 +37,17 @@ __all__ = [
     "SharedByBound",
     "SharedByWarps",
     "SinceBarrier",
-    "State",
+    "SinceBarrierState",
     "WritesSince",
     "plain",
     "synchronising_sites",
 ]
 
-State = frozenset[tuple[int, bool]]
+SinceBarrierState = frozenset[tuple[int, bool]]
 """``(access, signalled)``: an access, and whether the thread has only signalled since, and has not acquired
 anything."""
 
-_NOTHING: State = frozenset()
+_NOTHING: SinceBarrierState = frozenset()
 
 
 class SharedByWarps(SharedMemory):
@@ -243,7 +243,7 @@ def of_one_phase(model: KernelModel, site: int) -> bool:
     )
 
 
-_DIVERGED: State = frozenset(((THREADS_MAY_HAVE_DIVERGED, False),))
+_DIVERGED: SinceBarrierState = frozenset(((THREADS_MAY_HAVE_DIVERGED, False),))
 
 
 class SinceBarrier(FactSet[tuple[int, bool]]):
@@ -286,7 +286,7 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
     def affecting(self, instruction: Instruction) -> bool:
         return instruction in self._changing
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: SinceBarrierState, at: int, instruction: Instruction) -> SinceBarrierState:
         if at in self.signalling:
             return frozenset((site, site != THREADS_MAY_HAVE_DIVERGED) for site, _ in state)
         if at in self.ends:
@@ -300,11 +300,11 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
         return True if at in self.signalling else None if at in self.ends else signalled
 
     @staticmethod
-    def loose(state: State) -> bool:
+    def loose(state: SinceBarrierState) -> bool:
         """Whether threads may have diverged in *state*, so that they execute what follows one after the other."""
         return not _DIVERGED.isdisjoint(state)
 
-    def together(self, results: Results[State]) -> frozenset[int]:
+    def together(self, results: Results[SinceBarrierState]) -> frozenset[int]:
         """The first accesses of classes that the threads execute together."""
         return frozenset(site for site in self.firsts if not self.loose(results.before(site)))
 

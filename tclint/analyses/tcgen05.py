@@ -41,7 +41,7 @@ COPIED = -1
 """A load whose registers were moved or packed, and not used otherwise: ptxas may have eliminated the move."""
 USED = -2
 """A load from whose registers a value was computed in the same block: ptxas may sink the computation below a signal."""
-State = frozenset[tuple[int, int]]
+Tcgen05State = frozenset[tuple[int, int]]
 """``(site, status)``. The status of an MMA, copy or shift that a commit tracks is that commit's site plus one."""
 
 _A_COLUMNS = 8
@@ -118,7 +118,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         self.derived = self._computed()
         """Register -> the set of loads that it is loaded or computed from."""
         self.by_opcode = not self.derived
-        self._pending: dict[State, int] = {}
+        self._pending: dict[Tcgen05State, int] = {}
         self._ranges: dict[tuple[int, str], ColumnRange | None] = {}
         self._order = model.fact(HappensBefore)
         self._barriers = self._order.barrier_sites(Scope.WARPS)
@@ -181,7 +181,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
                 taken |= derived[register]
         return taken
 
-    def _loading(self, state: State) -> int:
+    def _loading(self, state: Tcgen05State) -> int:
         """The set of loads that *state* has facts about."""
         found = self._pending.get(state)
         if found is None:
@@ -207,7 +207,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             return False
         return not computes(match) or not self.filled.keys().isdisjoint(reads)
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: Tcgen05State, at: int, instruction: Instruction) -> Tcgen05State:
         if state and self.filled and instruction.group != "tcgen05.ld":
             used = self.takes(instruction)
             if used and used & self._loading(state):
@@ -242,7 +242,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             )
         return state
 
-    def _after_use(self, state: State, used: int, instruction: Instruction) -> State:
+    def _after_use(self, state: Tcgen05State, used: int, instruction: Instruction) -> Tcgen05State:
         """*state* after an instruction that uses the results of the loads *used*, or values computed from them."""
         if computes(instruction.match):
             direct = {s for r in instruction.reads for s in self.filled.get(r, ())}
@@ -250,7 +250,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             return frozenset((s, min(before, status)) if s in direct else (s, before) for s, before in state)
         return self._without(state, used)
 
-    def _without(self, state: State, loads: int) -> State:
+    def _without(self, state: Tcgen05State, loads: int) -> Tcgen05State:
         """*state* without the facts about a set of loads."""
         bits = self.bits
         return frozenset(f for f in state if not bits.get(f[0], 0) & loads)
@@ -281,26 +281,28 @@ class Tcgen05(FactSet[tuple[int, int]]):
         """Whether a path leads from *first* to *second*, and none back."""
         return self.model.reaches(first, second) and not self.model.reaches(second, first)
 
-    def guarded(self, state: State, after: State, at: int) -> State:
+    def guarded(self, state: Tcgen05State, after: Tcgen05State, at: int) -> Tcgen05State:
         # The instruction uses its guard even if it does not execute.
         instruction = self.model.instruction(at)
         used = 0 if computes(instruction.match) else self.derived.get(instruction.guard, 0)
         before = self._without(state, used) if used else state
         return super().guarded(before, after, at)
 
-    def edge(self, state: State, edge: Edge) -> State:
+    def edge(self, state: Tcgen05State, edge: Edge) -> Tcgen05State:
         # Values computed in a block are available at its end.
         used = [f for f in state if f[1] == USED]
         return super().edge(state.difference(used) if used else state, edge)
 
-    def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
+    def follow(
+        self, site: int, state: Tcgen05State, at: int, instruction: Instruction
+    ) -> Tcgen05State | None:
         """The facts about one operation after one more instruction; None if it has ended or is issued again."""
         if at == site:
             return None
         after = frozenset(f for f in self.transfer(state, at, instruction) if f[0] == site)
         return after or None
 
-    def untold(self, paths: Iterable[tuple[int, Path]]) -> frozenset[int]:
+    def pending_causes(self, paths: Iterable[tuple[int, Path]]) -> frozenset[int]:
         """What leaves operations in flight at the ends of *paths*: the operation, or its commit without a wait."""
         return frozenset(
             status - 1 if status > ISSUED else site

@@ -9,7 +9,7 @@ from tclint.ir.nodes import Instruction
 __all__ = ["ENTRY", "Collector", "usage"]
 
 ENTRY = -1
-State = frozenset[tuple[int, str]]
+CollectorState = frozenset[tuple[int, str]]
 """``(site, buffer)``: *site* may be the last MMA that filled or emptied the buffer; :data:`ENTRY`: it is empty since
 entry."""
 
@@ -33,13 +33,13 @@ class Collector(FactSet[tuple[int, str]]):
         mmas = [model.instruction(i) for i in model.sites("issue", "tcgen05")]
         self.used = frozenset(b for b, what in map(usage, filter(self.affecting, mmas)) if what != "discard")
 
-    def boundary(self) -> State:
+    def boundary(self) -> CollectorState:
         return frozenset((ENTRY, buffer) for buffer in self.used)
 
     def affecting(self, instruction: Instruction) -> bool:
         return instruction.opcode.startswith("tcgen05.mma")
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: CollectorState, at: int, instruction: Instruction) -> CollectorState:
         buffer, what = usage(instruction)
         if what == "use" or buffer not in self.used:
             return state

@@ -13,12 +13,12 @@ from tclint.ir.nodes import Instruction
 
 __all__ = ["ThreadSync", "waits_for_commits"]
 
-State = int
+ThreadSyncState = int
 """The waits for a ``tcgen05.commit`` with no ``fence::after_thread_sync`` since, and the asynchronous ``tcgen05``
 operations with no ``fence::before_thread_sync`` since. One bit each, because a kernel without fences keeps them all."""
 
 
-class ThreadSync(Analysis[State]):
+class ThreadSync(Analysis[ThreadSyncState]):
     """The instructions that may lack a fence, as a bit set in program order."""
 
     by_opcode = True
@@ -31,10 +31,10 @@ class ThreadSync(Analysis[State]):
         self.bits = {site: 1 << at for at, site in enumerate(self.sites)}
         self.waits, self.operations = self.set_of(waits), self.set_of(operations)
 
-    def set_of(self, sites: Iterable[int]) -> State:
+    def set_of(self, sites: Iterable[int]) -> ThreadSyncState:
         return sum(self.bits.get(site, 0) for site in sites)
 
-    def nearest(self, state: State, at: int, most: int) -> Iterator[int]:
+    def nearest(self, state: ThreadSyncState, at: int, most: int) -> Iterator[int]:
         """Up to *most* members of *state*: those before instruction *at*, nearest first, then those after it."""
         cut = bisect_right(self.sites, at)
         before, after = state & (1 << cut) - 1, state >> cut << cut
@@ -44,13 +44,13 @@ class ThreadSync(Analysis[State]):
             most -= 1
             yield self.sites[one.bit_length() - 1]
 
-    def boundary(self) -> State:
+    def boundary(self) -> ThreadSyncState:
         return 0
 
-    def bottom(self) -> State:
+    def bottom(self) -> ThreadSyncState:
         return 0
 
-    def join(self, a: State, b: State) -> State:
+    def join(self, a: ThreadSyncState, b: ThreadSyncState) -> ThreadSyncState:
         return a | b
 
     def affecting(self, instruction: Instruction) -> bool:
@@ -62,7 +62,7 @@ class ThreadSync(Analysis[State]):
             "mbarrier-arrive",
         ) or (event == "issue" and group in ("tcgen05.ld", "tcgen05.st"))
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: ThreadSyncState, at: int, instruction: Instruction) -> ThreadSyncState:
         event = instruction.event
         if event == "tcgen05-fence-after":
             return state & ~self.waits
@@ -70,17 +70,19 @@ class ThreadSync(Analysis[State]):
             return state & ~self.operations
         return state | self.bits.get(at, 0)
 
-    def edge(self, state: State, edge: Edge) -> State:
+    def edge(self, state: ThreadSyncState, edge: Edge) -> ThreadSyncState:
         # Which threads take the edge is left to the search for a path, since few facts become candidates.
         if not state or edge.source not in self.model.reachability.dispatchers:
             return state
         self.model.drop_facts(self, self.model.cfg.blocks[edge.source].end - 1)
         return 0
 
-    def originating_sites(self, state: State) -> Iterable[int]:
+    def originating_sites(self, state: ThreadSyncState) -> Iterable[int]:
         return list(self.nearest(state, -1, len(self.sites)))
 
-    def follow(self, site: int, state: State, at: int, instruction: Instruction) -> State | None:
+    def follow(
+        self, site: int, state: ThreadSyncState, at: int, instruction: Instruction
+    ) -> ThreadSyncState | None:
         """The fact about *site* after one more instruction; None if a fence ends it or *site* executes again."""
         return None if at == site else self.transfer(state, at, instruction) & self.bits[site] or None
 

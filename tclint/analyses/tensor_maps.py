@@ -16,7 +16,7 @@ WRITTEN = 0
 RELEASED = 1
 """Released to the tensormap proxy, and not acquired."""
 
-State = frozenset[tuple[int, int]]
+TensorMapsState = frozenset[tuple[int, int]]
 """``(site, status)`` of the writes of maps that are not visible yet to the copies that use them."""
 
 _SIZE = 128
@@ -138,7 +138,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
             )
         )
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: TensorMapsState, at: int, instruction: Instruction) -> TensorMapsState:
         if instruction.flow == "call":
             if state:
                 self.model.drop_facts(self, at)

@@ -18,7 +18,7 @@ __all__ = ["HELD", "Ledger", "TensorAllocation", "paired"]
 
 HELD = 0
 """Allocated and not freed; for the permit to allocate: relinquished."""
-State = frozenset[tuple[int, int]]
+TmemAllocationState = frozenset[tuple[int, int]]
 """``(site, status)`` of allocations, and of relinquished permits. The status of a freed one is the deallocation plus
 one."""
 Ledger = tuple[int, ...]
@@ -91,7 +91,7 @@ class TensorAllocation(FactSet[tuple[int, int]]):
     def affecting(self, instruction: Instruction) -> bool:
         return instruction.event in _EVENTS
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: TmemAllocationState, at: int, instruction: Instruction) -> TmemAllocationState:
         if instruction.event != "tmem-dealloc":
             return frozenset(f for f in state if f[0] != at) | {(at, HELD)}
         freed = self.frees(at)

@@ -12,12 +12,12 @@ from tclint.ir.nodes import Instruction, Vector, registers
 
 __all__ = ["WgmmaFences"]
 
-State = tuple[bool, int]
+WgmmaFencesState = tuple[bool, int]
 """Whether some path from the entry has no fence; and the tracked registers accessed since the last fence, one bit
 each."""
 
 
-class WgmmaFences(Analysis[State]):
+class WgmmaFences(Analysis[WgmmaFencesState]):
     """The accumulators, A fragments, and registers moved into them, that were accessed since the last fence.
 
     A ``mov`` is not an access: nvcc puts the zeroing of an accumulator and the copies of its loop variables between the
@@ -99,13 +99,13 @@ class WgmmaFences(Analysis[State]):
                 mask |= bits[register]
         return mask
 
-    def boundary(self) -> State:
+    def boundary(self) -> WgmmaFencesState:
         return True, 0
 
-    def bottom(self) -> State:
+    def bottom(self) -> WgmmaFencesState:
         return False, 0
 
-    def join(self, a: State, b: State) -> State:
+    def join(self, a: WgmmaFencesState, b: WgmmaFencesState) -> WgmmaFencesState:
         return a[0] or b[0], a[1] | b[1]
 
     def affecting(self, instruction: Instruction) -> bool:
@@ -120,7 +120,7 @@ class WgmmaFences(Analysis[State]):
             return not self._bits.keys().isdisjoint(instruction.writes)
         return bool(self.touches(instruction))
 
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+    def transfer(self, state: WgmmaFencesState, at: int, instruction: Instruction) -> WgmmaFencesState:
         if instruction.event == "register-fence":
             return False, 0
         unfenced, accessed = state
@@ -136,14 +136,14 @@ class WgmmaFences(Analysis[State]):
             return accessed | target
         return accessed & ~(target & ~self._used)
 
-    def edge(self, state: State, edge: Edge) -> State:
+    def edge(self, state: WgmmaFencesState, edge: Edge) -> WgmmaFencesState:
         if edge.source not in self.model.reachability.dispatchers:
             return state
         if state[1]:
             self.model.drop_facts(self, self.model.cfg.blocks[edge.source].end - 1)
         return True, 0
 
-    def alive(self, state: State, at: int, instruction: Instruction) -> State | None:
+    def alive(self, state: WgmmaFencesState, at: int, instruction: Instruction) -> WgmmaFencesState | None:
         """The state of one access and its copies after one more instruction of a path; None after a fence."""
         if instruction.event == "register-fence":
             return None

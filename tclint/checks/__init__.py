@@ -95,7 +95,7 @@ class Hit:
     """If it is a replay (:mod:`tclint.replay`), another defect of the same kind may be the cause."""
     deadlock: tuple[Blocked, ...] = ()
     """The parties of a deadlock, in the order of the cycle."""
-    before_it: bool = False
+    missing_before: bool = False
     """What is missing is missing before ``site``, so hits before ``site`` are not consequences of this one."""
 
     def doubted(self, why: str) -> Hit:

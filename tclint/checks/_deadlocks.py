@@ -9,7 +9,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Blocked, Mark
 from tclint.checks._wording import times
-from tclint.replay import Run, Stuck
+from tclint.replay import ReplayRun, Stuck
 from tclint.replay.sync import Mbarrier
 
 __all__ = ["MAX_PARTIES", "called", "incomplete", "parties"]
@@ -20,9 +20,9 @@ _MAX_ARRIVALS = 4
 """Operations that would complete a wait and are reported."""
 
 
-def parties(model: KernelModel, run: Run, first: Stuck) -> tuple[Blocked, ...]:
+def parties(model: KernelModel, run: ReplayRun, first: Stuck) -> tuple[Blocked, ...]:
     """The parties of the deadlock of *run*, from *first* on: each is followed by those that its arrivals wait for."""
-    stuck = list({(s.site, s.threads): s for s in run.stuck}.values())
+    stuck = list({(s.site, s.threads): s for s in run.deadlocks}.values())
     order, found = [first], list[Blocked]()
     for party in order:
         if len(found) == MAX_PARTIES:
@@ -85,7 +85,7 @@ def _blocking(model: KernelModel, stuck: list[Stuck], party: Stuck, site: int) -
     return next((s for s in found if s is not party), found[0] if found else None)
 
 
-def _arrival(model: KernelModel, run: Run, party: Stuck, site: int, blocking: Stuck | None) -> Mark:
+def _arrival(model: KernelModel, run: ReplayRun, party: Stuck, site: int, blocking: Stuck | None) -> Mark:
     """The step of an operation that would complete the wait of *party*, with the reason why it is not executed."""
     threads = model.present(site)
     executed = model.cfg.block_of[site] in run.entered

@@ -19,18 +19,18 @@ from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
 __all__ = [
+    "arrive_together",
     "barrier_between",
-    "drained",
     "fence_before",
-    "fenced_between",
+    "fence_between",
     "first_of_blocks",
     "group_repairs",
-    "place",
-    "respelled",
-    "together",
-    "waited_in_block",
+    "insertion_site",
+    "wait_in_block",
+    "wait_with_depth",
     "waits_before",
-    "with_depth",
+    "waits_for_all_groups",
+    "with_opcode",
 ]
 
 _SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
@@ -54,7 +54,7 @@ BULK_RESULTS = "cp.async.bulk.wait_group 0;"
 """The wait for the results of bulk copies, where ``wait_group.read``, which waits for their sources, is not enough."""
 
 
-def together(model: KernelModel, site: int, scope: str, like: Collection[int] = ()) -> bool:
+def arrive_together(model: KernelModel, site: int, scope: str, like: Collection[int] = ()) -> bool:
     """Whether all threads of a group of that scope arrive at *site* if one does; the guard of *site* is ignored.
 
     *like* are existing instructions of that scope: the kernel is already wrong if not all threads arrive at them.
@@ -83,7 +83,7 @@ def together(model: KernelModel, site: int, scope: str, like: Collection[int] = 
     return bool(threads) and not T.partial_groups(threads, model.cta, size)
 
 
-def place(
+def insertion_site(
     model: KernelModel,
     firsts: Collection[int],
     use: int,
@@ -95,7 +95,7 @@ def place(
     """The nearest instruction to *use* before which an instruction of that scope can be inserted.
 
     Every path from *firsts* to *use* passes it, *fits* accepts it, and all threads of the scope arrive there
-    (:func:`together`). Those to *prefer* are tried first. None if there is no such instruction.
+    (:func:`arrive_together`). Those to *prefer* are tried first. None if there is no such instruction.
     """
     for site in (*prefer, *_candidates(model, use)):
         if site != use and any(
@@ -103,7 +103,7 @@ def place(
             for first in firsts
         ):
             continue
-        if fits(site) and together(model, site, scope, like):
+        if fits(site) and arrive_together(model, site, scope, like):
             return site
     return None
 
@@ -124,7 +124,7 @@ def _candidates(model: KernelModel, use: int) -> Iterator[int]:
 # ---------------------------------------------------------------- groups
 
 
-def drained(model: KernelModel, group: str) -> bool:
+def waits_for_all_groups(model: KernelModel, group: str) -> bool:
     """Whether every wait of *group* has N = 0, so that one more committed group does not change what it waits for."""
     return all(_depth(model.instruction(i)) == 0 for i in model.sites("wait", group))
 
@@ -154,14 +154,14 @@ def group_repairs(
         return ()
     sites = {site, *alike}
     if age == OVERDUE:
-        late = _committed(model, groups, path, site, waits, _SPELLED[groups.group][1])
+        late = _with_commit(model, groups, path, site, waits, _SPELLED[groups.group][1])
         return late or waits_before(model, groups, sites, path.end, True)
     if age < OVERDUE:
         return ()
     if waits and 0 <= age < later:  # it was committed after the wait
-        late = _committed(model, groups, path, site, waits[-1:], _SPELLED[groups.group][1])
+        late = _with_commit(model, groups, path, site, waits[-1:], _SPELLED[groups.group][1])
         return late or waits_before(model, groups, sites, path.end, False)
-    shallower = _shallower(model, groups, site, age - later, waits[-1]) if age >= 0 and waits else ()
+    shallower = _with_smaller_depth(model, groups, site, age - later, waits[-1]) if age >= 0 and waits else ()
     # Other threads may access the bytes after a barrier, so the wait goes before it. If a proxy fence for these bytes
     # precedes the barrier, the wait goes before the fence.
     releases: list[int] = []
@@ -205,15 +205,21 @@ def waits_before(
 
     needed = uncommitted and bool(commit)
     fits: Test = committed if commit and not uncommitted else lambda at: True
-    at = place(model, sites, use, scope, fits, sites, prefer)
+    at = insertion_site(model, sites, use, scope, fits, sites, prefer)
     if at is None:
         return ()
     statements = (commit, wait) if needed else (wait,)
     names = " and ".join(s.rstrip(";") for s in statements)
-    return (Repair(f"add {names}", (before(at, *statements),), not needed or drained(model, groups.group)),)
+    return (
+        Repair(
+            f"add {names}",
+            (before(at, *statements),),
+            not needed or waits_for_all_groups(model, groups.group),
+        ),
+    )
 
 
-def _committed(
+def _with_commit(
     model: KernelModel, groups: Groups, path: Path, site: int, waits: list[int], commit: str
 ) -> tuple[Repair, ...]:
     """A commit before the first wait that should cover the operation, or after the last operation of its block."""
@@ -229,9 +235,9 @@ def _committed(
             else "wait for all copies with cp.async.wait_all"
         )
         return (Repair(message, (before(wait, "cp.async.wait_all;"),), True),)
-    message, safe = f"add {commit.rstrip(';')}", drained(model, groups.group)
+    message, safe = f"add {commit.rstrip(';')}", waits_for_all_groups(model, groups.group)
     found = []
-    if depth == 0 and together(model, wait, _SPELLED[groups.group][0], (site,)):
+    if depth == 0 and arrive_together(model, wait, _SPELLED[groups.group][0], (site,)):
         found.append(Repair(message, (before(wait, commit),), safe))
     block = model.cfg.block_of[site]
     last = max(i for i in model.sites("issue", groups.group) if model.cfg.block_of[i] == block)
@@ -240,7 +246,9 @@ def _committed(
     return tuple(found)
 
 
-def _shallower(model: KernelModel, groups: Groups, site: int, age: int, wait: int) -> tuple[Repair, ...]:
+def _with_smaller_depth(
+    model: KernelModel, groups: Groups, site: int, age: int, wait: int
+) -> tuple[Repair, ...]:
     """The last wait on the path with the largest N that still covers the operation, which has *age* there."""
     instruction = model.instruction(wait)
     depth = _depth(instruction)
@@ -252,10 +260,10 @@ def _shallower(model: KernelModel, groups: Groups, site: int, age: int, wait: in
     if pending < 0:
         return ()
     name = instruction.name if groups.group == "wgmma" else ".".join(instruction.opcode.split(".")[:4])
-    return (with_depth(wait, name, pending),)
+    return (wait_with_depth(wait, name, pending),)
 
 
-def with_depth(wait: int, name: str, pending: int) -> Repair:
+def wait_with_depth(wait: int, name: str, pending: int) -> Repair:
     """The wait *name* at *wait* with N = *pending*, for a smaller number of pending groups than now."""
     covered = {0: "all groups", 1: "all but the newest group"}.get(
         pending, f"all but the newest {pending} groups"
@@ -263,7 +271,7 @@ def with_depth(wait: int, name: str, pending: int) -> Repair:
     return Repair(f"wait for {covered}: {name} {pending}", (operand(wait, "depth", str(pending)),), True)
 
 
-def waited_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tuple[Repair, ...]:
+def wait_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tuple[Repair, ...]:
     """``tcgen05.wait`` for each ``tcgen05.ld`` or ``st`` of *sites*, in its own block, where the same lanes arrive.
 
     It is inserted before the first use of the loaded registers, before other accesses to tensor memory, and before any
@@ -272,7 +280,7 @@ def waited_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tupl
     statement, changes = f"tcgen05.wait::{kind}.sync.aligned;", []
     for site in sorted(sites):
         instruction, block = model.instruction(site), model.cfg.blocks[model.cfg.block_of[site]]
-        if instruction.guard >= 0 and not together(model, site, "warp"):
+        if instruction.guard >= 0 and not arrive_together(model, site, "warp"):
             return ()
         destination = instruction.role("destination") if kind == "ld" else None
         loaded = frozenset(registers(destination)) if destination is not None else frozenset()
@@ -301,7 +309,7 @@ def _requires_completion(instruction: Instruction, kind: str, loaded: frozenset[
 
 def barrier_between(model: KernelModel, first: int, use: int) -> tuple[Repair, ...]:
     """A CTA barrier between the two where all threads of the CTA arrive; unsafe, since it makes all of them wait."""
-    at = place(model, (first,), use, "cta")
+    at = insertion_site(model, (first,), use, "cta")
     return (
         ()
         if at is None
@@ -323,7 +331,7 @@ def first_of_blocks(model: KernelModel, sites: Iterable[int]) -> list[int]:
     return list(first.values())
 
 
-def fenced_between(
+def fence_between(
     model: KernelModel, first: int, passed: Collection[int], statement: str, begins: int | None = None
 ) -> tuple[Repair, ...]:
     """A fence after the access at *first*, or after the wait *begins*.
@@ -344,6 +352,6 @@ def fenced_between(
     return (Repair(f"add {statement.rstrip(';')}", (after(start, statement),), True),)
 
 
-def respelled(site: int, new: str, message: str, safe: bool = False) -> tuple[Repair, ...]:
+def with_opcode(site: int, new: str, message: str, safe: bool = False) -> tuple[Repair, ...]:
     """The opcode *new* for the instruction at *site*."""
     return (Repair(message, (opcode(site, new),), safe),)

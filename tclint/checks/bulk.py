@@ -18,7 +18,13 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
-from tclint.checks._repairs import BULK_RESULTS, barrier_between, drained, respelled, waits_before
+from tclint.checks._repairs import (
+    BULK_RESULTS,
+    barrier_between,
+    waits_before,
+    waits_for_all_groups,
+    with_opcode,
+)
 from tclint.checks._wording import copy_name
 from tclint.dataflow import EXIT, Path
 from tclint.findings.edits import Repair, after
@@ -273,7 +279,9 @@ def _written_before(
         return ()
     if half >= 0 and not model.reaches(copy, use, (half,)) and groups.depth(model.instruction(half)) <= age:
         opcode = model.instruction(half).opcode
-        return respelled(half, opcode.replace(".read", ""), "wait for the results, without .read", safe=True)
+        return with_opcode(
+            half, opcode.replace(".read", ""), "wait for the results, without .read", safe=True
+        )
     return waits_before(model, groups, (copy,), use, age == OPEN, BULK_RESULTS)
 
 
@@ -287,7 +295,7 @@ def _committed(model: KernelModel, lost: list[tuple[int, list[int]]]) -> tuple[R
         statements += ("cp.async.bulk.wait_group 0;",)
     changes = tuple(after(site, *statements) for site, _ in lost)
     listed = " and ".join(s.rstrip(";") for s in statements)
-    return (Repair(f"add {listed}", changes, drained(model, "bulk")),)
+    return (Repair(f"add {listed}", changes, waits_for_all_groups(model, "bulk")),)
 
 
 @check(BK005, needs="cp", analyses=(BulkReads,))

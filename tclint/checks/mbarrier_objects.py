@@ -11,7 +11,15 @@ from math import prod
 
 from tclint.analyses import role_paths
 from tclint.analyses.happens_before import HappensBefore, Scope
-from tclint.analyses.mbarrier_addresses import SIZE, Address, MbarrierAddresses, Place, home, may_leave, same
+from tclint.analyses.mbarrier_addresses import (
+    SIZE,
+    Address,
+    MbarrierAddresses,
+    MbarrierLocation,
+    home,
+    may_leave,
+    same,
+)
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -33,15 +41,15 @@ class _Objects:
     """The mbarriers of a kernel: where they are initialised, used and invalidated."""
 
     model: KernelModel
-    _makers: dict[Place, frozenset[int]] = field(default_factory=dict)
+    _makers: dict[MbarrierLocation, frozenset[int]] = field(default_factory=dict)
 
     @cached_property
     def addresses(self) -> MbarrierAddresses:
         return self.model.fact(MbarrierAddresses)
 
     @cached_property
-    def inits(self) -> dict[int, frozenset[Place] | None]:
-        return {i: self.addresses.places(i) for i in self.model.sites("mbarrier-init")}
+    def inits(self) -> dict[int, frozenset[MbarrierLocation] | None]:
+        return {i: self.addresses.locations(i) for i in self.model.sites("mbarrier-init")}
 
     @cached_property
     def repeated(self) -> bool:
@@ -49,8 +57,8 @@ class _Objects:
         return len(self.inits) > len({place for named in self.inits.values() for place in named or ()})
 
     @cached_property
-    def invals(self) -> dict[int, frozenset[Place] | None]:
-        return {i: self.addresses.places(i) for i in self.model.sites("mbarrier-inval")}
+    def invals(self) -> dict[int, frozenset[MbarrierLocation] | None]:
+        return {i: self.addresses.locations(i) for i in self.model.sites("mbarrier-inval")}
 
     @cached_property
     def uses(self) -> list[int]:
@@ -67,11 +75,13 @@ class _Objects:
         )
 
     @cached_property
-    def named(self) -> dict[int, frozenset[Place] | None]:
+    def named(self) -> dict[int, frozenset[MbarrierLocation] | None]:
         """The mbarriers that each use may name; None if unknown."""
-        return {i: self.addresses.places(i) for i in self.uses}
+        return {i: self.addresses.locations(i) for i in self.uses}
 
-    def may_name(self, sites: dict[int, frozenset[Place] | None], place: Place) -> list[int]:
+    def may_name(
+        self, sites: dict[int, frozenset[MbarrierLocation] | None], place: MbarrierLocation
+    ) -> list[int]:
         """Those of *sites* that may name *place*."""
         return [
             i
@@ -79,17 +89,19 @@ class _Objects:
             if named is None or any(same(self.model, place, other) is not False for other in named)
         ]
 
-    def makers(self, place: Place) -> frozenset[int]:
+    def makers(self, place: MbarrierLocation) -> frozenset[int]:
         """The inits that may have initialised the mbarrier at *place*."""
         if place not in self._makers:
             self._makers[place] = frozenset(self.may_name(self.inits, place))
         return self._makers[place]
 
-    def unambiguous(self, sites: dict[int, frozenset[Place] | None]) -> dict[Place, list[int]]:
+    def unambiguous(
+        self, sites: dict[int, frozenset[MbarrierLocation] | None]
+    ) -> dict[MbarrierLocation, list[int]]:
         """Those of *sites* that name exactly one mbarrier, by that mbarrier."""
         return grouped((min(named), i) for i, named in sites.items() if named is not None and len(named) == 1)
 
-    def words(self, place: Place) -> str:
+    def words(self, place: MbarrierLocation) -> str:
         """The mbarrier at *place* in words: its variable and offset, or its offset from an unnamed base."""
         node = self.model.values.node(place.base)
         offset = f"{place.offset:+d}" if place.offset else ""
@@ -135,7 +147,9 @@ def _uninitialised(known: _Objects) -> Iterator[Hit]:
         ).doubted("" if what is not None or _rest_of_lifetime(known) else _EXTRACT)
 
 
-def _lacking(known: _Objects, every: frozenset[Place]) -> Iterator[tuple[Place | None, int]]:
+def _lacking(
+    known: _Objects, every: frozenset[MbarrierLocation]
+) -> Iterator[tuple[MbarrierLocation | None, int]]:
     """Each used mbarrier that differs from *every* initialised one, with its use; None if none is initialised."""
     model = known.model
     for site in sorted((*known.uses, *known.invals)):
@@ -226,7 +240,7 @@ def _too_early(known: _Objects) -> Iterator[Hit]:
     )
 
 
-def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> Place | None:
+def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> MbarrierLocation | None:
     """The mbarrier that a replay found uninitialised, as a symbolic address; None if that depends on the launch."""
     model, values = known.model, known.model.values
     value = model.value(unmade.site, "mbarrier")
@@ -242,7 +256,7 @@ def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> Place | 
         for start in starts if len(starts) == 1 else ():
             offset = unmade.address - start
             if _within(known, unmade.site, address, offset):
-                return Place(address.base, offset)
+                return MbarrierLocation(address.base, offset)
     return None
 
 
@@ -302,7 +316,7 @@ def _twice(known: _Objects) -> Iterator[Hit]:
         )
 
 
-def _remade(known: _Objects) -> Iterator[tuple[Place, int, int]]:
+def _remade(known: _Objects) -> Iterator[tuple[MbarrierLocation, int, int]]:
     """Mbarriers, each with two inits, or one init twice, that a path without an mbarrier.inval connects."""
     model = known.model
     for place, sites in known.unambiguous(known.inits).items():

@@ -545,7 +545,7 @@ def _expectations(
     model: KernelModel, ring: Ring, parts: list[Delivery] | None
 ) -> Iterator[tuple[tuple[Hashable, ...], _Expectation]]:
     """The expectations for copies to *ring*, each with the key that it shares with those it must agree with."""
-    for part in model.fact(Mbarriers).stretches(ring) if parts is None else parts:
+    for part in model.fact(Mbarriers).wait_free_deliveries(ring) if parts is None else parts:
         maps, amount = _maps(model, part.copies), _sum(model, part.expects)
         if maps and part.expects and amount is not None:
             # Other CTAs may copy to the ring as well. How much is unknown, but equal under equal conditions.

@@ -20,7 +20,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, last, path_avoiding
 from tclint.analyses.since_barrier import SharedByWarps, plain
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._repairs import barrier_between, place
+from tclint.checks._repairs import barrier_between, insertion_site
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence
 from tclint.values import thread_masks as T
@@ -111,9 +111,9 @@ class _Release:
             message="one lane arrives for its warp, but nothing orders the writes of the other lanes before the "
             "arrival: its release covers its own accesses only",
             steps=(
-                Mark(write, "several lanes write shared memory", role=self._who(write)),
-                Mark(arrival, "one of them arrives", role=self._who(arrival)),
-                Mark(wait, "another thread waits for this arrival", role=self._who(wait)),
+                Mark(write, "several lanes write shared memory", role=self._threads_in_words(write)),
+                Mark(arrival, "one of them arrives", role=self._threads_in_words(arrival)),
+                Mark(wait, "another thread waits for this arrival", role=self._threads_in_words(wait)),
                 Mark(use, "reads what the lanes have written"),
             ),
             help="add bar.warp.sync (__syncwarp()) for these lanes before the arrival, or let every lane arrive",
@@ -141,9 +141,9 @@ class _Release:
             site=arrival,
             message=f"{how}, while other warps may still read the shared memory that this arrival releases",
             steps=(
-                Mark(read, "several warps read shared memory", role=self._who(read)),
-                Mark(arrival, "one thread arrives for several warps", role=self._who(arrival)),
-                Mark(wait, "another thread waits for this arrival", role=self._who(wait)),
+                Mark(read, "several warps read shared memory", role=self._threads_in_words(read)),
+                Mark(arrival, "one thread arrives for several warps", role=self._threads_in_words(arrival)),
+                Mark(wait, "another thread waits for this arrival", role=self._threads_in_words(wait)),
                 Mark(use, "overwrites the same bytes"),
             ),
             help="add a barrier of the reading warps before the arrival, or let every warp arrive and count all of them"
@@ -153,7 +153,7 @@ class _Release:
             about=frozenset((arrival,)),
         )
 
-    def _who(self, site: int) -> str:
+    def _threads_in_words(self, site: int) -> str:
         return self.model.describe_threads(self.model.views.context_of(site).threads)
 
     def _together(self, arrival: int) -> list[int]:
@@ -314,7 +314,7 @@ class _Release:
 
 def _warp_barrier_before(model: KernelModel, write: int, arrival: int) -> tuple[Repair, ...]:
     """The fix that adds a warp barrier between the two; empty if there is no location that all lanes reach."""
-    at = place(model, (write,), arrival, "warp")
+    at = insertion_site(model, (write,), arrival, "warp")
     if at is None:
         return ()
     return (

@@ -9,7 +9,7 @@ from operator import or_
 from tclint.analyses.execution import Condition, branches, conditions, executing, guards, others_exit
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._repairs import together
+from tclint.checks._repairs import arrive_together
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
@@ -135,7 +135,7 @@ def _confidence(model: KernelModel) -> Confidence | None:
 
 def _whole(model: KernelModel, site: int) -> bool:
     """Whether all lanes of a warp execute *site* if one does."""
-    return model.instruction(site).guard < 0 and together(model, site, "warp")
+    return model.instruction(site).guard < 0 and arrive_together(model, site, "warp")
 
 
 def _lanes_of(threads: int) -> int:

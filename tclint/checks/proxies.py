@@ -25,7 +25,7 @@ from tclint.analyses.proxies import (
     WIDE,
     Landed,
     Overwritten,
-    State,
+    ProxyState,
     Unfenced,
     UnfencedReads,
     UnfencedWaits,
@@ -36,7 +36,7 @@ from tclint.analyses.proxies import (
 from tclint.analyses.role_paths import dominated_by
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._repairs import fenced_between
+from tclint.checks._repairs import fence_between
 from tclint.checks._wording import called
 from tclint.dataflow import Found, Path, Results
 from tclint.findings.edits import Repair, before
@@ -202,7 +202,7 @@ def _across_roles(
 
 
 def _fenced_elsewhere(
-    model: KernelModel, accessed: Results[State], start: int, use: int, handover: SynchronisedPair
+    model: KernelModel, accessed: Results[ProxyState], start: int, use: int, handover: SynchronisedPair
 ) -> bool:
     """True if the accessing role also arrives on another mbarrier after a fence, and the other role waits for that.
 
@@ -382,7 +382,7 @@ def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
 
 
 def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tuple[Repair, ...]:
-    return fenced_between(model, clash.first.site, clash.passed, f"{_FENCE};", begins)
+    return fence_between(model, clash.first.site, clash.passed, f"{_FENCE};", begins)
 
 
 @check(PR002, needs="cp", analyses=(Landed,))

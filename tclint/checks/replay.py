@@ -17,7 +17,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Method, Severity
-from tclint.replay import Access, Faulty, Race, Replay, Run, Stuck
+from tclint.replay import Access, Faulty, Race, Replay, ReplayRun, Stuck
 from tclint.replay.program import relaxes
 from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
 
@@ -57,7 +57,7 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
     )
 
 
-def _seen(model: KernelModel, run: Run) -> Hit | None:
+def _seen(model: KernelModel, run: ReplayRun) -> Hit | None:
     """The finding about the first failure of *run*; None if none of these kinds is found in it."""
     if run.races:
         return _raced(model, run.races)
@@ -76,10 +76,10 @@ def _mark(model: KernelModel, access: Access, message: str) -> Mark:
     object_ = (
         model.fact(ObjectNames).accessed(access.site, access.writes, tensor=True) if access.tensor else None
     )
-    return Mark(access.site, message, role=_who(model, access.group.threads), object=object_)
+    return Mark(access.site, message, role=_threads_in_words(model, access.group.threads), object=object_)
 
 
-def _who(model: KernelModel, threads: tuple[int, ...]) -> str:
+def _threads_in_words(model: KernelModel, threads: tuple[int, ...]) -> str:
     return model.describe_threads(sum(1 << thread for thread in threads))
 
 
@@ -196,7 +196,7 @@ def _name(model: KernelModel, access: Access) -> str:
 
 def _waited(model: KernelModel, access: Access, wait: int | None, message: str) -> tuple[Mark, ...]:
     """The step of a *wait* before *access* that does not order it; empty if the thread has not waited."""
-    return () if wait is None else (Mark(wait, message, role=_who(model, access.group.threads)),)
+    return () if wait is None else (Mark(wait, message, role=_threads_in_words(model, access.group.threads)),)
 
 
 def _overrun(model: KernelModel, at: Stuck) -> Hit:
@@ -207,7 +207,11 @@ def _overrun(model: KernelModel, at: Stuck) -> Hit:
         message=f"arrives in excess of the count of the mbarrier: phase {mbarrier.phase} takes {times(mbarrier.count)}",
         steps=(
             *_initialised(mbarrier),
-            Mark(at.site, f"arrives once more in phase {mbarrier.phase}", role=_who(model, at.threads)),
+            Mark(
+                at.site,
+                f"arrives once more in phase {mbarrier.phase}",
+                role=_threads_in_words(model, at.threads),
+            ),
         ),
         help="set the count of mbarrier.init to the number of arrivals in a phase, "
         "or wait for the phase before arriving in the next one",
@@ -215,12 +219,12 @@ def _overrun(model: KernelModel, at: Stuck) -> Hit:
     )
 
 
-def _deadlocked(model: KernelModel, run: Run) -> Hit | None:
+def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
     """The finding about a deadlock: threads blocked at an mbarrier, or else at a barrier, when all remaining ones are.
 
     None if no thread is blocked at an mbarrier, nor at a barrier that too few threads reach.
     """
-    waits = [s for s in run.stuck if isinstance(s.what, Mbarrier)]
+    waits = [s for s in run.deadlocks if isinstance(s.what, Mbarrier)]
     if not waits:
         return _short(model, run)
     first = min(waits, key=lambda s: (s.what.phase if isinstance(s.what, Mbarrier) else 0, s.site))
@@ -250,7 +254,7 @@ def _deadlocked(model: KernelModel, run: Run) -> Hit | None:
 def _blocked(model: KernelModel, at: Stuck) -> Mark:
     """The step of threads that are blocked at an mbarrier."""
     assert isinstance(at.what, Mbarrier)
-    role, name = _who(model, at.threads), called(model, at.what)
+    role, name = _threads_in_words(model, at.threads), called(model, at.what)
     return Mark(at.site, f"blocked: waits for phase {at.what.phase}", role=role, object=name)
 
 
@@ -263,9 +267,9 @@ def _parity_of_first_wait(model: KernelModel, awaited: Mbarrier) -> str:
     return "start with parity 1, for which the wait returns at once as long as the stage is unused; "
 
 
-def _short(model: KernelModel, run: Run) -> Hit | None:
+def _short(model: KernelModel, run: ReplayRun) -> Hit | None:
     """The finding about a barrier that too few threads reach, when all remaining threads are at barriers; or None."""
-    stuck = run.stuck
+    stuck = run.deadlocks
     at = next((s for s in stuck if isinstance(s.what, Barrier) and s.what.wanted > s.what.arrived), None)
     if at is None:
         return None
@@ -276,7 +280,7 @@ def _short(model: KernelModel, run: Run) -> Hit | None:
         message=f"deadlock: {name} waits for {at.what.wanted} threads, of which only {at.what.arrived} arrive, "
         "and all remaining threads are blocked as well",
         steps=tuple(
-            Mark(s.site, "blocked: waits at a barrier", role=_who(model, s.threads))
+            Mark(s.site, "blocked: waits at a barrier", role=_threads_in_words(model, s.threads))
             for s in stuck[: MAX_PARTIES - 1]
         ),
         deadlock=parties(model, run, at),
@@ -287,7 +291,7 @@ def _short(model: KernelModel, run: Run) -> Hit | None:
 
 def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
     """The finding about a *wait* before which the current phase may complete: its parity then denotes the next one."""
-    who = _who(model, wait.threads)
+    who = _threads_in_words(model, wait.threads)
     return MB016.hit(
         site=wait.site,
         message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can complete before this wait "

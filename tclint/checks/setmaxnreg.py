@@ -8,7 +8,16 @@ from tclint.analyses.execution import executing
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.role_paths import calls, path_avoiding
-from tclint.analyses.setmaxnreg import START, UNKNOWN, RegisterCounts, State, bound, pool, raises, requested
+from tclint.analyses.setmaxnreg import (
+    START,
+    UNKNOWN,
+    RegisterCounts,
+    SetmaxnregState,
+    bound,
+    pool,
+    raises,
+    requested,
+)
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.finding import Edit, Span
@@ -75,12 +84,12 @@ def direction(model: KernelModel) -> Iterator[Hit]:
         return  # as in most kernels, which alternate between two counts
     _, results = model.solution(RegisterCounts)
 
-    def step(state: State, i: int, instruction: Instruction) -> State | None:
+    def step(state: SetmaxnregState, i: int, instruction: Instruction) -> SetmaxnregState | None:
         return None  # the next setmaxnreg replaces the count
 
     for site in sites:
 
-        def goal(state: State, i: int, site: int = site) -> bool:
+        def goal(state: SetmaxnregState, i: int, site: int = site) -> bool:
             return i == site
 
         before = sorted(results.before(site))

@@ -71,7 +71,7 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         yield replace(
             _hit(WG011, model, conflict, uses, "wgmma.mma_async", flight),
             about=frozenset((operation if flight.wait is None else flight.wait,)),
-            before_it=age >= 0 and flight.wait is None,
+            missing_before=age >= 0 and flight.wait is None,
         )
 
 
@@ -105,7 +105,7 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
             "commit it to an mbarrier and wait for that mbarrier (mbarrier.try_wait) before this instruction"
         )
         hit = _hit(TC012, model, conflict, uses, name, PendingReason(why, remedy, (), None))
-        yield replace(hit, about=tmem.untold((m.operation.site, m.path) for m in alike))
+        yield replace(hit, about=tmem.pending_causes((m.operation.site, m.path) for m in alike))
 
 
 def _folded(model: KernelModel, conflicts: OverlapSearch) -> Iterator[tuple[Conflict, int, list[Conflict]]]:

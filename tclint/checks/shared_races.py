@@ -27,7 +27,7 @@ from tclint.analyses.since_barrier import (
     SharedByBound,
     SharedByWarps,
     SinceBarrier,
-    State,
+    SinceBarrierState,
     WritesSince,
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -142,7 +142,7 @@ def _meetings(model: KernelModel) -> Iterator[Conflict]:
         if not together:
             continue
 
-        def pending(state: State, together: frozenset[int] = together) -> Iterator[int]:
+        def pending(state: SinceBarrierState, together: frozenset[int] = together) -> Iterator[int]:
             return (site for site, _ in state if site in together)
 
         def wanted(access: Access, since: SinceBarrier = since, write: bool = kind is ReadsSince) -> bool:

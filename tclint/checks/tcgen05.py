@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, State, TensorMemory, computes
+from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, Tcgen05State, TensorMemory, computes
 from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._repairs import waited_in_block
+from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import EXIT, Path, Results
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.scales import Confidence
@@ -31,17 +31,17 @@ TC008 = RuleId("TC008")
 def _follow(
     model: KernelModel,
     tmem: TensorMemory,
-    results: Results[State],
+    results: Results[Tcgen05State],
     site: int,
     use: int,
     wanted: frozenset[int],
 ) -> Path | None:
     """A path from *site* to *use* on which the operation stays pending and ends with a status in *wanted*."""
 
-    def step(state: State, i: int, instruction: Instruction) -> State | None:
+    def step(state: Tcgen05State, i: int, instruction: Instruction) -> Tcgen05State | None:
         return tmem.follow(site, state, i, instruction)
 
-    def goal(state: State, i: int) -> bool:
+    def goal(state: Tcgen05State, i: int) -> bool:
         return i == use and any(status in wanted for _, status in state)
 
     return model.path(FactQuery(site, frozenset(((site, ISSUED),)), results, step, goal, (use,))).witness
@@ -122,19 +122,19 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
             ),
             count=len(paths),
             help=candidate.help,
-            fixes=waited_in_block(model, candidate.what, {s for s, _ in paths})
+            fixes=wait_in_block(model, candidate.what, {s for s, _ in paths})
             if candidate.what
             != "op"  # it is unknown which mbarrier should signal the completion of an operation
             else (),
             confidence=model.confidence(path, site),
-            about=tmem.untold(paths),
+            about=tmem.pending_causes(paths),
         ).doubted(doubt)
 
 
 def _nearest(
     model: KernelModel,
     tmem: TensorMemory,
-    results: Results[State],
+    results: Results[Tcgen05State],
     site: int,
     candidates: dict[int, _Candidate],
 ) -> tuple[_Candidate, Path, str] | None:
@@ -145,10 +145,10 @@ def _nearest(
     left = dict(candidates)
     doubtful: tuple[_Candidate, Path, str] | None = None
 
-    def step(state: State, i: int, instruction: Instruction) -> State | None:
+    def step(state: Tcgen05State, i: int, instruction: Instruction) -> Tcgen05State | None:
         return tmem.follow(site, state, i, instruction)
 
-    def goal(state: State, i: int) -> bool:
+    def goal(state: Tcgen05State, i: int) -> bool:
         return i in left
 
     for _ in range(MAX_CONFLICTS_PER_OPERATION):
@@ -175,7 +175,7 @@ def _nearest(
 
 
 def _conflicts(
-    model: KernelModel, tmem: TensorMemory, state: State, i: int, instruction: Instruction
+    model: KernelModel, tmem: TensorMemory, state: Tcgen05State, i: int, instruction: Instruction
 ) -> Iterator[tuple[int, _Candidate]]:
     """The pending operations that *instruction* conflicts with, because it uses columns of theirs too."""
     group = instruction.group
@@ -228,7 +228,7 @@ def _conflicts(
 _WAIT = "add tcgen05.wait::{}.sync.aligned before this instruction"
 
 
-def _signalled(tmem: TensorMemory, state: State, i: int) -> Iterator[tuple[int, _Candidate]]:
+def _signalled(tmem: TensorMemory, state: Tcgen05State, i: int) -> Iterator[tuple[int, _Candidate]]:
     """The loads and stores that are pending where *i* signals other threads."""
     for site, _ in sorted(state):
         what = "ld" if site in tmem.loads else "st" if site in tmem.stores else ""
@@ -370,13 +370,15 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
 
 
 def _uncommitted(
-    model: KernelModel, tmem: TensorMemory, results: Results[State], operations: Iterable[int]
+    model: KernelModel, tmem: TensorMemory, results: Results[Tcgen05State], operations: Iterable[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, Path]]]:
     """*operations* with a path to the end of their thread that has no commit; the key is the last blocks of the
     path."""
     for site in sorted(operations):
 
-        def step(state: State, i: int, instruction: Instruction, site: int = site) -> State | None:
+        def step(
+            state: Tcgen05State, i: int, instruction: Instruction, site: int = site
+        ) -> Tcgen05State | None:
             after = tmem.follow(site, state, i, instruction)
             if instruction.event == "mbarrier-arrive" and not model.instruction(site).opcode.startswith(
                 "tcgen05.mma"
@@ -384,7 +386,7 @@ def _uncommitted(
                 return None  # another thread's MMA may consume a copy or shift: it is pipelined after it
             return after if after and (site, ISSUED) in after else None
 
-        def goal(state: State, i: int) -> bool:
+        def goal(state: Tcgen05State, i: int) -> bool:
             return i == EXIT
 
         path = model.path(FactQuery(site, frozenset(((site, ISSUED),)), results, step, goal, ())).witness
@@ -469,5 +471,5 @@ def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
         count=len(loads),
         about=frozenset(loads),
         help="add tcgen05.wait::ld before the tensor memory is reused or another thread is signalled",
-        fixes=waited_in_block(model, "ld", loads),
+        fixes=wait_in_block(model, "ld", loads),
     )

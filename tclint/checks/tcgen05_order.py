@@ -8,10 +8,10 @@ from typing import Any
 
 from tclint.analyses import tcgen05_collector
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.analyses.tcgen05 import ISSUED, State, TensorMemory
+from tclint.analyses.tcgen05 import ISSUED, Tcgen05State, TensorMemory
 from tclint.analyses.tcgen05_collector import ENTRY, Collector
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._repairs import waited_in_block
+from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Memory, registers
@@ -80,7 +80,7 @@ def unordered_pair(model: KernelModel) -> Iterator[Hit]:
 
 
 def _begun(
-    model: KernelModel, results: Results[State], tmem: TensorMemory, site: int, others: Iterable[int]
+    model: KernelModel, results: Results[Tcgen05State], tmem: TensorMemory, site: int, others: Iterable[int]
 ) -> Iterator[Path]:
     """Paths from *site* to each of the *others* that may start before it has completed."""
     step, left = partial(_outstanding, tmem, site), set(others)
@@ -93,8 +93,8 @@ def _begun(
 
 
 def _outstanding(
-    tmem: TensorMemory, site: int, state: State, at: int, instruction: Instruction
-) -> State | None:
+    tmem: TensorMemory, site: int, state: Tcgen05State, at: int, instruction: Instruction
+) -> Tcgen05State | None:
     """Transfer function of one pending operation: it ends at any wait after its commit, which may guarantee
     completion."""
     after = tmem.follow(site, state, at, instruction)
@@ -178,7 +178,7 @@ def register_overwritten(model: KernelModel) -> Iterator[Hit]:
             steps=(Mark(load, "tcgen05.ld starts"), Mark(at, "writes its register")),
             count=len(ats),
             help="add tcgen05.wait::ld before the register gets a new value",
-            fixes=waited_in_block(model, "ld", (load,)),
+            fixes=wait_in_block(model, "ld", (load,)),
             # Real kernels load into the registers again on paths that do not need the values of the first load.
             confidence=Confidence.LOW if model.instruction(at).group == "tcgen05.ld" else None,
         )
@@ -208,7 +208,9 @@ def _overwritten(model: KernelModel) -> Iterator[tuple[int, int]]:
                 break
 
 
-def _unfilled(tmem: TensorMemory, load: int, state: State, at: int, instruction: Instruction) -> State | None:
+def _unfilled(
+    tmem: TensorMemory, load: int, state: Tcgen05State, at: int, instruction: Instruction
+) -> Tcgen05State | None:
     """Transfer function of one pending load: it ends where one of its registers is read or moved, or at a wait."""
     after = tmem.follow(load, state, at, instruction)
     return after if after and (load, ISSUED) in after else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from tclint.analyses.groups import State, WgmmaGroups, is_move
+from tclint.analyses.groups import GroupsState, WgmmaGroups, is_move
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.checks import Hit, Mark, RuleId, check, grouped, module_check
-from tclint.checks._repairs import drained, together
+from tclint.checks._repairs import arrive_together, waits_for_all_groups
 from tclint.findings.edits import Repair, before, reversion
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Module, Vector, registers
@@ -80,10 +80,10 @@ def identical_repeat(model: KernelModel) -> Iterator[Hit]:
 def _separated(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
     """A commit before each repetition; empty if a warpgroup may be divergent at one of them."""
     commit = "wgmma.commit_group.sync.aligned;"
-    if not all(together(model, site, "warpgroup", (site,)) for site in sites):
+    if not all(arrive_together(model, site, "warpgroup", (site,)) for site in sites):
         return ()
     changes = tuple(before(site, commit) for site in sites)
-    return (Repair("commit the group between the two", changes, drained(model, "wgmma")),)
+    return (Repair("commit the group between the two", changes, waits_for_all_groups(model, "wgmma")),)
 
 
 def _repeats(model: KernelModel) -> Iterator[tuple[int, int]]:
@@ -192,7 +192,7 @@ def _rewritten_in_later_iteration(model: KernelModel, site: int, source: int) ->
         if site not in groups.originating_sites(results.before(write)):
             continue
 
-        def arrives(state: State, at: int, write: int = write) -> bool:
+        def arrives(state: GroupsState, at: int, write: int = write) -> bool:
             return at == write
 
         path = model.path(

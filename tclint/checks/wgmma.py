@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tclint.analyses.groups import OVERDUE, Depth, State, Waited, WgmmaGroups, is_move
+from tclint.analyses.groups import OVERDUE, Depth, GroupsState, Waited, WgmmaGroups, is_move
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import most_plausible_path
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
-from tclint.analyses.wgmma_fences import State as FenceState
 from tclint.analyses.wgmma_fences import WgmmaFences
+from tclint.analyses.wgmma_fences import WgmmaFencesState as FenceState
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
-from tclint.checks._repairs import fence_before, together, with_depth
+from tclint.checks._repairs import arrive_together, fence_before, wait_with_depth
 from tclint.dataflow import Path, Results
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.edits import Repair, before, without
@@ -74,7 +74,7 @@ def _tried(model: KernelModel, candidates: Iterable[T], site: int = -1) -> Itera
     return model.ledger.at_most(MAX_TRIES, candidates, FEASIBLE_PATH, site, "accesses or operations")
 
 
-def _accesses(model: KernelModel, groups: WgmmaGroups, results: Results[State]) -> _Accesses:
+def _accesses(model: KernelModel, groups: WgmmaGroups, results: Results[GroupsState]) -> _Accesses:
     """All accesses to registers of operations that may be in flight; whether a path is feasible is decided later."""
     instructions = model.function.instructions
     accesses = _Accesses()
@@ -100,7 +100,7 @@ def _accesses(model: KernelModel, groups: WgmmaGroups, results: Results[State]) 
     return accesses
 
 
-def _held(groups: WgmmaGroups, state: State) -> dict[int, tuple[set[int], set[int]]]:
+def _held(groups: WgmmaGroups, state: GroupsState) -> dict[int, tuple[set[int], set[int]]]:
     """Register -> the operations in flight that write it or whose result it copies, and those that only read it."""
     held: dict[int, tuple[set[int], set[int]]] = {}
     for site in {s for s, _ in state[0]}:
@@ -116,7 +116,7 @@ def _held(groups: WgmmaGroups, state: State) -> dict[int, tuple[set[int], set[in
 def _record(
     groups: WgmmaGroups,
     held: dict[int, tuple[set[int], set[int]]],
-    state: State,
+    state: GroupsState,
     i: int,
     instruction: Instruction,
     accesses: _Accesses,
@@ -149,7 +149,7 @@ def _record(
 def _report(
     model: KernelModel,
     groups: WgmmaGroups,
-    results: Results[State],
+    results: Results[GroupsState],
     accesses: _Accesses,
     reported: set[int],
 ) -> Iterator[Hit]:
@@ -189,7 +189,7 @@ def _report(
 def _finding(
     model: KernelModel,
     groups: WgmmaGroups,
-    results: Results[State],
+    results: Results[GroupsState],
     found: tuple[int, Path],
     use: int,
     register: int,
@@ -240,7 +240,7 @@ def _finding(
         about=frozenset(
             (*alike, flight.wait) if flight.wait is not None else alike if age >= 0 else uncommitted
         ),
-        before_it=unwaited,
+        missing_before=unwaited,
     ).doubted(doubt)
 
 
@@ -254,7 +254,7 @@ def _copied(model: KernelModel) -> str:
 
 
 def _fragment_reads(
-    model: KernelModel, groups: WgmmaGroups, results: Results[State], reads: Uses, reported: set[int]
+    model: KernelModel, groups: WgmmaGroups, results: Results[GroupsState], reads: Uses, reported: set[int]
 ) -> Iterator[Hit]:
     """One hit for all reads of A fragments in a kernel: no harm from such a read has been observed."""
     uses = sorted((use, r, s) for s, of in reads.items() if s not in reported for use, r in of)
@@ -275,7 +275,7 @@ def _fragment_reads(
 
 
 def _pending_at_exit(
-    model: KernelModel, groups: WgmmaGroups, results: Results[State], reported: set[int]
+    model: KernelModel, groups: WgmmaGroups, results: Results[GroupsState], reported: set[int]
 ) -> Iterator[Hit]:
     """One hit for a kernel that may exit while a multiplication is in flight."""
     cfg = model.cfg
@@ -317,7 +317,7 @@ def _pending_at_exit(
 def _waited_at_ends(
     model: KernelModel,
     groups: WgmmaGroups,
-    results: Results[State],
+    results: Results[GroupsState],
     ends: list[int],
     pending: set[int],
     age: int,
@@ -327,7 +327,7 @@ def _waited_at_ends(
     Empty if a warpgroup may be divergent at one of these exits.
     """
     unfinished = [end for end in ends if any(s in pending for s, _ in results.before(end)[0])]
-    if not all(together(model, end, "warpgroup", sorted(pending)) for end in unfinished):
+    if not all(arrive_together(model, end, "warpgroup", sorted(pending)) for end in unfinished):
         return ()
     statements = ("wgmma.commit_group.sync.aligned;",) * (age < 0) + ("wgmma.wait_group.sync.aligned 0;",)
     names = " and ".join(s.rstrip(";") for s in statements)
@@ -353,7 +353,7 @@ def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: i
 
 
 def _witness(
-    model: KernelModel, groups: WgmmaGroups, results: Results[State], site: int, use: int, register: int
+    model: KernelModel, groups: WgmmaGroups, results: Results[GroupsState], site: int, use: int, register: int
 ) -> tuple[int, Path] | None:
     """The operation *site* and a feasible path to *use* on which it is in flight; None if none is found.
 
@@ -361,7 +361,7 @@ def _witness(
     """
     direct = register in groups.results[site] or register in groups.sources[site]
 
-    def goal(state: State, i: int) -> bool:
+    def goal(state: GroupsState, i: int) -> bool:
         return i == use and (direct or any(c[0] == register for c in state[1]))
 
     path = model.path(
@@ -434,13 +434,13 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
 
 def _fenced(model: KernelModel, site: int) -> tuple[Repair, ...]:
     """A fence immediately before the wgmma at *site*; empty if its warpgroup may be divergent there."""
-    if not together(model, site, "warpgroup", (site,)):
+    if not arrive_together(model, site, "warpgroup", (site,)):
         return ()
     return fence_before((site,), "wgmma.fence.sync.aligned;")
 
 
 def _dirtied(
-    model: KernelModel, fences: WgmmaFences, results: Results[State], site: int, bad: int
+    model: KernelModel, fences: WgmmaFences, results: Results[GroupsState], site: int, bad: int
 ) -> tuple[int, int] | None:
     """The nearest access, and the register of *bad* that it leaves unfenced at *site* on a feasible path; None if none.
 
@@ -480,7 +480,7 @@ def wait_depth(model: KernelModel) -> Iterator[Hit]:
     for i in waits:
         depth = WgmmaGroups.depth(model.instruction(i))
         most = depths.before(i)
-        state: State = groups.before(i)
+        state: GroupsState = groups.before(i)
         # WG003 reports an operation that was never committed; with that commit, this N may be right.
         if depth and most <= depth and state[0] and all(age >= 0 for _, age in state[0]):
             first = min(s for s, age in state[0] if age >= 0)
@@ -501,7 +501,7 @@ def wait_depth(model: KernelModel) -> Iterator[Hit]:
                 ),
                 help=f"use wgmma.wait_group {lower}" if most else "remove the wait",
                 fixes=(
-                    with_depth(i, "wgmma.wait_group", most - 1)
+                    wait_with_depth(i, "wgmma.wait_group", most - 1)
                     if most
                     else Repair("remove the wait", (without(i),)),
                 ),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.findings.edits import Change, Repair, opcode
+from tclint.findings.edits import InstructionEdit, Repair, opcode
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Vector, registers
 from tclint.values import UniformityScope, Values
@@ -50,7 +50,7 @@ def register_tuple_alias(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-def _aligned(model: KernelModel, site: int) -> Change:
+def _aligned(model: KernelModel, site: int) -> InstructionEdit:
     """The opcode at *site* with ``.aligned``."""
     return opcode(site, model.instruction(site).opcode.replace(".sync", ".sync.aligned", 1))
 

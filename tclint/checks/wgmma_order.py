@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tclint.analyses.groups import State, WgmmaGroups
+from tclint.analyses.groups import GroupsState, WgmmaGroups
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.checks._repairs import drained, fence_before, together
+from tclint.checks._repairs import arrive_together, fence_before, waits_for_all_groups
 from tclint.dataflow import Path, Results
 from tclint.findings.edits import Repair, before
 from tclint.ir.nodes import Instruction, Vector, registers
@@ -134,7 +134,7 @@ def shape_change_without_fence(model: KernelModel) -> Iterator[Hit]:
 
 def _ordered(model: KernelModel, groups: WgmmaGroups, site: int, fence_suffices: bool) -> tuple[Repair, ...]:
     """What orders the wgmma at *site* after all earlier ones; empty if its warpgroup may be divergent there."""
-    if not together(model, site, "warpgroup", (site,)):
+    if not arrive_together(model, site, "warpgroup", (site,)):
         return ()
     fence = "wgmma.fence.sync.aligned;"
     if fence_suffices:
@@ -144,7 +144,7 @@ def _ordered(model: KernelModel, groups: WgmmaGroups, site: int, fence_suffices:
         Repair(
             "complete the earlier wgmma.mma_async before this one",
             (before(site, *statements),),
-            drained(model, groups.group),
+            waits_for_all_groups(model, groups.group),
         ),
     )
 
@@ -152,7 +152,7 @@ def _ordered(model: KernelModel, groups: WgmmaGroups, site: int, fence_suffices:
 def _unordered(
     model: KernelModel,
     groups: WgmmaGroups,
-    results: Results[State],
+    results: Results[GroupsState],
     first: int,
     second: int,
     fence_suffices: bool,
@@ -161,7 +161,7 @@ def _unordered(
 
     follow = groups.following(first)
 
-    def step(state: State, at: int, instruction: Instruction) -> State | None:
+    def step(state: GroupsState, at: int, instruction: Instruction) -> GroupsState | None:
         ordered = fence_suffices and instruction.event == "register-fence"
         return None if ordered else follow(state, at, instruction)
 

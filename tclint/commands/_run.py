@@ -16,7 +16,7 @@ from tclint.executor.trace import Trace
 from tclint.ir.nodes import Module
 from tclint.syntax.source import Source
 
-__all__ = ["Options", "Run", "RunError", "render_json", "render_text", "run"]
+__all__ = ["Invocation", "Options", "RunError", "render_json", "render_text", "run"]
 
 
 class RunError(Exception):
@@ -37,7 +37,7 @@ class Options:
 
 
 @dataclass
-class Run:
+class Invocation:
     """The executions of one invocation, one for each launch, in order."""
 
     source: Source
@@ -58,7 +58,7 @@ class Run:
         return line_of(self.source, execution.function, site)
 
 
-def run(source: Source, options: Options) -> Run:
+def run(source: Source, options: Options) -> Invocation:
     """Execute a kernel, write its outputs and the trace. Raises :class:`RunError`."""
     from tclint.ir.frontend import analyse
 
@@ -68,7 +68,7 @@ def run(source: Source, options: Options) -> Run:
     try:
         schedule(options.schedule)
         path = options.launch or beside(source.path)
-        result = Run(source)
+        result = Invocation(source)
         trace = Trace() if options.trace else None
         if path is not None:
             _given(result, module, read(path), options, trace)
@@ -83,7 +83,9 @@ def run(source: Source, options: Options) -> Run:
     return result
 
 
-def _given(result: Run, module: Module, file: LaunchFile, options: Options, trace: Trace | None) -> None:
+def _given(
+    result: Invocation, module: Module, file: LaunchFile, options: Options, trace: Trace | None
+) -> None:
     result.executions, arrays = execute_file(
         module, file, options.schedule, number=options.number, seconds=options.seconds,
         place=lambda f, site: f"line {line_of(result.source, f, site)}", tracer=trace.follow if trace else None,
@@ -91,7 +93,7 @@ def _given(result: Run, module: Module, file: LaunchFile, options: Options, trac
     file.write(arrays)
 
 
-def _assumed(result: Run, module: Module, options: Options, trace: Trace | None) -> None:
+def _assumed(result: Invocation, module: Module, options: Options, trace: Trace | None) -> None:
     entries = [f.name for f in module.functions if f.entry and not f.declared_only]
     entry = options.entry or (entries[0] if len(entries) == 1 else None)
     if entry is None:
@@ -124,12 +126,12 @@ _ENDS = {
 """How a launch ended, for its summary line."""
 
 
-def render_text(result: Run) -> str:
+def render_text(result: Invocation) -> str:
     """The notes, observations and summary line of each launch, one per line."""
     return "\n".join(_lines(result)) + "\n"
 
 
-def _lines(result: Run) -> Iterator[str]:
+def _lines(result: Invocation) -> Iterator[str]:
     path = result.source.path
     if result.assumed:
         yield f"no launch file: assuming {result.assumed}; use --launch to override"
@@ -153,7 +155,7 @@ def _lines(result: Run) -> Iterator[str]:
         )
 
 
-def render_json(result: Run) -> str:
+def render_json(result: Invocation) -> str:
     """A JSON object with one entry for each launch; see docs/executor.md."""
     launches = [
         {

@@ -44,9 +44,9 @@ def command(
     written.
     """
     from tclint.commands._progress import shown_on
-    from tclint.driver.inputs import LeftOut, files, read
+    from tclint.driver.inputs import Exclusions, files, read
     from tclint.driver.pool import reports
-    from tclint.findings.places import place
+    from tclint.findings.places import displayed_name
     from tclint.report.baseline import DEFAULT
     from tclint.report.formats._files import OutputError, locked, refuse_inputs
     from tclint.report.formats._files import write as write_files
@@ -57,7 +57,7 @@ def command(
     refuse_unused(stdin_filename, paths)
     path = output or config.baseline or DEFAULT
     _known(path, prune)  # refuses an invalid one before the analysis
-    chosen = files(paths, stdin_filename or STDIN_NAME, LeftOut(config))
+    chosen = files(paths, stdin_filename or STDIN_NAME, Exclusions(config))
     found = [item.report for item in shown_on(sys.stderr, reports(read(chosen), config), len(chosen))]
     try:
         refuse_inputs([path], [report.path for report in found])
@@ -71,7 +71,7 @@ def command(
     for report in found:
         for problem in report.problems:
             line = f":{problem.line}" if problem.line else ""
-            write(printable(f"error: {place(report)}{line}: {problem.message}") + "\n")
+            write(printable(f"error: {displayed_name(report)}{line}: {problem.message}") + "\n")
     added = len(new.entries) - len(old.entries) + len(old.gone)
     write(
         printable(f"{path}: {count(len(new.entries), 'finding')} ({added} new, {len(old.gone)} gone)") + "\n"

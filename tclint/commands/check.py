@@ -124,7 +124,7 @@ def command(
 
     from tclint.commands._progress import shown_on
     from tclint.config import settings
-    from tclint.driver.inputs import LeftOut, files, read
+    from tclint.driver.inputs import Exclusions, files, read
     from tclint.driver.one import debug
     from tclint.driver.pool import reports
     from tclint.report.fold import presented
@@ -149,8 +149,8 @@ def command(
         targets = parse(outputs)
     except OutputError as error:
         raise usage(f"--output: {error}") from None
-    left_out = LeftOut(config)
-    chosen = files(paths, stdin_filename or STDIN_NAME, left_out)
+    exclusions = Exclusions(config)
+    chosen = files(paths, stdin_filename or STDIN_NAME, exclusions)
     sources = read(chosen)
     known = _baseline(config)
     fixing = None
@@ -159,7 +159,7 @@ def command(
 
         _refuse_unfixable(paths, diff)
         fixing = Fixing(config, unsafe_fixes, diff, known)
-        sources = fixing.through(sources, stdin_filename or STDIN_NAME)
+        sources = fixing.fixed_inputs(sources, stdin_filename or STDIN_NAME)
     if fixing is not None and diff:
         return _show(fixing, sources)
     checked = list(shown_on(sys.stderr, reports(sources, config), len(chosen)))
@@ -167,7 +167,9 @@ def command(
     _refuse_unreadable(found)
     _refuse_unmatched(config, found)
     shown, summary = presented(found, config.selected, paths, known, config.arch)
-    summary = replace(summary, excluded=len(left_out.paths), fixed=fixing.fixed if fixing is not None else {})
+    summary = replace(
+        summary, excluded=len(exclusions.paths), fixed=fixing.fixed if fixing is not None else {}
+    )
     context = Context(
         summary,
         locate=Locator.of(locate, shown),

@@ -163,13 +163,13 @@ def _lint(
 
 def _modules(asked: Given, config: Config) -> Iterator[tuple[str, bytes | str]]:
     """The name of each module that ptxas will compile, with its text, or with the reason why it cannot be linted."""
-    from tclint.driver.inputs import LeftOut
+    from tclint.driver.inputs import Exclusions
 
     for text in asked.texts:
         yield "<argument>", text.encode(errors="surrogateescape")
-    left_out = LeftOut(config)
+    exclusions = Exclusions(config)
     for path in asked.paths:
-        if left_out.named(path):
+        if exclusions.named(path):
             continue
         if path in ("-", "/dev/stdin"):
             yield "<stdin>", _standard_input()

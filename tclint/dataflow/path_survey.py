@@ -31,7 +31,7 @@ class Flag(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """An edge out of a block, with all that decides who may take it."""
+    """An edge out of a block, with all that decides which threads may take it."""
 
     edge: Edge
     predicate: int | None

@@ -17,7 +17,7 @@ from typing import Literal
 from tclint.diff.align import align
 from tclint.diff.skeleton import ACCESS, SCOPES, SEMANTICS, Op, Skeleton
 
-__all__ = ["STATUSES", "Change", "Comparison", "Place", "compare"]
+__all__ = ["STATUSES", "Comparison", "OpChange", "OpPair", "compare"]
 
 Status = Literal["lost", "weakened", "changed", "moved", "repeated", "strengthened", "added"]
 STATUSES: tuple[Status, ...] = ("lost", "weakened", "changed", "moved", "repeated", "strengthened", "added")
@@ -36,7 +36,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OpPair:
     """One instruction in the old and in the new version; one of them is None if it was added or lost."""
 
     old: Op | None
@@ -50,13 +50,13 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OpChange:
     """A change of one instruction, or of several in a row."""
 
     status: Status
     message: str
     """The difference in words; empty if the status is sufficient."""
-    places: tuple[Place, ...]
+    op_pairs: tuple[OpPair, ...]
     between: tuple[tuple[Op | None, Op | None], tuple[Op | None, Op | None]] | None = None
     """If lost, added or moved: its predecessor and successor in the old and in the new version."""
 
@@ -64,7 +64,7 @@ class Change:
     def what(self) -> str:
         """The class, such as ``wait`` or ``fence``; several are separated by commas."""
         return ", ".join(
-            dict.fromkeys(_class(at.op) for at in self.places if at.op.what or self.status != "repeated")
+            dict.fromkeys(_class(at.op) for at in self.op_pairs if at.op.what or self.status != "repeated")
         )
 
 
@@ -74,7 +74,7 @@ class Comparison:
 
     old: Skeleton
     new: Skeleton
-    changes: list[Change] = field(default_factory=list)
+    changes: list[OpChange] = field(default_factory=list)
     operations: dict[str, Pair] = field(default_factory=dict)
     """Name -> old and new count of operations whose count changed. Not synchronisation, but may explain its changes."""
 
@@ -231,11 +231,11 @@ class _Comparer:
         self._names = names
         self._owners = {name: owner for owner, name in names.items()}
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[OpChange]:
         """All changes. An instruction with a class is in at most one of them, or in a move in addition."""
         lost = _missing(len(self._old), {a for a, _ in self._pairs})
         added = _missing(len(self._new), {b for _, b in self._pairs})
-        found: list[tuple[Pair, Change]] = []
+        found: list[tuple[Pair, OpChange]] = []
         lost = self._repeats(self._old, lost, found, old=True)
         added = self._repeats(self._new, added, found, old=False)
         moved = self._moved(lost, added)
@@ -244,20 +244,20 @@ class _Comparer:
             here, there = self._old[a], self._new[b]
             status, message = self._facets(here, there)
             if status is not None:
-                found.append(((a, b), Change(status, message, (Place(here, there),))))
+                found.append(((a, b), OpChange(status, message, (OpPair(here, there),))))
         for a, b in moved:
             message = self._nesting(self._old[a], self._new[b])
-            change = Change("moved", message, (Place(self._old[a], self._new[b]),), self._around(a, b))
+            change = OpChange("moved", message, (OpPair(self._old[a], self._new[b]),), self._around(a, b))
             found.append(((a, b), change))
         for a, b in self._pairs:
             if message := self._nesting(self._old[a], self._new[b]):
-                found.append(((a, b), Change("moved", message, (Place(self._old[a], self._new[b]),))))
+                found.append(((a, b), OpChange("moved", message, (OpPair(self._old[a], self._new[b]),))))
         for a in (a for run in lost for a in run if a not in moved_from and self._old[a].what):
-            place = Place(self._old[a], None)
-            found.append((self._rank(a, None), Change("lost", "", (place,), self._around(a, None))))
+            pair = OpPair(self._old[a], None)
+            found.append((self._rank(a, None), OpChange("lost", "", (pair,), self._around(a, None))))
         for b in (b for run in added for b in run if b not in moved_to and self._new[b].what):
-            place = Place(None, self._new[b])
-            found.append((self._rank(None, b), Change("added", "", (place,), self._around(None, b))))
+            pair = OpPair(None, self._new[b])
+            found.append((self._rank(None, b), OpChange("added", "", (pair,), self._around(None, b))))
         found += self._late([change for _, change in found])
         found.sort(key=lambda item: item[0])
         return list(_grouped([change for _, change in found]))
@@ -295,7 +295,7 @@ class _Comparer:
         return before, after
 
     def _repeats(
-        self, ops: Sequence[Op], runs: list[list[int]], found: list[tuple[Pair, Change]], old: bool
+        self, ops: Sequence[Op], runs: list[list[int]], found: list[tuple[Pair, OpChange]], old: bool
     ) -> list[list[int]]:
         """*runs* without those that repeat an adjacent block including its operations, which are added to *found*."""
         tokens = [op.token for op in ops]
@@ -313,11 +313,11 @@ class _Comparer:
             there = before + after
             was, now = (here, there) if old else (there, here)
             message = f"a block of {len(block)} instructions appears {_times(now)} instead of {_times(was)}"
-            places = tuple(
-                Place(op, None) if old else Place(None, op) for op in block if op.what or op.operation
+            pairs = tuple(
+                OpPair(op, None) if old else OpPair(None, op) for op in block if op.what or op.operation
             )
             rank = self._rank(first, None) if old else self._rank(None, first)
-            found.append((rank, Change("repeated", message, places)))
+            found.append((rank, OpChange("repeated", message, pairs)))
         return left
 
     def _moved(self, lost: list[list[int]], added: list[list[int]]) -> list[Pair]:
@@ -374,20 +374,20 @@ class _Comparer:
             return ""
         return f"in {_loops(there.loops)} instead of {_loops(here.loops)}"
 
-    def _late(self, reported: Iterable[Change]) -> Iterator[tuple[Pair, Change]]:
+    def _late(self, reported: Iterable[OpChange]) -> Iterator[tuple[Pair, OpChange]]:
         """The waits that moved after, or before, a read of a register that they wait for.
 
         Groups of which a *reported* change concerns a wait or commit are left out, since it may be the cause.
         """
         changed = {
-            at.op.group for change in reported for at in change.places if at.op.what in ("wait", "commit")
+            at.op.group for change in reported for at in change.op_pairs if at.op.what in ("wait", "commit")
         }
         for a, b in self._pairs:
             here, there = self._old[a], self._new[b]
             if here.late != there.late and here.group not in changed:
                 order = "after" if there.late else "no longer after"
                 message = f"{order} a read of a register that it waits for"
-                yield (a, b), Change("moved", message, (Place(here, there),))
+                yield (a, b), OpChange("moved", message, (OpPair(here, there),))
 
 
 def _differences(here: Op, there: Op) -> Iterator[tuple[int, str]]:
@@ -453,11 +453,11 @@ def _number(here: Op, role: str, a: int, b: int) -> tuple[int, str]:
     return 0, f"{words} {b} instead of {a}"
 
 
-def _grouped(changes: list[Change]) -> Iterator[Change]:
+def _grouped(changes: list[OpChange]) -> Iterator[OpChange]:
     """*changes* with equal consecutive ones merged: a move of several instructions, or one instruction many times."""
 
-    def alike(change: Change) -> Hashable:
-        op = change.places[0].op
+    def alike(change: OpChange) -> Hashable:
+        op = change.op_pairs[0].op
         if change.status == "repeated":
             return id(change)
         if change.status == "moved" and change.between is None:
@@ -466,7 +466,7 @@ def _grouped(changes: list[Change]) -> Iterator[Change]:
 
     for _, run in groupby(changes, alike):
         first, *others = run
-        yield replace(first, places=(*first.places, *(p for other in others for p in other.places)))
+        yield replace(first, op_pairs=(*first.op_pairs, *(p for other in others for p in other.op_pairs)))
 
 
 def _missing(number: int, aligned: set[int]) -> list[list[int]]:

@@ -332,5 +332,5 @@ def total(found: Iterable[Difference]) -> Counter[str]:
         for difference in found
         for kernel in difference.kernels
         for change in kernel.comparison.changes
-        for _ in (change.places if change.status != "repeated" else "1")
+        for _ in (change.op_pairs if change.status != "repeated" else "1")
     )

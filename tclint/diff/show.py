@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tclint.config.config import Config
-from tclint.diff.compare import STATUSES, Change, Place, Status
+from tclint.diff.compare import STATUSES, OpChange, OpPair, Status
 from tclint.diff.pairs import Difference, Found, How, Kernel, total
 from tclint.diff.skeleton import Op
 from tclint.findings.finding import FileReport, Finding, Fingerprints, SourceLocation, Span
-from tclint.findings.places import place, region
+from tclint.findings.places import displayed_name, region
 from tclint.findings.rules import Rule
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
@@ -95,14 +95,14 @@ class _Text:
             words = ", ".join(f"{name} {a} -> {b}" for name, (a, b) in operations.items())
             yield f"    operations: {words}"
 
-    def _change(self, change: Change) -> Iterator[str]:
+    def _change(self, change: OpChange) -> Iterator[str]:
         status = self._style(_COLORS.get(change.status, CYAN), change.status)
-        number = len(change.places)
-        times = f" {number} times" if number > 1 and _same(change.places) else ""
+        number = len(change.op_pairs)
+        times = f" {number} times" if number > 1 and _same(change.op_pairs) else ""
         message = f": {change.message}" if change.message else ""
         yield f"    {status} {change.what}{times}{printable(message)}"
-        both = change.places[0].old is not None and change.places[0].new is not None
-        for at in change.places[:_MAX_INSTRUCTIONS]:
+        both = change.op_pairs[0].old is not None and change.op_pairs[0].new is not None
+        for at in change.op_pairs[:_MAX_INSTRUCTIONS]:
             op = at.op
             if both and at.old is not None and at.new is not None:
                 yield f"      old {_line(at.old)}: {printable(at.old.text)}"
@@ -116,8 +116,8 @@ class _Text:
                 yield f"      {side}: {_where(before, after)}"
 
 
-def _same(places: Sequence[Place]) -> bool:
-    return len({at.op.token for at in places}) == 1
+def _same(pairs: Sequence[OpPair]) -> bool:
+    return len({at.op.token for at in pairs}) == 1
 
 
 def _line(op: Op) -> str:
@@ -144,7 +144,7 @@ def _named(op: Op) -> str:
 def _finding(found: Found) -> str:
     finding, report = found.finding, found.report
     line, column = region(report, finding.span)[0]
-    text = f"{place(report)}:{line}:{column}: {finding.severity.label} {finding.rule.id} {finding.message}"
+    text = f"{displayed_name(report)}:{line}:{column}: {finding.severity.label} {finding.rule.id} {finding.message}"
     return printable(f"{text}{_source(finding.source_location)}")
 
 
@@ -227,7 +227,7 @@ def _kernel_object(kernel: Kernel) -> dict[str, Any]:
                 "class": change.what,
                 "message": change.message or None,
                 "instructions": [
-                    {"old": _op_object(at.old), "new": _op_object(at.new)} for at in change.places
+                    {"old": _op_object(at.old), "new": _op_object(at.new)} for at in change.op_pairs
                 ],
                 "between": change.between
                 and {
@@ -320,9 +320,9 @@ def _report(difference: Difference) -> FileReport | None:
     )
 
 
-def _note(kernel: Kernel, change: Change, prints: Fingerprints) -> Finding:
+def _note(kernel: Kernel, change: OpChange, prints: Fingerprints) -> Finding:
     """A change as a finding at its location in the new file; a lost instruction is located at its neighbour there."""
-    at = change.places[0]
+    at = change.op_pairs[0]
     op = at.new
     if op is None and change.between is not None:
         op = next((near for near in change.between[1] if near is not None), None)
@@ -341,7 +341,7 @@ def _note(kernel: Kernel, change: Change, prints: Fingerprints) -> Finding:
         span=span,
         message="; ".join(words),
         entry=function.name,
-        count=len(change.places),
+        count=len(change.op_pairs),
         fingerprint=prints.make(rule.id, function.name, (change.what, change.message, at.op.kind)),
         source_location=op.source if op is not None else None,
     )

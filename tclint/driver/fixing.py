@@ -17,7 +17,7 @@ from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
 from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, FileReport, Finding, Fix
-from tclint.findings.places import place
+from tclint.findings.places import displayed_name
 from tclint.findings.scales import Severity
 from tclint.linting.cache import IncrementalCache
 from tclint.report.summary import count, present
@@ -238,7 +238,7 @@ class Fixing:
     stdin: bytes | None = None
     """The fixed standard input, to be written to standard output; None if there is none."""
 
-    def through(self, inputs: Iterable[Input], stdin_name: str) -> Iterator[Input]:
+    def fixed_inputs(self, inputs: Iterable[Input], stdin_name: str) -> Iterator[Input]:
         """The inputs, fixed. Files are rewritten unless ``diff`` is set."""
         for name, item in inputs:
             if isinstance(item, SourceError):
@@ -258,7 +258,7 @@ class Fixing:
                 self.stdin = source.data
             return source
         self.reports.append(result.report)
-        where = place(result.report)
+        where = displayed_name(result.report)
         self.problems += [f"{where}:{p.line}: error: {p.message}" for p in result.report.problems]
         for finding, reason in result.refused:
             line = result.source.position(finding.span.start).line

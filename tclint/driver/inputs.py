@@ -18,7 +18,7 @@ from tclint.config.config import Config
 from tclint.config.selection import excluded, included
 from tclint.syntax.source import CONTAINERS, GZIP, ZSTD, Source, SourceError, read_bytes
 
-__all__ = ["STDIN", "LeftOut", "files", "inputs", "origin", "read", "read_sources"]
+__all__ = ["STDIN", "Exclusions", "files", "inputs", "origin", "read", "read_sources"]
 
 STDIN = "-"
 SUFFIXES = (".ptx", ".ptx.gz", ".ptx.zst")
@@ -27,7 +27,7 @@ SUFFIXES = (".ptx", ".ptx.gz", ".ptx.zst")
 _ARCHITECTURE = re.compile(r"\bsm_\d+[af]?\b")
 
 
-class LeftOut:
+class Exclusions:
     """Decides which paths the configuration excludes, and records them."""
 
     def __init__(self, config: Config | None = None) -> None:
@@ -69,24 +69,26 @@ def _lineage(path: str) -> Iterator[str]:
 
 
 def inputs(
-    paths: Iterable[str], stdin_name: str, left_out: LeftOut | None = None
+    paths: Iterable[str], stdin_name: str, exclusions: Exclusions | None = None
 ) -> Iterator[tuple[str, Source | SourceError]]:
     """(name, source or error) for each module in the files that :func:`files` finds."""
-    return read(files(paths, stdin_name, left_out))
+    return read(files(paths, stdin_name, exclusions))
 
 
-def files(paths: Iterable[str], stdin_name: str, left_out: LeftOut | None = None) -> list[tuple[str, str]]:
+def files(
+    paths: Iterable[str], stdin_name: str, exclusions: Exclusions | None = None
+) -> list[tuple[str, str]]:
     """(path, name) of the files that the arguments name, each file once.
 
     An argument is a file, a folder (every file below it that has one of ``SUFFIXES`` or matches ``include``, sorted), a
     pattern of ``glob``, or ``-`` for standard input, which is shown as *stdin_name*.
     """
-    left_out = left_out or LeftOut()
+    exclusions = exclusions or Exclusions()
     found: dict[str, tuple[str, str]] = {}
     for argument in paths:
-        if left_out.named(stdin_name if argument == STDIN else argument):
+        if exclusions.named(stdin_name if argument == STDIN else argument):
             continue
-        for path in _expand(argument, left_out):
+        for path in _expand(argument, exclusions):
             key = path if path == STDIN else os.path.abspath(path)
             found.setdefault(key, (path, stdin_name if path == STDIN else path))
     return list(found.values())
@@ -155,36 +157,36 @@ def origin(path: str) -> str | None:
 # ---------------------------------------------------------------- files and folders
 
 
-def _expand(argument: str, left_out: LeftOut) -> Iterable[str]:
+def _expand(argument: str, exclusions: Exclusions) -> Iterable[str]:
     """The files that an argument denotes, sorted; or the argument itself, if reading it reports the error."""
     if argument == STDIN or not (has_magic(argument) or os.path.isdir(argument)):
         return [argument]
-    times = left_out.times
+    times = exclusions.times
     if os.path.lexists(argument):
         matches = [argument]
     else:
-        matches = [match for match in sorted(glob(argument, recursive=True)) if not left_out.matched(match)]
+        matches = [match for match in sorted(glob(argument, recursive=True)) if not exclusions.matched(match)]
     files: list[str] = []
     for match in matches:
-        files += _walk(match, left_out) if os.path.isdir(match) else [match]
-    if files or left_out.times > times:
+        files += _walk(match, exclusions) if os.path.isdir(match) else [match]
+    if files or exclusions.times > times:
         return files
     # A folder that a pattern matches among others need not contain PTX; one that was named must.
     return matches if len(matches) == 1 else [argument]
 
 
-def _walk(folder: str, left_out: LeftOut) -> Iterator[str]:
+def _walk(folder: str, exclusions: Exclusions) -> Iterator[str]:
     """The files below a folder, and folders that cannot be read, so that reading them reports the error."""
     unreadable: list[str] = []
     for parent, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
         below = (name for name in sorted(folders) if name != ".git")
-        folders[:] = [name for name in below if not left_out.found(os.path.join(parent, name))]
+        folders[:] = [name for name in below if not exclusions.found(os.path.join(parent, name))]
         paths = (os.path.join(parent, name) for name in sorted(names))
         # isfile() excludes FIFOs, which would block.
         yield from (
             path
             for path in paths
-            if left_out.wanted(path) and os.path.isfile(path) and not left_out.found(path)
+            if exclusions.wanted(path) and os.path.isfile(path) and not exclusions.found(path)
         )
     yield from unreadable
 

@@ -20,7 +20,7 @@ from tclint.executor.memory import Array
 from tclint.executor.state import Geometry, as_dim3
 from tclint.executor.tensor_maps import UNKNOWN
 from tclint.ir.nodes import (
-    MOST_THREADS,
+    MAX_CTA_THREADS,
     Function,
     Immediate,
     Instruction,
@@ -150,7 +150,7 @@ class Parameters:
             and isinstance(count := instruction.named("b"), Immediate)
             and isinstance(count.value, int)
         ]
-        needed = min(max(counts, default=0), MOST_THREADS)
+        needed = min(max(counts, default=0), MAX_CTA_THREADS)
         return sorted(_BLOCKS, key=lambda block: block[0] < needed)
 
     @property

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tclint.executor.formats import encode
 from tclint.executor.tensor_maps import SIZE, TensorMap
 from tclint.executor.tensor_maps import TYPES as MAP_TYPES
-from tclint.ir.nodes import MOST_THREADS, Function
+from tclint.ir.nodes import MAX_CTA_THREADS, Function
 from tclint.isa.table import TableError, read_toml
 
 __all__ = [
@@ -425,8 +425,8 @@ class _Reader:
         entry = table.text("entry", metadata.entry if metadata else ...)
         grid = _three(table, "grid", MAX_GRID, ...)
         block = _three(table, "block", MAX_BLOCK, metadata.block if metadata else ...)
-        if prod(block) > MOST_THREADS:
-            table.fail(f"{prod(block)} threads, more than {MOST_THREADS}", "block")
+        if prod(block) > MAX_CTA_THREADS:
+            table.fail(f"{prod(block)} threads, more than {MAX_CTA_THREADS}", "block")
         cluster = _three(table, "cluster", (MAX_CLUSTER_CTAS,) * 3, metadata.cluster if metadata else None)
         if cluster and prod(cluster) > MAX_CLUSTER_CTAS:
             table.fail(f"{prod(cluster)} CTAs, more than {MAX_CLUSTER_CTAS}", "cluster")
@@ -540,7 +540,7 @@ def fits(launch: Launch, function: Function) -> None:
         f"{list(launch.block)} does not match .reqntid {list(wanted or ())}",
         "block",
     )
-    limit = prod(function.directives.get(".maxntid", (MOST_THREADS,)))
+    limit = prod(function.directives.get(".maxntid", (MAX_CTA_THREADS,)))
     need(
         prod(launch.block) <= limit,
         f"{prod(launch.block)} threads, more than the .maxntid of {limit}",
@@ -601,8 +601,8 @@ def triton_launch(path: Path) -> Metadata:
     table = _Table(path, "", found)
     entry, shared = table.text("name"), table.integer("shared", high=MAX_SHARED_BYTES)
     threads = table.integer("num_warps", low=1) * table.integer("warp_size", 32, low=1)
-    if threads > MOST_THREADS:
-        table.fail(f"{threads} threads, more than {MOST_THREADS}", "num_warps")
+    if threads > MAX_CTA_THREADS:
+        table.fail(f"{threads} threads, more than {MAX_CTA_THREADS}", "num_warps")
     ctas = table.integer("num_ctas", 1, low=1, high=MAX_CLUSTER_CTAS)
     cluster = _three(table, "cluster_dims", (MAX_CLUSTER_CTAS,) * 3, (1, 1, 1))  # written by older versions
     if prod(cluster) != ctas:

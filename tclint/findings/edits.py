@@ -20,7 +20,7 @@ from tclint.isa.target import INTRODUCED, RENAMED, TOOLKITS, Target, Version, do
 from tclint.syntax.source import Source
 
 __all__ = [
-    "Change", "Repair", "after", "before", "inverted", "joined", "opcode", "operand", "removed", "resolve",
+    "InstructionEdit", "Repair", "after", "before", "inverted", "joined", "opcode", "operand", "removed", "resolve",
     "retarget", "reversion", "without", "without_word",
 ]  # fmt: skip
 
@@ -32,7 +32,7 @@ _SINCE_13, _OLDEST = (9, 0), 75
 targets."""
 
 
-class Place(NamedTuple):
+class InstructionText(NamedTuple):
     """An instruction in its text."""
 
     data: bytes
@@ -47,10 +47,10 @@ class Place(NamedTuple):
         return re.sub(_COMMENT, lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
-Make = Callable[[Place], Edit | None]
+Make = Callable[[InstructionText], Edit | None]
 
 
-class Change(NamedTuple):
+class InstructionEdit(NamedTuple):
     """One edit at the instruction ``site`` of ``function``, or of the hit's function if that is None."""
 
     site: int
@@ -63,7 +63,7 @@ class Repair:
     """A fix as a check describes it; see :class:`tclint.findings.finding.Fix`."""
 
     message: str
-    changes: tuple[Change | Edit, ...]
+    changes: tuple[InstructionEdit | Edit, ...]
     """Text that is not an instruction is changed by an :class:`Edit` of its bytes."""
     safe: bool = False
 
@@ -71,22 +71,22 @@ class Repair:
 # ---------------------------------------------------------------- kinds of changes
 
 
-def before(site: int, *statements: str, function: Function | None = None) -> Change:
+def before(site: int, *statements: str, function: Function | None = None) -> InstructionEdit:
     """Insert *statements* before the instruction at *site*, after its label."""
 
-    def make(place: Place) -> Edit:
+    def make(place: InstructionText) -> Edit:
         line = place.data.rfind(b"\n", 0, place.start) + 1
         lead = place.data[line : place.start]
         gap = " " if lead.strip() else _line_end(place) + lead.decode()
         return Edit(Span(place.start, place.start), "".join(s + gap for s in statements))
 
-    return Change(site, make, function)
+    return InstructionEdit(site, make, function)
 
 
-def after(site: int, *statements: str, function: Function | None = None) -> Change:
+def after(site: int, *statements: str, function: Function | None = None) -> InstructionEdit:
     """Insert *statements* after the instruction at *site*."""
 
-    def make(place: Place) -> Edit:
+    def make(place: InstructionText) -> Edit:
         line = place.data.rfind(b"\n", 0, place.start) + 1
         rest = re.compile(_END_OF_LINE).match(place.data, place.end)
         lead = place.data[line : place.start]
@@ -94,41 +94,41 @@ def after(site: int, *statements: str, function: Function | None = None) -> Chan
         gap, at = (_line_end(place) + indent, rest.end()) if rest else (" ", place.end)
         return Edit(Span(at, at), "".join(gap + s for s in statements))
 
-    return Change(site, make, function)
+    return InstructionEdit(site, make, function)
 
 
-def without(site: int) -> Change:
+def without(site: int) -> InstructionEdit:
     """Delete the instruction, and its line if nothing else is on it."""
 
-    def make(place: Place) -> Edit:
+    def make(place: InstructionText) -> Edit:
         return Edit(_alone(place.data, Span(place.start, place.end)), "")
 
-    return Change(site, make)
+    return InstructionEdit(site, make)
 
 
-def opcode(site: int, new: str, function: Function | None = None) -> Change:
+def opcode(site: int, new: str, function: Function | None = None) -> InstructionEdit:
     """Replace the opcode by *new*."""
 
-    def make(place: Place) -> Edit | None:
+    def make(place: InstructionText) -> Edit | None:
         head = HEAD.match(place.text)
         if head is None or "".join(head[3].split()) != place.instruction.opcode:
             return None
         return Edit(Span(place.start + head.start(3), place.start + head.end(3)), new)
 
-    return Change(site, make, function)
+    return InstructionEdit(site, make, function)
 
 
-def without_word(site: int, instruction: Instruction, word: str, instead: str = "") -> Change:
+def without_word(site: int, instruction: Instruction, word: str, instead: str = "") -> InstructionEdit:
     """Remove a modifier such as ``.relaxed`` from the opcode, or replace it by *instead*."""
     words = instruction.opcode.split(".")
     changed = [instead.lstrip(".") if w == word.lstrip(".") else w for w in words]
     return opcode(site, ".".join(w for w in changed if w))
 
 
-def operand(site: int, role: str, new: str) -> Change:
+def operand(site: int, role: str, new: str) -> InstructionEdit:
     """Replace the operand with the role *role*, or with that name in the syntax line, by *new*."""
 
-    def make(place: Place) -> Edit | None:
+    def make(place: InstructionText) -> Edit | None:
         match = place.instruction.match
         at = match.named.get(match.form.roles.get(role, role)) if match is not None else None
         spans = _operands(place)
@@ -136,20 +136,20 @@ def operand(site: int, role: str, new: str) -> Change:
             return None
         return Edit(spans[at], new)
 
-    return Change(site, make)
+    return InstructionEdit(site, make)
 
 
-def inverted(site: int) -> Change:
+def inverted(site: int) -> InstructionEdit:
     """Invert the guard of the instruction."""
 
-    def make(place: Place) -> Edit | None:
+    def make(place: InstructionText) -> Edit | None:
         head = HEAD.match(place.text)
         if head is None or head[2] is None:
             return None
         at = place.start + head.start(1)
         return Edit(Span(at, place.start + head.end(1)), "" if head[1] else "!")
 
-    return Change(site, make)
+    return InstructionEdit(site, make)
 
 
 def removed(span: Span) -> Edit:
@@ -157,7 +157,7 @@ def removed(span: Span) -> Edit:
     return Edit(span, "")
 
 
-def _operands(place: Place) -> list[Span] | None:
+def _operands(place: InstructionText) -> list[Span] | None:
     """The spans of the operands, in order; None if the text cannot be split."""
     text = place.text
     head = HEAD.match(text)
@@ -177,7 +177,7 @@ def _operands(place: Place) -> list[Span] | None:
     return found
 
 
-def _line_end(place: Place) -> str:
+def _line_end(place: InstructionText) -> str:
     """The line end used around an instruction."""
     at = place.data.find(b"\n", place.end)
     at = at if at >= 0 else place.data.rfind(b"\n")
@@ -268,13 +268,13 @@ def _trimmed(source: Source, edit: Edit) -> Edit:
     return edit if edit.text else Edit(_alone(source.data, edit.span), "")
 
 
-def _made(source: Source, function: Function | None, change: Change) -> Edit | None:
+def _made(source: Source, function: Function | None, change: InstructionEdit) -> Edit | None:
     owner = change.function or function
     if owner is None:
         return None
     instruction = owner.instructions[change.site]
     start, end = owner.start + instruction.start, owner.start + instruction.end
-    return change.make(Place(source.data, start, end, instruction))
+    return change.make(InstructionText(source.data, start, end, instruction))
 
 
 def _overlapping(edits: tuple[Edit, ...]) -> bool:

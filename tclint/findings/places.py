@@ -6,7 +6,7 @@ from tclint.findings.finding import FileReport, SourceLocation, Span
 from tclint.ir.nodes import Location, Module
 from tclint.syntax.source import Position
 
-__all__ = ["place", "region", "source_location"]
+__all__ = ["displayed_name", "region", "source_location"]
 
 
 def source_location(module: Module, location: Location | None) -> SourceLocation | None:
@@ -31,6 +31,6 @@ def region(report: FileReport, span: Span) -> tuple[Position, Position]:
     return report.source.position(span.start), report.source.position(span.end)
 
 
-def place(report: FileReport) -> str:
+def displayed_name(report: FileReport) -> str:
     """The displayed name of the input of a report: ``kernels.fatbin(gemm.ptx)`` for a member of a container."""
     return report.path if report.member is None else f"{report.path}({report.member})"

@@ -15,7 +15,7 @@ from typing import Literal
 from tclint.findings.finding import Span
 from tclint.inline.text import UNKNOWN, Text
 
-__all__ = ["Asm", "Operand", "Ptx", "exposed", "kind_of", "operands_of", "ptx_of", "together"]
+__all__ = ["Asm", "AsmOperand", "Ptx", "exposed", "kind_of", "operands_of", "ptx_of", "together"]
 
 Dialect = Literal["gcc", "llvm", "module"]
 """The syntax of placeholders: ``%0`` (gcc), ``$0`` (llvm); a string that is a whole module has none."""
@@ -28,7 +28,7 @@ _STRINGS = frozenset("C")
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class AsmOperand:
     """One entry of an operand list."""
 
     constraint: str
@@ -47,7 +47,7 @@ class Asm:
     """The whole statement or call."""
     template: Text
     """The string with its escapes resolved, and UNKNOWN for unknown pieces."""
-    operands: tuple[Operand, ...] | None
+    operands: tuple[AsmOperand, ...] | None
     """None if the operand lists could not be parsed."""
     dialect: Dialect
     entry: str | None = None
@@ -83,13 +83,13 @@ class Ptx:
     """The number of scopes that it opens and another string closes."""
 
 
-def operands_of(constraints: str) -> tuple[Operand, ...]:
+def operands_of(constraints: str) -> tuple[AsmOperand, ...]:
     """The operands of an LLVM constraint list: ``=r,=r,r,n,~{memory}``."""
     words = [word.strip() for word in constraints.split(",")]
-    return tuple(Operand(word) for word in words if word and not word.startswith("~"))
+    return tuple(AsmOperand(word) for word in words if word and not word.startswith("~"))
 
 
-def kind_of(operands: Sequence[Operand], operand: Operand, depth: int = 0) -> str:
+def kind_of(operands: Sequence[AsmOperand], operand: AsmOperand, depth: int = 0) -> str:
     """The type of an operand's register, ``n`` for an immediate, ``C`` for a string; empty if unknown."""
     letters = operand.constraint.lstrip("=+&%")
     if letters.isdigit() and int(letters) < len(operands) and depth < 2:
@@ -151,7 +151,7 @@ def ptx_of(asm: Asm) -> Ptx:
             out.missing.append((host, f"there is no operand {_word(match[0])}: {have}, counted from 0"))
             out.text.add_unknown(host)
         else:
-            _place(out, used, asm, kinds[number], number, data, match, host)
+            _substitute(out, used, asm, kinds[number], number, data, match, host)
     out.text.add_part(source, at, len(data))
     out.declarations = tuple(f".reg {kind} {name};" for name, kind in used.items())
     out.unknown = out.text.data.count(UNKNOWN) > len(out.missing)
@@ -159,7 +159,7 @@ def ptx_of(asm: Asm) -> Ptx:
     return out
 
 
-def _place(
+def _substitute(
     out: Ptx,
     used: dict[str, str],
     asm: Asm,

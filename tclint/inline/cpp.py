@@ -9,7 +9,7 @@ from functools import cache
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from tclint.findings.finding import Span
-from tclint.inline.asm import Asm, Operand
+from tclint.inline.asm import Asm, AsmOperand
 from tclint.inline.text import Text
 
 __all__ = ["find"]
@@ -119,7 +119,7 @@ def _errors(node: Node) -> Iterator[Node]:
             yield from _errors(child)
 
 
-def _operand(node: Node, data: bytes) -> Operand:
+def _operand(node: Node, data: bytes) -> AsmOperand:
     constraint = node.child_by_field_name("constraint")
     symbol = node.child_by_field_name("symbol")
     value = node.child_by_field_name("value")
@@ -128,7 +128,7 @@ def _operand(node: Node, data: bytes) -> Operand:
         _literal(constraint, data, text)
     letters = "" if 0 in text.data else text.data.decode(errors="replace")
     number = _text(value, data).strip() if value is not None and value.type == "number_literal" else b""
-    return Operand(
+    return AsmOperand(
         letters,
         _text(symbol, data).decode(errors="replace") if symbol is not None else "",
         number.decode() if re.fullmatch(rb"\d{1,9}", number) else "",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tclint.ir.nodes import Function, Module
     from tclint.isa.target import Version
 
-__all__ = ["RULES", "check", "is_ptx", "modules", "strings", "told_of"]
+__all__ = ["RULES", "check", "has_findings", "is_ptx", "modules", "strings"]
 
 RULES = frozenset("PX001 PX002 PX003 PX004 PX005 PX006 PX007 PX008 AV001 AV002".split())
 """The rules that need only the instruction, not the code around it; AV001 and AV002 only if the architecture is
@@ -128,7 +128,7 @@ def strings(source: Source) -> list[tuple[Asm, Ptx]]:
     return made
 
 
-def told_of(asm: Asm) -> bool:
+def has_findings(asm: Asm) -> bool:
     """Whether a string by itself has a problem or a finding of more than low confidence."""
     fragments = _Fragments(Source(bytes(asm.template.data), "string.cu"), Selected(), None, None, [asm])
     report = fragments.report()
@@ -319,7 +319,7 @@ class _Fragments:
             for ptx, span, what in exposed(strings):
                 message = f"{what} is outside braces: it is defined twice if the statement is inlined twice"
                 # The message of the first releases, so that fingerprints in baselines stay valid.
-                key = f"{what} is outside of braces: it is defined twice where the statement is inlined twice"
+                key = f"{what} stands outside of braces: it is defined twice where the statement is inlined twice"
                 remedy = "enclose the text of the statement in braces { }"
                 self._report(
                     "PX007", owners[id(ptx)], span, message, remedy, Severity.INFO, Confidence.MEDIUM, key

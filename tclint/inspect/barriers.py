@@ -361,7 +361,7 @@ def _regions(found: Protocol) -> Iterator[Row]:
         for number, use in enumerate(region.uses):
             name = region_words(region) if not number else ""
             yield Row((name, use.verb, f"{use.proxy} proxy", use.who), use.sites)
-            for order in use.heard:
+            for order in use.orderings:
                 other = region.uses[order.of]
                 access = f"the {other.verb} by {other.who}"
                 if order.ordered is None:
@@ -740,7 +740,7 @@ class _Json:
                     "at": self._locations.json(order.at),
                     "way": self._locations.json(order.way),
                 }
-                for order in use.heard
+                for order in use.orderings
             ],
         }
 

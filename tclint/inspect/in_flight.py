@@ -13,9 +13,9 @@ from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, Outstanding, Tcgen05, 
 from tclint.dataflow import Analysis
 from tclint.inspect.mbarrier_use import MbarrierUse
 
-__all__ = ["CHANNELS", "Channel", "Told", "operations"]
+__all__ = ["CHANNELS", "Channel", "Render", "operations"]
 
-Told = Callable[[Any, Any, KernelModel], Iterable[tuple[int, str, int]]]
+Render = Callable[[Any, Any, KernelModel], Iterable[tuple[int, str, int]]]
 """(analysis, state, kernel) -> ``(instruction, status in words, ring of mbarriers or -1)`` of each fact."""
 
 
@@ -24,7 +24,7 @@ class Channel(NamedTuple):
 
     name: str
     analysis: type[Analysis[Any]]
-    told: Told
+    render: Render
     """Renders a state of the analysis."""
     groups: tuple[str, ...]
     """The completion mechanisms of the tracked operations; empty if the channel tracks signals."""
@@ -105,5 +105,5 @@ def operations(model: KernelModel, site: int, groups: Iterable[str] | None = Non
         wanted = channel.groups if groups is None else set(channel.groups) & set(groups)
         if any(model.sites("issue", group) for group in wanted):
             analysis, results = model.solution(channel.analysis)
-            found.update(at for at, _, _ in channel.told(analysis, results.before(site), model))
+            found.update(at for at, _, _ in channel.render(analysis, results.before(site), model))
     return found

@@ -24,7 +24,7 @@ from tclint.analyses.objects import ObjectNames
 from tclint.analyses.pretty import ValuePrinter
 from tclint.analyses.provenance import origin
 from tclint.analyses.role_paths import calls, controlling_predicates, known_functions
-from tclint.inspect.region_order import news_of
+from tclint.inspect.region_order import region_ordering
 from tclint.ir.cfg import CFG
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.values import UniformityScope
@@ -39,7 +39,6 @@ __all__ = [
     "Changing",
     "Delivered",
     "Event",
-    "Heard",
     "Init",
     "MbarrierRing",
     "Multicast",
@@ -49,6 +48,7 @@ __all__ = [
     "RegionUse",
     "Role",
     "Unresolved",
+    "UseOrdering",
     "Wait",
     "partitions",
     "protocol",
@@ -260,7 +260,7 @@ class MbarrierRing:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class UseOrdering:
     """Whether a use of a region is ordered after another use of it."""
 
     of: int
@@ -281,7 +281,7 @@ class RegionUse:
     who: str
     roles: tuple[int, ...]
     sites: tuple[int, ...]
-    heard: tuple[Heard, ...] = ()
+    orderings: tuple[UseOrdering, ...] = ()
     """For a read, its order after the writes; for a write, its order after the reads of the previous iteration."""
 
 
@@ -999,22 +999,24 @@ class _Reader:
                 start,
                 end,
                 more[n],
-                self._heard(_merged(sorted(uses[n], key=lambda use: (use.verb != "write", use.sites)))),
+                self._with_orderings(
+                    _merged(sorted(uses[n], key=lambda use: (use.verb != "write", use.sites)))
+                ),
             )
             for n, (base, start, end) in enumerate(self._areas)
         )
 
-    def _heard(self, uses: list[RegionUse]) -> tuple[RegionUse, ...]:
+    def _with_orderings(self, uses: list[RegionUse]) -> tuple[RegionUse, ...]:
         """The uses of one region, each with its order after the others."""
 
-        def orders(use: RegionUse) -> Iterator[Heard]:
+        def orders(use: RegionUse) -> Iterator[UseOrdering]:
             for n, other in enumerate(uses):
                 if other.verb != use.verb:
-                    ordering = news_of(self.model, other.sites, use.sites, again=use.verb == "write")
+                    ordering = region_ordering(self.model, other.sites, use.sites, again=use.verb == "write")
                     if ordering is not None:
-                        yield Heard(n, *ordering)
+                        yield UseOrdering(n, *ordering)
 
-        return tuple(replace(use, heard=tuple(orders(use))) for use in uses)
+        return tuple(replace(use, orderings=tuple(orders(use))) for use in uses)
 
     # ------------------------------------------------------------ events
 

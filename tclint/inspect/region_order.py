@@ -21,7 +21,7 @@ from tclint.analyses.happens_before import (
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 
-__all__ = ["RegionOrdering", "news_of"]
+__all__ = ["RegionOrdering", "region_ordering"]
 
 _QUESTION = "order of a region"
 """What :attr:`KernelModel.ledger` calls the question of this module."""
@@ -41,7 +41,7 @@ class RegionOrdering(NamedTuple):
     """The branches of a path on which they are not ordered."""
 
 
-def news_of(
+def region_ordering(
     model: KernelModel, first: Collection[int], then: Collection[int], again: bool
 ) -> RegionOrdering | None:
     """Whether *then* is ordered after *first*; None if no path leads from *first* to *then*.

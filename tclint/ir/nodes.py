@@ -300,7 +300,7 @@ class Directive(NamedTuple):
     end: int
 
 
-MOST_THREADS = 1024
+MAX_CTA_THREADS = 1024
 """The maximum number of threads in a CTA, on every target (11.4.2)."""
 
 
@@ -362,7 +362,7 @@ class Function:
     def _product(self, directive: str) -> int | None:
         numbers = self.directives.get(directive)
         product = prod(numbers) if numbers else -1
-        return product if 0 <= product <= MOST_THREADS else None
+        return product if 0 <= product <= MAX_CTA_THREADS else None
 
     def location(self, index: int) -> Location | None:
         """The source position of the instruction at *index*; None if no ``.loc`` precedes it."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tclint.ir.build import _Builder, build, make_function
 from tclint.ir.nodes import Function, Instruction, Module, Operand
 from tclint.isa.table import Table
-from tclint.syntax import Change, Tree, parse, reparse
+from tclint.syntax import TextChange, Tree, parse, reparse
 
 if TYPE_CHECKING:
     from tclint.syntax import Node
@@ -49,7 +49,7 @@ class Builds:
             tree = parse(data)
             module = build(tree, data, make=self._fresh)
         else:
-            change = Change.between(self._data, data)
+            change = TextChange.between(self._data, data)
             tree, window = reparse(built[0], self._data, data, change)
             step = _Step(before, built[0], tree, change, window, self._fresh)
             module = build(tree, data, make=lambda *about: self._note(about[0], *step.make(*about)))
@@ -75,7 +75,7 @@ class _Step:
         before: dict[int, tuple[Function, _Builder, bool]],
         old: Tree,
         new: Tree,
-        change: Change,
+        change: TextChange,
         window: tuple[int, int],
         fresh: Callable[[Node, str, Module, Table], tuple[Function, _Builder | None]],
     ) -> None:
@@ -172,7 +172,13 @@ def _touched(block: Node, low: int, high: int) -> Iterator[Node]:
 
 
 def _edited(
-    function: Function, builder: _Builder, text: str, change: Change, low: int, high: int, nodes: list[Node]
+    function: Function,
+    builder: _Builder,
+    text: str,
+    change: TextChange,
+    low: int,
+    high: int,
+    nodes: list[Node],
 ) -> Function | None:
     """The function with the statements from *low* to *high* rebuilt from *nodes*; None if more than these may
     change."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import product
 
-__all__ = ["TYPE", "NotationError", "Operand", "Slot", "Syntax", "expand", "parse_syntax"]
+__all__ = ["TYPE", "NotationError", "OperandSlot", "Slot", "Syntax", "expand", "parse_syntax"]
 
 
 class NotationError(ValueError):
@@ -65,7 +65,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class OperandSlot:
     """One operand position of a syntax line.
 
     ``style`` is ``plain``, ``memory`` (``[a]``, with ``names`` for its parts) or ``pair`` (``d|p``).
@@ -87,7 +87,7 @@ class Syntax:
     text: str
     root: str
     slots: tuple[Slot, ...]
-    operands: tuple[Operand, ...]
+    operands: tuple[OperandSlot, ...]
     open: bool = field(default=False)
     """Any operands match; ``operands`` is empty. Written as a lone ``...``."""
 
@@ -130,8 +130,8 @@ _OPERAND = re.compile(
 
 
 @cache
-def _parse_operands(text: str) -> tuple[Operand, ...]:
-    operands: list[Operand] = []
+def _parse_operands(text: str) -> tuple[OperandSlot, ...]:
+    operands: list[OperandSlot] = []
     depth, position = 0, 0
     while position < len(text):
         if not text[position:].strip():
@@ -146,10 +146,10 @@ def _parse_operands(text: str) -> tuple[Operand, ...]:
             depth -= 1
         elif match["memory"]:
             names = tuple(part.strip(" {}") for part in match["memory"][1:-1].split(","))
-            operands.append(Operand(names, "memory", depth > 0))
+            operands.append(OperandSlot(names, "memory", depth > 0))
         elif match["name"]:
             names = tuple(match["name"].split("|"))
-            operands.append(Operand(names, "pair" if len(names) > 1 else "plain", depth > 0))
+            operands.append(OperandSlot(names, "pair" if len(names) > 1 else "plain", depth > 0))
     if depth:
         raise NotationError(f"unbalanced braces in the operands {text!r}")
     return tuple(operands)

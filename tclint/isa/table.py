@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from tclint.isa.notation import NotationError, Operand, Syntax, expand, parse_syntax
+from tclint.isa.notation import NotationError, OperandSlot, Syntax, expand, parse_syntax
 from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
 
@@ -248,7 +248,7 @@ def split_opcode(opcode: str) -> tuple[str, tuple[str, ...]]:
     return root, tuple("." + word for word in rest)
 
 
-def fits(spec: OperandSpec, operand: Operand, shape: str, length: int | None) -> str:
+def fits(spec: OperandSpec, operand: OperandSlot, shape: str, length: int | None) -> str:
     """What is wrong with an operand of *shape* at the position of *operand*; empty if it fits.
 
     Shapes: ``r`` register, ``i``/``f`` integer or floating-point immediate, ``s`` symbol or label, ``n`` negated

@@ -52,7 +52,7 @@ def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collectio
         causes = (h for h in hits if h.rule in wanted and _outweighs(h, hit, shown))
         left = set(hit.about)
         for cause in causes:
-            if not cause.before_it or cause.site < hit.site:
+            if not cause.missing_before or cause.site < hit.site:
                 left -= cause.about
         if left or not hit.about:
             yield hit

@@ -11,7 +11,7 @@ from tclint.inspect.explain import UnknownOpcode, isa, rules_markdown
 from tclint.inspect.in_flight import operations
 from tclint.ir.nodes import Instruction, registers
 from tclint.isa.table import table
-from tclint.lsp.names import Place
+from tclint.lsp.names import Cursor
 from tclint.lsp.text import Text
 from tclint.report.summary import count
 
@@ -22,7 +22,7 @@ _MAX_INSTRUCTIONS = 6
 _WORD = re.compile(rb"[\w.-]+")
 
 
-def hover(place: Place, text: Text) -> tuple[str, Span] | None:
+def hover(place: Cursor, text: Text) -> tuple[str, Span] | None:
     """Markdown, and the bytes that it describes; None if there is nothing to show."""
     node = place.node
     if node is None:
@@ -39,7 +39,7 @@ def hover(place: Place, text: Text) -> tuple[str, Span] | None:
     return ("\n".join(lines), span) if lines else None
 
 
-def _rule(place: Place) -> tuple[str, Span] | None:
+def _rule(place: Cursor) -> tuple[str, Span] | None:
     """The page of the rule at the cursor in a suppression comment; None if there is none."""
     assert place.node is not None
     start, end = place.node.start_byte, place.node.end_byte
@@ -54,7 +54,7 @@ def _rule(place: Place) -> tuple[str, Span] | None:
     return None
 
 
-def _register(place: Place, text: Text) -> Iterator[str]:
+def _register(place: Cursor, text: Text) -> Iterator[str]:
     function, register = place.function, place.register
     assert function is not None
     assert register is not None
@@ -70,7 +70,7 @@ def _register(place: Place, text: Text) -> Iterator[str]:
     yield from _flight(place, text)
 
 
-def _symbol(place: Place, text: Text) -> Iterator[str]:
+def _symbol(place: Cursor, text: Text) -> Iterator[str]:
     function = place.function
     variable = function.variables.get(place.name) if function is not None else None
     variable = variable or place.module.variables.get(place.name)
@@ -86,13 +86,13 @@ def _symbol(place: Place, text: Text) -> Iterator[str]:
     yield from _mbarriers(place, text)
 
 
-def _mbarriers(place: Place, text: Text) -> Iterator[str]:
+def _mbarriers(place: Cursor, text: Text) -> Iterator[str]:
     for barrier in place.mbarriers[:_MAX_INSTRUCTIONS]:
         arrivals = "unknown" if barrier.count is None else str(barrier.count)
         yield f"- mbarrier, arrivals per phase: {arrivals}, initialised by {_listed(place, text, barrier.inits)}"
 
 
-def _flight(place: Place, text: Text) -> Iterator[str]:
+def _flight(place: Cursor, text: Text) -> Iterator[str]:
     """The asynchronous operations that may be in flight before the instruction, those with the register first."""
     function, site, register = place.function, place.site, place.register
     assert function is not None
@@ -117,7 +117,7 @@ def _uses(instruction: Instruction, register: int) -> bool:
     return any(register in registers(operand) for operand in instruction.operands)
 
 
-def _listed(place: Place, text: Text, sites: list[int]) -> str:
+def _listed(place: Cursor, text: Text, sites: list[int]) -> str:
     """``line 12 `mov.b32` ``, and so on."""
     assert place.function is not None
     words = []

@@ -18,14 +18,14 @@ from tclint.findings.finding import Span
 from tclint.ir.nodes import Function, Memory, Module, registers
 from tclint.syntax import Node, Tree
 
-__all__ = ["Place"]
+__all__ = ["Cursor"]
 
 _DEFINERS = ("label", "branch_targets", "call_targets", "call_prototype")
 _SCOPES = ("block", "function", "module")
 
 
 @dataclass(frozen=True)
-class Place:
+class Cursor:
     """A position in a module, with the name, instruction and function there."""
 
     tree: Tree

@@ -17,7 +17,7 @@ from tclint.lsp.configuration import SECTION
 from tclint.lsp.diagnostics import SOURCE
 from tclint.lsp.document import Document, Superseded
 from tclint.lsp.hover import hover
-from tclint.lsp.names import Place
+from tclint.lsp.names import Cursor
 from tclint.lsp.outline import folds, symbols
 from tclint.lsp.server import At, Server
 from tclint.lsp.text import Text
@@ -148,7 +148,7 @@ async def code_action(ls: Server, params: types.CodeActionParams) -> list[types.
 
 @_handles(types.TEXT_DOCUMENT_HOVER)
 async def hovered(ls: Server, params: types.HoverParams) -> types.Hover | None:
-    def show(place: Place, text: Text) -> types.Hover | None:
+    def show(place: Cursor, text: Text) -> types.Hover | None:
         found = hover(place, text)
         if found is None:
             return None
@@ -158,7 +158,7 @@ async def hovered(ls: Server, params: types.HoverParams) -> types.Hover | None:
     return await ls.at(params, show)
 
 
-def _locations(ls: Server, params: At, find: Callable[[Place], list[Span]]) -> Any:
+def _locations(ls: Server, params: At, find: Callable[[Cursor], list[Span]]) -> Any:
     """The locations that *find* finds for a position, as an awaitable."""
     uri = params.text_document.uri
     return ls.at(params, lambda place, text: [types.Location(uri, text.range(span)) for span in find(place)])
@@ -166,12 +166,12 @@ def _locations(ls: Server, params: At, find: Callable[[Place], list[Span]]) -> A
 
 @_handles(types.TEXT_DOCUMENT_DEFINITION)
 async def definition(ls: Server, params: types.DefinitionParams) -> Any:
-    return await _locations(ls, params, Place.definitions)
+    return await _locations(ls, params, Cursor.definitions)
 
 
 @_handles(types.TEXT_DOCUMENT_DECLARATION)
 async def declaration(ls: Server, params: types.DeclarationParams) -> Any:
-    return await _locations(ls, params, Place.declarations)
+    return await _locations(ls, params, Cursor.declarations)
 
 
 @_handles(types.TEXT_DOCUMENT_REFERENCES)

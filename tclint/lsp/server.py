@@ -27,7 +27,7 @@ from tclint.ir.nodes import Module
 from tclint.lsp.configuration import SECTION, Configuration
 from tclint.lsp.diagnostics import diagnostics, of_error
 from tclint.lsp.document import Document, Lint, Superseded
-from tclint.lsp.names import Place
+from tclint.lsp.names import Cursor
 from tclint.lsp.text import Text
 from tclint.syntax import Tree
 
@@ -277,13 +277,13 @@ class Server(LanguageServer):
 
         return await self.work(task)
 
-    async def at(self, params: At, work: Callable[[Place, Text], R]) -> R | None:
+    async def at(self, params: At, work: Callable[[Cursor, Text], R]) -> R | None:
         """The result of *work* on a position in a document; None if it is not open."""
         opened = self.documents.get(params.text_document.uri)
         config = (self.config(opened) if opened is not None else None) or Config()
 
         def look(document: Document, text: Text, tree: Tree, module: Module) -> R:
-            place = Place(
+            place = Cursor(
                 tree,
                 module,
                 text.analysed,

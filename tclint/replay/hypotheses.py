@@ -82,7 +82,7 @@ ODD_SIZES = Row(
 LAST_CTAS = Row(
     tuple(h._replace(cta=h.grid - 1) for h in SIZES.value),
     "The last CTA of each grid, for blocks that a comparison of %ctaid or %clusterid guards.",
-    "test_what_only_the_last_cta_comes_to",
+    "test_what_only_the_last_cta_executes",
 )
 FEW_CTAS = Row(
     (LaunchHypothesis(1098, 3), LaunchHypothesis(1280, 2)),
@@ -117,7 +117,7 @@ CTA_SHAPES: Row[tuple[Shape, ...]] = Row(
     ((128,), (256,), (384,), (512,)),
     "One to four warpgroups, tried with all values where the kernel does not state the shape of its CTA. Every other number "
     "of warps is asked once.",
-    "test_what_goes_wrong_soon_is_not_replayed_to_the_end",
+    "test_a_launch_that_fails_early_is_not_replayed_to_the_end",
 )
 CLUSTER_SHAPES: Row[tuple[Shape, ...]] = Row(
     (
@@ -135,7 +135,7 @@ CLUSTER_SHAPES: Row[tuple[Shape, ...]] = Row(
 MAX_STEPS = Row(
     5_000,
     "Steps of one replay: a few iterations of each loop of most kernels.",
-    "test_a_barrier_that_too_few_come_to",
+    "test_a_barrier_that_too_few_threads_reach_deadlocks",
 )
 MAX_EXTRA_STEPS = Row(
     15_000,
@@ -151,7 +151,7 @@ MAX_EXTENDED_REPLAYS = Row(
 MAX_PREVIEW_STEPS = Row(
     1_000,
     "Steps after which a replay with another number of warps may already show the fault that was seen before.",
-    "test_what_goes_wrong_soon_is_not_replayed_to_the_end",
+    "test_a_launch_that_fails_early_is_not_replayed_to_the_end",
 )
 MAX_CLUSTER_SEARCH_STEPS = Row(
     400_000,
@@ -167,7 +167,7 @@ STEPS_PER_ITERATION = Row(
 MAX_REDUCTIONS = Row(
     12,
     "Replays of one launch, each with smaller trip counts than the one before.",
-    "test_a_barrier_that_too_few_come_to",
+    "test_a_barrier_that_too_few_threads_reach_deadlocks",
 )
 MAX_ITERATIONS = Row(
     32,

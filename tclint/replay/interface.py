@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tclint.dataflow import GaveUp
 from tclint.replay.hypotheses import Shape
-from tclint.replay.launches import Run
+from tclint.replay.launches import ReplayRun
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import UninitialisedMbarrier
 
@@ -19,7 +19,7 @@ __all__ = ["Faulty", "NoFault", "ReplayAnswers", "Verdict"]
 class Faulty:
     """All launches that reach the code in question show a fault."""
 
-    run: Run
+    run: ReplayRun
     """The launch that shows it best: one with a race, if there is one, and of those the one that gets farthest."""
     assumed_cluster: Shape | None = None
     """The kernel does not state the shape of its cluster, and every shape shows a fault: the shape of this *run*."""
@@ -45,7 +45,7 @@ class ReplayAnswers(Protocol):
 
     verdict: Verdict
     """Whether the synchronisation is faulty."""
-    runs: list[Run]
+    runs: list[ReplayRun]
     """The launches that ended, or showed a fault. What none of them enters or repeats was not looked at."""
     uninitialised: UninitialisedMbarrier | None
     """The first use of an address where no mbarrier had been initialised, in the first launch with such a use.
@@ -54,9 +54,9 @@ class ReplayAnswers(Protocol):
     """
 
     @abstractmethod
-    def misses_loop(self, run: Run) -> bool:
+    def misses_loop(self, run: ReplayRun) -> bool:
         """Whether no launch enters some loop that could prevent the fault of *run*: the values of the launches may be at fault."""
 
     @abstractmethod
-    def mixes_trip_counts(self, run: Run) -> bool:
+    def mixes_trip_counts(self, run: ReplayRun) -> bool:
         """Whether unrelated words of the launch bound the loop of a deadlocked wait and the loop of those that could end it."""

@@ -28,7 +28,7 @@ from tclint.dataflow import GaveUp
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.launch import Launch, LaunchValues
-from tclint.replay.launches import Run
+from tclint.replay.launches import ReplayRun
 from tclint.replay.machine import Machine, Overrun
 from tclint.replay.program import Program
 from tclint.replay.races import races
@@ -79,14 +79,14 @@ class LaunchSearch:
         """Trip counts are extrapolated. False from the first fault or truncation on that extrapolated values show."""
         self._extrapolated = False
         """The last launch has a reduction that was not forced."""
-        self._runs: dict[tuple[LaunchHypothesis, Shape], Run] = {}
+        self._runs: dict[tuple[LaunchHypothesis, Shape], ReplayRun] = {}
 
     @property
     def truncated(self) -> bool:
         """Whether only a budget kept the last launch from its end."""
         return self.gave_up is not None and self.gave_up.why.truncated
 
-    def replay(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
+    def replay(self, hypothesis: LaunchHypothesis, shape: Shape) -> ReplayRun | None:
         """Replays a launch with CTAs of *shape*. Memory holds increasing values if equal ones leave the kernel
         without work.
 
@@ -104,7 +104,7 @@ class LaunchSearch:
             self._runs[hypothesis, shape] = run
         return run
 
-    def preview(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
+    def preview(self, hypothesis: LaunchHypothesis, shape: Shape) -> ReplayRun | None:
         """A run that shows a race within its first steps; None: there is no such run."""
         machine = self._machine(self._values(hypothesis), shape, Limits(hypotheses.MAX_PREVIEW_STEPS.value))
         with suppress(TooManyIterations, OutOfSteps, Overrun, Unresolved):
@@ -136,7 +136,7 @@ class LaunchSearch:
     def _machine(self, values: LaunchValues, shape: Shape, limits: Limits) -> Machine:
         return Machine(self.program, Launch(self.program.model, values, shape, self.cluster), limits)
 
-    def _replay_once(self, hypothesis: LaunchHypothesis, shape: Shape) -> Run | None:
+    def _replay_once(self, hypothesis: LaunchHypothesis, shape: Shape) -> ReplayRun | None:
         """Replays a launch with the known reductions, and with its original values if those show a fault."""
         values = soon = self._values(hypothesis)
         for words in self.reductions if self._extrapolates else ():
@@ -154,7 +154,7 @@ class LaunchSearch:
             run = self._replay_to_end(values, shape)
         return run
 
-    def _replay_to_end(self, values: LaunchValues, shape: Shape) -> Run | None:
+    def _replay_to_end(self, values: LaunchValues, shape: Shape) -> ReplayRun | None:
         """Replays a launch, again with smaller values as long as its loops do not end."""
         self.gave_up, self._out_of_steps = None, False
         irreducible = {GRID} if self._grid else set[LaunchWord]()
@@ -168,7 +168,7 @@ class LaunchSearch:
             )
             try:
                 run = self._run_machine(machine)
-                if run is None or not any(_blocked_early(s, reached) for s in run.stuck):
+                if run is None or not any(_blocked_early(s, reached) for s in run.deadlocks):
                     return run
                 if self._trip_counts_related:
                     return self._replay_unreduced(original, shape)
@@ -214,7 +214,7 @@ class LaunchSearch:
         bounds = {self.program.bounds[header] for header in self.program.waiting_loops}
         return len(bounds - {frozenset()}) == 1
 
-    def _replay_unreduced(self, values: LaunchValues, shape: Shape) -> Run | None:
+    def _replay_unreduced(self, values: LaunchValues, shape: Shape) -> ReplayRun | None:
         """Replays a launch with its full trip counts, to confirm a deadlock that a reduction shows."""
         words = frozenset[LaunchWord]().union(*self.program.bounds.values())
         machine = self._machine(
@@ -233,7 +233,7 @@ class LaunchSearch:
         site = machine.longest_loop
         self.gave_up = GaveUp(Reason.TOO_LONG if site < 0 else Reason.TOO_MANY_ITERATIONS, site)
 
-    def _run_machine(self, machine: Machine) -> Run | None:
+    def _run_machine(self, machine: Machine) -> ReplayRun | None:
         """Executes one launch."""
         stuck: list[Stuck] = []
         overrun = None
@@ -261,9 +261,9 @@ def _blocked_early(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool
 
 def _observed_run(
     machine: Machine, stuck: list[Stuck] | None = None, overrun: Stuck | None = None, finished: bool = False
-) -> Run | None:
+) -> ReplayRun | None:
     """The result of a replay; None: it was given up before a fault."""
-    run = Run(
+    run = ReplayRun(
         stuck or [],
         list(races(machine.accesses, machine.ordered_in_time, machine.program)),
         overrun,

@@ -20,7 +20,7 @@ from tclint.replay.races import Race
 from tclint.replay.scheduler import Stuck
 from tclint.replay.sync import Mbarrier, ReleasedWaiter
 
-__all__ = ["LaunchResults", "Run", "next_hypothesis"]
+__all__ = ["LaunchResults", "ReplayRun", "next_hypothesis"]
 
 
 _CTA_INDICES = (("special", "%ctaid.x"), ("special", "%clusterid.x"))
@@ -47,10 +47,10 @@ def _same_purpose(hypothesis: LaunchHypothesis) -> tuple[LaunchHypothesis, ...]:
     return next((row.value for row in rows if hypothesis in row.value), (hypothesis,))
 
 
-class Run(NamedTuple):
+class ReplayRun(NamedTuple):
     """The result of one replay."""
 
-    stuck: list[Stuck]
+    deadlocks: list[Stuck]
     races: list[Race]
     overrun: Stuck | None
     finished: bool
@@ -71,7 +71,7 @@ class Run(NamedTuple):
 
     @property
     def wrong(self) -> bool:
-        return bool(self.stuck or self.races or self.overrun or self.late)
+        return bool(self.deadlocks or self.races or self.overrun or self.late)
 
     @property
     def between_warps(self) -> bool:
@@ -85,9 +85,9 @@ class Run(NamedTuple):
             return set(self.races[0].key)
         if self.overrun is not None:
             return {self.overrun.site}
-        return {s.site for s in self.stuck} or {wait.site for _, wait in self.late}
+        return {s.site for s in self.deadlocks} or {wait.site for _, wait in self.late}
 
-    def again(self, other: Run) -> bool:
+    def again(self, other: ReplayRun) -> bool:
         """Whether the first fault occurs in another run too."""
         if self.races:
             return self.races[0].key in {race.key for race in other.races}
@@ -96,7 +96,7 @@ class Run(NamedTuple):
     @property
     def mbarriers(self) -> set[int]:
         """The addresses of the mbarriers at fault."""
-        stuck = [self.overrun] if self.overrun is not None else self.stuck
+        stuck = [self.overrun] if self.overrun is not None else self.deadlocks
         whats = [a.mbarrier for a in self.races[0]] if self.races else [s.what for s in stuck]
         return {what.address for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)}
 
@@ -107,7 +107,7 @@ class LaunchResults:
 
     model: KernelModel
     program: Program
-    wrong: dict[LaunchHypothesis, Run] = field(default_factory=dict)
+    wrong: dict[LaunchHypothesis, ReplayRun] = field(default_factory=dict)
     entered: set[int] = field(default_factory=set)
     """The blocks that some launch without a fault executed."""
     repeated: set[int] = field(default_factory=set)
@@ -130,7 +130,7 @@ class LaunchResults:
         """
         return not self.program.reads_memory
 
-    def add(self, hypothesis: LaunchHypothesis, run: Run) -> set[LaunchHypothesis]:
+    def add(self, hypothesis: LaunchHypothesis, run: ReplayRun) -> set[LaunchHypothesis]:
         """Adds a launch. Returns the hypotheses that may reach more, if it had no fault."""
         if run.wrong:
             self.wrong[hypothesis] = run
@@ -151,7 +151,7 @@ class LaunchResults:
         )
 
     @property
-    def unexcused(self) -> dict[LaunchHypothesis, Run]:
+    def unexcused(self) -> dict[LaunchHypothesis, ReplayRun]:
         """The launches with a fault that no launch without one excuses, if the mbarriers at fault work in others."""
         return {
             hypothesis: run
@@ -160,7 +160,7 @@ class LaunchResults:
             and (not self.entered or self.completed_mbarriers.issuperset(run.mbarriers))
         }
 
-    def excuses(self, run: Run) -> bool:
+    def excuses(self, run: ReplayRun) -> bool:
         """Whether launches without a fault execute all blocks in which *run* is at fault, and later iterations if
         *run* does.
         """
@@ -171,7 +171,7 @@ class LaunchResults:
             not self._distinguishes_iterations or self.repeated.issuperset(loops)
         )
 
-    def covers(self, run: Run) -> bool:
+    def covers(self, run: ReplayRun) -> bool:
         """Whether launches without a fault synchronise wherever *run* does, so that they may be what the kernel is
         made for.
 

@@ -179,7 +179,7 @@ class Program:
         ).intersection(model.cfg.rank)
         """Blocks in which threads synchronise."""
         self.dispatching = self._dispatching()
-        """Blocks whose branch compares a thread index with the launch and decides who synchronises, with what they
+        """Blocks whose branch compares a thread index with the launch and decides which threads synchronise, with what they
         compare.
         """
         self.sharing = self._sharing()

@@ -27,7 +27,7 @@ class Reason(str, Enum):
     TOO_MANY_ITERATIONS = "a loop has too many iterations to be replayed to its end"
     """The steps are used up, and no value of the launch ends the longest loop earlier."""
 
-    # A value that decides who synchronises is unknown.
+    # A value that decides which threads synchronise is unknown.
     UNKNOWN_BRANCH = "a branch depends on an unknown value"
     """Two successors are possible, and neither of them traps."""
     ROLES_FROM_LAUNCH = "which threads take a branch depends on the launch"

@@ -1,4 +1,4 @@
-"""Thread groups: threads of one CTA that execute the same path together, where they diverge and reconverge, who runs
+"""Thread groups: threads of one CTA that execute the same path together, where they diverge and reconverge, which runs
 next.
 
 Threads diverge where a branch depends on the thread and reconverge at the immediate post-dominator of the branch. If
@@ -728,7 +728,7 @@ class ThreadGroupScheduler(ABC):
         return group.agent
 
     def _end_epoch(self, group: ThreadGroup) -> None:
-        """Ends the epoch of a group: who acquires from it now does not observe what it does later."""
+        """Ends the epoch of a group: a thread that acquires from it now does not observe what it does later."""
         group.own = join(group.own, event(self._agent(group), self.time))
         self.time += 1
 

@@ -38,7 +38,7 @@ class ReleasedWaiter(NamedTuple):
     agent: Agent
     threads: tuple[int, ...]
     number: int
-    """The first event of the agent after the wait: only who is ordered after it knows that the wait is over."""
+    """The first event of the agent after the wait: only agents that are ordered after it know that the wait is over."""
     phase: int
     """The phase that was current when it waited."""
 

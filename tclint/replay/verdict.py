@@ -14,12 +14,12 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
 from tclint.dataflow import GaveUp
-from tclint.ir.nodes import MOST_THREADS
+from tclint.ir.nodes import MAX_CTA_THREADS
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launch_search import LaunchSearch
-from tclint.replay.launches import LaunchResults, Run, next_hypothesis
+from tclint.replay.launches import LaunchResults, ReplayRun, next_hypothesis
 from tclint.replay.program import Program
 from tclint.replay.races import Race
 from tclint.replay.reasons import Reason
@@ -45,7 +45,7 @@ class Replay(ReplayAnswers):
         """The first use of an address where no mbarrier had been initialised, in the first launch with such a use."""
         self._bounds: Mapping[int, frozenset[LaunchWord]] = {}
         """The words of the launch that bound each loop, by its header."""
-        self.runs: list[Run] = []
+        self.runs: list[ReplayRun] = []
         """The launches that ended, or showed a fault."""
         self.verdict: Verdict = self._replayed() or self._gave_up or NoFault()
         """Whether the synchronisation is faulty."""
@@ -53,7 +53,7 @@ class Replay(ReplayAnswers):
             model.ledger.give_up(QUESTION, self.verdict.site, self.verdict.why)
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> ReplayRun | None:
         """The launch that shows the fault, if the kernel is faulty."""
         return self.verdict.run if isinstance(self.verdict, Faulty) else None
 
@@ -87,13 +87,13 @@ class Replay(ReplayAnswers):
             return None
         return None if run is None else Faulty(run, assumed)
 
-    def _find_fault(self, search: LaunchSearch) -> Run | None:
+    def _find_fault(self, search: LaunchSearch) -> ReplayRun | None:
         """The run that shows the fault best, if launches prove one.
 
         Raises UninitialisedMbarrier if the first launch has no mbarriers.
         """
         program = search.program
-        found: dict[LaunchHypothesis, Run] = {}
+        found: dict[LaunchHypothesis, ReplayRun] = {}
         sizes = hypotheses.SIZES.value
         bounded = self.model.function.most_threads is not None
         for shape, usual in self._cta_shapes():
@@ -187,7 +187,7 @@ class Replay(ReplayAnswers):
         if not usual or not self.model.function.most_threads:
             self._gave_up = GaveUp(Reason.NO_CLUSTER_SHAPE)
             return None, None
-        wrong: list[tuple[Run, LaunchSearch]] = []
+        wrong: list[tuple[ReplayRun, LaunchSearch]] = []
         reductions, steps = list[frozenset[LaunchWord]](), 0
         for cluster in hypotheses.CLUSTER_SHAPES.value:
             budget = hypotheses.MAX_STEPS.value * max(1, prod(cluster) // 2)
@@ -215,7 +215,7 @@ class Replay(ReplayAnswers):
         farthest = max(
             wrong,
             key=lambda w: (
-                not (w[0].stuck or w[0].overrun),
+                not (w[0].deadlocks or w[0].overrun),
                 len(w[0].completed_mbarriers) / prod(w[1].cluster),
             ),
         )
@@ -225,7 +225,7 @@ class Replay(ReplayAnswers):
         if self.uninitialised is None and error.address >= 0:
             self.uninitialised = error
 
-    def misses_loop(self, run: Run) -> bool:
+    def misses_loop(self, run: ReplayRun) -> bool:
         """Whether no launch enters some loop that could prevent the fault of *run*.
 
         Then the values may be at fault: sizes that go together in no real launch leave no work. The loop waits, and
@@ -245,20 +245,20 @@ class Replay(ReplayAnswers):
             if done := [i for block in loop for i in deeds.get(block, ())]:
                 start = model.cfg.blocks[head].start
                 if (
-                    self._may_be_missing(run.stuck, start, done)
+                    self._may_be_missing(run.deadlocks, start, done)
                     if not run.races
                     else self._precedes_race(run.races, start)
                 ):
                     return True
         return False
 
-    def mixes_trip_counts(self, run: Run) -> bool:
+    def mixes_trip_counts(self, run: ReplayRun) -> bool:
         """Whether unrelated words of the launch bound the loops of a deadlocked wait and of those that could end it.
 
         A number of tiles that is passed beside the size that it follows from is unrelated to it in a replay.
         """
         events = [event.site for event in self.model.events if event.kind != "mbarrier-wait"]
-        for s in run.stuck:
+        for s in run.deadlocks:
             if isinstance(s.what, Mbarrier):
                 words = self._trip_count_words(s.site)
                 others = {self._trip_count_words(i) for i in events if self._may_unblock(s, i)} - {
@@ -324,6 +324,6 @@ class Replay(ReplayAnswers):
         yield from ((shape, True) for shape in usual if not bound)
         if self.model.values.may_be_alone:
             yield (1,), False
-        for threads in range(32, (prod(bound) if bound else MOST_THREADS) + 1, 32):
+        for threads in range(32, (prod(bound) if bound else MAX_CTA_THREADS) + 1, 32):
             if (threads,) not in usual:
                 yield (threads,), False

@@ -26,7 +26,7 @@ DEFAULT = "tclint-baseline.json"
 SCHEMA = 1
 """Incremented when a key is removed or changes its meaning, not when one is added."""
 
-Place = tuple[str, str | None]
+ModuleKey = tuple[str, str | None]
 """The path of a module relative to the folder of the baseline, with slashes, and its name in a container."""
 
 
@@ -50,7 +50,7 @@ class Entry:
         return _kind(self.fingerprint)
 
     @property
-    def place(self) -> Place:
+    def module_key(self) -> ModuleKey:
         return self.path, self.member
 
 
@@ -77,12 +77,12 @@ class Baseline:
         """
         if not self.entries:
             return list(reports), self
-        places = [self._place(report) for report in reports]
+        places = [self._module_key(report) for report in reports]
         here = frozenset(places)
-        own: defaultdict[tuple[Place, str], deque[int]] = defaultdict(deque)
+        own: defaultdict[tuple[ModuleKey, str], deque[int]] = defaultdict(deque)
         moved: defaultdict[str, deque[int]] = defaultdict(deque)
         for number, entry in enumerate(self.entries):
-            own[entry.place, entry.kind].append(number)
+            own[entry.module_key, entry.kind].append(number)
             if self._missing(entry, here):
                 moved[entry.kind].append(number)
         used: set[int] = set()
@@ -140,7 +140,7 @@ class Baseline:
         return f'{{\n"schema": {SCHEMA},\n"findings": [{lines}\n]\n}}\n'
 
     def _entry(self, report: FileReport, finding: Finding) -> Entry:
-        path, member = self._place(report)
+        path, member = self._module_key(report)
         return Entry(
             path=path,
             member=member,
@@ -155,16 +155,16 @@ class Baseline:
     def _folder(self) -> str:
         return os.path.dirname(os.path.abspath(self.path))
 
-    def _place(self, report: FileReport) -> Place:
+    def _module_key(self, report: FileReport) -> ModuleKey:
         try:
             path = os.path.relpath(report.path, self._folder)
         except ValueError:  # another drive
             path = os.path.abspath(report.path)
         return path.replace(os.sep, "/"), report.member
 
-    def _missing(self, entry: Entry, here: frozenset[Place]) -> bool:
+    def _missing(self, entry: Entry, here: frozenset[ModuleKey]) -> bool:
         """Whether the module of an entry no longer exists, in which case its findings may have moved."""
-        if entry.place in here:
+        if entry.module_key in here:
             return False
         if entry.member is not None and any(path == entry.path for path, _ in here):
             return True
@@ -173,8 +173,8 @@ class Baseline:
     def _looked_for(
         self,
         entry: Entry,
-        analysed: dict[Place, str],
-        here: frozenset[Place],
+        analysed: dict[ModuleKey, str],
+        here: frozenset[ModuleKey],
         arguments: Sequence[str],
         failed: Sequence[str],
         selected: Selected,
@@ -184,7 +184,7 @@ class Baseline:
             return False
         if entry.entry is not None and not selected.wants(entry.entry):
             return False
-        if (path := analysed.get(entry.place)) is not None:
+        if (path := analysed.get(entry.module_key)) is not None:
             return entry.rule not in all_rules() or entry.rule not in selected.ignored(
                 path, entry.entry or ""
             )

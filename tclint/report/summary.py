@@ -11,7 +11,7 @@ from tclint._version import __version__
 from tclint.findings import selection
 from tclint.findings.finding import AsmCount, FileReport, Finding
 from tclint.findings.give_up import GiveUp
-from tclint.findings.places import place
+from tclint.findings.places import displayed_name
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
@@ -195,7 +195,7 @@ def tally(summary: Summary) -> str:
 def statistics_of(reports: Iterable[FileReport], summary: Summary) -> str:
     """Errors of inputs, the number of findings of each rule with the most frequent first, and the tally."""
     problems = [
-        f"{place(report)}{f':{problem.line}' if problem.line else ''}: error: {problem.message}"
+        f"{displayed_name(report)}{f':{problem.line}' if problem.line else ''}: error: {problem.message}"
         for report in reports
         for problem in report.problems
     ]

@@ -8,9 +8,9 @@ from typing import Any
 
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded, Results
-from tclint.inspect.in_flight import CHANNELS, Told
+from tclint.inspect.in_flight import CHANNELS, Render
 
-__all__ = ["Fact", "Flight", "flight"]
+__all__ = ["Fact", "InFlightFacts", "in_flight_facts"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,7 +28,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
+class InFlightFacts:
     """The facts before every reachable instruction."""
 
     changes: tuple[tuple[int, tuple[Fact, ...], tuple[Fact, ...]], ...]
@@ -37,7 +37,7 @@ class Flight:
     """The channels whose analysis did not reach its fixpoint, and which are left out."""
 
 
-def flight(model: KernelModel) -> Flight:
+def in_flight_facts(model: KernelModel) -> InFlightFacts:
     """The facts in the function of *model*."""
     changes: dict[int, tuple[list[Fact], list[Fact]]] = {}
     unsettled = []
@@ -48,18 +48,18 @@ def flight(model: KernelModel) -> Flight:
             unsettled.append(channel.name)
             continue
         before: frozenset[Fact] = frozenset()
-        for at, facts in _states(model, results, number, channel.told):
+        for at, facts in _states(model, results, number, channel.render):
             if facts != before:
                 added, removed = changes.setdefault(at, ([], []))
                 added += sorted(facts - before)
                 removed += sorted(before - facts)
                 before = facts
     ordered = tuple((at, tuple(added), tuple(removed)) for at, (added, removed) in sorted(changes.items()))
-    return Flight(ordered, tuple(unsettled))
+    return InFlightFacts(ordered, tuple(unsettled))
 
 
 def _states(
-    model: KernelModel, results: Results[Any], channel: int, render: Told
+    model: KernelModel, results: Results[Any], channel: int, render: Render
 ) -> Iterator[tuple[int, frozenset[Fact]]]:
     """``(instruction, the facts before it)`` in program order, for the instructions where the facts may change."""
     cfg, known = model.cfg, dict[Hashable, frozenset[Fact]]()

@@ -17,7 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import Outstanding
 from tclint.dataflow import LimitExceeded
 from tclint.findings.finding import FileReport, Finding, SourceLocation, Span, Step
-from tclint.findings.places import place, source_location
+from tclint.findings.places import displayed_name, source_location
 from tclint.findings.rules import Rule, manual_reference
 from tclint.inspect.barriers import region_words, sections
 from tclint.inspect.in_flight import CHANNELS
@@ -26,7 +26,7 @@ from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.isa.target import Version
 from tclint.report.formats._details import certainty, parties
-from tclint.show.flight import flight
+from tclint.show.flight import in_flight_facts
 from tclint.show.layout import HEIGHT, WIDTH, layout
 from tclint.syntax.source import Source
 from tclint.values import thread_masks as T
@@ -112,7 +112,7 @@ class _Kernel:
             "version": __version__,
             "name": self.function.name,
             "entry": self.function.entry,
-            "input": place(self.report),
+            "input": displayed_name(self.report),
             "origin": self.report.origin,
             "line": self._line(self.start),
             "target": ", ".join(self.module.targets),
@@ -280,7 +280,7 @@ class _Kernel:
 
     def _flight(self) -> dict[str, Any]:
         """The facts, and ``[instruction, added, removed]`` where they change."""
-        found = flight(self.model)
+        found = in_flight_facts(self.model)
         self.problems += [
             f"operations in flight of {name} are left out: no fixpoint within the limit"
             for name in found.unsettled

@@ -21,11 +21,11 @@ from tclint.syntax._binding import language
 
 __all__ = [
     "LANGUAGE",
-    "Change",
     "Node",
     "Query",
     "QueryCursor",
     "SyntaxProblem",
+    "TextChange",
     "Tree",
     "TreeCursor",
     "language",
@@ -78,7 +78,7 @@ def parse(text: bytes, old_tree: Tree | None = None) -> Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TextChange:
     """An edit: bytes ``start`` to ``old_end`` of a text were replaced by bytes ``start`` to ``new_end`` of the next
     one."""
 
@@ -87,7 +87,7 @@ class Change:
     new_end: int
 
     @classmethod
-    def between(cls, old: bytes, new: bytes) -> Change:
+    def between(cls, old: bytes, new: bytes) -> TextChange:
         """The smallest change that turns *old* into *new*."""
         start = _largest(min(len(old), len(new)), lambda n: old[:n] == new[:n])
         rest = min(len(old), len(new)) - start
@@ -109,7 +109,7 @@ def _largest(limit: int, equal: Callable[[int], bool]) -> int:
     return low
 
 
-def reparse(old_tree: Tree, old: bytes, new: bytes, change: Change) -> tuple[Tree, tuple[int, int]]:
+def reparse(old_tree: Tree, old: bytes, new: bytes, change: TextChange) -> tuple[Tree, tuple[int, int]]:
     """The tree of *new*, and the byte range of *new* outside of which both trees are equal.
 
     *old_tree*, the tree of *old*, is modified: its positions are adjusted to *change*. Error recovery depends on what is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.analyses.cluster_memory import remote_accesses
-from tclint.analyses.mbarrier_addresses import MbarrierAddresses, Place, home, may_leave, same
+from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, home, may_leave, same
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05_sync import waits_for_commits
@@ -59,14 +59,14 @@ def arrival(made: KernelModel) -> int:
     return site
 
 
-def place(made: KernelModel, variable: str, offset: int = 0) -> Place:
-    return Place(value(made, {"full": "%r1", "empty": "%r2"}[variable]), offset)
+def place(made: KernelModel, variable: str, offset: int = 0) -> MbarrierLocation:
+    return MbarrierLocation(value(made, {"full": "%r1", "empty": "%r2"}[variable]), offset)
 
 
 @pytest.mark.parametrize("spelling", MAPPED.values(), ids=MAPPED)
 def test_mapped_address_names_the_mbarrier_and_may_leave_the_cta(spelling: str) -> None:
     made = kernel_of(spelling, ARRIVE)
-    assert made.fact(MbarrierAddresses).places(arrival(made)) == {place(made, "full")}
+    assert made.fact(MbarrierAddresses).locations(arrival(made)) == {place(made, "full")}
     assert may_leave(made.values, value(made, "%r6"))
     assert any(a.remote for a in made.fact(MbarrierAddresses).of(arrival(made)))
     assert made.fact(Mbarriers).unresolved == []
@@ -75,7 +75,7 @@ def test_mapped_address_names_the_mbarrier_and_may_leave_the_cta(spelling: str) 
 @pytest.mark.parametrize("spelling", OWN.values(), ids=OWN)
 def test_address_of_the_own_cta_does_not_leave_it(spelling: str) -> None:
     made = kernel_of(spelling, ARRIVE)
-    assert made.fact(MbarrierAddresses).places(arrival(made)) == {place(made, "full")}
+    assert made.fact(MbarrierAddresses).locations(arrival(made)) == {place(made, "full")}
     assert not may_leave(made.values, value(made, "%r6"))
 
 
@@ -83,7 +83,7 @@ def test_address_of_the_own_cta_does_not_leave_it(spelling: str) -> None:
 def test_address_without_a_variable_is_unresolved(spelling: str) -> None:
     made = kernel_of(spelling, ARRIVE)
     addresses = made.fact(MbarrierAddresses)
-    assert addresses.places(arrival(made)) is None
+    assert addresses.locations(arrival(made)) is None
     assert addresses.same(arrival(made), made.sites("mbarrier-init")[0]) is None
 
 
@@ -150,7 +150,7 @@ def test_comparison_of_two_instructions_is_three_valued(spelling: str, expected:
 
 def test_comparison_of_two_places_is_three_valued() -> None:
     made = kernel_of()
-    full, empty, opaque = place(made, "full"), place(made, "empty"), Place(value(made, "%r9"), 0)
+    full, empty, opaque = place(made, "full"), place(made, "empty"), MbarrierLocation(value(made, "%r9"), 0)
     assert same(made, full, full) is True
     assert same(made, full, full._replace(offset=8)) is False
     assert same(made, full, full._replace(offset=7)) is None
@@ -187,21 +187,21 @@ def test_only_a_counter_names_each_stage_for_certain(stage: str, certain: bool) 
     made = kernel_of(LOOP.format(stage=stage, count=4))
     every = {place(made, "full", 8 * k) for k in range(4)}
     addresses = made.fact(MbarrierAddresses)
-    assert addresses.places(arrival(made)) == every
+    assert addresses.locations(arrival(made)) == every
     assert addresses.each(arrival(made)) == (every if certain else frozenset())
 
 
 def test_alternatives_are_all_named_and_none_for_certain() -> None:
     made = kernel_of(CHOSEN, ARRIVE)
     addresses = made.fact(MbarrierAddresses)
-    assert addresses.places(arrival(made)) == {place(made, "full"), place(made, "empty")}
+    assert addresses.locations(arrival(made)) == {place(made, "full"), place(made, "empty")}
     assert addresses.each(arrival(made)) == frozenset()
 
 
 def test_first_iteration_names_the_first_stage() -> None:
     made = kernel_of(LOOP.format(stage=COUNTED, count="%r9"))
     addresses = made.fact(MbarrierAddresses)
-    assert addresses.places(arrival(made)) is None
+    assert addresses.locations(arrival(made)) is None
     assert addresses.at_first(arrival(made)) == place(made, "full")
 
 

@@ -304,7 +304,7 @@ def test_runs_add_up_in_the_record(home: Path, monkeypatch: pytest.MonkeyPatch) 
         part.main([folder, "--runs", "5", "--seed", "2", "--record"])
 
 
-def test_what_fails_is_kept_and_said(
+def test_what_fails_is_kept_and_reported(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(oracle, "check_source", crash)
@@ -315,7 +315,7 @@ def test_what_fails_is_kept_and_said(
     assert "| KeyError in test_fuzz.py:crash | 5 |" in results.PAGE.read_text()
 
 
-def test_a_folder_without_kernels_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_kernels_is_reported(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert part.main([str(home / "records")]) == 2
     assert "no .ptx file" in capsys.readouterr().err
 

@@ -162,9 +162,7 @@ COPY = "cp.async.ca.shared.global [d], [%rd1], 16;\n"
         ("", "@%p2 bra E;\n", "unreached"),
     ],
 )
-def test_a_wait_that_nothing_rests_on_is_a_cause(
-    tmp_path: Path, data: str, around: str, expected: str
-) -> None:
+def test_a_wait_that_orders_nothing_is_a_cause(tmp_path: Path, data: str, around: str, expected: str) -> None:
     """Another wait has released all that it releases; unknown where no launch reaches it, or the data is not followed."""
     wait = "{0}: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra {0};\n"
     text = (
@@ -216,7 +214,7 @@ def test_a_replay_that_takes_too_long_is_a_cause(tmp_path: Path, monkeypatch: py
     assert missed(tmp_path, "mbarrier wait loop dropped", text) == "long"
 
 
-def test_replays_say_nothing_of_a_barrier_between_threads_that_go_together(tmp_path: Path) -> None:
+def test_a_barrier_between_threads_on_one_path_is_not_replayed(tmp_path: Path) -> None:
     text = (
         ".shared .b64 m;\n.shared .align 16 .b8 d[16];\n.shared .align 16 .b8 e[128];\nmov.u32 %r1, %tid.x;\n"
         f"mbarrier.init.shared.b64 [m], 32;\nbar.sync 0;\n{BULK}mbarrier.arrive.shared.b64 _, [m];\n"

@@ -49,7 +49,7 @@ def test_a_record_makes_the_page(home: Path) -> None:
     assert "Skipped:\n\n- marble: too heavy" in text
 
 
-def test_what_cannot_be_measured_is_said_and_costs_no_result(home: Path) -> None:
+def test_what_cannot_be_measured_is_reported_and_costs_no_result(home: Path) -> None:
     results.skip("weights", "no scales")
     assert "Not measured yet" in results.PAGE.read_text()
     results.save("weights", [["flint", "1.5"]])

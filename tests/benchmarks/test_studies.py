@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import ptxas
 from benchmarks.studies import lost_waits, sass, scoreboards
-from benchmarks.studies.scoreboards import Listing, Pair, Said, Way, judged, outstanding, pairs, releases
+from benchmarks.studies.scoreboards import Listing, Ordering, Pair, Said, judged, outstanding, pairs, releases
 from tclint.findings.rules import all_rules
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
@@ -100,23 +100,23 @@ def test_what_orders_an_operation_before_a_signal_is_found(
 ) -> None:
     signal = len(rows) - 1 - (rows[-1][0] == USE)
     load = rows[0][0] == LOAD
-    assert Listing(code(*rows)).way(range(1), range(signal, signal + 1), load) == Way(verdict, why)
+    assert Listing(code(*rows)).ordering(range(1), range(signal, signal + 1), load) == Ordering(verdict, why)
 
 
-def test_one_way_without_a_wait_is_enough() -> None:
+def test_one_path_without_a_wait_is_enough() -> None:
     made = code((LOAD, 0), ("@P0 BRA `(.L)", 7, 0, ".L"), (USE, 7, 0b1), (ARRIVE,))
     made.labels[".L"] = 3
-    assert Listing(made).way(range(1), range(3, 4), load=True).verdict == "ahead"
+    assert Listing(made).ordering(range(1), range(3, 4), load=True).verdict == "ahead"
     made.instructions[1] = sass.Sass("@P0 BRA `(.L)", 1, 7, 7, 0b1)
-    assert Listing(made).way(range(1), range(3, 4), load=True) == Way("ordered", "a branch waits")
+    assert Listing(made).ordering(range(1), range(3, 4), load=True) == Ordering("ordered", "a branch waits")
 
 
 def test_a_line_without_its_instruction_is_unknown() -> None:
     made = Listing(code((LOAD, 0), (ARRIVE,)))
     here, there = range(1), range(1, 2)
-    assert made.way(here, there, load=True).verdict == "ahead"
-    assert made.way(here, there, load=False).verdict == "unknown"
-    assert made.way(here, here, load=True).verdict == "unknown"
+    assert made.ordering(here, there, load=True).verdict == "ahead"
+    assert made.ordering(here, there, load=False).verdict == "unknown"
+    assert made.ordering(here, here, load=True).verdict == "unknown"
 
 
 ACCESS = """
@@ -146,7 +146,7 @@ def test_only_the_wait_ends_an_access(between: str, outstanding: bool) -> None:
 
 def pair(signal: int, said: Said, way: str) -> Pair:
     return Pair(
-        "k", 10, signal, True, "mbarrier-arrive", said, Way(way, "" if way == "ahead" else "a use waits")
+        "k", 10, signal, True, "mbarrier-arrive", said, Ordering(way, "" if way == "ahead" else "a use waits")
     )
 
 
@@ -199,7 +199,7 @@ def test_the_examples_of_the_rule_run_ahead_on_the_hardware(tools: scoreboards.T
     rule = all_rules()["TC002"]
     for block in rule.examples[:3]:
         found = judged(pairs(Source(block.code.encode(), "t.ptx"), tools))
-        assert [(p.said.verdict, p.way.verdict) for p in found] == [("error", "ahead")], block.code
+        assert [(p.said.verdict, p.ordering.verdict) for p in found] == [("error", "ahead")], block.code
 
 
 def test_a_lost_wait_is_asked_about(tools: scoreboards.Tools, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_the_line_table_changes_no_instruction(tools: scoreboards.Tools, tmp_pat
     assert texts[0]
 
 
-def test_without_the_tools_one_line_says_so(
+def test_missing_tools_are_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TCLINT_NVDISASM", str(tmp_path / "absent"))

@@ -133,7 +133,7 @@ def test_other_lanes_write(body: str, threads: int, confidence: Confidence) -> N
         f"st.shared.b32 [%r1], %r9;\n{FENCE}\n{TILE}",
         f"st.shared.b32 [%r1], %r9;\n{FENCE}\n{MMA}",
         f"st.shared.b32 [%r1], %r9;\n{FENCE}\n{OUT.format(16)}",
-        # Who writes the others' bytes is not said.
+        # Which thread writes the others' bytes is unknown.
         f"ld.global.u32 %r7, [%rd6];\nsetp.eq.u32 %p3, %r7, 0;\n@%p3 {STORE}\n{FENCE}\n{TILE}",
         # The others see to other bytes, with no fence.
         f"@!%p2 bra own;\nst.shared.b32 [%r3+4096], %r9;\nbra on;\nown: {STORE}\n{FENCE}\n{MEET}\non: {TILE}",
@@ -163,7 +163,7 @@ def test_the_fence_may_be_added_first() -> None:
     assert all(f.fixes for f in findings if f.rule.id.startswith("PR"))
 
 
-def test_a_loop_with_a_barrier_may_always_have_a_round() -> None:
+def test_a_loop_with_a_barrier_may_always_iterate() -> None:
     rounds = (
         f"setp.eq.u32 %p3, %r9, 0;\n@%p3 bra past;\nmov.u32 %r7, 0;\nround:\n{SYNC}\nadd.u32 %r7, %r7, 1;"
     )
@@ -172,7 +172,7 @@ def test_a_loop_with_a_barrier_may_always_have_a_round() -> None:
     assert confidence is Confidence.LOW
 
 
-def test_who_does_what() -> None:
+def test_the_writing_and_the_issuing_threads_are_named() -> None:
     text = module(kernel(f"{START}\n{STORE}\n{FENCE}\n{TILE}\n{SENT}\nret;"), header=HEADER)
     (finding,) = by_rule(lint(text), "PR005")
     assert [step.role for step in finding.steps] == ["all threads", None, "thread 0"]

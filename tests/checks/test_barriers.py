@@ -65,7 +65,7 @@ HALF = "mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 64;\n"
         ("ld.param.u32 %r1, [number];\n@%p0 bar.sync 1, 128;\n@!%p0 bar.arrive 1, %r1;", ""),
     ],
 )  # fmt: skip
-def test_as_many_threads_come_as_are_counted(body: str, says: str) -> None:
+def test_a_barrier_that_as_many_threads_reach_as_it_counts(body: str, says: str) -> None:
     found = by_rule(lint(text(HALF + body, ".reqntid 256" if "256" in body else ".reqntid 128")), "CV011")
     assert len(found) == bool(says), [f.message for f in found]
     assert not found or found[0].message.startswith(says)

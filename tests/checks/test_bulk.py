@@ -76,7 +76,7 @@ def test_what_overwrites_it(use: str, wrong: bool) -> None:
 
 
 @pytest.mark.parametrize(("before", "after", "rule"), [(wait(1), "", ""), ("", wait(1), "BK002")])
-def test_a_stage_filled_by_an_inner_loop_two_rounds_later(before: str, after: str, rule: str) -> None:
+def test_a_stage_filled_by_an_inner_loop_two_iterations_later(before: str, after: str, rule: str) -> None:
     """Two stages; the wait for the older copy is before the loop that refills the stage, or inside it."""
     ring = f"""
     mov.u32 %r20, 0;
@@ -174,7 +174,7 @@ def test_within_a_warp_it_is_less_certain(guard: str, label: str) -> None:
     assert [f.confidence.label for f in by_rule(report, "BK003")] == [label]
 
 
-def test_who_may_overwrite_it_is_said() -> None:
+def test_the_threads_that_may_overwrite_it_are_reported() -> None:
     (finding,) = by_rule(lint(text(STORE, COMMIT, wait(), WRITE)), "BK003")
     assert finding.message.startswith(
         "warps 1-3 may overwrite shared memory that cp.async.bulk is still reading"

@@ -173,7 +173,7 @@ def test_a_cluster_of_one_has_no_peer() -> None:
         ("setp.ne.u32 %p3, %r9, 0;", True),  # in such a launch, everybody
     ],
 )
-def test_who_arrives_last_may_leave_where_others_wait(leaves: str, shown: bool) -> None:
+def test_a_cta_that_arrives_last_may_exit_where_others_wait(leaves: str, shown: bool) -> None:
     put = "mapa.shared::cluster.u32 %r11, %r3, 0; st.shared::cluster.u32 [%r11], %r4;"
     wait = WAIT.replace(".aligned", "")
     for leave in ("bra over", "ret"):
@@ -446,7 +446,7 @@ STORED = "st.global.u32 [%rd1+1024], %r10;"
             "info",
         ),
         (f"@%p1 bra released;\n{passes('ready')}\n{LOADED}\nret;\nreleased:\n{PDL}\n{LOADED}", ""),
-        # Who waits has arrived there, or had done so before.
+        # A thread that waits has arrived there, or had done so before.
         (f"@%p1 bra released;\n{passes('ready')}\n{LOADED}\nret;\nreleased:\n{PDL}\n{SIGNAL}\n{LOADED}", ""),
         (
             f"@%p1 bra released;\n{passes('ready')}\n{LOADED}\nret;\nreleased:\n{SIGNAL}\n{PDL}\n{LOADED}",

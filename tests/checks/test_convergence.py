@@ -63,7 +63,7 @@ CASES: dict[str, str] = {
         f".local .align 4 .b8 own[4];\nmov.u64 %rd1, own;\ncvta.local.u64 %rd1, %rd1;\nst.u32 [%rd1], %r1;\n{TWO_VOTE}\n"
         "L: mov.u32 %r9, 0;"
     ),
-    "who came first": (
+    "the thread that arrived first": (
         f"ld.param.u64 %rd1, [pointer]; atom.global.add.u32 %r4, [%rd1], 1; setp.eq.s32 %p1, %r4, 0;\n@%p1 {WAIT}"
     ),
     "a vote": f"setp.eq.s32 %p2, %r1, 5; vote.sync.any.pred %p1, %p2, -1;\n@%p1 {WAIT}",
@@ -254,7 +254,7 @@ def test_the_guard_names_the_lanes_that_it_admits(predicate: str, guard: str, ad
         ),
     ],
 )
-def test_who_takes_the_branch_and_who_reaches_the_instruction(
+def test_which_threads_take_the_branch_and_which_reach_the_instruction(
     rule: str, body: str, reaches: str, at_the_branch: str
 ) -> None:
     (finding,) = by_rule(lint(text(body, 128)), rule)
@@ -299,9 +299,7 @@ WHOLE = "setp.lt.u32 %p1, %r1, 64; @%p1 bra L; bar.sync 0; L: mov.u32 %r9, 0; ba
         ("", "", []),
     ],
 )
-def test_a_barrier_of_the_cta_in_a_part_of_the_warps(
-    directives: str, size: str, confidence: list[str]
-) -> None:
+def test_a_cta_barrier_in_a_part_of_the_warps(directives: str, size: str, confidence: list[str]) -> None:
     report = lint(module(kernel(f"{TID}{size}{WHOLE}\nret;", directives=directives), header=HOPPER))
     assert [f.confidence.label for f in by_rule(report, "CV001")] == confidence
 

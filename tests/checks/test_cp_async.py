@@ -397,7 +397,7 @@ CASES = {
     "tracked, not waited for": f"{COPY}\n{TRACK}\n{READ} // want CA001",
     "tracked, and waited for by another thread": f"{COPY}\n{TRACK}\nsetp.lt.u32 %p2, %r0, 64;\n@%p2 bra on;\n{PASS}\non: bar.sync 0;\n{OTHERS}",
     "tracked, and a barrier before anybody waits": f"{COPY}\n{TRACK}\nbar.sync 0;\n{READ} // want CA001\n{PASS}",
-    "tracked, and a barrier of those who have waited": f"{COPY}\n{TRACK}\nsetp.lt.u32 %p2, %r0, 64;\n@%p2 bra on;\n{PASS}\nbar.sync 1, 128;\nbra later;\non: bar.sync 1, 128;\n{OTHERS}\nlater:",
+    "tracked, and a barrier of the threads that have waited": f"{COPY}\n{TRACK}\nsetp.lt.u32 %p2, %r0, 64;\n@%p2 bra on;\n{PASS}\nbar.sync 1, 128;\nbra later;\non: bar.sync 1, 128;\n{OTHERS}\nlater:",
     "a barrier is not a wait": f"{COPY}\n{COMMIT}\nbar.sync 0;\n{READ} // want CA001\n{TRACK}",
     "tracked too early": f"{TRACK}\n{COPY}\n{PASS}\n{READ} // want CA001",
     "waited for on one way": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra on;\n{wait()}\non: {READ} // want CA001",

@@ -92,7 +92,7 @@ def test_a_phase_that_gets_too_few_arrivals() -> None:
     assert finding.help == "set the count of mbarrier.init to the number of arrivals in a phase"
 
 
-def test_how_many_threads_there_are_is_said_at_launch() -> None:
+def test_the_launch_may_decide_the_number_of_threads() -> None:
     (finding,) = by_rule(report(phase(128, f"@!%p8 {ARRIVE}"), directives=".maxntid 128"), "MB006")
     assert finding.confidence is Confidence.MEDIUM
 
@@ -100,7 +100,7 @@ def test_how_many_threads_there_are_is_said_at_launch() -> None:
 @pytest.mark.parametrize(
     ("count", "confidence"), [(64, Confidence.LOW), (128, Confidence.LOW), (100, Confidence.MEDIUM)]
 )
-def test_a_count_that_says_how_many_threads_there_are(count: int, confidence: Confidence) -> None:
+def test_a_count_may_be_the_number_of_threads(count: int, confidence: Confidence) -> None:
     """A bound is not a size: a CTA of as many threads as the mbarrier counts is right."""
     findings = [
         f
@@ -111,7 +111,7 @@ def test_a_count_that_says_how_many_threads_there_are(count: int, confidence: Co
 
 
 @pytest.mark.parametrize(("count", "right"), [(96, True), (1024, True), (1025, False)])
-def test_no_bound_says_how_many_threads_there_are(count: int, right: bool) -> None:
+def test_a_bound_is_not_the_number_of_threads(count: int, right: bool) -> None:
     """A kernel of torchao makes its mbarriers for 1024 threads: the host launches so many, and the text has no bound."""
     arrivals = f"@!%p0 {expect(0)}", f"@%p0 {ARRIVE}"
     assert bool(messages_of(phase(count, *arrivals), directives="")) is not right
@@ -386,7 +386,7 @@ def test_a_response_fills_no_matrix() -> None:
 
 
 @pytest.mark.parametrize(("lacks", "rules"), [(False, []), (True, ["MB005"])])
-def test_copies_of_a_loop_that_nothing_expects(lacks: bool, rules: list[str]) -> None:
+def test_copies_in_a_loop_without_an_expectation(lacks: bool, rules: list[str]) -> None:
     again = "setp.lt.u32 %p6, %r7, %r9;"
     free = "{}: mbarrier.try_wait.parity.shared::cta.b64 %p1, [ring+8], %r7;\n@!%p1 bra {};"
     body = "\n".join(

@@ -1,4 +1,4 @@
-"""Masks of lanes: who must come and cannot, and who comes and must not."""
+"""Masks of lanes: lanes that must arrive and cannot, and lanes that arrive and must not."""
 
 from __future__ import annotations
 

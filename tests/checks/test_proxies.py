@@ -305,7 +305,7 @@ def test_stores_in_a_loop_of_constant_trip_count_need_a_fence(rounds: int) -> No
 
 
 @pytest.mark.parametrize(("failed", "count"), [(overlaps.MAX_FAILED_ENTRY_PATHS_PER_OPERATION, 1), (0, 0)])
-def test_a_flag_that_is_set_on_one_way(failed: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_that_is_set_on_one_path(failed: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shortest path from the entry leaves the flag unchanged, and no thread on it issues the copy.
 
     Longer paths are searched for while the budget of failed searches lasts.

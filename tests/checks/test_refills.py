@@ -56,7 +56,7 @@ def test_an_address_that_is_not_known() -> None:
     assert not reported(code)
 
 
-def test_what_is_said_of_a_parity_that_stays() -> None:
+def test_the_finding_about_a_constant_parity() -> None:
     (finding,) = reported(block("MB007", "same_parity"))
     assert finding.message.startswith("waits for parity 0 in every iteration")
     assert [step.role for step in finding.steps] == ["thread 0", "all threads"]

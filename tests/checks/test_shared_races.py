@@ -56,7 +56,7 @@ def test_warps_that_there_may_not_be(directives: str, confidence: Confidence) ->
         ("%p9", True),
     ],
 )
-def test_who_uses_what_all_threads_have_loaded(who: str, reported: bool) -> None:
+def test_only_threads_that_use_what_all_have_loaded_count(who: str, reported: bool) -> None:
     """Back ends load ahead of the guard, in all threads, what one of them needs (nvcc for sm_100a)."""
     body = f"""
     setp.gt.u32 %p9, %r0, 96;
@@ -120,7 +120,7 @@ def test_ordered_or_not_known(body: str) -> None:
 @pytest.mark.parametrize(
     ("inside", "confidence"), [("bar.sync 0;", Confidence.LOW), ("mov.u32 %r7, 0;", Confidence.HIGH)]
 )
-def test_a_loop_with_a_barrier_may_always_have_a_round(inside: str, confidence: Confidence) -> None:
+def test_a_loop_with_a_barrier_may_always_iterate(inside: str, confidence: Confidence) -> None:
     """encode_column_data_kernel of cudf reads a position, writes values in such a loop, and stores the position."""
     rounds = (
         f"setp.eq.u32 %p1, %r9, 0;\n@%p1 bra past;\nmov.u32 %r8, 0;\nround:\n{inside}\nadd.u32 %r8, %r8, 1;"
@@ -160,7 +160,7 @@ def test_rounds_that_lead_out_of_a_row(bound: str, confidence: Confidence) -> No
 
 
 @pytest.mark.parametrize(("use", "low"), [("mov.u32 %r6, 1;", True), ("", False)])
-def test_what_is_read_for_a_round_that_does_not_come(use: str, low: bool) -> None:
+def test_what_is_read_for_an_iteration_that_is_not_executed(use: str, low: bool) -> None:
     """Mojo's products read the fragments of the next iteration in the last one, too."""
     ((rule, confidence, _),) = found(f"{READ}\n{WRITE}\n{use}")
     assert (rule, confidence is Confidence.LOW) == ("SM001", low)
@@ -334,7 +334,7 @@ next:
         ("mov.u32 %r0, %tid.x;", "", Confidence.MEDIUM),
     ],
 )
-def test_a_kernel_that_does_not_ask_which_thread_it_is(
+def test_a_kernel_that_does_not_read_its_thread_index(
     first: str, directives: str, confidence: Confidence
 ) -> None:
     """It is launched with one: in several, all would do the same at once."""
@@ -591,7 +591,7 @@ def test_leaders_arrive_for_their_groups(change: dict[str, str], expected: list[
     assert sorted({rule for rule, _, _ in found(body, directives=".reqntid 384")}) == expected
 
 
-def test_warps_that_read_where_nothing_says_how_many_there_are() -> None:
+def test_warps_that_read_in_a_cta_of_unknown_size() -> None:
     """The one that arrives for two CTAs may be the only one that reads."""
     body = GROUPS.format(count="2", leads="%p5", later="", then="", before="", between="")
     body = body.replace("setp.eq.u32 %p4, %r7, 2;", "setp.lt.u32 %p4, %r0, 32;")

@@ -438,7 +438,7 @@ def test_addresses_that_differ_in_a_warp(made: str, said: bool) -> None:
         assert bool(of("TC022", f"{made}\n{instruction}")) is said, instruction
 
 
-def test_only_the_warps_that_come_there_must_agree() -> None:
+def test_only_the_warps_that_reach_it_must_agree() -> None:
     made = "setp.lt.u32 %p5, %r0, 16; selp.b32 %r10, 0, %r9, %p5;"
     load = "setp.lt.u32 %p6, %r0, 32;\n@%p6 bra out;\ntcgen05.ld.sync.aligned.32x32b.x2.b32 {%r20, %r21}, [%r10];\nout: ret;"
     assert not of("TC022", f"{made}\n{load}")
@@ -536,6 +536,6 @@ def test_a_lane_in_the_address_is_a_note_and_another_column_is_an_error(
     assert finding.severity is severity
 
 
-def test_nothing_is_said_of_kernels_without_such_operands() -> None:
+def test_kernels_without_such_operands_are_not_reported() -> None:
     rules = {rule for rule, _ in found(lint(text("")))}
     assert rules.isdisjoint(("TC015", "TC016", "TC017", "TC018", "TC019", "TC020", "TC022", "TC023", "MO002"))

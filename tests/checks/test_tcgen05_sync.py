@@ -1,4 +1,4 @@
-"""Who issues tcgen05 operations, and in which order: small kernels; the pages of the rules hold the plain cases."""
+"""Which threads issue tcgen05 operations, and in which order: small kernels; the pages of the rules hold the plain cases."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ISSUE: dict[str, str] = {
 
 
 @pytest.mark.parametrize("case", ISSUE)
-def test_who_issues(case: str) -> None:
+def test_the_threads_that_issue_are_checked(case: str) -> None:
     agrees(text(ISSUE[case]), "TC005", "TC008", "TC010")
 
 

@@ -157,7 +157,7 @@ CASES: dict[str, str] = {
     ),
     "all warps allocate": lines(f"{ALLOC.replace('@%p1 ', '')} // want TM007", READ, BAR, FREE),
     "all CTAs of some launch": lines("@%p3 bra on;", ALLOC, READ, BAR, FREE, "on: mov.u32 %r1, 0;"),
-    "who came first allocates": lines(
+    "the warp that arrived first allocates": lines(
         "vote.sync.any.pred %p7, %p2, -1;", ALLOC.replace("%p1", "%p7"), READ, BAR, FREE.replace("%p1", "%p7")
     ),
     "read by another warp at once": lines(ALLOC, "ld.shared.b32 %r9, [slot]; // want TM008", LOAD, BAR, FREE),
@@ -214,7 +214,7 @@ def test_what_a_finding_says(case: str, rule: str, severity: str, words: str, st
 
 
 @pytest.mark.parametrize(("threads", "confidence"), [(128, "high"), (0, "medium")])
-def test_how_many_warps_there_are_must_be_said(threads: int, confidence: str) -> None:
+def test_the_number_of_warps_must_be_known(threads: int, confidence: str) -> None:
     (finding,) = by_rule(lint(text(CASES["freed while the others load"], threads)), "TM006")
     assert finding.confidence.label == confidence
 

@@ -335,7 +335,7 @@ def test_statistics_and_timings(run: Run) -> None:
     assert run("check", "a.ptx", "--statistics")[1] == "No findings in 1 file.\n"
 
 
-def test_what_a_comment_says_wrongly_cannot_be_forgiven(run: Run) -> None:
+def test_an_error_in_a_comment_cannot_be_suppressed(run: Run) -> None:
     """The input gave the linter wrong information: 2, whatever other options are given."""
     write(a="stale", b="kept error")
     assert run("check", "a.ptx", "--exit-zero")[0] == 2
@@ -344,7 +344,7 @@ def test_what_a_comment_says_wrongly_cannot_be_forgiven(run: Run) -> None:
     assert (code, out) == (0, "No findings in 1 file; 1 finding suppressed by comments.\n")
 
 
-def test_an_entry_that_nothing_is_called_is_an_error(run: Run) -> None:
+def test_an_unknown_entry_is_an_error(run: Run) -> None:
     write(a="fine")
     assert run("check", "a.ptx", "--entry", "ge*")[0] == 0
     code, out, err = run("check", "a.ptx", "--entry", "gem")

@@ -65,7 +65,7 @@ def test_the_launch_file_beside_the_kernel_is_used(tmp_path: Path) -> None:
     assert (np.load(tmp_path / "out.npy") == 12).all()
 
 
-def test_without_one_a_launch_is_assumed_and_said_to_be(tmp_path: Path) -> None:
+def test_without_a_launch_file_a_launch_is_assumed_and_reported(tmp_path: Path) -> None:
     code, output = invoke(write(tmp_path, COPY, arguments=""))
     assert code == 0
     assert "no launch file: assuming 128 threads" in output

@@ -66,7 +66,7 @@ confirm-seconds = 5
 """
 
 
-def test_every_setting_can_be_said_in_a_file() -> None:
+def test_every_setting_can_be_in_a_file() -> None:
     assert set(tomllib.loads(EVERYTHING)) == {setting.key for setting in settings()}
     config = resolve([said(EVERYTHING)]).config
     assert config.rules is not None
@@ -93,7 +93,7 @@ def test_every_setting_can_be_said_in_a_file() -> None:
     )
 
 
-def test_nothing_said_is_the_default() -> None:
+def test_a_missing_setting_has_its_default() -> None:
     assert resolve([]) == Settings(Config(), {})
 
 
@@ -114,7 +114,7 @@ def test_nothing_said_is_the_default() -> None:
         (["jobs = 0"], {}),
     ],
 )
-def test_what_is_said_later_counts(texts: list[str], changes: dict[str, Any]) -> None:
+def test_a_later_setting_counts(texts: list[str], changes: dict[str, Any]) -> None:
     assert resolve(map(said, texts)).config == Config(**changes)
 
 

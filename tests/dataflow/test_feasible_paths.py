@@ -40,7 +40,7 @@ def reaches(body: str, **options: str) -> bool:
         ("inner", "inner", "back", False),
     ],
 )
-def test_whether_some_way_avoids_instructions(start: str, end: str, avoiding: str, found: bool) -> None:
+def test_some_path_avoids_instructions(start: str, end: str, avoiding: str, found: bool) -> None:
     m = model(f"first: {START}\ninner: {STEP}\nback: @%p1 bra inner;\nlast: {USE}\nret;")
     at = {"": -1, **{name: label(m.function, name) for name in ("first", "inner", "back", "last")}}
     assert m.reaches(at[start], at[end], [at[name] for name in avoiding.split()]) is found
@@ -333,7 +333,7 @@ def test_a_thread_that_aborts_the_kernel_whatever_the_launch_is(body: str, alway
 
 
 @pytest.mark.parametrize(("least", "comes"), [(1, False), (0, True)])
-def test_what_a_branch_in_a_loop_says_of_what_stays_contradicts_others(least: int, comes: bool) -> None:
+def test_a_branch_on_a_loop_invariant_contradicts_others(least: int, comes: bool) -> None:
     """CUTLASS's FMHA asks whether neither rounds nor tiles are left: never in a loop for the tiles that there are."""
     m = model(f"""
         mov.u32 %r0, %ctaid.x;
@@ -412,7 +412,7 @@ def test_the_budget_ends_a_search() -> None:
     assert isinstance(m.function.instructions[to].operands[1], Immediate)
 
 
-def test_a_loop_decides_the_same_every_time_round() -> None:
+def test_a_loop_invariant_branch_is_the_same_in_every_iteration() -> None:
     m = model(
         f"""
     ld.param.u32 %r1, [number];
@@ -444,7 +444,7 @@ def test_two_guards_agree() -> None:
 
 
 def test_what_holds_before_a_wait_loop_holds_after_it() -> None:
-    """The head of a loop has a way in and a way back; only the way in says who comes."""
+    """The header of a loop has an entry edge and a back edge; only the entry edge decides which threads arrive."""
     m = model(
         """
         mov.u32 %r1, %cluster_ctarank;
@@ -509,7 +509,7 @@ end:
 
 
 @pytest.mark.parametrize(("before", "after", "feasible"), [(1, 0, False), (0, 1, True), (0, 0, True)])
-def test_the_way_into_a_join_decides_what_is_joined_there(before: int, after: int, feasible: bool) -> None:
+def test_the_edge_into_a_join_decides_its_phi(before: int, after: int, feasible: bool) -> None:
     of = model(JOINED.format(start=START, stop=STOP, use=USE, before=-before, after=-after))
     start, use = (of.function.instructions.index(i) for i in _marked(of, 50, 53))
     assert (search(of, start, use) is not None) == feasible
@@ -731,7 +731,7 @@ out:
         ("ge.s32", "add.s32 %r2, %r2, 1; setp.ne.s32 %p2, %r2, %r1;", "ld.shared.u32 %r2, [%r5];", True),
     ],
 )
-def test_what_a_round_has_found_out_holds_for_the_next_one(
+def test_what_an_iteration_implies_holds_for_the_next_one(
     leave: str, count: str, step: str, found: bool
 ) -> None:
     """A loop that tests in its header: what starts in the last iteration is ended in it."""
@@ -753,9 +753,7 @@ def test_what_a_round_has_found_out_holds_for_the_next_one(
         (2, 1, "ld.shared.u32 %r1, [%r5];", True),
     ],
 )
-def test_a_loop_of_several_rounds_at_once_ends_where_it_counts_to(
-    step: int, ahead: int, within: str, found: bool
-) -> None:
+def test_an_unrolled_loop_ends_at_its_bound(step: int, ahead: int, within: str, found: bool) -> None:
     """``do { start; if (i + 1 >= n) use; i += 2; } while (i != n)`` never gets past n."""
     body = f"""
         ld.param.u32 %r1, [number];
@@ -866,7 +864,7 @@ def test_half_of_a_number_that_is_not_negative(least: int, compare: str, mask: i
     ("ahead", "step", "found"),
     [(1, 1, False), (2, 1, True), (0, 1, False), (2, 2, False), (1, 2, False), (3, 2, True)],
 )
-def test_two_counters_of_a_loop_say_the_same(ahead: int, step: int, found: bool) -> None:
+def test_two_counters_of_a_loop_are_equivalent(ahead: int, step: int, found: bool) -> None:
     """One counts the iterations that are done, and one those that remain: the last one has i + 1 >= n and r - 1 == 0."""
     body = f"""
         ld.param.u32 %r1, [number];
@@ -907,7 +905,7 @@ def test_a_loop_that_counts_down_to_its_head() -> None:
     ("first", "limit", "found"),
     [("0", "0", False), ("0", "-1", True), ("1", "0", True), ("1", "1", False), ("%ctaid.x", "0", True)],
 )
-def test_a_loop_without_a_round_says_what_its_count_is(first: str, limit: str, found: bool) -> None:
+def test_a_loop_without_an_iteration_bounds_its_count(first: str, limit: str, found: bool) -> None:
     """Where a way comes into the head of a loop from before, what it asks is asked of the number that it begins with."""
     body = f"""
         ld.param.u32 %r1, [number];
@@ -931,7 +929,7 @@ def test_a_loop_without_a_round_says_what_its_count_is(first: str, limit: str, f
     assert reaches(body) is found
 
 
-def test_a_loop_that_never_has_one_round_alone() -> None:
+def test_a_loop_that_never_has_one_iteration_alone() -> None:
     """That no thread exits in its first iteration implies nothing about the second one."""
     assert reaches(f"""
         mov.u32 %r2, 0;
@@ -1018,7 +1016,7 @@ def test_a_loop_that_never_has_one_round_alone() -> None:
         ("cvt.u16.u32 %h1, %r1; and.b16 %h2, %h1, 255; setp.eq.s16 %p1, %h2, 0;", "setp.ne.s16 %p2, %h2, 1;", True),
     ],
 )  # fmt: skip
-def test_what_one_comparison_says_of_another(first: str, second: str, both: bool) -> None:
+def test_one_comparison_implies_another(first: str, second: str, both: bool) -> None:
     found = reaches(f"""
         ld.param.u32 %r1, [number];
         mov.u32 %r6, 0;

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.differences import WANTED, measure
 from tclint.config.config import Config
-from tclint.diff.compare import Change, compare
+from tclint.diff.compare import OpChange, compare
 from tclint.diff.pairs import Difference, differences, sides
 from tclint.diff.show import render
 from tclint.diff.skeleton import CLASSES, skeleton
@@ -43,7 +43,7 @@ PAIR = [
 ]
 
 
-def changes(old: str, new: str) -> list[Change]:
+def changes(old: str, new: str) -> list[OpChange]:
     """What became of all kernels, which have the same names."""
     found = []
     for name in (f.name for f in built(old).functions if f.entry):
@@ -109,7 +109,7 @@ def test_the_rewriters_rewrite() -> None:
     assert all(rewrite(text) != text for rewrite in REWRITERS)
 
 
-def test_addresses_say_nothing() -> None:
+def test_moved_addresses_are_not_a_change() -> None:
     text = KERNELS[5].read_text()
     moved = addresses(text)
     assert moved != text
@@ -390,7 +390,7 @@ def test_files_are_paired_by_name_and_then_by_base_name(folders: tuple[Path, Pat
         sides(str(old), str(new / "a.ptx"))
 
 
-def test_findings_come_and_go_also_with_another_name(folders: tuple[Path, Path]) -> None:
+def test_findings_are_new_or_resolved_under_another_name_too(folders: tuple[Path, Path]) -> None:
     wrong = ROUND.replace("wgmma.wait_group", "st.global.f32 [%rd2], %f0;\n    wgmma.wait_group")
     old, new = (folder / "k.ptx" for folder in folders)
     old.write_text(text("gemm_0d1d", body=ROUND))

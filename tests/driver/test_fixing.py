@@ -281,7 +281,7 @@ def _fixed(path: Path, **options: bool) -> Fixing:
     run = Fixing(Config(), **options)
     from tclint.driver.inputs import inputs
 
-    list(run.through(inputs([str(path)], "<stdin>"), "<stdin>"))
+    list(run.fixed_inputs(inputs([str(path)], "<stdin>"), "<stdin>"))
     return run
 
 
@@ -308,7 +308,7 @@ def test_a_compressed_file_is_not_changed(tmp_path: Path) -> None:
 def test_a_module_of_a_container_is_not_changed() -> None:
     run = Fixing(Config())
     source = Source(WRONG.encode(), "lib.so", "an ELF file", "k.ptx")
-    ((_, after),) = run.through([("lib.so", source)], "<stdin>")
+    ((_, after),) = run.fixed_inputs([("lib.so", source)], "<stdin>")
     assert after is source
     assert run.notes == ["lib.so(k.ptx): 1 finding could be fixed, but it is a module of a container"]
 
@@ -367,7 +367,7 @@ def test_a_file_that_may_not_be_written_is_not_replaced(wrong: Path) -> None:
 
 
 def test_only_fixes_that_hold_are_offered() -> None:
-    """Alone or with the others: who reads a report makes them without linting again."""
+    """Alone or with the others: the reader of a report applies them without linting again."""
     from dataclasses import replace
 
     text = module(before_the_wait(USE, "a"), before_the_wait(USE, "b"), header=HOPPER)

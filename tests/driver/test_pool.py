@@ -76,7 +76,7 @@ def test_order_and_reports_do_not_depend_on_the_number_of_processes() -> None:
 
 @linux
 @pytest.mark.usefixtures("_fake_driver")
-def test_a_rule_is_the_same_object_after_its_way_between_processes() -> None:
+def test_a_rule_is_the_same_object_after_a_transfer_between_processes() -> None:
     (report, *_), *_ = reports(iter(inputs("error", "")), Config(jobs=2))
     assert report.findings[0].rule is all_rules()["WG001"]
 
@@ -220,7 +220,7 @@ def test_an_interrupt_does_not_wait_for_room_for_an_input(tmp_path: Path) -> Non
 
 
 @linux
-def test_an_interrupt_does_not_wait_for_an_input_that_goes_again_alone(tmp_path: Path) -> None:
+def test_an_interrupt_does_not_wait_for_an_input_that_is_retried_alone(tmp_path: Path) -> None:
     process = start(tmp_path, "os._exit(9) if len(os.listdir()) < 6 else time.sleep(30)")
     wait_until_at_work(process, tmp_path)
     time.sleep(0.5)

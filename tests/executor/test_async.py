@@ -562,7 +562,7 @@ def test_a_generic_write_is_invisible_to_the_async_proxy_until_a_fence(fence: st
         (["inc 200", "inc 160"], ["requests to raise its 200 registers to 160"]),
     ],
 )
-def test_setmaxnreg_goes_the_way_that_it_says(steps: list[str], seen: list[str]) -> None:
+def test_setmaxnreg_changes_in_the_direction_of_its_name(steps: list[str], seen: list[str]) -> None:
     body = "".join(f"setmaxnreg.{way}.sync.aligned.u32 {n};\n" for way, n in map(str.split, steps))
     assert done(body + "ret;", block=128).messages == seen
 

@@ -66,7 +66,7 @@ def test_a_shuffle_from_a_lane_that_does_not_take_part_is_reported() -> None:
     right(half.format(1).replace("31, 0xffff", "0x100f, 0xffff"))
 
 
-# ---------------------------------------------------------------- who comes
+# ---------------------------------------------------------------- which lanes arrive
 
 
 @every_schedule
@@ -88,7 +88,7 @@ def test_groups_of_lanes_have_masks_of_their_own(how: str) -> None:
 
 
 @every_schedule
-def test_lanes_come_one_after_the_other(how: str) -> None:
+def test_lanes_arrive_one_after_the_other(how: str) -> None:
     """One half arrives before the branch ends, the other one after it: both are named by the mask."""
     found = right("""
     setp.lt.u32 %p0, %r199, 16;
@@ -140,7 +140,7 @@ def test_a_lane_that_its_mask_does_not_name_is_reported() -> None:
     right(body.format("0x7fffffff"), block=31)
 
 
-def test_lanes_that_never_come_are_a_deadlock() -> None:
+def test_lanes_that_never_arrive_are_a_deadlock() -> None:
     found = run("""
     setp.lt.u32 %p0, %r199, 16;
     @%p0 bra WAIT;
@@ -230,7 +230,7 @@ DONE:
     assert found.out == [0] * 5 + [3 << 32 | 5] + [5] * 26
 
 
-def test_who_is_active() -> None:
+def test_the_active_lanes_are_known() -> None:
     found = right(
         """
     mov.u32 %r0, 0;

@@ -41,7 +41,7 @@ BOTH:
     assert found.out == [0xFFFFFFFF00 | (2 if n < 10 else 1) for n in range(32)]
 
 
-def test_nested_branches_come_together_from_the_inside() -> None:
+def test_nested_branches_reconverge_from_the_inside() -> None:
     found = right(
         """
     mov.u64 %rd0, 0;
@@ -103,7 +103,7 @@ ON:
     assert found.out == [7 if n < 5 else between if n < 21 else 0 for n in range(32)]
 
 
-def test_an_indexed_branch_sends_each_lane_its_own_way() -> None:
+def test_an_indexed_branch_sends_each_lane_to_its_own_target() -> None:
     found = right(
         """
     and.b32 %r0, %r199, 3;
@@ -175,7 +175,7 @@ WRITER:
 
 
 @every_schedule
-def test_clusters_that_poll_for_one_that_comes_late(how: str) -> None:
+def test_clusters_that_poll_for_one_that_starts_late(how: str) -> None:
     """The first CTA waits for a word of the last one, of more than are on the machine at first."""
     found = done("""
     setp.ne.u32 %p0, %r198, 0;
@@ -253,7 +253,7 @@ def test_a_kernel_that_does_not_end_is_out_of_budget() -> None:
 
 
 @every_schedule
-def test_a_deadlock_says_who_waits_for_what(how: str) -> None:
+def test_a_deadlock_names_the_threads_and_what_they_wait_for(how: str) -> None:
     found = run("""
     setp.lt.u32 %p0, %r199, 32;
     @%p0 bra LEFT;
@@ -814,7 +814,7 @@ def test_the_kernel_in_a_module_of_several() -> None:
     assert right("mov.u64 %rd0, 1;\n" + STORE, before=other).out == [1] * 32
 
 
-def test_a_rank_that_the_cluster_does_not_have_is_no_fault_unless_its_address_is_used() -> None:
+def test_a_rank_that_the_cluster_does_not_have_is_not_a_fault_unless_its_address_is_used() -> None:
     """Lanes map their own number, and only those of a CTA use the address."""
     right("""
     mov.u32 %r0, bars;

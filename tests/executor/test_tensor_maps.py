@@ -459,7 +459,7 @@ def test_copies_that_no_gpu_takes(
 @pytest.mark.parametrize(
     ("tensor", "mode"), [(replace(PLAIN, interleave=16), "tile"), (COLUMNS, "im2col::w")]
 )
-def test_what_we_cannot_copy_is_said(tensor: TensorMap, mode: str) -> None:
+def test_an_unsupported_copy_is_reported(tensor: TensorMap, mode: str) -> None:
     with pytest.raises(Unsupported):
         box(tensor, (0,) * tensor.rank, mode)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import OPERATORS
-from benchmarks.fixes import DELETIONS, faults, mended
+from benchmarks.fixes import DELETIONS, faults, fixed
 from benchmarks.ptxas import Ptxas
 from tclint.config.config import Config
 from tclint.driver.fixing import Fixed, shown, tried
@@ -107,7 +107,7 @@ def test_a_planted_fault_that_is_found_is_fixed(name: str) -> None:
     assert name in OPERATORS
     assert name in DELETIONS
     path = ROOT / "fixtures" / "kernels" / f"{PLANTED[name]}.ptx"
-    outcomes = [mended(kernel, fault, path.name) for kernel, fault in list(faults(path, name))[:2]]
+    outcomes = [fixed(kernel, fault, path.name) for kernel, fault in list(faults(path, name))[:2]]
     assert outcomes
     assert set(outcomes) <= {"clean", "silent"}
     assert "clean" in outcomes

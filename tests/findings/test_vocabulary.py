@@ -44,7 +44,9 @@ def test_a_page_without_words_gives_the_reason(id: str) -> None:
         ("// global_smem\n", "k", ""),
     ],
 )
-def test_who_made_a_module_is_said_only_where_it_shows(text: str, entry: str, expected: str) -> None:
+def test_the_producer_of_a_module_is_named_only_where_it_is_recognised(
+    text: str, entry: str, expected: str
+) -> None:
     assert producer(text.encode(), entry) == expected
 
 

@@ -185,7 +185,7 @@ def test_every_kind_of_operand_is_written_as_it_is_read(instruction: str) -> Non
     assert f"0  {instruction}  ; " in show("ir", kernel(f"{names}\n{instruction};\n"))
 
 
-def test_what_no_form_takes_is_said() -> None:
+def test_an_instruction_without_a_form_is_shown_as_such() -> None:
     shown = show(
         "ir", kernel(".reg .b32 %r<3>;\nfrobnicate.s32 %r1, %r2;\nadd.s32 %r1, %r2;\nbra nowhere;\n")
     )
@@ -353,7 +353,7 @@ def test_an_analysis_without_words_of_its_own_shows_its_state() -> None:
     assert dump.describe(Seen(), frozenset({2, 1}), model) == "{1, 2}"
 
 
-def test_an_analysis_that_does_not_settle_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_analysis_without_a_fixpoint_is_shown_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     from tclint.dataflow import LimitExceeded
 
     def never(self: KernelModel, analysis: type[Analysis[object]]) -> None:

@@ -190,7 +190,7 @@ def heard(body: str, directives: str = ".reqntid 160") -> dict[str, list[tuple[b
     """For each use of the tiles: whether it is ordered after the others, and at how many waits."""
     regions = read(body, directives).regions
     uses = [use for region in regions if region.name == "tile" for use in region.uses]
-    return {use.verb: [(h.ordered, len(h.at)) for h in use.heard] for use in uses}
+    return {use.verb: [(h.ordered, len(h.at)) for h in use.orderings] for use in uses}
 
 
 WAIT = "again:\n    mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r15], %r14;\n"
@@ -200,9 +200,9 @@ WAIT = "again:\n    mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r15], %r14;\
     ("change", "to", "write", "read_"),
     [
         ("", "", True, True),
-        # Some who drain do not wait.
+        # Some threads that drain do not wait.
         ("drain:\n", "drain:\n    setp.eq.u32 %p8, %r1, 3;\n    @%p8 bra skip;\n", True, False),
-        # Who fills does not wait for the other ring.
+        # The thread that fills does not wait for the other ring.
         ("[%r15], %r14", "[%r16], %r14", False, True),
         ("    @!%p3 bra again;\n", "    @!%p3 bra again;\n    call stranger;\n", True, True),
         (f"{WAIT}    @!%p3 bra again;\n", "    call stranger;\n", None, True),
@@ -470,7 +470,7 @@ def test_a_place_in_shared_memory_that_is_not_known_has_a_reason() -> None:
         ("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%r5], %f0, [full];", 4),
     ],
 )
-def test_copies_of_which_the_form_says_the_size(copy: str, size: int) -> None:
+def test_copies_whose_size_is_in_the_form(copy: str, size: int) -> None:
     found = read(f"{INITS}mov.u32 %r5, tile; {copy}\n    ret;")
     assert [b.bytes for b in ring(found, "full").copies] == [size]
     assert [e.bytes for e in found.events if e.kind == "copy"] == [size]
@@ -488,7 +488,7 @@ def test_the_name_of_a_local_variable_is_short() -> None:
     assert [r.base for r in found.mbarriers] == list(names)
 
 
-def test_roles_from_a_table_are_said_to_be_unknown() -> None:
+def test_roles_from_a_table_are_unknown() -> None:
     found = read(
         "again:\n    mov.u32 %r0, tile;\n    ld.shared.u32 %r1, [%r0];\n    table: .branchtargets one, two;\n"
         "    brx.idx %r1, table;\none:\n    bar.sync 1, 32;\n    bra again;\ntwo:\n    ret;"

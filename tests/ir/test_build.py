@@ -117,7 +117,7 @@ def test_a_branch_out_of_a_scope() -> None:
     assert f.instructions[0].targets == (1,)
 
 
-def test_a_branch_into_a_scope_goes_nowhere() -> None:
+def test_a_branch_into_a_scope_has_no_target() -> None:
     f = body("bra inside;\n{ inside: ret; }")
     assert [t.kind for t in f.errors] == ["undefined-label"]
     assert f.instructions[0].targets == (-1,)

@@ -157,7 +157,7 @@ def test_dominators_and_loops_are_those_of_networkx(body: str) -> None:
     for header, loop in cfg.loops.items():
         assert all(cfg.dominates(header, b) for b in loop)
         assert networkx.is_strongly_connected(g.subgraph(loop))
-    # Post-dominators: removing them cuts every way to an end.
+    # Post-dominators: removing them cuts every path to an end.
     ends = {b for b in reachable if b in cfg.exits or not (g.out_degree(b) or cfg.aborts(b))}
     r = networkx.DiGraph(g.reverse())
     r.add_node(-1)

@@ -18,7 +18,7 @@ from tclint.ir.rebuild import Builds, same_program
 from tclint.linting import check
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
-from tclint.syntax import Change, parse, reparse
+from tclint.syntax import TextChange, parse, reparse
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import WGMMA, before_the_wait, built, kernel, module
@@ -259,7 +259,7 @@ def test_the_program_is_more_than_its_operands_compare() -> None:
     ],
 )  # fmt: skip
 def test_the_smallest_change(old: bytes, new: bytes, change: tuple[int, int, int]) -> None:
-    found = Change.between(old, new)
+    found = TextChange.between(old, new)
     assert (found.start, found.old_end, found.new_end) == change
     assert old[: found.start] + new[found.start : found.new_end] + old[found.old_end :] == new
 
@@ -269,7 +269,7 @@ def test_the_tree_after_a_change_is_that_of_the_text() -> None:
     text = module(kernel(f"    {WGMMA}\n    {{\n    mov.b32 %r1, 1;\n    }}\n    ret;")).encode()
     tree, before = parse(text), text
     for _, state in islice(edits(text, random), 300):
-        tree, _ = reparse(tree, before, state, Change.between(before, state))
+        tree, _ = reparse(tree, before, state, TextChange.between(before, state))
         assert str(tree.root_node) == str(parse(state).root_node)
         before = state
 

@@ -279,7 +279,7 @@ async def test_columns_are_counted_as_the_client_counts(
 
 
 @pytest.mark.asyncio
-async def test_a_text_that_is_no_ptx_is_said_to_be_none(client: LanguageClient) -> None:
+async def test_a_text_that_is_not_ptx_is_reported_as_such(client: LanguageClient) -> None:
     await start(client)
     open_(client, "hello\x00 world\n")
     (found,) = (await pull(client)).items
@@ -623,7 +623,7 @@ def test_a_slow_check_first_reports_the_state_before() -> None:
     assert any(f.rule.id == "SU001" for f in document.lint(4, document.text, Config()).report.findings)
 
 
-def test_there_is_nothing_to_complete_where_a_text_is_none() -> None:
+def test_nothing_is_completed_if_a_text_is_not_ptx() -> None:
     """After a quick answer that left something open: the next state would be analysed indefinitely."""
     text = Text.of(WRONG, "utf-16")
     document = Document(URI, "/work/k.ptx", text, 1)

@@ -400,7 +400,7 @@ def test_the_release_builds_for_all_systems_and_publishes_tags_alone() -> None:
     assert "ref_type == 'tag'" in jobs["publish"]["if"]
 
 
-def test_zizmor_has_nothing_to_say(tmp_path: Path) -> None:
+def test_zizmor_reports_nothing(tmp_path: Path) -> None:
     tool = shutil.which("zizmor", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if tool is None:
         pytest.skip("zizmor is not installed")
@@ -414,7 +414,7 @@ def test_zizmor_has_nothing_to_say(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_actionlint_has_nothing_to_say() -> None:
+def test_actionlint_reports_nothing() -> None:
     tool = shutil.which("actionlint")
     if tool is None:
         pytest.skip("actionlint is not installed")

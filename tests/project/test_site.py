@@ -158,7 +158,7 @@ def test_wrong_links_are_found(site: Any, tmp_path: Path, body: str, why: str) -
 # ---------------------------------------------------------------- where the pages are
 
 
-def test_reports_link_to_the_site_only_where_it_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_link_to_the_site_only_where_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     def uris() -> set[str | None]:
         shown, summary = present([], Selected())
         (made,) = json.loads(renderer("sarif")(shown, Context(summary)))["runs"]

@@ -18,7 +18,7 @@ from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence, Method
 from tclint.ir.nodes import Immediate
 from tclint.linting.check import check_source
-from tclint.replay import Faulty, NoFault, Reason, Replay, Run, Stuck, hypotheses
+from tclint.replay import Faulty, NoFault, Reason, Replay, ReplayRun, Stuck, hypotheses
 from tclint.replay.abstract_lanes import Results, apply, collapse, gather, merge, select
 from tclint.replay.hypotheses import LaunchHypothesis, rows
 from tclint.replay.launch import Launch, LaunchValues
@@ -71,7 +71,7 @@ def reports(code: str) -> list[Finding]:
 
 @pytest.mark.parametrize(("left", "deadlocks"), [(64, False), (96, True)])
 def test_threads_that_drop_out(left: int, deadlocks: bool) -> None:
-    """Who drops out lowers the count before it arrives: the phase that this completes is followed by a smaller one."""
+    """A thread that drops out lowers the count before it arrives: the phase that this completes is followed by a smaller one."""
     code = f""".version 8.0
 .target sm_90
 .address_size 64
@@ -115,7 +115,7 @@ wait:
 
 
 @pytest.mark.parametrize(("count", "deadlocks"), [(128, False), (160, True), (64, False)])
-def test_a_barrier_that_too_few_come_to(count: int, deadlocks: bool) -> None:
+def test_a_barrier_that_too_few_threads_reach_deadlocks(count: int, deadlocks: bool) -> None:
     """The 128 consumers meet after the loop, and the producer does not take part."""
     code = changed("    @%p5 bra use;\n", f"    @%p5 bra use;\n    barrier.sync 3, {count};\n")
     asked = replay(code)
@@ -128,8 +128,8 @@ def test_a_cluster_barrier_that_some_threads_do_not_reach_deadlocks() -> None:
     made = analysed(PAIR)
     at = made.sites("barrier-wait")[0]
 
-    def ended(what: Barrier) -> Run:
-        return Run([Stuck(at, (0, 1), what)], [], None, True, [], *[frozenset[int]()] * 4)
+    def ended(what: Barrier) -> ReplayRun:
+        return ReplayRun([Stuck(at, (0, 1), what)], [], None, True, [], *[frozenset[int]()] * 4)
 
     hit = _deadlocked(made, ended(Barrier(arrived=32, wanted=64)))
     assert hit is not None
@@ -334,7 +334,7 @@ def test_rounds_that_no_launch_shares_out() -> None:
     assert what(replay(shared(2, following="bar.sync 1, 96;")).run) == {"stuck"}
 
 
-def test_which_threads_have_a_round_says_the_launch() -> None:
+def test_the_launch_decides_which_threads_have_an_iteration() -> None:
     """There may be none for most lanes: how many of them take part is not made up."""
     for first in ("mov.u32 %r3, %r0;", "add.u32 %r3, %r0, %r2;", "add.u32 %r3, %r1, %r2;"):
         asked = replay(shared(2, first, full=2))
@@ -346,10 +346,10 @@ def test_a_ring_that_works() -> None:
     assert replay(RING).run is None
 
 
-def what(run: Run | None) -> set[str]:
+def what(run: ReplayRun | None) -> set[str]:
     assert run is not None
     found = {"early" if race.early else "race" for race in run.races}
-    return found | ({"stuck"} if run.stuck else set()) | ({"overrun"} if run.overrun else set())
+    return found | ({"stuck"} if run.deadlocks else set()) | ({"overrun"} if run.overrun else set())
 
 
 FREE = "free:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], %r23;\n    @!%p1 bra free;\n"
@@ -454,8 +454,8 @@ def test_a_kernel_with_calls_is_replayed_as_without_them(old: str, new: str, see
     assert [f.rule.id for f in found] == ["MB006"] * (wrong and known) + ["MB016"] * (seen and not wrong)
 
 
-def test_lanes_that_agree_on_what_an_mbarrier_says() -> None:
-    """Who does nothing but ask, and vote on the answer, is not asked again before a phase is complete."""
+def test_lanes_that_agree_on_the_result_of_an_mbarrier_test() -> None:
+    """A warp that only polls, and votes on the answer, is not executed again before a phase is complete."""
     agreed = WAIT.replace("    @!", "    vote.sync.all.pred %p1, %p1, -1;\n    @!")
     code = changed(WAIT, agreed)
     assert replay(code).run is None
@@ -556,7 +556,7 @@ PASSED = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 size)")
         pytest.param("_, [%r29], 2048", "_, [%r29], %r12", "overrun", id="and the producer does not wait"),
     ],
 )
-def test_bytes_that_the_launch_says(old: str, new: str, seen: str) -> None:
+def test_byte_counts_from_the_launch(old: str, new: str, seen: str) -> None:
     """How many bytes are expected and how many come go together in real launches, whatever number each of them has here."""
     code = "\n".join(
         line.replace(old, new) if "complete_tx" in line or "expect_tx" in line else line
@@ -575,7 +575,7 @@ def test_nothing_may_be_expected() -> None:
     assert what(replay(PASSED.replace(copy, "")).run) == {"stuck"}
 
 
-def test_rounds_that_different_numbers_say() -> None:
+def test_trip_counts_from_different_values() -> None:
     """A number of tiles may be passed beside the size that it follows from: here both are 512, in no real launch."""
     fewer = "    shr.u32 %r20, %r20, 6;\n    shr.u32 %r12, %r12, 6;\n    add.u32 %r12, %r12, 2;\n"
     producer, consumer = PASSED.replace("[size];\n", f"[size];\n{fewer}").split("use:")
@@ -688,14 +688,14 @@ def test_the_launch_whose_threads_get_farthest_is_reported() -> None:
     assert known is not None
     assert tried is not None
     assert tried.entered == known.entered
-    assert {s.site for s in tried.stuck} == {s.site for s in known.stuck}
+    assert {s.site for s in tried.deadlocks} == {s.site for s in known.deadlocks}
 
 
-def test_clusters_that_the_kernel_does_not_say() -> None:
+def test_clusters_that_the_kernel_does_not_state() -> None:
     """Clusters of another shape than the kernel is made for go wrong anyway: a fault is reported where no shape succeeds."""
     known = replay(MULTICAST.replace(".reqntid 160", ".reqntid 160\n.reqnctapercluster 2")).run
     assert known is not None
-    assert known.stuck or known.races
+    assert known.deadlocks or known.races
     asked = replay(MULTICAST)
     assert what(asked.run) == what(known)
     assert isinstance(asked.verdict, Faulty)
@@ -783,7 +783,7 @@ def test_what_makes_no_difference_is_not_tried_again(monkeypatch: pytest.MonkeyP
     """So many iterations are left that a grid of sixteen times as many CTAs ends no sooner than the step limit."""
     seen = []
 
-    def ran(self: LaunchSearch, machine: Machine) -> Run | None:
+    def ran(self: LaunchSearch, machine: Machine) -> ReplayRun | None:
         seen.append((machine.launch.values.grid, *set(machine.launch.values.others.values())))
         return original(self, machine)
 
@@ -819,7 +819,7 @@ def test_the_trip_count_of_a_long_loop_is_extrapolated(code: str, extrapolates: 
     assert (machine.budget > 4_600) is extrapolates
 
 
-def test_no_verdict_rests_on_rounds_that_were_only_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_verdict_rests_on_iterations_that_were_only_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes are right for a launch of 16 rounds or more, and this kernel may have no other."""
 
     def foresee(self: Machine, group: ThreadGroup, header: int) -> None:
@@ -893,7 +893,7 @@ come:
     assert (why(right) == "") is known
 
 
-def test_roles_by_what_the_launch_says_in_shared_memory() -> None:
+def test_roles_by_a_value_of_the_launch_in_shared_memory() -> None:
     """How many warps copy comes with the launch, and is loaded from where one thread has stored it."""
     code = changed(
         "setp.lt.u32 %p2, %r0, 128;",
@@ -944,7 +944,7 @@ def test_a_number_that_one_lane_of_a_group_stores() -> None:
     )
 
 
-def test_barriers_of_which_each_part_of_a_group_has_its_own() -> None:
+def test_each_part_of_a_group_may_have_its_own_barrier() -> None:
     """Two warps meet at one barrier, and two at another."""
     meet = "    shr.u32 %r1, %r0, 6;\n    add.u32 %r1, %r1, 1;\n    bar.sync %r1, 64;\n"
     code = changed(GIVE, meet + GIVE)
@@ -1047,7 +1047,7 @@ REREAD = "    mad.lo.u32 %r30, %r0, 16, %r24;\n    ld.shared.u32 %r3, [%r30];\n"
     ("before", "rest", "said"),
     [("load:\n", "", "deadlock: "), ("use:\n", REREAD, "reads shared memory")],
 )
-def test_numbers_that_leave_nothing_to_do(before: str, rest: str, said: str) -> None:
+def test_values_for_which_there_is_no_work(before: str, rest: str, said: str) -> None:
     """FlashAttention's backward pass has no tile where both lengths and the number of blocks are the same."""
     code = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 tiles)")
     code = changed("    mad.wide.u32 %out", f"rest:\n{rest}    mad.wide.u32 %out", code)
@@ -1069,7 +1069,7 @@ ALL_STAGES = REREAD.replace(", 16,", ", 48,")
 @pytest.mark.parametrize(
     ("fewer", "wrong"), [pytest.param(0, False, id="right"), pytest.param(2, True, id="wrong")]
 )
-def test_a_launch_that_comes_to_what_others_leave_out(fewer: int, wrong: bool, size: str) -> None:
+def test_a_launch_that_executes_what_others_skip(fewer: int, wrong: bool, size: str) -> None:
     """The first CTA has nothing to do in the loop, so what goes wrong after it is tried in the last one as well."""
     code = changed("use:\n", f"{FIRST.format(size)}    sub.u32 %r20, %r20, {fewer};\nuse:\n")
     code = changed("    mad.wide.u32 %out", f"rest:\n{ALL_STAGES}    mad.wide.u32 %out", code)
@@ -1180,14 +1180,14 @@ def test_later_tiles_of_a_persistent_kernel(stride: str, shift: int) -> None:
     assert not wrong.runs[0].wrong
 
 
-def test_later_tiles_where_memory_says_what_there_is_to_do() -> None:
+def test_later_tiles_whose_work_is_in_memory() -> None:
     """Values in memory may not occur together in any launch, so what is right in the first iteration counts for all."""
     code = persistent("%nctaid.x", 6, "    mov.u32 %r22, 0;\n    mov.u32 %r23, 0;\n")
     listed = changed("    ld.param.u32 %r35, [tiles];\n", "    ld.global.u32 %r35, [%in];\n", code)
     assert replay(listed).run is None
 
 
-def test_numbers_like_those_that_showed_nothing_new_wait_until_something_is(
+def test_values_like_those_that_showed_nothing_new_are_tried_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = replay(RING)
@@ -1211,7 +1211,7 @@ def test_launches_that_take_too_long_beside_others_that_go_wrong(monkeypatch: py
     asked: list[int] = []
     launched = LaunchSearch._replay_once
 
-    def short(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> Run | None:
+    def short(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> ReplayRun | None:
         asked.append(tried.size)
         self.gave_up = GaveUp(Reason.TOO_LONG) if tried.size == 1280 else None
         return None if self.gave_up else launched(self, tried, shape)
@@ -1271,7 +1271,7 @@ def test_a_wait_that_may_come_too_late() -> None:
     run = replay(code).run
     assert run is not None
     assert run.late
-    assert not run.stuck
+    assert not run.deadlocks
     (hit,) = replayed(analysed(code))
     assert hit.rule == "MB016"
     assert hit.message.startswith(
@@ -1282,7 +1282,7 @@ def test_a_wait_that_may_come_too_late() -> None:
     assert replay(changed("give:\n", "give:\n    bar.sync 1, 64;\n", ordered)).run is None
 
 
-def test_a_copy_comes_after_what_its_thread_has_waited_for() -> None:
+def test_a_copy_is_ordered_after_what_its_thread_has_waited_for() -> None:
     """A second producer that does not arrive: no phase can be over before its copy, and so not before its wait."""
     asks = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], %r23;"
     second = changed(
@@ -1307,21 +1307,21 @@ def test_lanes_that_wait_for_the_elected_one() -> None:
     run = replay(ELECTING.replace(GIVE, "")).run
     assert what(run) == {"stuck"}
     assert run is not None
-    assert {len(at.threads) for at in run.stuck} == {1, 31, 128}
+    assert {len(at.threads) for at in run.deadlocks} == {1, 31, 128}
 
 
-def test_threads_that_the_kernel_does_not_say() -> None:
+def test_a_cta_size_that_the_kernel_does_not_state() -> None:
     open_ = changed(".reqntid 160\n", "")
     assert replay(open_).run is None  # right with 160
     assert "stuck" in what(replay(open_.replace(GIVE, "")).run)
 
 
-def test_what_goes_wrong_soon_is_not_replayed_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_that_fails_early_is_not_replayed_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing says how many threads there are, so all numbers are tried: a glance is enough where it shows the same."""
     begun = list[int]()
     whole = LaunchSearch.replay
 
-    def launched(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> Run | None:
+    def launched(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> ReplayRun | None:
         begun.append(shape[0])
         return whole(self, tried, shape)
 
@@ -1411,7 +1411,7 @@ def test_what_a_fault_does_to_accumulators(old: str, new: str, seen: str) -> Non
         assert run is None
 
 
-def test_what_is_said_of_a_result_that_is_loaded_too_early() -> None:
+def test_the_finding_about_a_result_that_is_loaded_too_early() -> None:
     """A reader that begins with the parity of the phase before."""
     begins = "epilogue:\n    mov.u32 %r23, "
     (found,) = reports(changed(begins + "0;", begins + "1;", TWO))
@@ -1420,7 +1420,7 @@ def test_what_is_said_of_a_result_that_is_loaded_too_early() -> None:
     assert [step.role for step in found.steps] == ["warp 4", "warps 0-3", "warps 0-3"]
 
 
-def test_what_is_said_of_a_result_that_is_overwritten_too_early() -> None:
+def test_the_finding_about_a_result_that_is_overwritten_too_early() -> None:
     (found,) = reports(changed(LOADED + GIVE, GIVE + LOADED, TWO))
     assert found.rule.id == "MB016"
     assert found.message.startswith("overwrites tensor memory that tcgen05.ld may still be reading")
@@ -1649,7 +1649,7 @@ def test_a_tensor_copy_loads_no_more_than_its_phase_expects(
     assert [race.key for race in found] == races_found
 
 
-def test_a_copy_of_which_the_launch_says_how_long_it_is() -> None:
+def test_a_copy_whose_size_the_launch_decides() -> None:
     """With another number of bytes it may end before what is stored."""
     code = changed("[%out], [%r30], 2048;", "[%out], [%r24], %r20;", changed(READ, "", STORED))
     code = changed(
@@ -1774,7 +1774,7 @@ def test_each_of_two_warps_waits_for_its_own_copy(depth: int) -> None:
     assert (run is None) is (depth == 0)
 
 
-def test_what_is_said_of_a_stage_that_is_given_back_too_early() -> None:
+def test_the_finding_about_a_stage_that_is_released_too_early() -> None:
     (found,) = reports(changed(READ, READ.replace("read 0", "read 1"), STORED))
     assert found.rule.id == "MB016"
     assert [step.role for step in found.steps] == ["lane 0 of warp 4", "warps 0-3", "warps 0-3"]
@@ -1850,7 +1850,7 @@ def test_clusters_that_are_cancelled_for_a_running_one() -> None:
 
 
 @pytest.mark.parametrize(("parities", "seen"), [("01", "stuck"), ("", "")])
-def test_what_only_the_last_cta_comes_to(parities: str, seen: str) -> None:
+def test_what_only_the_last_cta_executes(parities: str, seen: str) -> None:
     """As with causal attention: the first has nothing to do after its diagonal. One of two parities does not occur."""
     waits = "".join(
         f"more{p}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], {p};\n    @!%p1 bra more{p};\n"
@@ -2011,12 +2011,12 @@ chosen:
     code = code.replace(
         "    .shared .align 8 .b64 full[3];",
         "    .shared .align 4 .b32 roles[5];\n    .shared .align 8 .b64 full[3];",
-    ).replace(".param .u32 rounds)", ".param .u32 rounds, .param .u32 who)")
+    ).replace(".param .u32 rounds)", ".param .u32 rounds, .param .u32 chosen)")
     fixed = code.replace("ready:\n", filled.format(asked="setp.eq.u32 %p3, %r0, 4;"))
     assert replay(fixed).run is None
     assert "stuck" in what(replay(fixed.replace(GIVE, "")).run)
     given = code.replace(
-        "ready:\n", filled.format(asked="ld.param.u32 %r1, [who];\n    setp.eq.u32 %p3, %r0, %r1;")
+        "ready:\n", filled.format(asked="ld.param.u32 %r1, [chosen];\n    setp.eq.u32 %p3, %r0, %r1;")
     )
     assert replay(given).run is None
 
@@ -2024,7 +2024,7 @@ chosen:
 # ---------------------------------------------------------------- findings
 
 
-def test_what_is_said_of_a_wait_that_does_not_end() -> None:
+def test_the_finding_about_a_deadlocked_wait() -> None:
     (finding,) = reports(block("producer_begins_with_parity_0"))
     assert finding.rule.id == "MB016"
     assert finding.message == (
@@ -2073,12 +2073,12 @@ def test_a_deadlock_states_why_an_arrival_does_not_come() -> None:
     asked = replay(block("producer_begins_with_parity_0"))
     model, run = asked.model, asked.run
     assert run is not None
-    producer, consumers = sorted(run.stuck, key=lambda s: s.site)
+    producer, consumers = sorted(run.deadlocks, key=lambda s: s.site)
     give = next(i for i in model.sites("mbarrier-arrive") if i > consumers.site)
 
-    def why(*stuck: Stuck, executed: bool) -> list[str]:
+    def why(*deadlocks: Stuck, executed: bool) -> list[str]:
         entered = frozenset({model.cfg.block_of[give]}) if executed else frozenset[int]()
-        first, *_ = parties(model, run._replace(stuck=list(stuck), entered=entered), producer)
+        first, *_ = parties(model, run._replace(deadlocks=list(deadlocks), entered=entered), producer)
         return [arrival.message for arrival in first.arrivals]
 
     blocked = "but only after the wait for mbarrier full[0]"
@@ -2088,7 +2088,7 @@ def test_a_deadlock_states_why_an_arrival_does_not_come() -> None:
     assert why(producer, executed=True) == ["was executed, and is not reached again"]
 
 
-def test_what_is_said_of_one_arrival_more() -> None:
+def test_the_finding_about_one_arrival_too_many() -> None:
     (hit,) = replayed(replay(changed(GIVE, GIVE.replace("%r28", "%r29"))).model)
     assert hit.rule == "MB016"
     assert hit.message == "arrives in excess of the count of the mbarrier: phase 1 takes 1 arrival"
@@ -2098,7 +2098,7 @@ def test_what_is_said_of_one_arrival_more() -> None:
     ]
 
 
-def test_what_is_said_of_a_stage_that_is_read_too_early() -> None:
+def test_the_finding_about_a_stage_that_is_read_too_early() -> None:
     (hit,) = replayed(replay(block("parity_not_flipped")).model)
     assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
     assert [(step.message, step.role) for step in hit.steps] == [
@@ -2108,7 +2108,7 @@ def test_what_is_said_of_a_stage_that_is_read_too_early() -> None:
     ]
 
 
-def test_what_is_said_of_a_stage_that_is_filled_too_early() -> None:
+def test_the_finding_about_a_stage_that_is_filled_too_early() -> None:
     relaxed = changed(GIVE, GIVE.replace(".arrive.", ".arrive.relaxed.cta."))
     (hit,) = replayed(analysed(relaxed))
     assert [(step.message, step.role) for step in hit.steps] == [
@@ -2533,7 +2533,7 @@ def test_kernels_without_an_mbarrier_are_not_replayed() -> None:
 
 
 @pytest.mark.parametrize(("stride", "right"), [("%r34", True), ("128", True), ("64", False)])
-def test_a_grid_of_the_size_that_loops_say(stride: str, right: bool) -> None:
+def test_a_grid_of_the_size_of_a_loop_step(stride: str, right: bool) -> None:
     """One role advances by a constant and the other by the size of the grid: the host launches so many CTAs."""
     code = changed(".reg .b32 %r<33>;", ".reg .b32 %r<35>;")
     code = changed(
@@ -2572,13 +2572,13 @@ def test_one_warp_waits_for_all(meets: bool) -> None:
 
 @pytest.mark.parametrize("gives", GIVES)
 @pytest.mark.parametrize("meets", [True, False])
-def test_one_thread_gives_back_for_all(gives: str, meets: bool) -> None:
+def test_one_thread_releases_a_stage_for_all(gives: str, meets: bool) -> None:
     """It knows what its own warp has read, and what others have only after a barrier."""
     run = replay(changed(GIVE, MEETS * meets + GIVES[gives], ONE)).run
     assert run is None if meets else what(run) == {"early"}
 
 
-def test_a_warp_that_is_alone_gives_back_by_one_lane() -> None:
+def test_one_lane_of_a_single_warp_releases_a_stage() -> None:
     """Lanes of a warp are not distinguished where they reconverge."""
     code = changed("[%r30];\n    add.u32 %r3", "[%r30];\n    bar.warp.sync 0xffffffff;\n    add.u32 %r3", ONE)
     code = code.replace("%r0, 128;", "%r0, 32;").replace("reqntid 160", "reqntid 64")
@@ -2609,7 +2609,7 @@ LOADS = "    ld.shared.u32 %r32, [%r31];\n"
         (MULTIPLY + LOADS, True),
     ],
 )
-def test_one_thread_gives_back_what_a_warpgroup_multiplies(does: str, early: bool) -> None:
+def test_one_thread_releases_what_a_warpgroup_multiplies(does: str, early: bool) -> None:
     """A wgmma is complete for all four warps, and only after each of them has issued it."""
     run = replay(changed("    " + LOAD, does, MATRICES)).run
     assert what(run) == {"early"} if early else run is None

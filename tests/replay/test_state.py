@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from tclint.replay import Faulty, Replay, Run, Verdict, hypotheses
+from tclint.replay import Faulty, Replay, ReplayRun, Verdict, hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.program import Program
@@ -24,11 +24,11 @@ KERNELS = {
 }
 
 
-def shown(run: Run | None) -> object:
+def shown(run: ReplayRun | None) -> object:
     """What a run shows, without the identity of its objects."""
     if run is None:
         return None
-    stuck = sorted((s.site, s.threads) for s in run.stuck)
+    stuck = sorted((s.site, s.threads) for s in run.deadlocks)
     return run.finished, stuck, [race.key for race in run.races], run.entered, run.repeated
 
 
@@ -87,7 +87,7 @@ def test_reductions_of_earlier_launches_may_hide_a_fault_but_add_none(code: str)
         search = LaunchSearch(program, (1,), hypotheses.MAX_STEPS.value, [*reductions])
         run = search.replay(hypotheses.SIZES.value[0], (160,))
         assert run is not None
-        faults.append({s.site for s in run.stuck} | {race.key for race in run.races})
+        faults.append({s.site for s in run.deadlocks} | {race.key for race in run.races})
     assert all(reduced in (faults[0], set()) for reduced in faults[1:])
 
 

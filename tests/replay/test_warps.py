@@ -191,7 +191,7 @@ def test_how_many_warps_there_are(directive: str, races: bool) -> None:
     assert bool(raced(changed(EARLY, count, next_one, (".reqntid 128", directive)))) == races
 
 
-def test_what_is_said_of_them() -> None:
+def test_the_findings_about_races_between_warps() -> None:
     findings = check_source(Source.from_bytes(changed(EARLY).encode(), "k.ptx")).findings
     message = (
         "overwrites shared memory that ld.shared of another warp may still be reading:"

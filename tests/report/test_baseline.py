@@ -124,7 +124,7 @@ def test_a_new_finding_is_shown(folder: Path) -> None:
         assert "baselineState" not in result
 
 
-def test_what_vanished_is_said(folder: Path) -> None:
+def test_entries_that_vanished_are_reported(folder: Path) -> None:
     (folder / "a.ptx").write_text(right("a"))
     assert numbers(folder) == (0, 1, 1)
     report = tclint.check_paths([folder], baseline=str(folder / baseline.DEFAULT))

@@ -373,7 +373,7 @@ def test_text_wraps_long_labels_within_the_width() -> None:
     assert " ".join(text.split()).count("explanation") == 12
 
 
-def test_text_lets_no_control_character_through() -> None:
+def test_text_contains_no_control_character() -> None:
     source = Source.from_bytes(b"x // \x1b[2Jgone\x07 \xe2\x80\xae\n", "a\x1b.ptx")
     text = render("text", [report(source, finding(source, "x", message="m\x1b[31m"))])
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", text)

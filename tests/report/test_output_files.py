@@ -94,7 +94,7 @@ def test_files_are_replaced_and_keep_their_mode_and_links_stay() -> None:
     assert sorted(os.listdir()) == ["link", "new", "old"]
 
 
-def test_what_a_killed_run_has_left_is_not_in_the_way(folder: Path) -> None:
+def test_leftovers_of_a_killed_run_do_not_matter(folder: Path) -> None:
     program = (
         "import os, signal; from tclint.report.formats import _files\n"
         "_files._encoded = lambda text: os.kill(os.getpid(), signal.SIGKILL)\n"

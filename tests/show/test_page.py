@@ -12,7 +12,7 @@ import pytest
 from tclint.inspect.in_flight import CHANNELS
 from tclint.ir.frontend import analyse
 from tclint.linting.check import check_source
-from tclint.show.flight import flight
+from tclint.show.flight import in_flight_facts
 from tclint.show.kernel import kernel as describe
 from tclint.show.layout import GAP_X, HEIGHT, WIDTH, layout
 from tclint.show.page import render
@@ -86,7 +86,7 @@ def test_the_changes_say_what_the_analyses_say_at_every_instruction(name: str) -
 
     for function in (f for f in found.functions if f.instructions):
         of = KernelModel(function, found)
-        changes = {at: (come, gone) for at, come, gone in flight(of).changes}
+        changes = {at: (come, gone) for at, come, gone in in_flight_facts(of).changes}
         now: set[Any] = set()
         for i in range(len(function.instructions)):
             come, gone = changes.get(i, ((), ()))
@@ -95,7 +95,7 @@ def test_the_changes_say_what_the_analyses_say_at_every_instruction(name: str) -
             if of.cfg.block_of[i] in of.cfg.rank:
                 for number, channel in enumerate(CHANNELS):
                     analysis, results = of.solution(channel.analysis)
-                    want |= {(number, *fact) for fact in channel.reported(analysis, results.before(i), of)}
+                    want |= {(number, *fact) for fact in channel.render(analysis, results.before(i), of)}
             assert {(f.channel, f.site, f.words, f.ring) for f in now} == want, i
 
 
@@ -128,7 +128,8 @@ wait:
 """
     )
     changes = [
-        (at, [f.words for f in come], [f.words for f in gone]) for at, come, gone in flight(of).changes
+        (at, [f.words for f in come], [f.words for f in gone])
+        for at, come, gone in in_flight_facts(of).changes
     ]
     (arrive,), (wait,) = of.sites("mbarrier-arrive"), of.sites("mbarrier-wait")
     assert (arrive + 1, ["arrived", "last wait"], []) in changes  # the head of the loop, in any round
@@ -420,7 +421,9 @@ def test_of_several_kernels_the_one_with_findings_is_shown(show: Any, tmp_path: 
         (["two.ptx", "--select", "NOPE"], "unknown rule 'NOPE'"),
     ],
 )
-def test_what_cannot_be_done_is_said(show: Any, tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_errors_of_the_command_are_reported(
+    show: Any, tmp_path: Path, arguments: list[str], message: str
+) -> None:
     for name in ("two.ptx", "other.ptx"):
         (tmp_path / name).write_text(TWO)
     before = sorted(path.name for path in tmp_path.iterdir())

@@ -37,7 +37,7 @@ STEP = st.one_of(
     st.lists(STEP, max_size=6),
     st.lists(st.integers(0, EVERY), min_size=4, max_size=4),
 )
-def test_values_differ_where_it_is_said(
+def test_values_differ_exactly_where_expected(
     by: int, factor: int, steps: list[tuple[str, int]], bases: list[int]
 ) -> None:
     code = "\n".join(f"{opcode} %r3, %r3, {n};" for opcode, n in steps)

@@ -641,7 +641,7 @@ def test_ranges_of_the_least_of_several_sums(known: dict[str, bool], asked: str,
         ("setp.lt.u32 %p2, %r1, 5; and.pred %p3, %p1, %p2;", ""),
     ],
 )
-def test_of_two_tests_of_one_number_one_may_say_it_all(logic: str, result: str) -> None:
+def test_one_of_two_tests_of_a_value_may_imply_the_other(logic: str, result: str) -> None:
     m = of(f"ld.param.u32 %r1, [number]; ld.param.u32 %r2, [pointer]; setp.lt.s32 %p1, %r1, 3; {logic}")
     found = value(m, "%p3")
     if result.startswith("%"):
@@ -946,7 +946,7 @@ def test_a_cyclic_stage_has_a_modulus(test: str, probe: str) -> None:
     assert m.values.interval(phi) == (0, 4)
 
 
-def test_two_rounds_of_a_ring_in_one() -> None:
+def test_two_iterations_of_a_ring_in_one() -> None:
     """nvcc computes the remainder by a multiplication where a loop of ThunderKittens is unrolled by two."""
     m = of("""
         mov.u32 %r1, 0;
@@ -1004,7 +1004,7 @@ def counted(first: int, step: int, test: str) -> tuple[int, ...]:
         ("setp.eq.s32 %p1, %r1, {};\n@!%p1", "r1 != {}"),
     ],
 )
-def test_rounds_that_a_constant_says(first: int, step: int, limit: int, setp: str, test: str) -> None:
+def test_trip_counts_from_a_constant(first: int, step: int, limit: int, setp: str, test: str) -> None:
     """Where they are said to be known, they are what counting shows."""
     m = of(f"mov.u32 %r1, {first};\nloop:\nadd.s32 %r2, %r1, {step};\n" +
            setp.format(limit).replace("\n", "\nmov.u32 %r3, %r1;\nmov.u32 %r1, %r2;\n") + " bra loop;")  # fmt: skip
@@ -1033,7 +1033,7 @@ def test_rounds_that_a_constant_says(first: int, step: int, limit: int, setp: st
         ("add.s32 %r1, %r1, -1;\nsetp.gt.s32 %p1, %r1, -4;", None),
     ],
 )
-def test_rounds_that_every_way_back_tests(body: str, rounds: int | None) -> None:
+def test_trip_counts_tested_on_every_back_edge(body: str, rounds: int | None) -> None:
     m = of(f"mov.u32 %r1, 0;\nloop:\n{body}\n@%p1 bra loop;")
     assert m.values.trip_count(m.values.node(value(m, "%r1", "loop"))[1]) == rounds
 
@@ -1482,7 +1482,7 @@ def test_values_of_the_thread_index_agree_with_running_every_thread(
                      id="counted"),
     ],
 )  # fmt: skip
-def test_who_may_have_a_number_that_is_joined(other: str, asked: str, threads: int) -> None:
+def test_which_threads_may_have_a_value_that_is_joined(other: str, asked: str, threads: int) -> None:
     """Threads 0 to 3 come another way than the others, which have 0."""
     code = f"""
     ld.param.u32 %r2, [number];
@@ -1522,7 +1522,7 @@ def test_a_register_that_is_taken_apart_and_put_together_again_is_the_same() -> 
     assert same("ld.param.u32 %r1, [number]; mov.b64 %rd1, {%r1, %r1}; mov.b64 {_, %r2}, %rd1;", "%r1", "%r2")
 
 
-def test_a_number_of_32_bits_says_nothing_of_the_sign_of_64() -> None:
+def test_a_32_bit_value_does_not_decide_the_sign_of_64_bits() -> None:
     m = of(
         "ld.param.u32 %r1, [number]; cvt.u64.u32 %rd1, %r1; setp.lt.s32 %p1, %r1, 0; setp.lt.s64 %p2, %rd1, 0;"
     )
@@ -1893,7 +1893,7 @@ def test_a_table_that_each_thread_reads_for_itself() -> None:
 
 
 def test_cases_of_a_table_of_global_smem() -> None:
-    """Who takes which case of a branch table, too."""
+    """Which threads take which case of a branch table, too."""
     m = of(
         TABLE.format(first="0x00020100", offset=16, more="", number=0)
         + "table: .branchtargets none, one, two;\nbrx.idx %r4, table;\nnone: mov.u32 %r5, 0;\nret;\n"
@@ -2043,7 +2043,7 @@ _limits = st.sampled_from(
     known=st.lists(st.tuples(_operations, st.sampled_from("us"), st.sampled_from(sorted(_TESTS)), _limits), max_size=3),
     asked=st.tuples(_operations, st.sampled_from("us"), st.sampled_from(sorted(_TESTS)), _limits),
 )  # fmt: skip
-def test_what_comparisons_say_of_another_holds_for_every_number(
+def test_what_comparisons_imply_holds_for_every_value(
     known: list[tuple[Any, ...]], asked: tuple[Any, ...]
 ) -> None:
     """Of shifts, quotients and masks of one number: read with and without a sign, and where they wrap."""

@@ -192,7 +192,7 @@ class SynchronisationPoints:
 
     def _variable(self, site: int) -> Hashable:
         """The channel of an mbarrier in a shared variable that the kernel does not initialise; any if unresolved."""
-        places = self.mbarriers.addresses.places(site) or ()
-        if len(places) == 1 and self.model.space((place := min(places)).base).startswith(".shared"):
-            return place
+        locations = self.mbarriers.addresses.locations(site) or ()
+        if len(locations) == 1 and self.model.space((location := min(locations)).base).startswith(".shared"):
+            return location
         return ANY

@@ -507,7 +507,7 @@ def _isspacep(d: Decoder, i: Instruction) -> Op:
 def _mapa(d: Decoder, i: Instruction) -> Op:
     """The address of the same variable in the shared memory of another CTA (9.7.9.24).
 
-    A rank that the cluster does not have is no fault until the address is used: lanes may map more ranks than exist.
+    A rank that the cluster does not have is not a fault until the address is used: lanes may map more ranks than exist.
     """
     source, rank, put = d.fetch(i.operands[1], 8), d.fetch(i.operands[2]), d.put(i.operands[0])
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tclint.findings.finding import FileReport, Finding, Step, Variant
-from tclint.findings.places import place, region
+from tclint.findings.places import displayed_name, region
 from tclint.findings.rules import manual_reference
 from tclint.findings.scales import Confidence
 from tclint.report.locate import Locator, Target, calls
@@ -41,7 +41,7 @@ def details(report: FileReport, finding: Finding, context: Context) -> Iterator[
         yield f"note: {count(finding.count, 'use')} with this cause"
     yield from (f"note: {text}" for text in variant_notes(report, finding))
     line, column = region(report, finding.span)[0]
-    yield f"PTX: {place(report)}:{line}:{column}{f' in {finding.entry}' if finding.entry else ''}"
+    yield f"PTX: {displayed_name(report)}:{line}:{column}{f' in {finding.entry}' if finding.entry else ''}"
     if finding.confirmation is not None:
         yield f"executed: {finding.confirmation}"
     if finding.source_location is not None:
@@ -52,7 +52,7 @@ def details(report: FileReport, finding: Finding, context: Context) -> Iterator[
 
 
 def step_words(step: Step) -> str:
-    """``[warps 4-7] reads it (tile+0..2048)``: who does what to which object."""
+    """``[warps 4-7] reads it (tile+0..2048)``: which threads do what to which object."""
     role = f"[{step.role}] " if step.role else ""
     return f"{role}{step.message}{f' ({step.object})' if step.object else ''}"
 

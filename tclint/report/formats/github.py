@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tclint.findings.finding import FileReport, Finding
-from tclint.findings.places import place
+from tclint.findings.places import displayed_name
 from tclint.findings.scales import Severity
 from tclint.report.formats._details import clean, details
 from tclint.report.formats._style import printable
@@ -35,7 +35,7 @@ def _problems(report: FileReport, context: Context) -> Iterator[str]:
         at = {"file": context.locate.relative(report.path)}
         if problem.line:
             at["line"] = str(problem.line)
-        yield _command("error", at | {"title": "tclint"}, f"{place(report)}: {problem.message}")
+        yield _command("error", at | {"title": "tclint"}, f"{displayed_name(report)}: {problem.message}")
 
 
 def _annotation(report: FileReport, finding: Finding, context: Context) -> str:

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.findings.finding import FileReport, Finding, Span
-from tclint.findings.places import place, region
+from tclint.findings.places import displayed_name, region
 from tclint.findings.rules import manual_reference, page, url
 from tclint.findings.scales import Severity
 from tclint.report.formats._details import (
@@ -94,7 +94,7 @@ class _Frames:
         self._locate = context.locate
 
     def problems(self, report: FileReport) -> Iterator[str]:
-        path = place(report)
+        path = displayed_name(report)
         for problem in report.problems:
             at = f"{path}:{problem.line}" if problem.line else path
             yield f"{self._style(RED, 'error')}: {printable(f'{at}: {problem.message}')}"
@@ -130,7 +130,9 @@ class _Frames:
             named = self._link(target.path, where(target))
             yield f"{gutter}{style(BLUE, arrow)} {named}"
             arrow = ":::"
-        named = self._link(report.path, where(Target(place(report), start.line, start.column, None, None)))
+        named = self._link(
+            report.path, where(Target(displayed_name(report), start.line, start.column, None, None))
+        )
         yield f"{gutter}{style(BLUE, arrow)} {named}{printable(kernel + origin)}"
 
     def _link(self, path: str, text: str) -> str:
