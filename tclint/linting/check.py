@@ -112,9 +112,12 @@ def _check(
 
     def check(function: Function) -> CheckResult:
         model = KernelModel(function, module, config, past.pause)
-        result = _kernel_hits(model, on, tick)
+        hits, limits = _kernel_hits(model, on, tick)
         gave_up.update(_located(source, model))
-        return result
+        hits = tuple(_described(model, hit) for hit in hits)
+        model.release()
+        tick("describe findings")
+        return hits, limits
 
     for function in module.functions:
         if not function.instructions or function.declared_only or not _wanted(function, config):
@@ -164,8 +167,6 @@ def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], N
     if hits and model.reachability.aborted:
         doubt = "some thread aborts the kernel in every launch"
         hits = [hit.doubted(doubt) for hit in hits]
-    hits = [_described(model, hit) for hit in hits]
-    model.release()
     return tuple(hits), tuple(limits)
 
 
