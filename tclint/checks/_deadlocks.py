@@ -89,8 +89,9 @@ def _arrival(model: KernelModel, run: ReplayRun, party: Stuck, site: int, blocki
     """The step of an operation that would complete the wait of *party*, with the reason why it is not executed."""
     threads = model.present(site)
     executed = model.cfg.block_of[site] in run.entered
-    deed = "complete the bytes" if isinstance(party.what, Mbarrier) and not party.what.pending else "arrive"
-    deed = f"would {deed} again" if executed else f"would {deed}"
+    lacks_bytes = isinstance(party.what, Mbarrier) and not party.what.pending
+    verb, past = ("transfer bytes", "transferred bytes") if lacks_bytes else ("arrive", "arrived")
+    deed = f"would {verb} again" if executed else f"would {verb}"
     if blocking is party:
         why = f"{deed}, but only after this wait"
     elif blocking is not None:
@@ -103,9 +104,9 @@ def _arrival(model: KernelModel, run: ReplayRun, party: Stuck, site: int, blocki
         threads &= _mask(blocking.threads)
         why = f"{deed}, but only after the wait for {name or 'a barrier'}"
     elif executed:
-        why = "was executed, and is not reached again"
+        why = f"{past} before, but does not reach this again"
     else:
-        why = f"{deed}, but is not reached"
+        why = f"{deed}, but does not reach this"
     return Mark(site, why, role=model.describe_threads(threads))
 
 

@@ -119,9 +119,12 @@ def _check(
 
     def check(function: Function) -> CheckResult:
         model = KernelModel(function, module, toolkit, past.pause)
-        result = _kernel_hits(model, on, tick)
+        hits, limits = _kernel_hits(model, on, tick)
         gave_up.update(_located(source, model))
-        return result
+        hits = tuple(_described(model, hit) for hit in hits)
+        model.release()
+        tick("describe findings")
+        return hits, limits
 
     for function in module.functions:
         if not function.instructions or function.declared_only or not _wanted(function, selected):
@@ -174,8 +177,6 @@ def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], N
     if hits and (unknown := _unknown_synchronisation(model)):
         doubt = f"what {unknown} does is unknown to tclint"
         hits = [hit.doubted(doubt) for hit in hits]
-    hits = [_described(model, hit) for hit in hits]
-    model.release()
     return tuple(hits), tuple(limits)
 
 

@@ -73,7 +73,7 @@ def of_finding(uri: str, text: Text, finding: Finding) -> types.Diagnostic:
 def _path(uri: str, text: Text, finding: Finding) -> Iterator[types.DiagnosticRelatedInformation]:
     for number, step in enumerate(finding.steps, 1):
         location = step.source_location
-        source = f" at {location.file}:{location.line}" if location is not None else ""
+        source = f" [{location.file}:{location.line}]" if location is not None else ""
         yield types.DiagnosticRelatedInformation(
             types.Location(uri, text.range(step.span)), f"{number}. {step_words(step)}{source}"
         )

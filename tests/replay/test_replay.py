@@ -2084,8 +2084,8 @@ def test_a_deadlock_states_why_an_arrival_does_not_come() -> None:
     blocked = "but only after the wait for mbarrier full[0]"
     assert why(producer, consumers, executed=False) == [f"would arrive, {blocked}"]
     assert why(producer, consumers, executed=True) == [f"would arrive again, {blocked}"]
-    assert why(producer, executed=False) == ["would arrive, but is not reached"]
-    assert why(producer, executed=True) == ["was executed, and is not reached again"]
+    assert why(producer, executed=False) == ["would arrive, but does not reach this"]
+    assert why(producer, executed=True) == ["arrived before, but does not reach this again"]
 
 
 def test_the_finding_about_one_arrival_too_many() -> None:

@@ -176,7 +176,7 @@ error[WG001] wgmma-unwaited-accumulator-read (high confidence, static): %f0 is r
  --> gemm.ptx:6:24 in gemm
   |
 3 |     wgmma.mma_async {%f0}, %rd0, %rd1;
-  |     --------------- 1. [warps 4-7] starts to write %f0 (tile+0..2048) at gemm.cu:50
+  |     --------------- 1. [warps 4-7] starts to write %f0 (tile+0..2048) [gemm.cu:50]
 . |
 5 |     wgmma.commit_group;
   |     ------------------ 2. commits it

@@ -9,7 +9,7 @@
        |     ------------------------------------------------- 1. [warps 4-7] starts to write %f1 (tile+0; tile+8192)
     .. |
     42 |     st.global.f32 [%rd1], %f1;
-       |     ^^^^^^^^^^^^^ 2. [warps 4-7] %f1 is read with no intervening wait at gemm.cu:31
+       |     ^^^^^^^^^^^^^ 2. [warps 4-7] %f1 is read with no intervening wait [gemm.cu:31]
        |
        = help: put wgmma.wait_group.sync.aligned 0 before it
        = note: PTX ISA 9.1, §9.7.15.7.3; tclint explain WG001
@@ -149,7 +149,7 @@ class _Frames:
             inside = f" (in {shortened(step.entry)})" if step.entry and step.entry != finding.entry else ""
             number = f"{index + 1}. " if len(steps) > 1 or not at_primary else ""
             source = source_of(step, self._locate)
-            label = f"{number}{step_words(step)}{inside}{f' at {source}' if source else ''}"
+            label = f"{number}{step_words(step)}{inside}{f' [{source}]' if source else ''}"
             yield _Mark(_underlined(data, step.span), label, index == primary)
         if not at_primary:
             yield _Mark(_underlined(data, finding.span), "", primary=True)
@@ -233,7 +233,7 @@ class _Frames:
         """A line for each party of a deadlock, and below it a line for each operation that would complete its wait."""
         for indented, step in parties(finding):
             source = source_of(step, self._locate)
-            at = f" at {source}" if source else ""
+            at = f" [{source}]" if source else ""
             yield f"{'  ' * indented}line {region(report, step.span)[0].line}: {step_words(step)}{at}"
 
     def _footer(self, gutter: str, title: str, text: str) -> Iterator[str]:
