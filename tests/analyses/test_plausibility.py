@@ -7,14 +7,11 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, most_plausible_path, skips, skips_for_launch
 from tclint.dataflow import Path
 from tclint.ir.nodes import Instruction
-from tests.tools.paths import search
 from tests.tools.support import label, model
 
 LOOP = """
     ld.param.u32 %r2, [number];
     mov.u32 %r3, 0;
-start:
-    mov.u32 %r50, 1;
     setp.eq.u32 %p1, %r2, 0;
     @%p1 bra use;
 loop:
@@ -23,7 +20,7 @@ loop:
     setp.lt.u32 %p2, %r3, %r2;
     @%p2 bra loop;
 use:
-    mov.u32 %r53, 1;
+    mov.u32 %r4, 1;
     ret;
 """
 """A path around a loop with a barrier, whose trip count is a kernel parameter."""
@@ -31,7 +28,7 @@ use:
 
 def looping() -> tuple[KernelModel, Path]:
     m = model(LOOP)
-    path = search(m, label(m.function, "start"), label(m.function, "use"))
+    path = m.entry_path(label(m.function, "use")).witness
     assert path is not None
     return m, path
 
@@ -48,9 +45,9 @@ def test_a_path_that_skips_a_loop_is_in_doubt_for_the_edge_that_skips_it() -> No
     assert skips(m, path, m.sites("barrier-arrive"), "the loop waits") == NO_DOUBT
 
 
-def test_a_value_that_the_launch_determines_is_a_doubt_and_a_settled_one_is_not() -> None:
+def test_a_branch_on_a_launch_value_is_in_doubt_and_one_on_a_constant_is_not() -> None:
     m, path = looping()
-    start = label(m.function, "start")
+    start = 0
     assert skips_for_launch(m, path, m.sites("barrier-sync"), "why", start) == Doubt("why", path.edges[0])
     fixed = model(LOOP.replace("ld.param.u32 %r2, [number]", "mov.u32 %r2, 0"))
     there = Path(path.edges, path.marks, path.end, path.threads)
