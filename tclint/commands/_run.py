@@ -10,6 +10,7 @@ from pathlib import Path
 from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchError, LaunchFile, beside, read, triton_beside
+from tclint.executor.results import differences
 from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import schedule
 from tclint.executor.trace import Trace
@@ -30,6 +31,7 @@ class Options:
     launch: Path | None = None
     entry: str | None = None
     schedule: str = "lazy"
+    """The schedules to execute under, one after another, separated by commas."""
     seconds: float = 60.0
     number: int = 0
     """The run number, which seeds the random contents of buffers."""
@@ -44,14 +46,18 @@ class Invocation:
     executions: list[Execution] = field(default_factory=list)
     assumed: str = ""
     """A description of the assumed launch; empty with a launch file."""
+    differences: list[str] = field(default_factory=list)
+    """What differs from the results that the launch file expects, a message for each buffer and schedule."""
+    unevaluated: tuple[str, ...] = ()
+    """Buffers whose expected contents are an expression, which is not evaluated."""
 
     @property
     def code(self) -> int:
-        """The exit code: 0 no observation; 1 an observation or a deadlock; 2 a launch was stopped before its end."""
+        """The exit code: 0 all is right; 1 an observation, a deadlock or a wrong result; 2 a launch was stopped early."""
         ends = {e.end for e in self.executions}
         if ends & {"unsupported", "budget", "fault"}:
             return 2
-        return int(not all(e.right for e in self.executions))
+        return int(bool(self.differences) or not all(e.right for e in self.executions))
 
     def line(self, execution: Execution, site: int) -> int:
         """The line of an instruction."""
@@ -66,14 +72,17 @@ def run(source: Source, options: Options) -> Invocation:
     if problems:
         raise RunError(f"{source.path}:{problems[0].line}: {problems[0].message}")
     try:
-        schedule(options.schedule)
+        names = options.schedule.split(",")
+        for name in names:
+            schedule(name)
         path = options.launch or beside(source.path)
         result = Invocation(source)
         trace = Trace() if options.trace else None
-        if path is not None:
-            _given(result, module, read(path), options, trace)
-        else:
-            _assumed(result, module, options, trace)
+        for name in names:
+            if path is not None:
+                _given(result, module, read(path), name, options, trace)
+            else:
+                _assumed(result, module, name, options, trace)
         if trace is not None and options.trace is not None:
             trace.write(options.trace)
     except (LaunchError, Unsupported, ValueError) as error:
@@ -84,16 +93,20 @@ def run(source: Source, options: Options) -> Invocation:
 
 
 def _given(
-    result: Invocation, module: Module, file: LaunchFile, options: Options, trace: Trace | None
+    result: Invocation, module: Module, file: LaunchFile, how: str, options: Options, trace: Trace | None
 ) -> None:
-    result.executions, arrays = execute_file(
-        module, file, options.schedule, number=options.number, seconds=options.seconds,
+    executions, arrays = execute_file(
+        module, file, how, number=options.number, seconds=options.seconds,
         place=lambda f, site: f"line {line_of(result.source, f, site)}", tracer=trace.follow if trace else None,
     )  # fmt: skip
+    result.executions += executions
     file.write(arrays)
+    result.unevaluated = file.unevaluated
+    if len(executions) == len(file.launches) and executions[-1].end == "done":
+        result.differences += [f"{text} ({how})" for text in differences(file, arrays)]
 
 
-def _assumed(result: Invocation, module: Module, options: Options, trace: Trace | None) -> None:
+def _assumed(result: Invocation, module: Module, how: str, options: Options, trace: Trace | None) -> None:
     entries = [f.name for f in module.functions if f.entry and not f.declared_only]
     entry = options.entry or (entries[0] if len(entries) == 1 else None)
     if entry is None:
@@ -105,13 +118,14 @@ def _assumed(result: Invocation, module: Module, options: Options, trace: Trace 
     function = prepared(module, entry)
     for assumed in Parameters(function).launches(module, triton_beside(result.source.path)):
         execution = execute_assumed(
-            module, function, assumed, options.schedule, seconds=options.seconds,
+            module, function, assumed, how, seconds=options.seconds,
             place=lambda site: f"line {line_of(result.source, function, site)}",
             tracer=trace.follow if trace else None,
         )  # fmt: skip
-        result.executions, result.assumed = [execution], str(assumed)
+        result.assumed = str(assumed)
         if execution.fault != "cluster":  # else the kernel is made for a cluster of another shape
             break
+    result.executions.append(execution)
 
 
 # ---------------------------------------------------------------- rendering
@@ -145,14 +159,24 @@ def _lines(result: Invocation) -> Iterator[str]:
         if execution.end != "done":
             at = f"{path}:{result.line(execution, execution.site)}: " if execution.site >= 0 else f"{path}: "
             yield f"{at}{execution.end}: {execution.reason}"
-        count = len(execution.observations)
-        violations = "no violation observed" if execution.end == "done" else "no violation before it"
-        if count:
-            violations = f"{count} observation{'s' * (count != 1)}"
         yield (
             f"{execution.function.name}: {_ENDS[execution.end]} after {execution.steps:,} instructions"
-            f" in {execution.seconds:.2f} s ({execution.schedule}); {violations}"
+            f" in {execution.seconds:.2f} s ({execution.schedule}){_violations(execution)}"
         )
+    for name in result.unevaluated:
+        yield f"{path}: note: expected.{name} is an expression, which is not evaluated"
+    for text in result.differences:
+        yield f"{path}: expected: {text}"
+
+
+def _violations(execution: Execution) -> str:
+    """The end of a summary line: how much was observed. A fault and a deadlock are violations themselves."""
+    count = len(execution.observations)
+    if count:
+        return f"; {count} observation{'s' * (count != 1)}"
+    if execution.end in ("fault", "deadlock"):
+        return ""
+    return "; no violation observed" if execution.end == "done" else "; no violation observed before"
 
 
 def render_json(result: Invocation) -> str:
@@ -179,5 +203,8 @@ def render_json(result: Invocation) -> str:
         }
         for execution in result.executions
     ]
-    found = {"path": result.source.path, "assumed": result.assumed or None, "launches": launches}
+    found = {
+        "path": result.source.path, "assumed": result.assumed or None, "launches": launches,
+        "differences": result.differences,
+    }  # fmt: skip
     return json.dumps(found, indent=2) + "\n"

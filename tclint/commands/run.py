@@ -20,7 +20,8 @@ from tclint.commands._common import Choice, at, need_numpy, write
     default="lazy",
     show_default=True,
     metavar="NAME",
-    help="When asynchronous operations complete: eager, lazy (as late as the ISA allows) or random:SEED.",
+    help="When asynchronous operations complete: eager, lazy (as late as the ISA allows) or random:SEED; several"
+    " separated by commas.",
 )
 @click.option(
     "--seconds",
@@ -61,8 +62,8 @@ def command(
     KERNEL is a PTX file. Asynchronous operations complete as late as the ISA allows, which exposes missing waits,
     fences and barriers. Violations that a GPU executes silently are reported.
 
-    Exit code: 0 the kernel ran to completion with no observation; 1 there was an observation or a deadlock; 2 usage
-    error, or the kernel was stopped: an address out of bounds, a trap, an instruction that cannot be executed, or the
+    Exit code: 0 the kernel ran to completion with no observation; 1 there was an observation, a deadlock or a result
+    other than the launch file expects; 2 usage error, or the kernel was stopped: an address out of bounds, a trap, an instruction that cannot be executed, or the
     time limit.
     """
     from pathlib import Path

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +23,7 @@ from tclint.ir.nodes import MAX_CTA_THREADS, Function
 from tclint.isa.table import TableError, read_toml
 
 __all__ = [
-    "TYPES", "Argument", "Buffer", "Launch", "LaunchError", "LaunchFile", "MapSpec", "MapValue", "Metadata", "Pointer",
+    "TYPES", "Argument", "Buffer", "Expectation", "Launch", "LaunchError", "LaunchFile", "MapSpec", "MapValue", "Metadata", "Pointer",
     "fits", "geometry", "read", "triton_beside", "triton_launch",
 ]  # fmt: skip
 
@@ -70,10 +70,13 @@ class Buffer:
     type: str
     """A key of :data:`TYPES`."""
     shape: tuple[int, ...]
-    values: float | tuple[int, int] | None = None
-    """A number for all elements, the bounds of random integers, or None for poison: all bits set."""
+    values: float | tuple[float, float] | None = None
+    """A number for all elements, the bounds of random numbers, or None for poison: all bits set.
+
+    The numbers are integers if both bounds are, and otherwise uniformly distributed.
+    """
     seed: int | None = None
-    """The seed of the random integers; None for the position among the buffers."""
+    """The seed of the random numbers; None for the position among the buffers."""
     file: Path | None = None
     """The file with the contents, instead of ``values``: ``.npy``, or raw bytes under any other name."""
     output: Path | None = None
@@ -82,6 +85,11 @@ class Buffer:
     @property
     def dtype(self) -> np.dtype[Any]:
         return TYPES[self.type]
+
+    @property
+    def has_bit_patterns(self) -> bool:
+        """Whether numpy has no equivalent of the type, so that elements are bit patterns."""
+        return self.type in _FORMATS
 
     @property
     def size(self) -> int:
@@ -120,6 +128,9 @@ class MapValue:
 Argument = Pointer | MapValue | bytes
 """An argument; bytes are a scalar or a structure."""
 
+Expectation = Path | float
+"""The expected contents of a buffer: an ``.npy`` file, or a number for all elements."""
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -146,6 +157,12 @@ class LaunchFile:
     buffers: Mapping[str, Buffer]
     maps: Mapping[str, MapSpec]
     launches: tuple[Launch, ...]
+    expected: Mapping[str, Expectation] = field(default_factory=dict)
+    """The contents that buffers must have after the launches."""
+    unevaluated: tuple[str, ...] = ()
+    """Buffers whose expected contents are an expression, which only the benchmarks of tclint evaluate."""
+    tolerance: float = 0.0
+    """The largest difference from an expected value, relative to that value if it is larger than 1."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -170,8 +187,10 @@ class LaunchFile:
         if isinstance(buffer.values, tuple):
             low, high = buffer.values
             seed = index if buffer.seed is None else buffer.seed
-            numbers = np.random.default_rng([number, seed]).integers(low, high + 1, buffer.shape)
-            return _stored(buffer.type, numbers)
+            generator = np.random.default_rng([number, seed])
+            if _whole(low) and _whole(high):
+                return _stored(buffer.type, generator.integers(int(low), int(high) + 1, buffer.shape))
+            return _stored(buffer.type, generator.uniform(low, high, buffer.shape))
         return np.full(buffer.shape, _stored(buffer.type, np.array(buffer.values)))
 
     def parameters(self, launch: Launch, addresses: Mapping[str, int]) -> tuple[bytes, ...]:
@@ -323,6 +342,10 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_tolerance(value: Any) -> bool:
+    return (_whole(value) or isinstance(value, float)) and value >= 0
+
+
 class _Reader:
     """Turns the document of a launch file into a :class:`LaunchFile`."""
 
@@ -346,10 +369,30 @@ class _Reader:
         launches = tuple(
             self._launch(_Table(self.path, f"launches[{index}]", step)) for index, step in enumerate(steps)
         )
-        for key in ("expected", "observed", "tolerance"):  # used by tclint's benchmarks only
-            top.values.pop(key, None)
+        expected, unevaluated = self._expected(_Table(self.path, "expected", top.values.pop("expected", {})))
+        tolerance = float(top.take("tolerance", "a number of at least 0", _is_tolerance, 0.0))
+        top.values.pop("observed", None)  # expressions, which only tclint's benchmarks evaluate
         top.end()
-        return LaunchFile(self.path, ptx, self.buffers, self.maps, launches)
+        return LaunchFile(
+            self.path, ptx, self.buffers, self.maps, launches, expected, unevaluated, tolerance
+        )  # fmt: skip
+
+    def _expected(self, table: _Table) -> tuple[dict[str, Expectation], tuple[str, ...]]:
+        """The expected contents of buffers, and the names of those for which the file has an expression."""
+        found: dict[str, Expectation] = {}
+        expressions = []
+        for name, value in table.values.items():
+            if isinstance(value, str) and not value.endswith(".npy"):
+                expressions.append(name)
+                continue
+            if name not in self.buffers:
+                table.fail(f"no buffer {name!r}", name)
+            if isinstance(value, str):
+                found[name] = self.path.parent / value
+            else:
+                _scalar(table, name, self.buffers[name].type, value)
+                found[name] = value
+        return found, tuple(expressions)
 
     def _buffer(self, name: str, table: _Table) -> Buffer:
         type = table.take("type", f"one of {', '.join(TYPES)}", lambda value: value in TYPES)
@@ -362,15 +405,16 @@ class _Reader:
         if buffer.file and buffer.values is not None:
             table.fail("values and file are mutually exclusive", "values")
         if buffer.seed is not None and not isinstance(buffer.values, tuple):
-            table.fail("seed without random integers", "seed")
+            table.fail("seed without random numbers", "seed")
         if buffer.file:
             _opened(buffer, self.path, name)
         return buffer
 
-    def _values(self, table: _Table, type: str) -> float | tuple[int, int] | None:
+    def _values(self, table: _Table, type: str) -> float | tuple[float, float] | None:
         values = table.values.pop("values", None)
         if isinstance(values, list):
-            if len(values) != 2 or not all(map(_whole, values)) or values[0] > values[1]:
+            numbers = all(_whole(value) or isinstance(value, float) for value in values)
+            if len(values) != 2 or not numbers or values[0] > values[1]:
                 table.fail(f"{values!r} is not [low, high]", "values")
             _scalar(table, "values", type, values[0])
             _scalar(table, "values", type, values[1])

@@ -16,8 +16,8 @@ write and the last read, ``epoch << 10 | warp``, which is compared with the vect
 this run.
 
 *What is missed.* Only the last write and the last read of a word are kept, so a race with an earlier access of another
-warp goes unnoticed. A generic write is compared with the last read but not with the last write. The lanes of a warp
-share one clock, and races in global memory are not checked.
+warp goes unnoticed. Two plain stores are compared only if they are of whole words and store different values. The lanes
+of a warp share one clock, and races in global memory are not checked.
 """
 
 from __future__ import annotations
@@ -318,7 +318,9 @@ class Machine:
 
     def _wait(self, split: LaneGroup) -> Wait:
         """What a group of lanes waits for, in a deadlock."""
-        waits, site, thread = split.waits, split.pc - isinstance(split.waits, Barrier), split.warp.name()
+        waits, thread, cluster = split.waits, split.warp.name(), split.warp.cta.cluster
+        # The wait of a cluster barrier is executed again when it completes, that of a CTA barrier is not.
+        site = split.pc - (isinstance(waits, Barrier) and waits is not cluster.barrier)
         at = f" at {self.code.place(site)}"
         if isinstance(waits, Mbarrier):
             what = (
@@ -328,8 +330,11 @@ class Machine:
             kind = "bytes" if not waits.pending else "arrivals"
             return Wait(site, thread, what, kind, frozenset((waits.site, *waits.users)))
         if isinstance(waits, Barrier):
-            needed = waits.needed or split.warp.cta.threads
-            what = f"{at} at a barrier: {waits.threads} of {needed} threads have arrived"
+            if waits is cluster.barrier:
+                name, needed = "the cluster barrier", sum(cta.threads for cta in cluster.ctas)
+            else:
+                name, needed = "a barrier", waits.needed or split.warp.cta.threads
+            what = f"{at} at {name}: {waits.threads} of {needed} threads have arrived"
             return Wait(site, thread, what, "barrier")
         if isinstance(waits, AsyncOperation):
             return Wait(site, thread, at, "other", frozenset((waits.site,)))

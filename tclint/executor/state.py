@@ -162,6 +162,8 @@ class Shared(Memory):
         self.filling: Array = np.zeros(words, np.int16)
         self.draining: Array = np.zeros(words, np.int16)
         self.flights: list[AsyncOperation] = []
+        self.narrow: set[int] = set()
+        """The plain stores of less than a word."""
 
     def check(self, offsets: Array, size: int) -> None:
         low, high = int(offsets.min()), int(offsets.max()) + size

@@ -127,6 +127,37 @@ def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
 def test_how_kernels_end(tmp_path: Path, body: str, code: int, message: str) -> None:
     found, output = invoke(write(tmp_path, body), "--seconds", "0.5")
     assert (found, message in output) == (code, True), output
+    assert "no violation observed in" not in output
+    if "fault" in message or "deadlock" in message:
+        assert "no violation" not in output
+
+
+def test_several_schedules_are_executed_one_after_another(tmp_path: Path) -> None:
+    path = tmp_path / "early.ptx"
+    path.write_text(EARLY)
+    code, output = invoke(str(path), "--schedule", "eager,lazy")
+    assert code == 1
+    first, second = [line for line in output.splitlines() if line.startswith("k: done")]
+    assert first.endswith("(eager); 1 observation")
+    assert second.endswith("(lazy); 1 observation")
+
+
+def test_results_are_compared_with_those_that_the_launch_file_expects(tmp_path: Path) -> None:
+    path = write(tmp_path, COPY)
+    launch = tmp_path / "add.launch.toml"
+    given = launch.read_text()
+    launch.write_text("expected = { data = 12 }\n" + given)
+    assert invoke(path)[0] == 0
+    launch.write_text("expected = { data = 13 }\n" + given)
+    code, output = invoke(path)
+    assert code == 1
+    assert "add.ptx: expected: data: 128 of 128 values are not as expected" in output
+    code, output = invoke(path, "--output-format", "json")
+    assert len(json.loads(output)["differences"]) == 1
+    launch.write_text("expected = { data = 'data + 7' }\n" + given)
+    code, output = invoke(path)
+    assert code == 0
+    assert "note: expected.data is an expression, which is not evaluated" in output
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from tclint.executor.launch import (
     read,
     triton_launch,
 )  # fmt: skip
+from tclint.executor.results import differences
 from tclint.executor.tensor_maps import TensorMap, decode
 from tclint.ir import Function, Module
 from tests.tools.project import ROOT
@@ -186,6 +187,7 @@ d = { type = "i32", shape = [2, 50], values = [-3, 4], seed = 1 }
 e = { type = "f16", shape = [2] }
 f = { type = "bf16", shape = [2], values = -1.5 }
 g = { type = "e5m2", shape = [400], values = [-2, 2] }
+h = { type = "f32", shape = [400], values = [-0.5, 2] }
 """
     found = _arrays(tmp_path, buffers, 3)
     assert found["a"].tolist() == [0.5] * 3
@@ -197,6 +199,8 @@ g = { type = "e5m2", shape = [400], values = [-2, 2] }
     assert np.isnan(found["e"]).all()
     assert (found["f"].dtype, found["f"].tolist()) == (np.uint16, [0xBFC0] * 2)
     assert set(found["g"].tolist()) == {0xC0, 0xBC, 0, 0x3C, 0x40}
+    assert -0.5 <= found["h"].min() < 0 < 1 < found["h"].max() < 2
+    assert len(set(found["h"].tolist())) > 300
 
 
 def test_contents_from_files(tmp_path: Path) -> None:
@@ -220,6 +224,51 @@ c = { type = "bf16", shape = [2], file = "b.npy" }
         assert array.flags.c_contiguous
         array.flat[0] = 0  # the file is not touched
     assert (np.load(tmp_path / "x.npy") == numbers).all()
+
+
+EXPECTED = """
+expected = { a = %s }
+tolerance = 0.01
+[buffers]
+a = { type = "%s", shape = [2, 2] }
+[[launches]]
+entry = "k"
+grid = [1]
+block = [1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("expected", "type", "contents", "message"),
+    [
+        ("3", "f32", [3, 3, 3.02, 3], ""),
+        ("3", "f32", [3, 3, 3.04, 4], "a: 2 of 4 values are not as expected, the first at [1, 0]: 3.04 instead of 3"),
+        ("3", "f32", [3, np.nan, 3, 3], "a: 1 of 4 values are not as expected, the first at [0, 1]: nan instead of 3"),
+        ("'a.npy'", "f32", [0, 1, 2, 3], ""),
+        ("'a.npy'", "f32", [0, 1, 2, 5], "a: 1 of 4 values are not as expected, the first at [1, 1]: 5 instead of 3"),
+        ("'a.npy'", "u32", [0, 1, 2, 3], ""),
+        ("1", "bf16", [0x3F80] * 4, ""),
+        ("1", "bf16", [0x3F80, 0x3F80, 0x4000, 0x3F80], "a: 1 of 4 values are not as expected, the first at [1, 0]: 2 instead of 1"),
+        ("'a + 1'", "f32", [7, 7, 7, 7], ""),
+    ],
+)  # fmt: skip
+def test_what_is_expected(
+    tmp_path: Path, expected: str, type: str, contents: list[Any], message: str
+) -> None:
+    np.save(tmp_path / "a.npy", np.arange(4.0).reshape(2, 2))
+    file = _read(tmp_path, EXPECTED % (expected, type))
+    found = np.array(contents, file.buffers["a"].dtype).reshape(2, 2)
+    assert list(differences(file, {"a": found})) == [message] * bool(message)
+    assert file.unevaluated == (("a",) if "+" in expected else ())
+
+
+def test_an_expected_file_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    file = _read(tmp_path, EXPECTED % ("'a.npy'", "f32"))
+    with pytest.raises(LaunchError, match=r"a\.npy: .*: expected\.a"):
+        list(differences(file, {"a": np.zeros((2, 2), np.float32)}))
+    np.save(tmp_path / "a.npy", np.zeros(4))
+    with pytest.raises(LaunchError, match=r"a\.npy has shape \[4\], not \[2, 2\]: expected\.a"):
+        list(differences(file, {"a": np.zeros((2, 2), np.float32)}))
 
 
 def test_outputs(tmp_path: Path) -> None:
@@ -330,13 +379,14 @@ ERRORS = [
     ("values = [-9, 9]", "value = [-9, 9]", "unknown key: buffers.x.value"),
     ("values = [-9, 9]", "values = [9, -9]", "[9, -9] is not [low, high]: buffers.x.values"),
     ("values = [-9, 9]", "values = [1, 2, 3]", "[1, 2, 3] is not [low, high]: buffers.x.values"),
-    ("values = [-9, 9]", "values = [0, 0.5]", "[0, 0.5] is not [low, high]: buffers.x.values"),
+    ("values = [-9, 9]", "values = [0, '5']", "[0, '5'] is not [low, high]: buffers.x.values"),
+    ('"f32", shape = [8, 64], values = [-9, 9]', '"u8", shape = [8], values = [0, 0.5]', "0.5 is not an integer: buffers.x.values"),
     ("values = [-9, 9]", "values = true", "True is not a number: buffers.x.values"),
     ("values = [-9, 9]", "values = '1'", "'1' is not a number: buffers.x.values"),
     ('"f32", shape = [8, 64], values = [-9, 9]', '"u8", shape = [8], values = [-1, 9]', "-1 is not in 0 to 255: buffers.x.values"),
     ('"f32", shape = [8, 64], values = [-9, 9]', '"u8", shape = [8], values = 0.5', "0.5 is not an integer: buffers.x.values"),
     ("values = [-9, 9]", "values = 1, file = 'x.npy'", "values and file are mutually exclusive: buffers.x.values"),
-    ("values = [-9, 9]", "values = 1, seed = 1", "seed without random integers: buffers.x.seed"),
+    ("values = [-9, 9]", "values = 1, seed = 1", "seed without random numbers: buffers.x.seed"),
     ("values = [-9, 9]", "values = [0, 1], seed = -1", "-1 is not an integer of at least 0: buffers.x.seed"),
     ('buffer = "y"', 'buffer = "z"', "no buffer 'z': maps.tiles.buffer"),
     ('buffer = "y", ', "", "missing: maps.tiles.buffer"),

@@ -213,6 +213,53 @@ def test_arriving_twice_and_waiting_without_arriving_are_reported() -> None:
     assert run(wait + "ret;", grid=2, cluster=2).kinds == ["cluster-barrier"]
 
 
+def test_a_deadlock_at_the_cluster_barrier_counts_the_threads_of_the_cluster() -> None:
+    found = run("""
+    setp.eq.u32 %p0, %r198, 0;
+    setp.lt.u32 %p1, %r199, 32;
+    and.pred %p1, %p0, %p1;
+    @!%p1 barrier.cluster.arrive;
+    barrier.cluster.wait;
+    ret;
+""", block=64, grid=2, cluster=2).execution  # fmt: skip
+    assert found.end == "deadlock"
+    assert "at the cluster barrier: 96 of 128 threads have arrived" in found.reason
+    assert {found.function.instructions[wait.site].opcode for wait in found.waits} == {"barrier.cluster.wait"}
+
+
+# ---------------------------------------------------------------- stores
+
+
+RACE = """
+    mov.u32 %r1, smem;
+    shr.u32 %r2, %r199, 5;
+    and.b32 %r3, %r199, 31;
+    mad.lo.u32 %r4, %r3, 4, %r1;
+"""
+
+
+@every_schedule
+@pytest.mark.parametrize(
+    ("store", "raced"),
+    [
+        ("st.shared.u32 [%r4], %r2;", True),
+        ("st.shared.u32 [%r4], 7;", False),
+        ("add.u32 %r4, %r4, %r2;\nst.shared.u8 [%r4], %r2;", False),
+        ("setp.eq.u32 %p0, %r2, 1;\n@!%p0 st.shared.u32 [%r4], %r2;\nbar.sync 0;\n@%p0 st.shared.u32 [%r4], 9;", False),
+        ("setp.eq.u32 %p0, %r2, 1;\n@!%p0 st.shared.u8 [%r4], 3;\n@%p0 st.shared.u32 [%r4], 9;", False),
+        ("atom.shared.add.u32 %r5, [%r4], %r2;", False),
+        ("st.relaxed.cta.shared.u32 [%r4], %r2;", False),
+    ],
+)  # fmt: skip
+def test_two_stores_of_different_values_to_a_word_are_a_race(store: str, raced: bool, how: str) -> None:
+    found = done(RACE + store + "\nret;", block=64, how=how)
+    assert found.kinds == ["unordered"] * raced
+    if raced:
+        (seen,) = found.execution.observations
+        assert seen.site == seen.other
+        assert "wrote another value" in seen.message
+
+
 # ---------------------------------------------------------------- mbarriers
 
 

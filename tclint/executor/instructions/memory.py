@@ -153,8 +153,8 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
 def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plain: bool) -> None:
     """Check a write to shared memory for conflicts, and record it; see :func:`reading`.
 
-    A plain write is compared with the last read but not with the last write; any other write clears the record of the
-    last write.
+    A plain write is compared with the last read here, and with the last write where its values are known
+    (:func:`_racing`); any other write clears the record of the last write.
     """
     memory.check(offsets, size * count)
     words = _words(offsets, size, count)
@@ -184,6 +184,30 @@ def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
         )
     memory.written[words] = w.stamp if plain else 0
     memory.writer[words] = w.site
+
+
+def _racing(w: Warp, memory: Shared, offsets: Array, size: int, values: list[Array]) -> None:
+    """Report a plain store of *values* to words that a plain write has changed which nothing orders before it (8.7.1).
+
+    Two stores of equal values are not reported, and neither is a store of less than a word: two such stores may be to
+    different bytes.
+    """
+    count = len(values)
+    memory.check(offsets, size * count)
+    if size * count < 4:
+        memory.narrow.add(w.site)
+        return
+    words = _words(offsets, size, count)
+    if not memory.unordered_accesses(words, True, w.clocks.seen):
+        return
+    units = offsets >> size.bit_length() - 1
+    views = memory.views[size]
+    changed = np.any([views[units + n] != value for n, value in enumerate(values)], axis=0)
+    for stamp, site in memory.unordered_accesses(words[changed], True, w.clocks.seen):
+        if site not in memory.narrow:
+            other = w.machine.who(w, stamp)
+            text = f"writes shared memory to which {other} wrote another value, and nothing orders the two"
+            w.machine.observe("unordered", w, text, site)
 
 
 def before_grid(w: Warp, memory: Memory, offsets: Array, size: int) -> None:
@@ -226,9 +250,11 @@ def store(w: Warp, space: str, addresses: Array, size: int, values: list[Array],
     lanes = w.lanes
     count = len(values)
     for memory, offsets, at in locate(w, space, addresses[lanes], lanes, size * count):
-        if isinstance(memory, Shared):
-            writing(w, memory, offsets, size, count, plain)
         chosen = lanes[at]
+        if isinstance(memory, Shared):
+            if plain:
+                _racing(w, memory, offsets, size, [value[chosen] for value in values])
+            writing(w, memory, offsets, size, count, plain)
         if (offsets & (size * count - 1)).any():
             raise Misaligned(f"{size * count} bytes at {int(offsets[0]):#x}")
         memory.check(offsets, size * count)
