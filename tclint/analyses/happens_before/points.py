@@ -16,9 +16,10 @@ from tclint.analyses.happens_before.answers import Scope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls
+from tclint.ir.nodes import Instruction
 from tclint.isa.table import Match
 
-__all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "strong"]
+__all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "is_release_fence", "strong"]
 
 _BARRIER_WAITS = ("barrier-sync", "barrier-wait")
 """Events at which threads wait for each other: a thread that continues has observed what all of them have done."""
@@ -47,6 +48,15 @@ def strong(match: Match) -> frozenset[str]:
     stated = _STRONG.intersection(match.modifiers)
     atomic = len({verb for verb, _ in match.form.memory}) > 1
     return stated or frozenset((".relaxed",) if atomic else ())
+
+
+def is_release_fence(instruction: Instruction) -> bool:
+    """Whether a relaxed write after *instruction* releases what precedes it (8.8): ``fence`` and ``membar`` do.
+
+    ``fence.mbarrier_init`` and ``.sync_restrict`` are restricted to some operations, and a proxy fence orders proxies.
+    """
+    match = instruction.match
+    return match is not None and match.form.name in ("fence", "membar")
 
 
 class SynchronisationPoints:
@@ -136,6 +146,20 @@ class SynchronisationPoints:
         reads = (i for i in self._strong("read", _STRONG) if cfg.block_of[i] in cfg.in_cycle)
         return frozenset(
             i for i in reads if any(model.instruction(j).flow for j, _ in model.transitive_users(i))
+        )
+
+    def polls(self, scope: Scope) -> frozenset[int]:
+        """The polling loads that may observe a write by a thread at the distance *scope*, by the scope that they state.
+
+        The scopes of a release and an acquire must include each other's thread (8.7). ``.volatile`` has no narrower one
+        than the system.
+        """
+        narrow = {Scope.LANES: (), Scope.WARPS: (), Scope.CTAS: (".cta",)}[scope]
+        instruction = self.model.instruction
+        return frozenset(
+            i
+            for i in self.spin_loads
+            if (match := instruction(i).match) is not None and not {*narrow}.intersection(match.modifiers)
         )
 
     @cached_property
