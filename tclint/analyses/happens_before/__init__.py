@@ -190,15 +190,21 @@ class HappensBefore(SynchronisationPoints):
         """
         by_channel: dict[Hashable, list[int]] = {}
         for wait in sorted(waits):
-            for channel in self.waits.get(wait, ()):
+            for channel in self._single_barrier(self.waits.get(wait, frozenset())):
                 by_channel.setdefault(channel, []).append(wait)
         for arrival in arrivals:
             if self.model.instruction(arrival).group == "cp.async":
                 continue  # it signals copies, not its thread
-            for channel in self.signals.get(arrival, frozenset()) - {ANY}:
+            for channel in self._single_barrier(self.signals.get(arrival, frozenset())) - {ANY}:
                 for wait in by_channel.get(channel, ()):
                     if self._matches(arrival, wait, channel):
                         yield SynchronisedPair(arrival, wait)
+
+    @staticmethod
+    def _single_barrier(channels: frozenset[Hashable]) -> frozenset[Hashable]:
+        """*channels*, unless they are CTA barriers of which each thread uses another one."""
+        several = len(channels) > 1 and any(isinstance(channel, CtaBarrier) for channel in channels)
+        return frozenset() if several else channels
 
     def _matches(self, a: int, b: int, channel: Hashable) -> bool:
         """Whether the wait *b* is certain to be for the arrival *a*."""

@@ -18,6 +18,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls
 from tclint.ir.nodes import Instruction
 from tclint.isa.table import Match
+from tclint.values import thread_masks as T
 
 __all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "is_release_fence", "strong"]
 
@@ -210,9 +211,21 @@ class SynchronisationPoints:
         if "mbarrier" in match.form.roles:
             return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._variable(site),))
         if "id" in match.form.roles:
-            barrier = model.constant_of(site, "id")
-            return frozenset((ANY if barrier is None else CtaBarrier(barrier),))
+            return frozenset(map(CtaBarrier, self._barrier_numbers(site))) or frozenset((ANY,))
         return frozenset((CLUSTER,)) if match.form.event.startswith("barrier") else frozenset((ANY,))
+
+    def _barrier_numbers(self, site: int) -> frozenset[int]:
+        """The numbers of the CTA barriers that the threads of *site* use, by their thread index; empty if unknown."""
+        value = self.model.value(site, "id")
+        if value is None:
+            return frozenset()
+        values = self.model.values
+        constant = values.constant_of(value)
+        if constant is not None:
+            return frozenset((constant,))
+        planes = values.bit_slices(value)
+        threads = self.model.present(site)
+        return frozenset(n for n, _ in T.numbers(planes, threads)) if planes is not None else frozenset()
 
     def _variable(self, site: int) -> Hashable:
         """The channel of an mbarrier in a shared variable that the kernel does not initialise; any if unresolved."""
