@@ -361,6 +361,10 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     def _width(self, site: int, role: str) -> int:
         """The minimum number of columns that *role* covers."""
+        return self._exact_width(site, role) or 1
+
+    def _exact_width(self, site: int, role: str) -> int | None:
+        """The number of columns that *role* covers; None if unknown."""
         instruction, values = self.model.instruction(site), self.model.values
         match, idesc = instruction.match, self.model.value(site, "idesc")
         if match is not None and idesc is not None:
@@ -368,15 +372,13 @@ class Tcgen05(FactSet[tuple[int, int]]):
             if role == "a":
                 return 1 if form.weights else _A_COLUMNS
             found = shape(form, values.known_bits(idesc))
-            return found.columns(form) if found is not None else 1
+            return found.columns(form) if found is not None else None
         if match is not None and "shape" in match.binding:
             # Two 16-bit elements from adjacent columns share a register.
             packed = 1 + any(m in match.modifiers for m in (".pack::16b", ".unpack::16b"))
             return _COLUMNS[match.binding["shape"]] * (match.number("num") or 1) * packed
-        if instruction.event == "tmem-dealloc":
-            count = instruction.role("columns")
-            return (values.constant_of(values.operand(count, site)) if count is not None else None) or 1
-        return 1
+        count = instruction.role("columns") if instruction.event == "tmem-dealloc" else None
+        return values.constant_of(values.operand(count, site)) if count is not None else None
 
     @cached_property
     def _all(self) -> int:
@@ -423,6 +425,38 @@ class Tcgen05(FactSet[tuple[int, int]]):
         if a is None or b is None or a.lanes != b.lanes:
             return False
         return self.model.values.disjoint(a.start, a.columns, b.start, b.columns) is False
+
+    def apart(self, a: int, role_a: str, b: int, role_b: str) -> bool:
+        """Whether the columns of an operand of *a* and of one of *b* provably differ, whatever their lanes.
+
+        It suffices that they differ where both instructions execute for the first time.
+        """
+        sizes = self._exact_width(a, role_a), self._exact_width(b, role_b)
+        here, there = self.range(a, role_a), self.range(b, role_b)
+        if here is None or there is None or None in sizes:
+            return False
+        (low, high), (other_low, other_high) = self._bounds(here.start), self._bounds(there.start)
+        if high + here.columns <= other_low or other_high + there.columns <= low:
+            return True
+        first = self.at_first(a, role_a) or here, self.at_first(b, role_b) or there
+        return any(
+            self.model.values.disjoint(one.start, one.columns, two.start, two.columns) is True
+            for one, two in ((here, there), first)
+        )
+
+    def _bounds(self, address: int) -> tuple[int, int]:
+        """The least and the greatest column that *address* may select, by its known bits (9.7.16.1.1)."""
+        zeros, ones = self.model.values.known_bits(address)
+        return ones & 0xFFFF, ~zeros & 0xFFFF
+
+    def columns_read(self, site: int) -> list[int]:
+        """The addresses of the operands of an MMA in tensor memory: A, its metadata, scale factors."""
+        instruction = self.model.instruction(site)
+        match = instruction.match
+        assert match is not None
+        positions = (match.named.get(name.lstrip("*")) for name in match.form.async_reads)
+        operands = [instruction.operands[at] for at in positions if at is not None]
+        return [self.model.values.operand(o, site) for o in operands if isinstance(o, Memory)]
 
 
 class TensorMemory(Tcgen05):

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from tclint.analyses.groups import OPEN
 from tclint.analyses.happens_before import HappensBefore, SynchronisedPair
-from tclint.analyses.mbarriers import Mbarriers, first_parity
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.proxies import (
@@ -82,7 +81,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
         passed = route.path.sites(model.cfg, access.site) if not writes and overwritten.copies else ()
         if overwritten.between(passed, use.address):
             return False
-        return _meet(model, access, use, route)
+        return _meet(model, access, use, route) and not _fenced_by_others(model, access.site, use.site)
 
     yield from OverlapSearch(
         model,
@@ -204,12 +203,15 @@ def _across_roles(
 def _fenced_elsewhere(
     model: KernelModel, accessed: Results[ProxyState], start: int, use: int, handover: SynchronisedPair
 ) -> bool:
-    """True if the accessing role also arrives on another mbarrier after a fence, and the other role waits for that.
+    """True if the other role also waits for an arrival after a fence, of the accessing role or of a third one.
 
-    The two belong to the same iteration if there is no wait between the access and the arrival, or if the other role
-    waits for it after the handover. A wait for the previous iteration orders nothing in the first one.
+    The arrival of the accessing role is on another mbarrier than that of the handover. The two belong to the same
+    iteration if there is no wait between the access and the arrival, or if the other role waits for it after the
+    handover. A wait for the previous iteration orders nothing in the first one.
     """
     order = model.fact(HappensBefore)
+    if _fenced_by_others(model, start, use):
+        return True
     arrivals = [i for i in model.sites("mbarrier-arrive") if model.reaches(start, i)]
     same = {arrival for arrival, _ in order.synchronised_pairs(arrivals, {handover.wait})}
     fenced = [i for i in arrivals if i not in same and start not in {site for site, _ in accessed.before(i)}]
@@ -217,7 +219,7 @@ def _fenced_elsewhere(
     waits = frozenset(
         i
         for i in model.sites("mbarrier-wait")
-        if dominated_by(model, i, use) and not _passes_at_once(model, start, i)
+        if dominated_by(model, i, use) and not order.returns_at_once(start, i)
     )
     later = frozenset(i for i in waits if dominated_by(model, handover.wait, i))
     return any(
@@ -225,22 +227,10 @@ def _fenced_elsewhere(
     )
 
 
-def _passes_at_once(model: KernelModel, start: int, wait: int) -> bool:
-    """True if the first execution of *wait* returns at once, before *start* has been executed.
-
-    It does so if it waits for parity 1, no phase can complete before *start*, and the thread has not waited for the
-    mbarrier before.
-    """
-    if first_parity(model, wait) != 1:
-        return False
-    for ring in model.fact(Mbarriers).rings_at(wait):
-        for event, sites in ring.uses.items():
-            if event == "mbarrier-wait":
-                if any(i != wait and model.reaches(i, wait) and not model.reaches(wait, i) for i in sites):
-                    return False
-            elif event != "mbarrier-init" and any(model.reaches(-1, i, (start,)) for i in sites):
-                return False
-    return True
+def _fenced_by_others(model: KernelModel, start: int, use: int) -> bool:
+    """True if a third thread that is ordered after *start* may execute a fence before *use* is ordered after it."""
+    found = [i for i in model.sites("proxy-fence") if fences(model.instruction(i))]
+    return any(True for _ in model.fact(HappensBefore).fences_between(start, use, found))
 
 
 def _same_at_first(
@@ -542,7 +532,7 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
     )
 
 
-@check(PR004, analyses=(UnfencedWaits, Mbarriers, HappensBefore, Overwritten, UnfencedReads))
+@check(PR004, analyses=(UnfencedWaits, HappensBefore, Overwritten, UnfencedReads))
 def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that loads read and the async proxy overwrites, with no intervening proxy fence."""
     if not _uses(model, writes=True):

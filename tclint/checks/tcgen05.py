@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, Tcgen05State, TensorMemory, computes
 from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
+from tclint.analyses.tmem_release import TmemRelease
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import EXIT, Path, Results
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction
-from tclint.values import thread_masks as T
 
 TC001 = RuleId("TC001")
 TC002 = RuleId("TC002")
@@ -64,6 +64,8 @@ class _Candidate:
     """The kind of the pending operation: ``ld``, ``st`` or ``op`` (MMA, copy or shift)."""
     message: str
     help: str
+    user: int = -1
+    """The operation of another thread that a signal lets start too early; -1 for other rules."""
 
 
 @check(
@@ -72,7 +74,7 @@ class _Candidate:
     TC003,
     TC004,
     needs="tcgen05",
-    analyses=(LoadLiveness, HappensBefore, ResultLiveness, TensorMemory),
+    analyses=(LoadLiveness, HappensBefore, ResultLiveness, TensorMemory, TmemRelease),
 )
 def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory reused, or released to other threads, while an operation on it is pending (9.7.16.6.4).
@@ -92,7 +94,7 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
                 continue
             instruction = model.instruction(i)
             if i in signals:
-                for site, candidate in _signalled(tmem, state, i):
+                for site, candidate in _signalled(model, tmem, state, i):
                     candidates.setdefault(site, {})[i] = candidate
             elif instruction.event == "tmem-dealloc" or (
                 instruction.event == "issue" and instruction.group.startswith("tcgen05")
@@ -119,6 +121,7 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
                 Mark(end, then, role=role),
+                *_started(model, candidate.user),
             ),
             count=len(paths),
             help=candidate.help,
@@ -129,6 +132,13 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
             confidence=model.confidence(path, site),
             about=tmem.pending_causes(paths),
         ).doubted(doubt)
+
+
+def _started(model: KernelModel, user: int) -> Iterator[Mark]:
+    """The step for the operation of another thread that a signal lets start too early."""
+    if user >= 0:
+        role = model.describe_threads(model.views.context_of(user).threads)
+        yield Mark(user, f"{model.name(user)} may access the same columns before that", role=role)
 
 
 def _nearest(
@@ -228,17 +238,20 @@ def _conflicts(
 _WAIT = "add tcgen05.wait::{}.sync.aligned before this instruction"
 
 
-def _signalled(tmem: TensorMemory, state: Tcgen05State, i: int) -> Iterator[tuple[int, _Candidate]]:
-    """The loads and stores that are pending where *i* signals other threads."""
-    for site, _ in sorted(state):
+def _signalled(
+    model: KernelModel, tmem: TensorMemory, state: Tcgen05State, i: int
+) -> Iterator[tuple[int, _Candidate]]:
+    """The loads and stores that are pending where *i* lets another thread use their columns."""
+    for site in sorted({site for site, _ in state}):
         what = "ld" if site in tmem.loads else "st" if site in tmem.stores else ""
-        if what:
+        user = model.fact(TmemRelease).started_early(site, i) if what else None
+        if user is not None:
             done = "read" if what == "ld" else "written"
             message = (
                 f"signals other threads while tcgen05.{what} of this thread is pending: "
                 f"it may not have {done} its tensor memory yet"
             )
-            yield site, _Candidate(TC002, i, what, message, _WAIT.format(what))
+            yield site, _Candidate(TC002, i, what, message, _WAIT.format(what), user)
 
 
 def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> str:
@@ -251,14 +264,9 @@ def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: 
             return "the loaded registers are not read afterwards"
     if candidate.rule != TC002:
         return ""
-    # If the barrier protects something else, a load that completes after it is harmless. An arrival on an mbarrier
-    # usually releases the tensor memory itself.
+    # If the barrier protects something else, a load that completes after it is harmless.
     if candidate.what == "ld" and model.instruction(candidate.site).event != "mbarrier-arrive":
         return "the barrier may protect something else"
-    if not _others_use(model, tmem, path.threads, candidate.site):
-        return "no other thread uses tensor memory"
-    if _released_later(model, site, candidate.site, f"tcgen05.{candidate.what}"):
-        return "an arrival after the wait may be the release"
     return ""
 
 
@@ -279,56 +287,6 @@ def _live(model: KernelModel, registers: type[LoadLiveness], load: int, at: int)
     """Whether a register that *load* fills, or one that is computed from it, is live before *at*."""
     liveness, results = model.solution(registers)
     return bool(results.before(at) & liveness.of_load(load))
-
-
-def _released_later(model: KernelModel, site: int, signal: int, group: str) -> bool:
-    """Whether every path from *signal* waits for *group* and then arrives again, so that the later arrival is the release.
-
-    *signal* may then be for something else, such as the buffer that the values came from. A path on which the thread
-    waits on an mbarrier first does not count: by then, *signal* has released the tensor memory.
-    """
-    cfg, instructions = model.cfg, model.function.instructions
-
-    def first(start: int, wanted: Callable[[Instruction], bool], barred: str) -> tuple[list[int], bool]:
-        """The first wanted instructions on the paths from *start*, and whether some path has none before *barred*."""
-        found: list[int] = []
-        escapes = False
-        seen: set[int] = set()
-        work = [(cfg.block_of[start], start + 1)]
-        while work:
-            block, begin = work.pop()
-            for i in range(begin, cfg.blocks[block].end):
-                if wanted(instructions[i]):
-                    found.append(i)
-                    break
-                if i == site or instructions[i].event == barred:
-                    escapes = True
-                    break
-            else:
-                escapes |= block in cfg.exits
-                for edge in cfg.successors[block]:
-                    if edge.target not in seen:
-                        seen.add(edge.target)
-                        work.append((edge.target, cfg.blocks[edge.target].start))
-        return found, escapes
-
-    waits, escapes = first(signal, lambda ins: ins.event == "wait" and ins.group == group, "mbarrier-wait")
-    if escapes or not waits:
-        return False
-    return all(first(w, lambda ins: ins.event == "mbarrier-arrive", "mbarrier-wait")[0] for w in waits)
-
-
-def _others_use(model: KernelModel, tmem: TensorMemory, threads: int, signal: int) -> bool:
-    """Whether threads other than *threads* use tensor memory.
-
-    If the thread index does not distinguish the roles, an operation that can neither precede nor follow *signal*
-    belongs to another role.
-    """
-    every = T.full(model.values.threads)
-    operations = (*tmem.operations, *tmem.stores, *tmem.loads)
-    if threads & every != every:
-        return any(model.views.context_of(site).threads & ~threads & every for site in operations)
-    return any(not model.reaches(site, signal) and not model.reaches(signal, site) for site in operations)
 
 
 @check(TC005, TC008, needs="tcgen05", analyses=(TensorMemory,))

@@ -14,7 +14,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence
-from tclint.ir.nodes import Instruction, Memory, registers
+from tclint.ir.nodes import Instruction, registers
 
 TC009 = RuleId("TC009")
 TC011 = RuleId("TC011")
@@ -110,7 +110,7 @@ class _Pairs:
         self.kinds = {i: model.name(i).partition(".")[2] for i in tmem.operations}
         self.opcodes = {i: model.instruction(i).opcode for i in tmem.operations}
         self.shapes = {i: _shape(model, i) for i, kind in self.kinds.items() if kind == "mma"}
-        self.operands = {i: _columns_read(model, i) for i in self.shapes}
+        self.operands = {i: tmem.columns_read(i) for i in self.shapes}
         self.values = model.values
 
     def unordered(self, first: int, then: int) -> str:
@@ -146,16 +146,6 @@ class _Pairs:
 
     def _same_columns(self, first: int, then: int) -> bool:
         return self.tmem.meet(self.tmem.range(first, "d"), self.tmem.range(then, "d"))
-
-
-def _columns_read(model: KernelModel, mma: int) -> list[int]:
-    """The addresses of the operands of an MMA in tensor memory: A, its metadata, scale factors."""
-    instruction = model.instruction(mma)
-    match = instruction.match
-    assert match is not None
-    positions = (match.named.get(name.lstrip("*")) for name in match.form.async_reads)
-    operands = [instruction.operands[at] for at in positions if at is not None]
-    return [model.values.operand(o, mma) for o in operands if isinstance(o, Memory)]
 
 
 def _shape(model: KernelModel, mma: int) -> int | None:

@@ -54,9 +54,10 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     if not frees or not allocations or not model.function.entry:
         return
     uses = [site for group in _USES for site in model.sites("issue", group)] or allocations
+    order = model.fact(HappensBefore)
     late = [
         w
-        for w in model.fact(HappensBefore).barrier_sites(Scope.CTAS)
+        for w in order.barrier_sites(Scope.CTAS) | order.polls(Scope.CTAS)
         if any(model.reaches(i, w) for i in uses)
     ]
     # A handshake: the warp arrives on an mbarrier of the peer, and a thread waits for such an arrival after its last use.
@@ -111,6 +112,9 @@ def _may_order(model: KernelModel, wait: int, free: int) -> bool:
 
 
 def _is_remote(model: KernelModel, arrive: int) -> bool:
-    """Whether an arrival may be on an mbarrier of another CTA."""
+    """Whether an arrival may be on an mbarrier of another CTA; a generic address may be made by ``mapa``."""
     match = model.instruction(arrive).match
-    return match is not None and match.space == ".shared::cluster"
+    if match is None or match.space:
+        return match is not None and match.space == ".shared::cluster"
+    addresses = model.fact(Mbarriers).addresses.of(arrive)
+    return not addresses or any(address.remote for address in addresses)

@@ -709,10 +709,9 @@ class Machine(ThreadGroupScheduler):
     ) -> None:
         address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
         for (at, bytes_), who in self._by_operands(step, positions, address, tx).items():
-            mbarrier = self._mbarrier(step, at)
-            mbarrier.bytes -= bytes_ * len(who)
-            mbarrier.received_unknown |= given
-            mbarrier.advance_phase()
+            # It is relaxed: with a fence before it, it is a release pattern (8.8).
+            released = join_all(group.only_at(group.fenced, who))
+            self._mbarrier(step, at).complete_tx(None if given else bytes_ * len(who), released)
 
     def _on_mbarrier_wait(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes

@@ -15,6 +15,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from tclint.analyses.happens_before import is_release_fence
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
@@ -224,7 +225,7 @@ class Program:
             instruction = self.instructions[event.site]
             lanes = instruction.match is not None and instruction.match.form.scope == "lanes"
             groups = _GROUPS.get(event.kind, (event.group,))
-            if event.kind == "memory-fence" and not self.relaxed:
+            if event.kind == "memory-fence" and not (self.relaxed and is_release_fence(instruction)):
                 continue  # it orders nothing that is not ordered anyway
             if event.kind in _FOLLOWED and event.group in groups and not lanes:
                 yield Step(event.site, event.kind, instruction)
@@ -847,11 +848,13 @@ def _between_ctas(match: Match) -> bool:
 
 
 def relaxes(model: KernelModel) -> bool:
-    """Whether some arrival or wait at an mbarrier is relaxed, so that only a fence orders what is around it
-    (9.7.13.15).
+    """Whether some operation on an mbarrier is relaxed, so that only a fence orders what is around it (9.7.13.15).
+
+    ``mbarrier.complete_tx`` always is.
     """
     sites = (*model.sites("mbarrier-wait"), *model.sites("mbarrier-arrive"))
-    return any(".relaxed" in model.instruction(i).opcode for i in sites)
+    completes = bool(model.sites("mbarrier-complete"))
+    return completes or any(".relaxed" in model.instruction(i).opcode for i in sites)
 
 
 def _of_shared(instruction: Instruction) -> bool:

@@ -103,6 +103,13 @@ class Mbarrier:
         self.pending_clock = join(self.pending_clock, clock)
         self.advance_phase()
 
+    def complete_tx(self, bytes_: int | None, clock: Clock) -> None:
+        """Performs complete_tx of so many bytes, which releases *clock*; None: an unknown number."""
+        self.bytes -= bytes_ or 0
+        self.received_unknown |= bytes_ is None
+        self.pending_clock = join(self.pending_clock, clock)
+        self.advance_phase()
+
     def complete_transfers(self, commits: bool = True) -> Iterator[Transfer]:
         """Completes what is pending, one operation after the other: copies, and with *commits* the arrivals of
         commits too.

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
+from random import Random
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tclint.analyses.happens_before import HappensBefore, Ordered, Scope, Unknown, Unordered
+from tclint.analyses.happens_before.points import ANY
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
-from tests.tools.support import model
+from tclint.replay import Replay
+from tests.tools.support import analysed, kernel, model, module
 
 START = """
     .shared .align 128 .b8 tile[512];
@@ -221,3 +229,170 @@ def test_a_verdict(lines: str, ordered_: bool | None, where: str) -> None:
         assert found.path.end == at["use"]
     else:
         assert {name for name in "wv" if at.get(name) in found.at} == set(where)
+
+
+STORE, USE = "here: st.shared.u32 [tile], %r0;", f"use: {READ}"
+OWN_BARRIER = "shr.u32 %r5, %r0, 6;\nadd.u32 %r5, %r5, 1;"
+
+
+@pytest.mark.parametrize(
+    ("between", "certain"),
+    [
+        ("bar.sync 0;", True),
+        ("bar.sync 1, 128;", True),
+        ("@%p0 bar.sync 1, 128;", False),
+        ("bar.sync 1, 64;", False),
+        ("bar.sync 1, %r9;", False),
+        ("bar.sync %r9;", False),
+        ("bar.arrive 1, 128;", False),
+        # Each half has a barrier of its own.
+        (f"{OWN_BARRIER}\nbar.sync %r5, 64;", False),
+        # Thread 0 meets the others once more, so it is one barrier ahead.
+        ("@%p0 bra on;\nbar.sync 0;\non: bar.sync 0;", False),
+        ("bar.sync 1;\nbar.sync 1;", True),
+        ("barrier.cluster.arrive;\nbarrier.cluster.wait;", True),
+        ("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;", False),
+        ("barrier.cluster.wait;", False),
+        ("bar.warp.sync -1;", False),
+        (f"{arrive('full')}\n{wait('w', 'full')}", False),
+        ("", False),
+    ],
+)
+def test_an_order_is_certain_where_a_barrier_is_known_to_join_all_threads(
+    between: str, certain: bool
+) -> None:
+    kernel = model(f"{START}\n{STORE}\n{between}\n{USE}\nret;", directives=".reqntid 128")
+    order, at = kernel.fact(HappensBefore), {name: i for i, name in kernel.function.labels.items()}
+    assert (order.must.ordering_barriers([at["here"]], at["use"]) is not None) is certain
+    assert (order.order([at["here"]], at["use"]) == Ordered((at["use"] - 1,), ())) is certain
+
+
+@pytest.mark.parametrize(("mask", "certain"), [("-1", True), ("0xffff", False), ("%r9", False)])
+def test_lanes_of_a_warp_are_ordered_for_certain_by_a_barrier_of_their_mask(mask: str, certain: bool) -> None:
+    kernel = model(f"{START}\n{STORE}\nbar.warp.sync {mask};\n{USE}\nret;", directives=".reqntid 32")
+    order, at = kernel.fact(HappensBefore), {name: i for i, name in kernel.function.labels.items()}
+    assert (order.must.ordering_barriers([at["here"]], at["use"]) is not None) is certain
+
+
+CP_ASYNC = "here: cp.async.ca.shared.global [tile], [%rd0], 16;"
+BULK = "here: cp.async.bulk.global.shared::cta.bulk_group [%rd0], [tile], 512;"
+
+
+@pytest.mark.parametrize(
+    ("lines", "certain"),
+    [
+        (CP_ASYNC, False),
+        (f"{CP_ASYNC}\ncp.async.wait_all;", True),
+        (f"{CP_ASYNC}\n@%p0 cp.async.wait_all;", False),
+        (f"{CP_ASYNC}\ncp.async.wait_group 0;", False),
+        (f"{CP_ASYNC}\ncp.async.commit_group;\ncp.async.wait_group 0;", True),
+        (f"{CP_ASYNC}\ncp.async.commit_group;\ncp.async.wait_group 1;", False),
+        (f"{BULK}\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;", True),
+        (f"{BULK}\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;", False),
+    ],
+)
+def test_an_asynchronous_operation_is_certainly_complete_after_a_wait_for_all_groups(
+    lines: str, certain: bool
+) -> None:
+    kernel = model(f"{START}\n{lines}\nbar.sync 0;\n{USE}\nret;", directives=".reqntid 128")
+    order, at = kernel.fact(HappensBefore), {name: i for i, name in kernel.function.labels.items()}
+    assert (order.must.ordering_barriers([at["here"]], at["use"]) is not None) is certain
+
+
+def test_a_barrier_whose_number_follows_from_the_thread_index_is_resolved() -> None:
+    """It signals no mbarrier, unlike one whose number is unknown, and certainly joins no pair of sites."""
+    for number, observed in (("%r5", ""), ("%r9", "v")):
+        _, order, at = ordered(f"{OWN_BARRIER}\n{wait('v', 'full')}\nhere: {READ}\nw: bar.sync {number}, 64;")
+        assert {name for name in "v" if at[name] in order.observers_of([at["here"]])} == set(observed)
+        assert not [*order.synchronised_pairs([at["w"]], frozenset((at["w"],)))]
+
+
+OPERATIONS = (
+    "bar.sync 0;",
+    "bar.sync 1, 64;",
+    "bar.warp.sync -1;",
+    "bar.sync %r6, 32;",
+    "barrier.cluster.arrive;\nbarrier.cluster.wait;",
+    "barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;",
+)
+TWO_WARPS = """
+    .shared .align 4 .b8 tile[4];
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    shr.u32 %r6, %r0, 5;
+    add.u32 %r6, %r6, 1;
+    setp.eq.u32 %p0, %r0, 0;
+    setp.eq.u32 %p1, %r0, 32;
+    ld.param.u64 %rd0, [pointer];
+    @%p0 mbarrier.init.shared::cta.b64 [full], 1;
+"""
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_clocks_of_a_replay_agree_with_the_order(count: int) -> None:
+    """What is ordered for certain is no race in a replay, and what is unordered on its path is one."""
+    decided = set[str]()
+    for between in product(OPERATIONS, repeat=count):
+        body = ["@%p0 st.shared.u32 [tile], %r0;", *between, "@%p1 ld.shared.u32 %r3, [tile];"]
+        lines = "\n".join((TWO_WARPS, *body, "st.global.u32 [%rd0], %r3;", "ret;"))
+        made = analysed(module(kernel(lines, directives=".reqntid 64")))
+        store, load = (
+            next(i for i in made.shared.sites if made.instruction(i).opcode == opcode)
+            for opcode in ("st.shared.u32", "ld.shared.u32")
+        )
+        found, replay = made.fact(HappensBefore).order([store], load), Replay(made)
+        assert replay.runs
+        races = replay.run is not None and bool(replay.run.races)
+        if isinstance(found, Unordered) or found == Ordered(found.at, ()):
+            decided.add(type(found).__name__)
+            assert races is isinstance(found, Unordered), between
+    assert decided == {"Ordered" if count else "Unordered"}
+
+
+def answers(order: HappensBefore, questions: list[tuple[int, int]]) -> dict[tuple[int, int], str]:
+    """The kind of the answer to each question, asked in this order."""
+    return {(a, b): type(order.order([a], b)).__name__ for a, b in questions}
+
+
+def questions_about(kernel: KernelModel) -> list[tuple[int, int]]:
+    return [(a, b) for a in kernel.shared.sites for b in kernel.shared.sites if a != b]
+
+
+PAIRS = (
+    f"{STORE}\n{COPY}\n{wait('w', 'full')}\n{READ}\n{arrive('empty')}\nst.shared.u32 [tile+4], 1;\n"
+    f"@%p3 bar.sync 1, 128;\n{wait('v', 'empty')}\nld.shared.u32 %r4, [tile+4];\nbar.sync 0;\n{USE}"
+)
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=10, deadline=None)
+def test_answers_do_not_depend_on_the_order_of_the_questions(random: Random) -> None:
+    first, again = (model(f"{START}\n{PAIRS}\nret;", directives=".reqntid 128") for _ in range(2))
+    questions = questions_about(first)
+    shuffled = random.sample(questions, len(questions))
+    assert answers(first.fact(HappensBefore), questions) == answers(again.fact(HappensBefore), shuffled)
+
+
+def test_fewer_certain_barriers_add_no_order_and_more_channels_add_no_lack_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def kinds(change: Callable[[HappensBefore], None]) -> dict[tuple[int, int], str]:
+        kernel = model(f"{START}\n{PAIRS}\nret;", directives=".reqntid 128")
+        order = kernel.fact(HappensBefore)
+        change(order)
+        return answers(order, questions_about(kernel))
+
+    def certain(order: HappensBefore) -> None:
+        monkeypatch.setattr(order.must, "ordering_barriers", lambda first, then: None)
+
+    def opaque(order: HappensBefore) -> None:
+        for signal in order.signals:
+            order.signals[signal] = frozenset((ANY,))
+
+    usual, uncertain, unresolved = (kinds(change) for change in (lambda order: None, certain, opaque))
+    assert {q for q, kind in uncertain.items() if kind == "Ordered"} <= {
+        q for q, kind in usual.items() if kind == "Ordered"
+    }
+    assert {q for q, kind in unresolved.items() if kind == "Unordered"} < {
+        q for q, kind in usual.items() if kind == "Unordered"
+    }

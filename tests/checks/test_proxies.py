@@ -186,6 +186,39 @@ def test_a_stage_that_is_taken_when_others_have_read_it(issue: str, wrong: bool)
     assert bool(by_rule(lint(body.replace("bar.sync 0;", f"{LOADED}\nbar.sync 0;", 1)), "PR001")) == wrong
 
 
+@pytest.mark.parametrize(
+    ("third", "awaits", "wrong"),
+    [
+        (f"{FENCE}\n{SIGNAL}", PASS, False),
+        (f"{SIGNAL}", PASS, True),
+        (f"{SIGNAL}\n{FENCE}", PASS, True),
+        (f"{FENCE}\n{SIGNAL}", "", True),
+        (f"{FENCE}\n{SIGNAL}", f"@%p5 bra sent;\n{PASS}\nsent: mov.u32 %r6, 0;", True),
+        (f"{FENCE}\n{SIGNAL}", PASS.replace("], 0", "], 1"), True),
+    ],
+)
+def test_a_fence_of_a_third_role_counts_if_the_issuing_role_waits_for_what_follows_it(
+    third: str, awaits: str, wrong: bool
+) -> None:
+    """All threads store; warp 1 executes the fence after the barrier, and warp 0 issues the operation (8.9.5)."""
+    body = f"""
+    @%p1 mbarrier.init.shared.b64 [full], 32;
+    setp.eq.u32 %p5, %r9, 0;
+    {STORE}
+    bar.sync 0;
+    setp.ge.u32 %p4, %r0, 32;
+    @%p4 bra other;
+    {awaits}
+    {OUT}
+    bra done;
+other:
+    {third}
+done:
+"""
+    found = by_rule(lint(text(body, directives=".reqntid 64").replace(DRAIN, "")), "PR001")
+    assert bool(found) == wrong
+
+
 def test_an_arrival_of_the_previous_part_does_not_cover_the_fence() -> None:
     """One role stores in two parts, each with an arrival; the fence between the first two is for the first part."""
     second = SIGNAL.replace("full", "tile+8000")

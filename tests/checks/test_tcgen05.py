@@ -173,14 +173,30 @@ def test_recursion_ends() -> None:
     assert mixed(loop, kernel(f"{ONE}\ncall.uni again;\nret;")) != []
 
 
-OTHER_ROLE = """
-    setp.lt.u32 %p5, %r0, 32;
-    @!%p5 bra load;
-    tcgen05.st.sync.aligned.32x32b.x8.b32 [%r10], {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37};
-    tcgen05.wait::st.sync.aligned;
+OVERWRITES = f"{ZEROS}\n{ST_DONE}"
+ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [{}];"
+
+
+def other_role(then: str) -> str:
+    """Warp 4, which accesses the lanes of warp 0, executes *then*, and warps 0 to 3 what follows."""
+    return f"""
+    setp.lt.u32 %p5, %r0, 128;
+    @%p5 bra load;
+    {then}
     bra done_here;
 load:
 """
+
+
+def releases(then: str, body: str) -> list[str]:
+    """The confidence of the findings of TC002 in warps 0 to 3, which execute *body*, while warp 4 executes *then*."""
+    report = lint(text(f"{other_role(then)}\n{body}\ndone_here: mov.u32 %r1, 0;", 160))
+    return [f.confidence.label for f in by_rule(report, "TC002")]
+
+
+def phase(name: str, n: int) -> str:
+    """A wait for phase 0 of the mbarrier *name*."""
+    return wait(n).replace("[done]", f"[{name}]")
 
 
 @pytest.mark.parametrize(
@@ -206,23 +222,76 @@ load:
 )
 def test_a_load_that_was_used_before_the_signal(between: str, confidence: str | None) -> None:
     """ptxas may make nothing of a move, and do arithmetic later; what it stores or decides by must have been loaded."""
-    arrive = "mbarrier.arrive.shared::cta.b64 _, [other];"
-    body = f"{OTHER_ROLE}\n{LOAD}\n{between}\n{arrive}\n{USE}\n{LD_DONE}\ndone_here: mov.u32 %r1, 0;"
-    findings = by_rule(lint(text(body)), "TC002")
-    assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])
+    found = releases(
+        f"{phase('other', 1)}\n{OVERWRITES}", f"{LOAD}\n{between}\n{ARRIVE.format('other')}\n{USE}\n{LD_DONE}"
+    )
+    assert found == ([confidence] if confidence else [])
+
+
+BOTH = ".shared .align 8 .b64 third;"
+CHAIN = f"{ARRIVE.format('other')}\n{LD_DONE}\n{USE}\n{ARRIVE.format('done')}"
+"""A signal while the load is pending, and one after it is complete."""
 
 
 @pytest.mark.parametrize(
-    ("between", "confidence"),
+    ("then", "found"),
     [
-        ("", "low"),
-        ("mbarrier.try_wait.parity.shared::cta.b64 %p6, [other], 0;", "high"),
+        (f"{phase('other', 1)}\n{OVERWRITES}", ["high"]),
+        (f"{phase('done', 1)}\n{OVERWRITES}", []),
+        (f"{phase('other', 1)}\n{phase('done', 2)}\n{OVERWRITES}", []),
+        (f"{phase('done', 1)}\n{phase('other', 2)}\n{OVERWRITES}", []),
+        # The thread may skip the wait for the second signal.
+        (f"{phase('other', 1)}\n@%p3 bra skip;\n{phase('done', 2)}\nskip: {OVERWRITES}", ["high"]),
+        # What is done before the wait for the signal is not let start by it.
+        (f"{OVERWRITES}\n{phase('other', 1)}", []),
+        # Other columns, and a load, conflict with no load.
+        (f"{phase('other', 1)}\n{OVERWRITES.replace('[%r9]', FAR)}", []),
+        (f"{phase('other', 1)}\n{LOAD}\n{LD_DONE}", []),
     ],
 )
-def test_the_release_may_be_the_arrival_after_the_wait(between: str, confidence: str) -> None:
-    """But not one of the next iteration: a thread that waits for others first had released what it had."""
-    arrive = "mbarrier.arrive.shared::cta.b64 _, [other];"
-    body = (
-        f"{OTHER_ROLE}\n{LOAD}\n{arrive}\n{LD_DONE}\n{USE}\n{between}\n{arrive}\ndone_here: mov.u32 %r1, 0;"
-    )
-    assert [f.confidence.label for f in by_rule(lint(text(body)), "TC002")] == [confidence]
+def test_a_load_conflicts_with_what_only_the_early_signal_lets_start(then: str, found: list[str]) -> None:
+    assert releases(then, f"{LOAD}\n{CHAIN}") == found
+
+
+def test_a_signal_reaches_the_overwriting_thread_through_another_role() -> None:
+    """The stage that the signal releases is refilled, and the next multiplication waits for that."""
+
+    def confidences(waiting: str) -> list[str]:
+        roles = f"""
+    setp.ge.u32 %p6, %r0, 160;
+    @%p6 bra relays;
+    {waiting}
+    {OVERWRITES}
+    bra done_here;
+relays:
+    {phase("other", 1)}
+    {ARRIVE.format("third")}
+"""
+        body = f"{BOTH}\n{other_role(roles)}\n{LOAD}\n{CHAIN}\ndone_here: mov.u32 %r1, 0;"
+        return [f.confidence.label for f in by_rule(lint(text(body, 192)), "TC002")]
+
+    assert confidences(phase("third", 2)) == ["high"]
+    assert confidences(f"{phase('third', 2)}\n{phase('done', 3)}") == []
+    assert confidences(f"{phase('done', 3)}\n{phase('third', 2)}") == []
+
+
+def test_a_signal_that_returns_to_the_loading_threads_lets_nothing_start() -> None:
+    """Their own wait for the load precedes whatever they signal next."""
+    back = f"{phase('other', 1)}\n{ARRIVE.format('third')}\n{phase('done', 2)}\n{OVERWRITES}"
+    body = f"{LOAD}\n{ARRIVE.format('other')}\n{phase('third', 3)}\n{LD_DONE}\n{USE}\n{ARRIVE.format('done')}"
+    assert releases(f"{BOTH}\n{back}", body) == []
+    assert releases(f"{BOTH}\n{back.replace(phase('done', 2), '')}", body) == ["high"]
+
+
+def test_accesses_before_the_barrier_that_the_loading_threads_pass_are_not_let_start() -> None:
+    stores = f"{OVERWRITES}\nbar.sync 1, 160;\n{phase('other', 1)}"
+    assert releases(stores, f"bar.sync 1, 160;\n{LOAD}\n{ARRIVE.format('other')}\n{LD_DONE}\n{USE}") == []
+    late = f"bar.sync 1, 160;\n{phase('other', 1)}\n{OVERWRITES}"
+    assert releases(late, f"bar.sync 1, 160;\n{LOAD}\n{ARRIVE.format('other')}\n{LD_DONE}\n{USE}") == ["high"]
+
+
+def test_the_finding_shows_what_may_start_too_early() -> None:
+    other = other_role(phase("other", 1) + OVERWRITES)
+    body = f"{other}\n{LOAD}\n{CHAIN}\ndone_here: mov.u32 %r1, 0;"
+    (finding,) = by_rule(lint(text(body, 160)), "TC002")
+    assert [step.role for step in finding.steps] == ["warps 0-3", "warps 0-3", "warp 4"]

@@ -347,6 +347,17 @@ MADE = (
     + "\nmov.u32 %r4, done;\nmapa.shared::cluster.u32 %r5, %r4, 1;"
 )
 REMOTE = "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];"
+GENERIC = """
+    mov.u64 %rd2, done;
+    cvta.shared.u64 %rd2, %rd2;
+    mapa.u64 %rd3, %rd2, 1;
+    mbarrier.arrive.release.cluster.b64 _, [%rd3];"""
+POLL = """
+    atom.release.gpu.global.add.u32 %r4, [%rd0], 1;
+poll:
+    ld.acquire.gpu.global.u32 %r5, [%rd0];
+    setp.lt.u32 %p2, %r5, %r8;
+    @%p2 bra poll;"""
 
 
 @pytest.mark.parametrize(
@@ -361,6 +372,13 @@ REMOTE = "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];"
         (lines(MADE, other(REMOTE), WAIT, BAR), "low"),
         (lines(MADE, other(REMOTE), WAIT.replace("[done]", "[slot]"), BAR), "medium"),
         (lines("@%p3 bra on;", CLUSTER, "on: mov.u32 %r1, 0;", BAR), "low"),
+        (lines(GENERIC, WAIT, BAR), None),
+        (lines(GENERIC.replace("[%rd3]", "[%rd2]"), WAIT, BAR), "medium"),
+        (lines(POLL, BAR), None),
+        (lines(POLL.replace("acquire.gpu", "volatile"), BAR), None),
+        # Threads of another CTA are not in the scope.
+        (lines(POLL.replace("acquire.gpu", "acquire.cta"), BAR), "medium"),
+        (lines(POLL.replace("@%p2 bra poll;", ""), BAR), "medium"),
     ],
 )
 def test_a_pair_frees_together(between: str, confidence: str | None) -> None:

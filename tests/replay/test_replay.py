@@ -50,7 +50,7 @@ from tclint.replay.vector_clocks import (
 )
 from tclint.syntax.source import Source
 from tests.tools.replay import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, alter, block, changed
-from tests.tools.support import analysed, kernel, model
+from tests.tools.support import analysed, kernel, model, module
 
 
 def replay(code: str) -> Replay:
@@ -352,6 +352,53 @@ def what(run: ReplayRun | None) -> set[str]:
     return found | ({"stuck"} if run.deadlocks else set()) | ({"overrun"} if run.overrun else set())
 
 
+COMPLETES = """
+    .shared .align 8 .b64 full;
+    .shared .align 16 .b8 tile[128];
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 32;
+    bar.sync 0;
+    shl.b32 %r1, %r0, 2;
+    and.b32 %r1, %r1, 127;
+    mov.u32 %r2, tile;
+    add.u32 %r2, %r2, %r1;
+    setp.ge.u32 %p2, %r0, 32;
+    @%p2 bra use;
+    st.shared.u32 [%r2], %r0;
+    FENCE
+    mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [full], 4;
+    bra end;
+use:
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 4;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra wait;
+    ld.shared.u32 %r3, [%r2];
+    ld.param.u64 %rd0, [pointer];
+    st.global.u32 [%rd0], %r3;
+end:
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("fence", "races"),
+    [
+        ("", True),
+        ("fence.acq_rel.cta;", False),
+        ("membar.cta;", False),
+        ("fence.mbarrier_init.release.cluster;", True),
+        ("fence.proxy.async.shared::cta;", True),
+    ],
+)
+def test_a_fence_before_complete_tx_releases_what_precedes_it(fence: str, races: bool) -> None:
+    """complete_tx is relaxed, so a fence and complete_tx are a release pattern (8.8)."""
+    made = module(kernel(COMPLETES.replace("FENCE", fence), directives=".reqntid 64"))
+    run = replay(made).run
+    assert (run is not None and bool(run.races)) == races
+
+
 FREE = "free:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], %r23;\n    @!%p1 bra free;\n"
 
 
@@ -375,6 +422,8 @@ LOAD = "ld.shared.u32 %r32, [%r30];\n"
         pytest.param(WAIT, WAIT.replace(".parity.", ".parity.relaxed.cta.") + "    fence.acq_rel.cta;\n", "", id="and a fence"),
         pytest.param(GIVE, GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "early", id="relaxed arrival"),
         pytest.param(GIVE, "    fence.acq_rel.cta;\n" + GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "", id="after a fence"),
+        pytest.param(GIVE, "    fence.mbarrier_init.release.cluster;\n" + GIVE.replace(".arrive.", ".arrive.relaxed.cta."), "early",
+                     id="after a fence that orders nothing but inits"),
         pytest.param("setp.eq.u32 %p4, %r22, 3;", "setp.eq.u32 %p4, %r22, 2;", "", id="two stages of three"),
         pytest.param(GIVE, f"    {LOAD.replace(']', '+8]')}{GIVE}    {LOAD.replace(']', '+4]')}", "early", id="one of three reads after the arrival"),
     ],

@@ -38,8 +38,10 @@ from tclint.analyses.happens_before.points import (
     CLUSTER,
     CtaBarrier,
     SynchronisationPoints,
+    is_release_fence,
     strong,
 )
+from tclint.analyses.happens_before.proxy_fences import fences_between, returns_at_once
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import follow
 from tclint.dataflow import Path
@@ -55,6 +57,7 @@ __all__ = [
     "SynchronisedPair",
     "Unknown",
     "Unordered",
+    "is_release_fence",
     "strong",
 ]
 
@@ -187,15 +190,21 @@ class HappensBefore(SynchronisationPoints):
         """
         by_channel: dict[Hashable, list[int]] = {}
         for wait in sorted(waits):
-            for channel in self.waits.get(wait, ()):
+            for channel in self._single_barrier(self.waits.get(wait, frozenset())):
                 by_channel.setdefault(channel, []).append(wait)
         for arrival in arrivals:
             if self.model.instruction(arrival).group == "cp.async":
                 continue  # it signals copies, not its thread
-            for channel in self.signals.get(arrival, frozenset()) - {ANY}:
+            for channel in self._single_barrier(self.signals.get(arrival, frozenset())) - {ANY}:
                 for wait in by_channel.get(channel, ()):
                     if self._matches(arrival, wait, channel):
                         yield SynchronisedPair(arrival, wait)
+
+    @staticmethod
+    def _single_barrier(channels: frozenset[Hashable]) -> frozenset[Hashable]:
+        """*channels*, unless they are CTA barriers of which each thread uses another one."""
+        several = len(channels) > 1 and any(isinstance(channel, CtaBarrier) for channel in channels)
+        return frozenset() if several else channels
 
     def _matches(self, a: int, b: int, channel: Hashable) -> bool:
         """Whether the wait *b* is certain to be for the arrival *a*."""
@@ -214,6 +223,14 @@ class HappensBefore(SynchronisationPoints):
             return False
         sites = {i for i, channels in (*self.signals.items(), *self.waits.items()) if barrier in channels}
         return all(site in (a, b) or (exclusive(a, site) and exclusive(b, site)) for site in sites)
+
+    def fences_between(self, first: int, then: int, fences: Collection[int]) -> Iterator[int]:
+        """Those of the proxy *fences* by which third threads may order *first* before *then* (8.9.5)."""
+        return fences_between(self.may, first, then, fences)
+
+    def returns_at_once(self, start: int, wait: int) -> bool:
+        """Whether the first execution of *wait* returns at once, before *start* has been executed (9.7.13.15.16)."""
+        return returns_at_once(self.may, start, wait)
 
     def common_facts(self, sites: Collection[int]) -> PathCondition:
         """The CTA-uniform, invariant facts that hold whenever any of *sites* executes.

@@ -12,9 +12,11 @@ pass a barrier equally often (``_paired_waits``).
 from __future__ import annotations
 
 from collections.abc import Hashable
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 from tclint.analyses.happens_before.points import ANY, CLUSTER, CtaBarrier, SynchronisationPoints
+from tclint.values import thread_masks as T
 
 __all__ = ["MayOrder"]
 
@@ -34,6 +36,7 @@ class MayOrder:
         self._targets_of: dict[int, _Targets] = {}
         self._targets_of_block: dict[int, _Targets] = {}
         self._paired: dict[tuple[int, Hashable], frozenset[int]] = {}
+        self._elsewhere: dict[tuple[frozenset[int], int, int, bool], frozenset[int]] = {}
 
     def observed_after(self, sources: frozenset[int], waits: frozenset[int]) -> frozenset[int]:
         """*waits*, and the waits that signals reach from *sources*, through any number of threads."""
@@ -157,3 +160,57 @@ class MayOrder:
                 if (b := cfg.block_of[wait]) != block and not precedes(block, b) and not precedes(b, block)
             )
         return self._paired[key]
+
+    def threads_elsewhere(self, site: int, own: int) -> int:
+        """The threads that execute *site* and belong to no warp that executes *own*; 0 if there are none.
+
+        If the thread index does not distinguish the roles, the threads of *site* count if none of them executes *own*.
+        """
+        views = self.model.views
+        here, there = (views.context_of(i).threads for i in (own, site))
+        if T.full(self.model.values.threads) & ~here:
+            return there & ~T.whole(here, 32)
+        return there if views.mutually_exclusive(own, site) else 0
+
+    def signalled_elsewhere(self, signals: AbstractSet[int], own: int, *, through: bool) -> frozenset[int]:
+        """The waits of threads other than those of *own* that one of *signals* itself may complete.
+
+        Signals that follow in the thread of *own* do not count. With *through*, waits are included that may be ordered
+        after those, through any number of such other threads.
+        """
+        threads = self.model.views.context_of(own).threads
+        distinct = T.full(self.model.values.threads) & ~threads
+        key = frozenset(signals), threads, -1 if distinct else own, through
+        if key not in self._elsewhere:
+            self._elsewhere[key] = self._signalled_elsewhere(signals, own, through)
+        return self._elsewhere[key]
+
+    def _signalled_elsewhere(self, signals: AbstractSet[int], own: int, through: bool) -> frozenset[int]:
+        found, work = set[int](), list[int]()
+        left = {i for i in self.points.signals if self.threads_elsewhere(i, own)} if through else set[int]()
+
+        def complete(signal: int) -> None:
+            waits, channels = self._targets(signal)
+            completed = waits.union(*(self._waits_on.get(channel, ()) for channel in channels))
+            differ = self.points.mbarriers.addresses.same
+            for wait in completed - found:
+                if wait not in waits and differ(signal, wait) is False:
+                    continue  # other mbarriers of the ring
+                if wait in self.points.waits and self.threads_elsewhere(wait, own):
+                    found.add(wait)
+                    work.append(wait)
+
+        for signal in signals:
+            complete(signal)
+        while work and left:
+            wait = work.pop()
+            threads = self.threads_elsewhere(wait, own)
+            after = {
+                i
+                for i in left
+                if threads & self.threads_elsewhere(i, own) and (i == wait or self.model.reaches(wait, i))
+            }
+            left -= after
+            for signal in after:
+                complete(signal)
+        return frozenset(found)

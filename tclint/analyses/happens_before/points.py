@@ -16,9 +16,11 @@ from tclint.analyses.happens_before.answers import Scope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls
+from tclint.ir.nodes import Instruction
 from tclint.isa.table import Match
+from tclint.values import thread_masks as T
 
-__all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "strong"]
+__all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "is_release_fence", "strong"]
 
 _BARRIER_WAITS = ("barrier-sync", "barrier-wait")
 """Events at which threads wait for each other: a thread that continues has observed what all of them have done."""
@@ -47,6 +49,15 @@ def strong(match: Match) -> frozenset[str]:
     stated = _STRONG.intersection(match.modifiers)
     atomic = len({verb for verb, _ in match.form.memory}) > 1
     return stated or frozenset((".relaxed",) if atomic else ())
+
+
+def is_release_fence(instruction: Instruction) -> bool:
+    """Whether a relaxed write after *instruction* releases what precedes it (8.8): ``fence`` and ``membar`` do.
+
+    ``fence.mbarrier_init`` and ``.sync_restrict`` are restricted to some operations, and a proxy fence orders proxies.
+    """
+    match = instruction.match
+    return match is not None and match.form.name in ("fence", "membar")
 
 
 class SynchronisationPoints:
@@ -138,6 +149,20 @@ class SynchronisationPoints:
             i for i in reads if any(model.instruction(j).flow for j, _ in model.transitive_users(i))
         )
 
+    def polls(self, scope: Scope) -> frozenset[int]:
+        """The polling loads that may observe a write by a thread at the distance *scope*, by the scope that they state.
+
+        The scopes of a release and an acquire must include each other's thread (8.7). ``.volatile`` has no narrower one
+        than the system.
+        """
+        narrow = {Scope.LANES: (), Scope.WARPS: (), Scope.CTAS: (".cta",)}[scope]
+        instruction = self.model.instruction
+        return frozenset(
+            i
+            for i in self.spin_loads
+            if (match := instruction(i).match) is not None and not {*narrow}.intersection(match.modifiers)
+        )
+
     @cached_property
     def _barriers(self) -> tuple[frozenset[int], ...]:
         """The barriers at which threads wait, by the :class:`Scope` that they have at least."""
@@ -186,9 +211,21 @@ class SynchronisationPoints:
         if "mbarrier" in match.form.roles:
             return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._variable(site),))
         if "id" in match.form.roles:
-            barrier = model.constant_of(site, "id")
-            return frozenset((ANY if barrier is None else CtaBarrier(barrier),))
+            return frozenset(map(CtaBarrier, self._barrier_numbers(site))) or frozenset((ANY,))
         return frozenset((CLUSTER,)) if match.form.event.startswith("barrier") else frozenset((ANY,))
+
+    def _barrier_numbers(self, site: int) -> frozenset[int]:
+        """The numbers of the CTA barriers that the threads of *site* use, by their thread index; empty if unknown."""
+        value = self.model.value(site, "id")
+        if value is None:
+            return frozenset()
+        values = self.model.values
+        constant = values.constant_of(value)
+        if constant is not None:
+            return frozenset((constant,))
+        planes = values.bit_slices(value)
+        threads = self.model.present(site)
+        return frozenset(n for n, _ in T.numbers(planes, threads)) if planes is not None else frozenset()
 
     def _variable(self, site: int) -> Hashable:
         """The channel of an mbarrier in a shared variable that the kernel does not initialise; any if unresolved."""

@@ -1,0 +1,86 @@
+"""What a litmus test becomes, and which answers contradict it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.litmus import answer, contradicts, main, parse
+from tclint.analyses.happens_before import Ordered, Unknown, Unordered
+
+PASSING = """PTX message-passing
+{
+x=0;
+}
+ P0@cta 0,gpu 0 | P1@cta 0,gpu 0 ;
+ st.weak x, 1   | bar.cta.sync 1 ;
+ bar.cta.sync 1 | ld.weak r0, x  ;
+
+forall (P1:r0 == 1)"""
+
+
+def test_a_load_after_a_barrier_that_both_threads_pass_is_ordered_after_the_store() -> None:
+    litmus = parse(PASSING, holds=True)
+    assert litmus is not None
+    assert litmus.ordered
+    assert isinstance(answer(litmus), Ordered)
+    assert not contradicts(litmus, answer(litmus))
+
+
+def test_a_load_after_a_barrier_with_another_number_is_unordered() -> None:
+    """The barriers of the test do not complete; the path to the load exists all the same."""
+    litmus = parse(PASSING.replace("| bar.cta.sync 1", "| bar.cta.sync 2"), holds=False)
+    assert litmus is not None
+    assert not litmus.ordered
+    found = answer(litmus)
+    assert isinstance(found, Unordered)
+    assert not contradicts(litmus, found)
+    assert contradicts(litmus._replace(ordered=True), found)
+
+
+def test_a_load_that_never_reads_the_store_is_ordered_before_it() -> None:
+    body = " bar.cta.sync 1 | ld.weak r0, x  ;\n st.weak x, 1   | bar.cta.sync 1 ;"
+    early = PASSING[: PASSING.index(" st.weak")] + body + "\n\nexists (P1:r0 == 1)"
+    litmus = parse(early, holds=False)
+    assert litmus is not None
+    assert litmus.ordered
+    assert (litmus.first, litmus.then) == ("S1_0", "S0_1")
+    assert not contradicts(litmus, answer(litmus))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("st.weak x, 1", "st.release.gpu x, 1"),
+        ("P1@cta 0", "P1@cta 1"),
+        ("forall (P1:r0 == 1)", "forall (P1:r0 == 1 /\\ P0:r0 == 1)"),
+        ("bar.cta.sync 1 | ld", "st.weak x, 2 | ld"),
+        ("(P1:r0", "(P1:r7"),
+        ("message-passing", "message-hang"),
+    ],
+)
+def test_other_tests_are_left_out(old: str, new: str) -> None:
+    assert parse(PASSING.replace(old, new), holds=True) is None
+
+
+def test_only_a_certain_order_contradicts_a_test_of_the_lack_of_one() -> None:
+    litmus = parse(PASSING.replace("forall", "~exists").replace("== 1)", "== 0)"), holds=False)
+    assert litmus is not None
+    assert not litmus.ordered
+    assert contradicts(litmus, Ordered((), ()))
+    assert not contradicts(litmus, Ordered((), ("phases match",)))
+    assert not contradicts(litmus, Unknown((), ("unresolved",)))
+
+
+def test_the_tests_of_a_checkout_are_compared_with_their_verdicts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "PTXv7_5-expected.csv").write_text("a.litmus,1\nb.litmus,0\nabsent.litmus,1\n")
+    (tmp_path / "a.litmus").write_text(PASSING)
+    (tmp_path / "b.litmus").write_text(PASSING.replace("ld.weak", "ld.acquire.gpu"))
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("1 of 2 tests translated, 0 contradicted")
+    (tmp_path / "a.litmus").write_text(PASSING.replace("| bar.cta.sync 1", "| bar.cta.sync 2"))
+    assert main([str(tmp_path)]) == 1
+    assert main([]) == 2
