@@ -25,12 +25,13 @@ Change this package when a replay gives up early, or reports a race or a deadloc
 
 from __future__ import annotations
 
+from tclint.replay.accesses import Access
 from tclint.replay.interface import Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launches import Run
-from tclint.replay.machine import Access
 from tclint.replay.races import Race
 from tclint.replay.reasons import GaveUp, Reason
-from tclint.replay.scheduler import Stuck, UninitialisedMbarrier
+from tclint.replay.scheduler import UninitialisedMbarrier
+from tclint.replay.thread_groups import Stuck
 from tclint.replay.verdict import Replay
 
 __all__ = [
