@@ -15,6 +15,7 @@ The layers, each importing only those before it:
 - ``abstract_lanes``, ``vector_clocks``, ``sync``: values of registers, clocks, barrier and mbarrier objects;
 - ``hypotheses``, ``launch``: what is assumed about a launch;
 - ``shared_stores``, ``program``: the slice of the kernel that is executed;
+- ``thread_groups``, ``epochs``, ``accesses``, ``lane_exchange``: threads, their clocks, and what they access and exchange;
 - ``scheduler``, ``machine``: the execution of one launch;
 - ``warp_overlaps``, ``races``: the accesses that nothing orders;
 - ``launches``, ``launch_search``: which launches are tried, and what they show together;
