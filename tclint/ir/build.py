@@ -8,7 +8,8 @@ many brace scopes with the same names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -332,28 +333,22 @@ class _Builder:
             opcode = parts[0]
             del parts[0]
         else:
-            head = HEAD.match(text)
-            if head is None:  # the name of a register in the position of an opcode
-                self.function.damaged = True
-                self.trouble("unreadable", start, end, f"no instruction in {_quoted(text)}")
+            found = self._split_by_patterns(text, start, end)
+            if found is None:
                 return
-            bang, name, opcode = head.groups()
-            guard_name = f"{bang}{name}" if name else ""
-            opcode = "".join(opcode.split())
-            rest = text[head.end() :].rstrip()
-            parts = split_operands(rest[:-1].rstrip() if rest.endswith(";") else rest)
+            guard_name, opcode, parts = found
         if guard_name and guard_name[0] == "!":
             guard_name, negated = guard_name[1:], True
         known = self.scope.known
         guard = -1
         if guard_name:
-            found = known.get(guard_name)
-            if found is None:
-                found = self.lookup(guard_name)
-            if found is None:
+            register = known.get(guard_name)
+            if register is None:
+                register = self.lookup(guard_name)
+            if register is None:
                 self.names.append((len(self.instructions), guard_name, True))
             else:
-                guard = found
+                guard = register
         operands: list[Any] = [known.get(part) for part in parts]
         if None in operands:
             key = ""
@@ -400,6 +395,17 @@ class _Builder:
         if self.named:
             self.named = False
             self.symbols(instruction)
+
+    def _split_by_patterns(self, text: str, start: int, end: int) -> tuple[str, str, list[str]] | None:
+        """The guard, opcode and operands of an instruction of any form; None, with an error, if it is unreadable."""
+        head = HEAD.match(text)
+        if head is None:  # the name of a register in the position of an opcode
+            self.function.damaged = True
+            self.trouble("unreadable", start, end, f"no instruction in {_quoted(text)}")
+            return None
+        bang, name, opcode = head.groups()
+        rest = text[head.end() :].rstrip().removesuffix(";").rstrip()
+        return f"{bang}{name}" if name else "", "".join(opcode.split()), split_operands(rest)
 
     def operand(self, text: str) -> tuple[Operand, str]:
         """An operand whose spelling is not a known register, and its kind as :func:`_meaning` reads it."""
@@ -706,35 +712,45 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                 module.files[int(match[1])] = match[2]
     names = {f.name for f in module.functions} | set(module.variables)
     for builder, function in pending:
-        own = function.variables.keys() | {p.name for p in function.parameters}
-        seen: set[str] = set()
-        guards: set[str] = set()
-        labels = set(function.labels.values())
-        for index, name, guard in builder.names:
-            ins = function.instructions[index]
-            if guard and name not in guards:
-                guards.add(name)
-                message = f"register {_quoted(name)} is not declared"
-                function.errors.append(BuildError("undefined-guard", ins.start, ins.end, message))
-            if guard or name in own or name in seen or name in labels:
-                continue
-            if name in names:
-                if first.get(name, 0) > function.start + ins.start:
-                    seen.add(name)
-                    message = f"{_quoted(name)} is declared only after its first use"
-                    function.errors.append(BuildError("undefined-register", ins.start, ins.end, message))
-                continue
-            seen.add(name)
-            if name == ins.callee and needs_no_declaration(name):
-                continue
-            if name and (name[0].isalpha() or name[0] in "%_$"):
-                word = "register" if name.startswith("%") else "name"
-                function.errors.append(
-                    BuildError(
-                        "undefined-register", ins.start, ins.end, f"{word} {_quoted(name)} is not declared"
-                    )
-                )
+        _report_undeclared(builder, function, names, first)
     return module
+
+
+def _report_undeclared(
+    builder: _Builder, function: Function, names: AbstractSet[str], first: Mapping[str, int]
+) -> None:
+    """Report the names in a function that neither it nor the module declares, or that the module declares later.
+
+    *names* are those of the module, and *first* has the offset of the first declaration of each.
+    """
+    own = function.variables.keys() | {p.name for p in function.parameters}
+    seen: set[str] = set()
+    guards: set[str] = set()
+    labels = set(function.labels.values())
+    for index, name, guard in builder.names:
+        ins = function.instructions[index]
+        if guard and name not in guards:
+            guards.add(name)
+            message = f"register {_quoted(name)} is not declared"
+            function.errors.append(BuildError("undefined-guard", ins.start, ins.end, message))
+        if guard or name in own or name in seen or name in labels:
+            continue
+        if name in names:
+            if first.get(name, 0) > function.start + ins.start:
+                seen.add(name)
+                message = f"{_quoted(name)} is declared only after its first use"
+                function.errors.append(BuildError("undefined-register", ins.start, ins.end, message))
+            continue
+        seen.add(name)
+        if name == ins.callee and needs_no_declaration(name):
+            continue
+        if name and (name[0].isalpha() or name[0] in "%_$"):
+            word = "register" if name.startswith("%") else "name"
+            function.errors.append(
+                BuildError(
+                    "undefined-register", ins.start, ins.end, f"{word} {_quoted(name)} is not declared"
+                )
+            )
 
 
 def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:

@@ -15,6 +15,7 @@ The layers, each importing only those before it:
 - ``abstract_lanes``, ``vector_clocks``, ``sync``: values of registers, clocks, barrier and mbarrier objects;
 - ``hypotheses``, ``launch``: what is assumed about a launch;
 - ``shared_stores``, ``program``: the slice of the kernel that is executed;
+- ``thread_groups``, ``epochs``, ``accesses``, ``lane_exchange``: threads, their clocks, and what they access and exchange;
 - ``scheduler``, ``machine``: the execution of one launch;
 - ``warp_overlaps``, ``races``: the accesses that nothing orders;
 - ``launches``, ``launch_search``: which launches are tried, and what they show together;
@@ -25,12 +26,13 @@ Change this package when a replay gives up early, or reports a race or a deadloc
 
 from __future__ import annotations
 
+from tclint.replay.accesses import Access
 from tclint.replay.interface import Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launches import ReplayRun
-from tclint.replay.machine import Access
 from tclint.replay.races import Race
 from tclint.replay.reasons import Reason
-from tclint.replay.scheduler import Stuck, UninitialisedMbarrier
+from tclint.replay.scheduler import UninitialisedMbarrier
+from tclint.replay.thread_groups import Stuck
 from tclint.replay.verdict import Replay
 
 __all__ = [

@@ -36,12 +36,12 @@ from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import (
     Limits,
     OutOfSteps,
-    Stuck,
     TooManyIterations,
     UninitialisedMbarrier,
     Unresolved,
 )
 from tclint.replay.sync import Mbarrier
+from tclint.replay.thread_groups import Stuck
 
 __all__ = ["LaunchSearch"]
 

@@ -17,8 +17,8 @@ from tclint.replay import hypotheses
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord
 from tclint.replay.program import Program
 from tclint.replay.races import Race
-from tclint.replay.scheduler import Stuck
 from tclint.replay.sync import Mbarrier, ReleasedWaiter
+from tclint.replay.thread_groups import Stuck
 
 __all__ = ["LaunchResults", "ReplayRun", "next_hypothesis"]
 

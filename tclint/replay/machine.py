@@ -1,6 +1,6 @@
 """Executes the instructions of one launch of a cluster (PTX ISA 9.7.9.25, 9.7.13, 9.7.15, 9.7.16).
 
-Model. Threads perform epochs; an instruction that releases ends one (``ThreadGroupScheduler._end_epoch``). A wait
+Model. Threads perform epochs; an instruction that releases ends one (``Epochs.end``). A wait
 that succeeds joins what the barrier, the phase of the mbarrier or the completed operations release into the clocks of
 the waiting warps. Asynchronous operations are events of agents of their own. They stay pending until no thread can
 continue without them, so that a missing wait shows: then copies complete, with the commits to mbarriers that a thread
@@ -23,27 +23,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from tclint.analyses.mbarriers import RESPONSE, transferred
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.abstract_lanes import Lanes, apply, broadcast, collapse
+from tclint.replay.accesses import CTA_STRIDE, OFFSET, Access, LaneAddresses
+from tclint.replay.lane_exchange import elected_lanes, shuffle_sources, vote_result
 from tclint.replay.launch import Launch
 from tclint.replay.program import BULK, CP_ASYNC, Program, Step
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import (
     Limits,
-    Stuck,
-    ThreadGroup,
     ThreadGroupScheduler,
     TooManyIterations,
     UninitialisedMbarrier,
     Unresolved,
-    positions_of,
-    warps_of,
 )
 from tclint.replay.sync import Arrival, Barrier, Mbarrier, ReleasedWaiter, Transfer
+from tclint.replay.thread_groups import Stuck, ThreadGroup, positions_of, warps_of
 from tclint.replay.vector_clocks import (
     BOTTOM,
     Agent,
@@ -62,12 +61,8 @@ from tclint.replay.vector_clocks import (
     project,
 )
 
-__all__ = ["Access", "LaneAddresses", "Machine", "Overrun", "shuffled"]
+__all__ = ["Machine", "Overrun"]
 
-_CTA = 1 << 24
-"""The distance between the shared memories of consecutive CTAs of a cluster."""
-_OFFSET = _CTA - 1
-"""The part of a shared-memory address that is the offset in the CTA."""
 _COLUMN = (1 << 21) - 1
 """The part of a tensor-memory address that is the column. Each warp has 32 lanes of its own (9.7.16.8.1)."""
 _DESCRIPTOR = (1 << 14) - 1
@@ -90,84 +85,6 @@ class Overrun(Exception):
     def __init__(self, at: Stuck) -> None:
         super().__init__("more arrivals than the mbarrier counts")
         self.at = at
-
-
-class LaneAddresses(NamedTuple):
-    """The addresses that the threads of one group access together."""
-
-    threads: tuple[int, ...]
-    address: Lanes
-    """The address of each thread."""
-    observed: Clock
-    """What each warp has observed of the others, the warps of its own group included."""
-
-
-class Access(NamedTuple):
-    """A read of shared or tensor memory, or a write by a store or an asynchronous operation."""
-
-    site: int
-    writes: bool
-    memory: tuple[int, int]
-    """The memory of *offset*: a CTA, and -1 for its shared memory or the quarter of the lanes of its tensor memory.
-    """
-    offset: int
-    """In bytes, or in columns of tensor memory."""
-    size: int | None
-    """In bytes, or in columns; None: unknown."""
-    agent: Agent
-    number: int
-    """The event of *agent*."""
-    clock: Clock
-    """What happens before the access."""
-    group: ThreadGroup
-    waited: Mapping[int, int]
-    """The last wait of the issuing threads for each mbarrier, by address, the latest last."""
-    mbarrier: Mbarrier | None = None
-    """Where a copy completes."""
-    phase: int = 0
-    """The phase of the mbarrier when the copy was issued."""
-    box: object = None
-    """Copies with an equal box have equal sizes: they use one tensor map."""
-    lane_addresses: LaneAddresses | None = None
-    """The addresses of a plain access by thread."""
-
-    @property
-    def tensor(self) -> bool:
-        """Whether it accesses tensor memory."""
-        return self.memory[1] >= 0
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is a plain access to shared memory."""
-        return not self.agent.kind and not self.tensor
-
-    @property
-    def own(self) -> bool:
-        """Whether single threads make it, of one warp each: a plain access, or a non-bulk copy."""
-        return self.agent.kind in ("", CP_ASYNC) and not self.tensor
-
-    @property
-    def stores(self) -> bool:
-        """Whether it is a plain store."""
-        return self.writes and self.plain
-
-    def unordered_agents(self, clock: Clock, low: int, high: int) -> Sequence[Agent]:
-        """The agents that make this access between *low* and *high* and whose part is not in *clock*."""
-        if happens_before(clock, self.agent, self.number):
-            return ()
-        parts = self.agent.components
-        if (
-            self.agent.warps
-            and self.lane_addresses is not None
-            and isinstance(self.lane_addresses.address, tuple)
-        ):
-            there = {
-                t >> 5
-                for t, a in zip(self.lane_addresses.threads, self.lane_addresses.address, strict=True)
-                if a is not None and low <= a & _OFFSET < high
-            }
-            parts = [p for p in parts if p.threads[0] >> 5 in there]
-        return [p for p in parts if not happens_before(clock, p, self.number)]
 
 
 class Machine(ThreadGroupScheduler):
@@ -358,12 +275,8 @@ class Machine(ThreadGroupScheduler):
                 self._set(group, item, value, where)
         if own:
             if _strong(instruction):
-                group.clock = join_warps(group.clock, self._all_events())
+                group.clock = join_warps(group.clock, self.epochs.all_events())
             self._plain_access(group, step, where)
-
-    def _all_events(self) -> Clock:
-        """All events of threads so far, which a flag that one of them sets may release."""
-        return (self.time + 1) * sum(self._warp_fields.values())
 
     def _store(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
         instruction, match = step.instruction, step.instruction.match
@@ -398,7 +311,7 @@ class Machine(ThreadGroupScheduler):
 
         If the size is unknown too, as for a tensor, all bytes that were stored contiguously.
         """
-        end = address + (_CTA if size is None else size)
+        end = address + (CTA_STRIDE if size is None else size)
         while address < end and (size is not None or address in self._memory):
             self._memory[address] = None
             address += 1
@@ -415,9 +328,9 @@ class Machine(ThreadGroupScheduler):
                 self._record(
                     group,
                     step.site,
-                    divmod(a, _CTA),
+                    divmod(a, CTA_STRIDE),
                     agent,
-                    self.time,
+                    self.epochs.time,
                     known,
                     writes,
                     lane_addresses=lane_addresses,
@@ -427,8 +340,10 @@ class Machine(ThreadGroupScheduler):
         self, group: ThreadGroup, warps: Sequence[int], observed: Clock
     ) -> tuple[Agent, Clock]:
         """The agent of some *warps* that make an access themselves, and the clock of the access."""
-        agent = self._sub_agent(group, warps)
-        return agent, join(join(observed, self._own_clock(group, warps)), event(agent, self.time))
+        agent = self.epochs.agent_of_warps(group, warps)
+        return agent, join(
+            join(observed, self.epochs.own_clock(group, warps)), event(agent, self.epochs.time)
+        )
 
     def _accesses_by_clock(
         self, group: ThreadGroup, step: Step, address: Lanes, where: Lanes
@@ -479,7 +394,7 @@ class Machine(ThreadGroupScheduler):
         for _, positions, own in self._accesses_by_clock(group, step, address, where):
             agent, number, clock = self._new_operation(CP_ASYNC, group, positions)
             for a in _outermost(own, 1):
-                location = divmod(a, _CTA)
+                location = divmod(a, CTA_STRIDE)
                 self._record(group, step.site, location, agent, number, clock, True, known, box=step.site)
 
     def _tensor(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
@@ -502,7 +417,9 @@ class Machine(ThreadGroupScheduler):
         for (lanes, column, clock), warps in found.items():
             agent, known = self._thread_access(group, warps, clock)
             locations = [(group.cta, lanes)]
-            self._record_tensor(group, step, "taddr", column, locations, agent, self.time, known, writes)
+            self._record_tensor(
+                group, step, "taddr", column, locations, agent, self.epochs.time, known, writes
+            )
 
     def _record_tensor(
         self,
@@ -558,7 +475,7 @@ class Machine(ThreadGroupScheduler):
             raise Unresolved(step.site, Reason.UNKNOWN_MASK)
         key = group.threads, _threads_at(group, positions), mask
         if key not in self._elected:
-            self._elected[key] = _elected(*key, self.launch.shape.threads)
+            self._elected[key] = elected_lanes(*key, self.launch.shape.threads)
         elected = self._elected[key]
         if elected is None:
             return self._await_lanes(group, step, mask)
@@ -596,7 +513,7 @@ class Machine(ThreadGroupScheduler):
         if where == 1 and None not in lanes and (isinstance(source, tuple) or isinstance(destination, Pair)):
             key = match.modifiers, group.threads, *lanes
             if key not in self.program.shuffles:
-                self.program.shuffles[key] = _shuffle_sources(match, group.threads, lanes)
+                self.program.shuffles[key] = shuffle_sources(match, group.threads, lanes)
             inside, froms = self.program.shuffles[key]
             if isinstance(source, tuple):
                 value = collapse([None if p is None else source[p] for p in froms])
@@ -616,7 +533,7 @@ class Machine(ThreadGroupScheduler):
             warps: dict[int, dict[int, int | None]] = {}
             for t, p in zip(group.threads, broadcast(source, len(group.threads)), strict=True):
                 warps.setdefault(t >> 5, {})[t & 31] = p
-            answers = {warp: _vote_result(match, lanes) for warp, lanes in warps.items()}
+            answers = {warp: vote_result(match, lanes) for warp, lanes in warps.items()}
             value = collapse([answers[t >> 5] for t in group.threads])
         for register in instruction.writes:
             self._set(group, register, value, where)
@@ -626,8 +543,8 @@ class Machine(ThreadGroupScheduler):
     def _mbarrier(self, step: Step, address: int) -> Mbarrier:
         found = self._mbarriers.get(address)
         if found is None:
-            made = {m.address & _OFFSET: m.site for m in self._mbarriers.values()}
-            raise UninitialisedMbarrier(step.site, Reason.UNINITIALISED_MBARRIER, address & _OFFSET, made)
+            made = {m.address & OFFSET: m.site for m in self._mbarriers.values()}
+            raise UninitialisedMbarrier(step.site, Reason.UNINITIALISED_MBARRIER, address & OFFSET, made)
         return found
 
     def _by_operands(
@@ -666,7 +583,7 @@ class Machine(ThreadGroupScheduler):
         count, tx, given = self._role(group, step, "count", 1), *self._tx(group, step)
         relaxed = _relaxed(instruction)
         if not relaxed:
-            self._end_epoch(group)
+            self.epochs.end(group)
         tracks = instruction.group == CP_ASYNC
         if tracks:
             # It arrives when the copies are complete. Without .noinc it first increments the pending count, so the
@@ -680,7 +597,11 @@ class Machine(ThreadGroupScheduler):
             mbarrier.expect(None if given else bytes_ * threads)
             if "drop" in instruction.opcode:
                 mbarrier.count -= number * threads  # first: the next phase counts fewer (9.7.13.15.14)
-            clock = join_all(group.only_at(group.fenced, who)) if relaxed else self._release_clock(group, who)
+            clock = (
+                join_all(group.only_at(group.fenced, who))
+                if relaxed
+                else self.epochs.release_clock(group, who)
+            )
             clock = join(clock, self._issued_operations(CP_ASYNC, group, who)) if tracks else clock
             mbarrier.arrive(number * threads, clock)
             self._overrun(step.site, group.threads, mbarrier)
@@ -745,9 +666,9 @@ class Machine(ThreadGroupScheduler):
                 self._acquire(group, mbarrier, step, group.only_at(acquired, rows[at, which]))
                 self.completed_phases[step.site, at] = mbarrier.phase
                 if not token and self.launch.shape.ranks == 1:
-                    agent = self._sub_agent(group, group.warps_at(rows[at, which]))
+                    agent = self.epochs.agent_of_warps(group, group.warps_at(rows[at, which]))
                     mbarrier.released_waiters[agent] = ReleasedWaiter(
-                        step.site, agent, group.threads, self.time, mbarrier.phase
+                        step.site, agent, group.threads, self.epochs.time, mbarrier.phase
                     )
         destination = step.instruction.role("destination")
         if isinstance(destination, int):
@@ -760,7 +681,8 @@ class Machine(ThreadGroupScheduler):
         if isinstance(observed, int) and leq(mbarrier.release_clocks[mbarrier.phase], observed):
             return mbarrier.acquired_clock(parity, observed)  # whatever each warp has done
         return map_warps(
-            partial(mbarrier.acquired_clock, parity), join_warps(self._full_clocks(group), group.unfenced)
+            partial(mbarrier.acquired_clock, parity),
+            join_warps(self.epochs.full_clocks(group), group.unfenced),
         )
 
     def _test_results(
@@ -792,7 +714,7 @@ class Machine(ThreadGroupScheduler):
     def _on_memory_fence(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
     ) -> None:
-        self._fence(group)
+        self.epochs.fence(group)
 
     def _on_barrier_sync(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
@@ -804,8 +726,8 @@ class Machine(ThreadGroupScheduler):
     ) -> bool:
         if step.instruction.group == "cluster":
             group.cluster = self._cluster_barrier.generation
-            self._fence(group)
-            self._cluster_barrier.add_threads(len(positions), self._release_clock(group, positions))
+            self.epochs.fence(group)
+            self._cluster_barrier.add_threads(len(positions), self.epochs.release_clock(group, positions))
             self._cluster_barrier.open_if_complete(sum(self.alive.values()))
             return True
         return self._cta_barrier(group, step, positions, wait=False)
@@ -849,8 +771,8 @@ class Machine(ThreadGroupScheduler):
             return False
         barrier = self._barriers.setdefault((group.cta, number), Barrier(number))
         arrival = barrier.lanes.setdefault(warp, Arrival()) if away else Arrival()
-        self._fence(group)
-        arrival.add(threads, self._release_clock(group, positions))
+        self.epochs.fence(group)
+        arrival.add(threads, self.epochs.release_clock(group, positions))
 
         def arrived(whole: bool = False) -> bool:
             """Opens a barrier at which some lanes of a warp wait while the others are blocked elsewhere.
@@ -927,7 +849,7 @@ class Machine(ThreadGroupScheduler):
         elif kind == BULK:
             self._copy_out(group, step, positions, where)
         else:
-            self._end_epoch(group)
+            self.epochs.end(group)
             for who in _warpgroups(group, positions) if kind == "wgmma" else (positions,):
                 self._matrix_operation(group, step, who)
 
@@ -937,9 +859,9 @@ class Machine(ThreadGroupScheduler):
         """The agent that works for the threads at *positions*, the number of its new operation, and what happens
         before it.
         """
-        agent = self.agent(kind, group.cta, _threads_at(group, positions))
+        agent = self.epochs.agent(kind, group.cta, _threads_at(group, positions))
         self._operation_counts[agent] = number = self._operation_counts.get(agent, 0) + 1
-        return agent, number, self._release_clock(group, positions)
+        return agent, number, self.epochs.release_clock(group, positions)
 
     def _matrix_operation(self, group: ThreadGroup, step: Step, positions: Sequence[int]) -> None:
         kind = step.instruction.group
@@ -992,19 +914,19 @@ class Machine(ThreadGroupScheduler):
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
         operands = address, _known(destination), _known(size), ctas
-        self._end_epoch(group)
+        self.epochs.end(group)
         clocks: dict[tuple[int, ...], Clock] = {}
         for (at, to, many, mask), who in self._by_operands(step, positions, *operands).items():
             bytes_ = many if many >= 0 else None
             warps = group.warps_at(who)
             if warps not in clocks:
-                clocks[warps] = self._release_clock(group, who)
+                clocks[warps] = self.epochs.release_clock(group, who)
             known = clocks[warps]
             home = at if pairs or to < 0 else to
             for rank in self._ranks(step, mask) if several else (home >> 24,):
                 reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
-                mbarrier = self._mbarrier(step, at & _OFFSET | reports << 24)
-                agent = self.agent("copy", reports, mbarrier=mbarrier.address)
+                mbarrier = self._mbarrier(step, at & OFFSET | reports << 24)
+                agent = self.epochs.agent("copy", reports, mbarrier=mbarrier.address)
                 for _ in who:
                     self.copy_counts[agent] = number = self.copy_counts.get(agent, 0) + 1
                     before = self._issue_clocks.get((agent.index, number - 1), BOTTOM)
@@ -1013,23 +935,23 @@ class Machine(ThreadGroupScheduler):
                 if to < 0:
                     self._clobbered_loads |= self.program.overwritten.get(step.site, set())
                 else:
-                    location = rank if several else to >> 24, to & _OFFSET
+                    location = rank if several else to >> 24, to & OFFSET
                     if step.site in self.program.overwritten:
-                        self._invalidate(location[0] * _CTA + location[1], bytes_)
+                        self._invalidate(location[0] * CTA_STRIDE + location[1], bytes_)
                     self._record(
                         group, step.site, location, agent, number, known, True, bytes_, mbarrier, box
                     )
                     if response is not None:
-                        self._store_bytes(location[0] * _CTA + location[1], response, RESPONSE)
+                        self._store_bytes(location[0] * CTA_STRIDE + location[1], response, RESPONSE)
 
     def _copy_out(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
         """A bulk copy out of shared memory, which is read until a wait for its bulk group."""
         size = self._size(group, step)
-        self._end_epoch(group)
+        self.epochs.end(group)
         agent, number, clock = self._new_operation(BULK, group, positions)
         for a in _outermost(self._role(group, step, "source"), where):
             known = size if isinstance(size, int) else None
-            self._record(group, step.site, divmod(a, _CTA), agent, number, clock, size=known)
+            self._record(group, step.site, divmod(a, CTA_STRIDE), agent, number, clock, size=known)
 
     def _size(self, group: ThreadGroup, step: Step) -> Lanes:
         """The bytes of a copy; None: unknown."""
@@ -1075,13 +997,13 @@ class Machine(ThreadGroupScheduler):
         if kind != "tcgen05":
             group.committed = {**group.committed, kind: (*group.committed.get(kind, ()), issued)}
         else:
-            self._end_epoch(group)
-            clock = join(self._release_clock(group, positions), issued)
+            self.epochs.end(group)
+            clock = join(self.epochs.release_clock(group, positions), issued)
             address, ctas = self._role(group, step, "mbarrier"), self._role(group, step, "mask", _OWN)
             for (at, mask), who in self._by_operands(step, positions, address, ctas).items():
                 threads = len(who)
                 for rank in self._ranks(step, mask) if mask >= 0 else (at >> 24,):
-                    mbarrier = self._mbarrier(step, at & _OFFSET | rank << 24)
+                    mbarrier = self._mbarrier(step, at & OFFSET | rank << 24)
                     transfer = Transfer(clock, arrivals=threads, site=step.site, threads=group.threads)
                     mbarrier.transfers.append(transfer)
                     if threads > mbarrier.count:  # in any order
@@ -1193,67 +1115,6 @@ def _threads_at(group: ThreadGroup, positions: Sequence[int]) -> tuple[int, ...]
     """The threads at *positions*."""
     threads = group.threads
     return threads if len(positions) == len(threads) else tuple(map(threads.__getitem__, positions))
-
-
-def _elected(
-    group: tuple[int, ...], threads: tuple[int, ...], mask: int, size: int
-) -> tuple[Lanes, Lanes] | None:
-    """The elected lane of each warp of a *group*, and whether it is the thread itself; None if *threads* lack lanes
-    of *mask*.
-    """
-    present = set(threads)
-    leaders: dict[int, int] = {}
-    for thread in threads:
-        if mask >> (thread & 31) & 1:
-            leaders.setdefault(thread >> 5, thread)
-    lanes = [lane for lane in range(min(32, size)) if mask >> lane & 1]
-    if not all(warp * 32 + lane in present for warp in leaders for lane in lanes):
-        return None
-    chosen = set(leaders.values())
-    first = collapse([leaders.get(t >> 5, 0) & 31 for t in group])
-    return first, collapse([int(t in chosen) for t in group])
-
-
-def shuffled(match: Match, thread: int, by: int, bounds: int) -> tuple[int, bool]:
-    """The thread whose value *thread* gets in a shuffle, and whether that is in its segment of the warp (9.7.9.6)."""
-    lane, by, clamp, mask = thread & 31, by & 31, bounds & 31, bounds >> 8 & 31
-    last = lane & mask | clamp & ~mask
-    if ".up" in match.modifiers:
-        other = lane - by
-        inside = other >= last
-    else:
-        other = lane + by if ".down" in match.modifiers else lane ^ by
-        if ".idx" in match.modifiers:
-            other = lane & mask | by & ~mask
-        inside = other <= last
-    return thread - lane + (other if inside else lane), inside
-
-
-def _shuffle_sources(
-    match: Match, threads: tuple[int, ...], lanes: Sequence[Lanes]
-) -> tuple[Lanes, list[int | None]]:
-    """For a shuffle among *threads*: which get a value from inside their segment, and the positions of the threads
-    they get it from.
-    """
-    rows = list(zip(threads, *(broadcast(v, len(threads)) for v in lanes), strict=True))
-    if any(None in row for row in rows):
-        return None, [None] * len(threads)
-    at = {thread: position for position, thread in enumerate(threads)}
-    froms = [shuffled(match, *row) for row in rows]
-    return collapse([int(p) for _, p in froms]), [at.get(thread) for thread, _ in froms]
-
-
-def _vote_result(match: Match, lanes: dict[int, int | None]) -> int | None:
-    """The result of a vote (9.7.13.10); None if the predicate of some lane is unknown, or lanes are missing."""
-    votes = {lane: p for lane, p in lanes.items() if p is not None}
-    if len(votes) < 32:
-        return None
-    if ".ballot" in match.modifiers:
-        return sum(p << lane for lane, p in votes.items())
-    different = set(votes.values())
-    if ".any" in match.modifiers:
-        return int(1 in different)
-    return int(different == {1} if ".all" in match.modifiers else len(different) == 1)
 
 
 def _items(operand: Operand) -> Sequence[Operand]:

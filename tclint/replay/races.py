@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from tclint.replay.machine import Access, LaneAddresses
+from tclint.replay.accesses import Access, LaneAddresses
 from tclint.replay.program import Program
 from tclint.replay.vector_clocks import Agent, Clock, happens_before
 from tclint.replay.warp_overlaps import WarpOverlaps

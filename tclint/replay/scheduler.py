@@ -5,49 +5,43 @@ Threads diverge where a branch depends on the thread and reconverge at the immed
 other threads need them earlier, they continue without reconverging: warps first, then lanes of a warp. A group runs
 until it waits, reconverges or exits; after each successful wait the others run first. This is one schedule. It is
 enough, as what counts is the order that clocks establish, not the order of this run (``races``).
-
-Registers hold one value per group or per thread (``abstract_lanes``). The clock of each warp is kept separately as
-soon as the warps of a group differ in what they have observed; lanes of a warp share one.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, reduce
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import reduce
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
 from tclint.replay import hypotheses
-from tclint.replay.abstract_lanes import ALL_BITS, Lanes, apply, broadcast, gather, immediate, merge, select
+from tclint.replay.abstract_lanes import ALL_BITS, Lanes, apply, broadcast, gather, immediate, select
+from tclint.replay.epochs import Epochs
 from tclint.replay.hypotheses import CANCELLED, LaunchWord
 from tclint.replay.launch import Launch
 from tclint.replay.program import Program, Step
 from tclint.replay.reasons import Reason
-from tclint.replay.sync import Barrier, Mbarrier
+from tclint.replay.thread_groups import (
+    DivergencePoint,
+    MergedRegisters,
+    Registers,
+    Stuck,
+    ThreadGroup,
+    committed_groups,
+)
 from tclint.replay.vector_clocks import (
     BOTTOM,
     Agent,
-    Clock,
-    WarpClocks,
-    event,
-    field_mask,
     join,
-    join_all,
-    join_warps,
-    mask_warps,
     reconverge_clocks,
-    select_warps,
 )
 
 __all__ = [
     "Limits",
     "OutOfSteps",
-    "Stuck",
-    "ThreadGroup",
     "ThreadGroupScheduler",
     "TooManyIterations",
     "UninitialisedMbarrier",
@@ -105,190 +99,7 @@ class Limits(NamedTuple):
     """Further steps if no reduction would shorten the replay."""
 
 
-class Stuck(NamedTuple):
-    """Threads that are blocked at an mbarrier or a barrier."""
-
-    site: int
-    threads: tuple[int, ...]
-    what: Mbarrier | Barrier
-
-
-class _MergedRegisters:
-    """The registers of groups that reconverged, merged when a register is read."""
-
-    __slots__ = ("_parts", "_size")
-
-    def __init__(self, parts: Sequence[tuple[Sequence[int], Registers]], size: int) -> None:
-        self._parts = parts
-        self._size = size
-
-    def value(self, register: int) -> Lanes:
-        """The value of *register*."""
-        return merge([(positions, part[register]) for positions, part in self._parts], self._size)
-
-
-class Registers(dict[int, Lanes]):
-    """The registers of a group: what it has written, and otherwise the values from before it diverged.
-
-    ``registers[number]`` is the value, None if it is unknown. The items of the :class:`dict` are what was written
-    since.
-    """
-
-    __slots__ = ("_seen", "merged", "outer", "positions")
-
-    def __init__(self, outer: Registers | None = None, positions: Sequence[int] = ()) -> None:
-        self.outer = outer
-        self.positions = positions
-        """The positions of these threads among those of *outer*."""
-        self.merged: dict[int, _MergedRegisters] = {}
-        """Registers that were written before the threads reconverged, and not since."""
-        self._seen: dict[int, Lanes] = {}
-
-    def written(self, since: Registers) -> Iterator[int]:
-        """The registers written since the threads diverged that held *since*, at any depth of nested branches."""
-        here: Registers | None = self
-        while here is not None and here is not since:
-            yield from here
-            yield from here.merged
-            here = here.outer
-
-    def __missing__(self, register: int) -> Lanes:
-        if register in self.merged:
-            self[register] = value = self.merged[register].value(register)
-            return value
-        outer = self.outer
-        if outer is None:
-            return None
-        if register not in self._seen:
-            self._seen[register] = gather(outer[register], self.positions)
-        return self._seen[register]
-
-    def copy(self) -> Registers:
-        """A copy to write to."""
-        made = Registers(self.outer, self.positions)
-        made.update(self)
-        made.merged.update(self.merged)
-        return made
-
-    def meet(self, written: Collection[int], together: _MergedRegisters) -> None:
-        """Takes over the registers *written* by threads that reconverged."""
-        for register in written:
-            self.pop(register, None)
-        self.merged.update(dict.fromkeys(written, together))
-
-
-@dataclass(eq=False, slots=True)
-class DivergencePoint:
-    """Threads that diverged at a branch, and the block where they reconverge."""
-
-    reconvergence: int
-    outer: DivergencePoint | None
-    before: Registers
-    threads: tuple[int, ...]
-    """All threads that diverged."""
-    missing: int
-    """How many of them have neither reached the block nor exited."""
-    parked: list[ThreadGroup] = field(default_factory=list)
-    released: bool = False
-    """They no longer wait for each other."""
-
-    @property
-    def splits_a_warp(self) -> bool:
-        """Whether parked lanes wait for other lanes of their warp."""
-        parked = {t for group in self.parked for t in group.threads}
-        warps = {t >> 5 for t in parked}
-        return any(t >> 5 in warps and t not in parked for t in self.threads)
-
-
-@cache
-def warps_of(threads: tuple[int, ...]) -> tuple[int, ...]:
-    """The warps of *threads*."""
-    return tuple(dict.fromkeys([t >> 5 for t in threads]))
-
-
-@cache
-def positions_of(threads: tuple[int, ...]) -> tuple[Sequence[int], ...]:
-    """The positions of the threads of each warp among *threads*."""
-    found: dict[int, list[int]] = {}
-    for position, thread in enumerate(threads):
-        found.setdefault(thread >> 5, []).append(position)
-    return tuple(found.values())
-
-
-def _threads_by_warp(threads: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The threads of each warp."""
-    return (tuple(map(threads.__getitem__, positions)) for positions in positions_of(threads))
-
-
-@dataclass(eq=False, slots=True)
-class ThreadGroup:
-    """Threads of one CTA that execute the same path together."""
-
-    cta: int
-    threads: tuple[int, ...]
-    registers: Registers
-    clock: WarpClocks
-    """What its warps have acquired."""
-    own: Clock = BOTTOM
-    """The events of its own threads, of which each warp has observed only its own."""
-    block: int = 0
-    at: int = 0
-    divergence: DivergencePoint | None = None
-    waits: Callable[[], bool] | None = None
-    """Whether what the group waits for has happened."""
-    stuck: Stuck | None = None
-    failed_test: tuple[object, ...] = ()
-    """The test of an mbarrier that has just failed; empty if the group has done anything since."""
-    cluster: int = 0
-    """The generation of the cluster barrier that it has arrived for."""
-    committed: Mapping[str, tuple[Clock, ...]] = field(default_factory=dict)
-    """The clock of each committed group of wgmma or of bulk copies, with all before it. Not modified once created."""
-    waited: Mapping[int, int] = field(default_factory=dict)
-    """The last wait for each mbarrier, by address, the latest last. Not modified once created."""
-    fenced: WarpClocks = BOTTOM
-    """What happens before the last fence, which is what a relaxed arrival releases."""
-    agent: Agent | None = None
-    unfenced: WarpClocks = BOTTOM
-    """What relaxed waits have observed: it is acquired by the next fence."""
-    warps: tuple[int, ...] = field(init=False)
-    """The warps that it has lanes of."""
-
-    def __post_init__(self) -> None:
-        self.warps = warps_of(self.threads)
-
-    def warps_at(self, positions: Sequence[int]) -> tuple[int, ...]:
-        """The warps of the threads at *positions*."""
-        if len(positions) == len(self.threads):
-            return self.warps
-        return tuple(dict.fromkeys([self.threads[i] >> 5 for i in positions]))
-
-    def clocks_of(self, observed: WarpClocks, some: ThreadGroup) -> WarpClocks:
-        """The clocks of the threads of *some*, a part of this group."""
-        return observed if isinstance(observed, int) else select_warps(observed, self.warps, some.warps)
-
-    def only_at(self, observed: WarpClocks, positions: Sequence[int]) -> WarpClocks:
-        """The clocks *observed* if only the warps of the threads at *positions* observe them."""
-        return (
-            observed
-            if len(positions) == len(self.threads)
-            else mask_warps(observed, self.warps, self.warps_at(positions))
-        )
-
-
 _CLOCKS = attrgetter("clock"), attrgetter("fenced"), attrgetter("unfenced")
-
-
-def _committed(one: tuple[Clock, ...], other: tuple[Clock, ...]) -> tuple[Clock, ...]:
-    """The groups that two parts of some threads have committed, the newest of both last.
-
-    A part that has committed nothing since they diverged did not reach the commit: one thread of many issues bulk
-    copies.
-    """
-    more, fewer = sorted((one, other), key=len, reverse=True)
-    if more[: len(fewer)] == fewer:
-        return more
-    surplus = len(more) - len(fewer)
-    return (*more[:surplus], *map(join, more[surplus:], fewer))
 
 
 class ThreadGroupScheduler(ABC):
@@ -315,13 +126,7 @@ class ThreadGroupScheduler(ABC):
         """
         self.uneven = False
         """Warps that share the iterations of a loop have different trip counts."""
-        self._agents: dict[tuple[object, ...], Agent] = {}
-        self._warp_fields: dict[tuple[int, int], Clock] = {}
-        """The fields of the agents that are lanes of a warp, by CTA and warp."""
-        self._sub_agents: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Agent] = {}
-        """The agents of some threads of a group, by its warps."""
-        self.time = 0
-        """The number of the current epoch of threads: an event with a smaller number is over."""
+        self.epochs = Epochs(program)
         self.alive = dict.fromkeys(range(launch.shape.ranks), launch.shape.threads)
         self.groups = [
             ThreadGroup(cta, tuple(range(launch.shape.threads)), Registers(), BOTTOM)
@@ -470,7 +275,7 @@ class ThreadGroupScheduler(ABC):
         if not isinstance(a, int) or not isinstance(b, int):
             return
         distance = min(a - b & (1 << test.bits) - 1, b - a & (1 << test.bits) - 1)
-        iterations = self._distances.setdefault((header, self._agent(group)), [])
+        iterations = self._distances.setdefault((header, self.epochs.agent_of(group)), [])
         iterations.append((distance, self.budget))
         if len(iterations) < hypotheses.MIN_ITERATIONS.value:
             return
@@ -618,7 +423,7 @@ class ThreadGroupScheduler(ABC):
 
     def _split_off(self, group: ThreadGroup, parts: Iterable[list[int]]) -> list[ThreadGroup]:
         """Splits a group into *parts*, given by the positions of their threads."""
-        self._end_epoch(group)
+        self.epochs.end(group)
         reconvergence = self.cfg.ipdom.get(group.block, -1)
         divergence = DivergencePoint(
             reconvergence, group.divergence, group.registers, group.threads, len(group.threads)
@@ -634,7 +439,7 @@ class ThreadGroupScheduler(ABC):
             child.clock, child.fenced, child.unfenced = map(
                 group.clocks_of, (group.clock, group.fenced, group.unfenced), repeat(child)
             )
-            child.own = self._own_clock(group, child.warps)
+            child.own = self.epochs.own_clock(group, child.warps)
             child.committed, child.waited = group.committed, group.waited
             children.append(child)
         self.groups += children
@@ -648,7 +453,7 @@ class ThreadGroupScheduler(ABC):
         first = parts[0]
         threads, positions = self._merge_threads([part.threads for part in parts])
         for part in parts if len(parts) > 1 else ():
-            self._end_epoch(part)
+            self.epochs.end(part)
         held = [(where, part.registers) for where, part in zip(positions, parts, strict=True)]
         before = divergence.before
         if threads == divergence.threads:
@@ -657,7 +462,7 @@ class ThreadGroupScheduler(ABC):
             index = {t: i for i, t in enumerate(divergence.threads)}
             registers = Registers(before, [index[t] for t in threads])
         written = {r for part in parts for r in part.registers.written(before)}
-        registers.meet(written, _MergedRegisters(held, len(threads)))
+        registers.meet(written, MergedRegisters(held, len(threads)))
         whole = ThreadGroup(
             first.cta,
             threads,
@@ -673,7 +478,7 @@ class ThreadGroupScheduler(ABC):
             for observed in _CLOCKS
         )
         for part in parts:
-            both = {k: _committed(whole.committed.get(k, ()), c) for k, c in part.committed.items()}
+            both = {k: committed_groups(whole.committed.get(k, ()), c) for k, c in part.committed.items()}
             whole.committed = {**whole.committed, **both}
             whole.waited = {**whole.waited, **part.waited}
         self.groups.append(whole)
@@ -687,69 +492,6 @@ class ThreadGroupScheduler(ABC):
             at = dict(zip(threads, range(len(threads)), strict=True))
             self.program.merged_threads[key] = threads, [list(map(at.__getitem__, part)) for part in parts]
         return self.program.merged_threads[key]
-
-    # ------------------------------------------------------------ clocks
-
-    def agent(self, kind: str, cta: int, threads: tuple[int, ...] = (), mbarrier: int = -1) -> Agent:
-        """The engine of a *kind* that works for *threads* or for an *mbarrier*; with kind "" the threads themselves."""
-        key = kind, cta, threads, mbarrier
-        found = self._agents.get(key)
-        if found is None:
-            warps = () if kind else warps_of(threads)
-            parts = [self.agent("", cta, own) for own in _threads_by_warp(threads)] if len(warps) > 1 else ()
-            found = self._agents[key] = Agent(len(self._agents), kind, cta, threads, parts)
-            if len(warps) == 1:
-                warp = cta, *warps
-                self._warp_fields[warp] = self._warp_fields.get(warp, BOTTOM) + found.fields
-        return found
-
-    def _sub_agent(self, group: ThreadGroup, warps: Collection[int]) -> Agent:
-        """The agent of the threads of a group that are in some of its *warps*."""
-        if len(warps) == len(group.warps):
-            return self._agent(group)
-        key = group.cta, group.threads, tuple(warps)
-        if key not in self._sub_agents:
-            self._sub_agents[key] = self.agent(
-                "", group.cta, tuple(t for t in group.threads if t >> 5 in warps)
-            )
-        return self._sub_agents[key]
-
-    def _own_clock(self, group: ThreadGroup, warps: Sequence[int]) -> Clock:
-        """The own events of some *warps* of a group."""
-        if len(warps) == len(group.warps):
-            return group.own
-        return group.own & field_mask(
-            sum([self._warp_fields.get((group.cta, warp), BOTTOM) for warp in warps])
-        )
-
-    def _agent(self, group: ThreadGroup) -> Agent:
-        if group.agent is None:
-            group.agent = self.agent("", group.cta, group.threads)
-        return group.agent
-
-    def _end_epoch(self, group: ThreadGroup) -> None:
-        """Ends the epoch of a group: a thread that acquires from it now does not observe what it does later."""
-        group.own = join(group.own, event(self._agent(group), self.time))
-        self.time += 1
-
-    def _release_clock(self, group: ThreadGroup, positions: Sequence[int]) -> Clock:
-        """What the threads at *positions* release: all that their warps have observed and done."""
-        warps = group.warps_at(positions)
-        return join(join_all(select_warps(group.clock, group.warps, warps)), self._own_clock(group, warps))
-
-    def _full_clocks(self, group: ThreadGroup) -> WarpClocks:
-        """What each warp has observed and done."""
-        warps = group.warps
-        if len(warps) == 1 and isinstance(group.clock, int):
-            return join(group.clock, group.own)
-        return join_warps(group.clock, tuple(self._own_clock(group, (warp,)) for warp in warps))
-
-    def _fence(self, group: ThreadGroup) -> None:
-        """Orders what is before the fence with what is after it (8.8)."""
-        self._end_epoch(group)
-        if self.program.relaxed:
-            group.fenced = join_warps(self._full_clocks(group), group.unfenced)
-            group.clock = join_warps(group.clock, group.unfenced)
 
     # ------------------------------------------------------------ operands
 

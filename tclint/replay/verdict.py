@@ -23,8 +23,9 @@ from tclint.replay.launches import LaunchResults, ReplayRun, next_hypothesis
 from tclint.replay.program import Program
 from tclint.replay.races import Race
 from tclint.replay.reasons import Reason
-from tclint.replay.scheduler import Stuck, UninitialisedMbarrier
+from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
+from tclint.replay.thread_groups import Stuck
 
 __all__ = ["QUESTION", "Replay"]
 

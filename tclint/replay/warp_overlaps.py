@@ -8,7 +8,7 @@ from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import plain
 from tclint.replay.abstract_lanes import broadcast
-from tclint.replay.machine import LaneAddresses
+from tclint.replay.accesses import LaneAddresses
 from tclint.values.shared_memory import Access
 
 __all__ = ["WarpOverlaps"]

@@ -88,9 +88,14 @@ class Values:
         conditions = Conditions(ConditionalIntervals(bounds, loops))
         # Attributes and not methods: the calls of the parts are the most frequent ones of an analysis. No part refers to
         # this object, so that there is no reference cycle.
+        self._ask_expressions(registers, table)
+        self._ask_threads(thread_sets, roles, uniformity)
+        self._ask_numbers(counters, bounds)
+        self._ask_paths(lifetimes, loops, conditions)
 
-        # ------------------------------------------------------------ what registers hold
-        self.defs = thread_sets.defs
+    def _ask_expressions(self, registers: Registers, table: ValueTable) -> None:
+        """What registers hold, and what these expressions are."""
+        self.defs = registers.defs
         """Register -> the instructions that write it, in program order."""
         self.operand = registers.operand
         """The value of an operand as an instruction reads it."""
@@ -100,8 +105,6 @@ class Values:
         """The value of a register just after an instruction."""
         self.after_block = registers.after_block
         """The value of a register at the end of a block."""
-
-        # ------------------------------------------------------------ expressions
         self.nodes = table.nodes
         """Representative value -> its expression."""
         self.node = table.node
@@ -129,7 +132,8 @@ class Values:
         self.compare, self.negate = table.compare, table.negate
         """The predicates ``a eq b`` or ``a lt b``, and ``not p``."""
 
-        # ------------------------------------------------------------ threads
+    def _ask_threads(self, thread_sets: ThreadSets, roles: RoleTables, uniformity: Uniformity) -> None:
+        """How values differ between threads."""
         self._thread_sets = thread_sets
         self.threads, self.shape = thread_sets.threads, thread_sets.shape
         """The threads of a CTA that are modelled, and their extents by dimension; None: the shape is unknown."""
@@ -154,15 +158,8 @@ class Values:
         self.holds_in_large_ctas = uniformity.holds_in_large_ctas
         """Whether a predicate about the size of the CTA alone has a truth in all CTAs of many warps."""
 
-        # ------------------------------------------------------------ changes, and paths
-        self.varying_at = lifetimes.varying_at
-        """Where a value may change; empty: never during the life of a thread."""
-        self.loop_varying_at = lifetimes.loop_varying_at
-        """Those of these locations that are in a loop."""
-        self.along = lifetimes.along
-        """Expressions at the end of a path in terms of values at its start."""
-
-        # ------------------------------------------------------------ numbers
+    def _ask_numbers(self, counters: Induction, bounds: Bounds) -> None:
+        """Which numbers values may be."""
         self.induction, self.steps = counters.induction, counters.steps
         """The start, stride and modulus of a loop counter (None: not a counter), and the constants added by a loop."""
         self.quotient, self.remainder = counters.quotient, counters.remainder
@@ -178,7 +175,14 @@ class Values:
         self.disjoint_in_all_iterations = bounds.disjoint_in_all_iterations
         """Whether two ranges are certain to be disjoint, whatever the iterations."""
 
-        # ------------------------------------------------------------ path conditions
+    def _ask_paths(self, lifetimes: Lifetimes, loops: LoopFacts, conditions: Conditions) -> None:
+        """Where values change, and what holds on a path."""
+        self.varying_at = lifetimes.varying_at
+        """Where a value may change; empty: never during the life of a thread."""
+        self.loop_varying_at = lifetimes.loop_varying_at
+        """Those of these locations that are in a loop."""
+        self.along = lifetimes.along
+        """Expressions at the end of a path in terms of values at its start."""
         self.entails = conditions.entails
         """Whether a predicate holds under a path condition; None: neither answer follows."""
         self.refine = conditions.refine

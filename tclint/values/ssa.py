@@ -447,7 +447,7 @@ class Registers:
         """*name* applied to argument values, simplified; None if it stays an opaque operation."""
         if ("f" in type_name and name not in ("mov", "selp")) or ".sat" in modifiers:
             return None
-        width = type_width(type_name)
+        table, width = self.table, type_width(type_name)
         root = name.partition(".")[0]
         if root in _TRANSPARENT and a:
             return a[0]
@@ -459,70 +459,68 @@ class Registers:
             if min(to := type_width(types[0]), source := type_width(types[1])) < 32:
                 return None
             if to > source and types[1][1] == "u":
-                return self.table.widened(a[0], source)
+                return table.widened(a[0], source)
             # Truncated from 64 bits, or wrapped: the extension differs from the untruncated value.
-            if to > source and (self.table.is_wide(a[0]) or self.table.may_wrap(a[0])):
-                return self.table.intern("op", "cvt", tuple(types), a[0])
-            node = self.table.node(a[0])
+            if to > source and (table.is_wide(a[0]) or table.may_wrap(a[0])):
+                return table.intern("op", "cvt", tuple(types), a[0])
+            node = table.node(a[0])
             narrowed = to < source and node[:2] == ("op", "mask") and node[3] & SHORT == SHORT
             return node[2] if narrowed else a[0]
         if root == "add" and len(a) == 2:
-            return self.table.add(a[0], a[1], width)
+            return table.add(a[0], a[1], width)
         if root == "sub" and len(a) == 2:
-            return self.table.add(a[0], self.table.times(a[1], -1, width), width)
+            return table.add(a[0], table.times(a[1], -1, width), width)
         if root == "neg" and len(a) == 1:
-            return self.table.times(a[0], -1, width)
+            return table.times(a[0], -1, width)
         if root in ("mul", "mul24", "mad") and len(a) >= 2:
             if ".hi" in modifiers:
                 return None
             wide = ".wide" in modifiers
-            product = self.table.multiply(a[0], a[1], type_name if wide else "", width * 2 if wide else width)
+            product = table.multiply(a[0], a[1], type_name if wide else "", width * 2 if wide else width)
             if product is None or root != "mad":
                 return product
-            return self.table.add(product, a[2], width * 2 if wide else width)
+            return table.add(product, a[2], width * 2 if wide else width)
         if root == "shl" and len(a) == 2:
-            by = self.table.constant_of(a[1])
+            by = table.constant_of(a[1])
             if by is None:
                 return None
             by &= 0xFFFFFFFF
-            return self.table.times(a[0], 1 << by, width) if by < width else self.table.constant(0)
+            return table.times(a[0], 1 << by, width) if by < width else table.constant(0)
         if root in ("and", "or", "xor", "not") and ".pred" in modifiers:
             if root == "not":
-                return self.table.negate(a[0])
-            return self.table.logic(root, a[0], a[1])
+                return table.negate(a[0])
+            return table.logic(root, a[0], a[1])
         if root == "setp":
             return self._compared(modifiers, type_name, a)
-        if root == "mapa" and len(a) == 2 and self.table.node(a[1]) == ("special", "%cluster_ctarank"):
+        if root == "mapa" and len(a) == 2 and table.node(a[1]) == ("special", "%cluster_ctarank"):
             return a[0]  # mapped to the executing CTA itself
         if root == "selp" and len(a) == 3:
-            return self.table.select(a[2], a[0], a[1])
-        numbers = [self.table.constant_of(x) for x in a]
+            return table.select(a[2], a[0], a[1])
+        numbers = [table.constant_of(x) for x in a]
         if root == "and" and len(a) == 2:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask is not None:
-                    return self.table.masked(value, mask, width)
+                    return table.masked(value, mask, width)
         if root in ("or", "xor") and len(a) == 2:
             for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
                 if mask == 0:
                     return value
         if root == "xor" and len(a) == 2:
             for value, other in (a, a[::-1]):
-                bits = self.table.max_bit_length(other)
-                rest = self.table.without_aligned(value, bits) if bits else value
+                bits = table.max_bit_length(other)
+                rest = table.without_aligned(value, bits) if bits else value
                 if rest != value:  # a swizzle of an aligned address changes only the offset added to it
-                    swizzled = self.table.intern("op", root, type_name, *sorted((rest, other)))
-                    return self.table.add(
-                        swizzled, self.table.add(value, self.table.times(rest, -1, width), width), width
-                    )
+                    swizzled = table.intern("op", root, type_name, *sorted((rest, other)))
+                    return table.add(swizzled, table.add(value, table.times(rest, -1, width), width), width)
         if root in ("or", "xor", "and", "min", "max") and len(a) == 2 and ".relu" not in modifiers:
-            return self.table.intern("op", root, type_name, *sorted(a))
+            return table.intern("op", root, type_name, *sorted(a))
         if root == "shr" and len(a) == 2:
-            return self.table.shifted(a[0], numbers[1], a[1], type_name)
+            return table.shifted(a[0], numbers[1], a[1], type_name)
         if root == "bfe" and len(a) == 3 and type_name[1] == "u":
             start, length = numbers[1:]
             if start is not None and length is not None and (start & 255) + (length & 255) <= width:
-                shifted = self.table.shifted(a[0], start & 255, self.table.constant(start & 255), type_name)
-                return self.table.masked(shifted, (1 << (length & 255)) - 1, width)
+                shifted = table.shifted(a[0], start & 255, table.constant(start & 255), type_name)
+                return table.masked(shifted, (1 << (length & 255)) - 1, width)
         return None
 
     def _compared(self, modifiers: tuple[str, ...], type_name: str, a: list[int]) -> int | None:

@@ -5,6 +5,7 @@ One assumption is unsound: ``elect.sync`` may elect any lane of its mask, and is
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from enum import IntEnum
 from functools import cached_property
@@ -23,6 +24,8 @@ from tclint.values.integers import type_width
 from tclint.values.value_table import Node, ValueTable
 
 __all__ = ["ThreadSets", "UniformityScope"]
+
+_BITWISE = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
 class UniformityScope(IntEnum):
@@ -99,73 +102,69 @@ class ThreadSets:
                 return None
             every = T.full(n)
             return tuple((x & mask) | (y & (every ^ mask)) for x, y in zip(left, right, strict=True))
-        if kind == "op":
-            if node[1] == "mask":
-                planes = self.bit_slices(node[2])
-                if planes is None:
-                    return None
-                return tuple(p if node[3] >> bit & 1 else 0 for bit, p in enumerate(planes))
-            if node[1] == "shr":
-                planes, by = self.bit_slices(node[3]), self.table.constant_of(node[4])
-                if planes is None or by is None:
-                    return None
-                signed, width = str(node[2])[1] == "s", type_width(str(node[2]))
-                if width < T.WIDTH:
-                    planes = T.narrow(planes, width, signed)
-                return T.shift_right(planes, by & 0xFFFFFFFF, signed)
-            if node[1] in ("div", "rem") and node[2] in ((".s32",), (".u32",)):
-                planes, by = self.bit_slices(node[3]), self.table.constant_of(node[4]) or 0
-                if planes is None or by <= 0 or by & by - 1 or (node[2] == (".s32",) and planes[-1]):
-                    return None  # division of a negative number rounds towards zero, unlike a shift (9.7.1.8)
-                shift = by.bit_length() - 1
-                rest = tuple(p if bit < shift else 0 for bit, p in enumerate(planes))
-                return rest if node[1] == "rem" else T.shift_right(planes, shift, False)
-            if node[1] == "cvt":
-                return self._converted(node)
-            if node[1] == "not":
-                planes = self.bit_slices(node[3])
-                return None if planes is None else tuple(T.full(n) & ~p for p in planes)
-            if node[1] in ("min", "max") and node[2] in (".s32", ".u32"):
-                left, right = self.bit_slices(node[3]), self.bit_slices(node[4])
-                if left is None or right is None:
-                    return None
-                taken = T.compare("lt", left, right, node[2] == ".s32", n) ^ (T.full(n) * (node[1] == "max"))
-                return tuple(x & taken | y & ~taken for x, y in zip(left, right, strict=True))
-            if node[1] == "shl" and ".b16" not in node[2]:  # tests of a set of roles: 1 << warp & mask
-                number, planes = self.table.constant_of(node[3]), self.bit_slices(node[4])
-                return None if number is None or planes is None else T.shifted(number, planes, n)
-            if node[1] == "bfe" and str(node[2][-1]) != ".s64":
-                planes, at, length = (
-                    self.bit_slices(node[3]),
-                    self.table.constant_of(node[4]),
-                    self.table.constant_of(node[5]),
-                )
-                if planes is None or at is None or length is None:
-                    return None
-                signed = str(node[2][-1]) == ".s32"
-                field = T.shift_right(planes, at & 0xFF, signed)
-                if signed and 0 < length & 0xFF < T.WIDTH:
-                    return T.narrow(field, length & 0xFF, True)
-                return tuple(p if bit < length & 0xFF else 0 for bit, p in enumerate(field))
-            if node[1] == "bfi" and ".b32" in node[2]:
-                new, old = self.bit_slices(node[3]), self.bit_slices(node[4])
-                at, length = self.table.constant_of(node[5]), self.table.constant_of(node[6])
-                if new is None or old is None or at is None or length is None:
-                    return None
-                begin, end = at & 0xFF, (at & 0xFF) + (length & 0xFF)
-                return tuple(
-                    new[bit - begin] if begin <= bit < end else plane for bit, plane in enumerate(old)
-                )
-            if node[1] in ("and", "or", "xor"):
-                left, right = self.bit_slices(node[3]), self.bit_slices(node[4])
-                if left is None or right is None:
-                    return None
-                if node[1] == "and":
-                    return tuple(x & y for x, y in zip(left, right, strict=True))
-                if node[1] == "or":
-                    return tuple(x | y for x, y in zip(left, right, strict=True))
-                return tuple(x ^ y for x, y in zip(left, right, strict=True))
+        return self._operation_planes(node) if kind == "op" else None
+
+    def _operation_planes(self, node: Node) -> T.BitSlices | None:
+        """The planes of an operation whose operands have planes, or are constants where they must be."""
+        name, n = node[1], self.threads
+        if name in ("and", "or", "xor", "min", "max"):
+            return self._pairwise(node)
+        if name == "cvt":
+            return self._converted(node)
+        if name == "shl" and ".b16" not in node[2]:  # tests of a set of roles: 1 << warp & mask
+            number, planes = self.table.constant_of(node[3]), self.bit_slices(node[4])
+            return None if number is None or planes is None else T.shifted(number, planes, n)
+        if name == "bfi" and ".b32" in node[2]:
+            return self._inserted(node)
+        if name not in ("mask", "not", "shr", "div", "rem", "bfe"):
+            return None
+        planes = self.bit_slices(node[2] if name == "mask" else node[3])
+        if planes is None:
+            return None
+        if name == "mask":
+            return tuple(p if node[3] >> bit & 1 else 0 for bit, p in enumerate(planes))
+        if name == "not":
+            return tuple(T.full(n) & ~p for p in planes)
+        by = self.table.constant_of(node[4])
+        if name == "shr" and by is not None:
+            signed, width = str(node[2])[1] == "s", type_width(str(node[2]))
+            if width < T.WIDTH:
+                planes = T.narrow(planes, width, signed)
+            return T.shift_right(planes, by & 0xFFFFFFFF, signed)
+        if name in ("div", "rem") and node[2] in ((".s32",), (".u32",)):
+            if by is None or by <= 0 or by & by - 1 or (node[2] == (".s32",) and planes[-1]):
+                return None  # division of a negative number rounds towards zero, unlike a shift (9.7.1.8)
+            shift = by.bit_length() - 1
+            rest = tuple(p if bit < shift else 0 for bit, p in enumerate(planes))
+            return rest if name == "rem" else T.shift_right(planes, shift, False)
+        if name == "bfe" and by is not None and str(node[2][-1]) != ".s64":
+            length = self.table.constant_of(node[5])
+            return None if length is None else _extracted(planes, by, length, str(node[2][-1]) == ".s32")
         return None
+
+    def _pairwise(self, node: Node) -> T.BitSlices | None:
+        """The planes of a bitwise operation, of a minimum or of a maximum."""
+        left, right = self.bit_slices(node[3]), self.bit_slices(node[4])
+        if left is None or right is None:
+            return None
+        if node[1] in ("min", "max"):
+            if node[2] not in (".s32", ".u32"):
+                return None
+            every = T.full(self.threads)
+            taken = T.compare("lt", left, right, node[2] == ".s32", self.threads) ^ (
+                every * (node[1] == "max")
+            )
+            return tuple(x & taken | y & ~taken for x, y in zip(left, right, strict=True))
+        return tuple(map(_BITWISE[node[1]], left, right))
+
+    def _inserted(self, node: Node) -> T.BitSlices | None:
+        """The planes of the insertion of a bit field (9.7.1.20)."""
+        new, old = self.bit_slices(node[3]), self.bit_slices(node[4])
+        at, length = self.table.constant_of(node[5]), self.table.constant_of(node[6])
+        if new is None or old is None or at is None or length is None:
+            return None
+        begin, end = at & 0xFF, (at & 0xFF) + (length & 0xFF)
+        return tuple(new[bit - begin] if begin <= bit < end else plane for bit, plane in enumerate(old))
 
     def _converted(self, node: Node) -> T.BitSlices | None:
         """The planes of a conversion between integers: read as the source type, truncated to the result type."""
@@ -236,3 +235,11 @@ class ThreadSets:
             if not any(T.partial_groups(plane, every, size) for plane in planes):
                 return level
         return UniformityScope.DIVERGENT
+
+
+def _extracted(planes: T.BitSlices, at: int, length: int, signed: bool) -> T.BitSlices:
+    """The planes of a bit field (9.7.1.19)."""
+    field = T.shift_right(planes, at & 0xFF, signed)
+    if signed and 0 < length & 0xFF < T.WIDTH:
+        return T.narrow(field, length & 0xFF, True)
+    return tuple(p if bit < length & 0xFF else 0 for bit, p in enumerate(field))

@@ -330,7 +330,7 @@ TWO_WARPS = """
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_clocks_of_a_replay_agree_with_the_order(count: int) -> None:
-    """What is ordered for certain is no race in a replay, and what is unordered on its path is one."""
+    """What is ordered for certain is not a race in a replay, and what is unordered on its path is one."""
     decided = set[str]()
     for between in product(OPERATIONS, repeat=count):
         body = ["@%p0 st.shared.u32 [tile], %r0;", *between, "@%p1 ld.shared.u32 %r3, [tile];"]

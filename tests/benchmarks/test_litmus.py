@@ -29,7 +29,7 @@ def test_a_load_after_a_barrier_that_both_threads_pass_is_ordered_after_the_stor
 
 
 def test_a_load_after_a_barrier_with_another_number_is_unordered() -> None:
-    """The barriers of the test do not complete; the path to the load exists all the same."""
+    """The barriers of the test do not complete; the path to the load exists."""
     litmus = parse(PASSING.replace("| bar.cta.sync 1", "| bar.cta.sync 2"), holds=False)
     assert litmus is not None
     assert not litmus.ordered

@@ -20,16 +20,19 @@ from tclint.ir.nodes import Immediate
 from tclint.linting.check import check_source
 from tclint.replay import Faulty, NoFault, Reason, Replay, ReplayRun, Stuck, hypotheses
 from tclint.replay.abstract_lanes import Results, apply, collapse, gather, merge, select
+from tclint.replay.accesses import Access
 from tclint.replay.hypotheses import LaunchHypothesis, rows
+from tclint.replay.lane_exchange import shuffled
 from tclint.replay.launch import Launch, LaunchValues
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults
-from tclint.replay.machine import Access, Machine, shuffled
+from tclint.replay.machine import Machine
 from tclint.replay.program import Program
 from tclint.replay.races import races
-from tclint.replay.scheduler import Limits, OutOfSteps, Registers, ThreadGroup, TooManyIterations
+from tclint.replay.scheduler import Limits, OutOfSteps, TooManyIterations
 from tclint.replay.shared_stores import SharedStores
 from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter, Transfer
+from tclint.replay.thread_groups import Registers, ThreadGroup
 from tclint.replay.vector_clocks import (
     BOTTOM,
     Agent,

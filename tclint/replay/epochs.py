@@ -1,0 +1,105 @@
+"""Epochs: the events of threads and engines, and what threads release and have observed of them.
+
+Threads perform epochs. An instruction that releases ends one, so that a thread that acquires from it does not observe what its
+threads do later. Asynchronous operations are events of agents of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tclint.replay.program import Program
+from tclint.replay.thread_groups import ThreadGroup, threads_by_warp, warps_of
+from tclint.replay.vector_clocks import (
+    BOTTOM,
+    Agent,
+    Clock,
+    WarpClocks,
+    event,
+    field_mask,
+    join,
+    join_all,
+    join_warps,
+    select_warps,
+)
+
+__all__ = ["Epochs"]
+
+
+class Epochs:
+    """The agents of one launch, and the clocks of its threads."""
+
+    def __init__(self, program: Program) -> None:
+        self._relaxed = program.relaxed
+        self._agents: dict[tuple[object, ...], Agent] = {}
+        self._warp_fields: dict[tuple[int, int], Clock] = {}
+        """The fields of the agents that are lanes of a warp, by CTA and warp."""
+        self._sub_agents: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Agent] = {}
+        """The agents of some threads of a group, by its warps."""
+        self.time = 0
+        """The number of the current epoch of threads: an event with a smaller number is over."""
+
+    def agent(self, kind: str, cta: int, threads: tuple[int, ...] = (), mbarrier: int = -1) -> Agent:
+        """The engine of a *kind* that works for *threads* or for an *mbarrier*; with kind "" the threads themselves."""
+        key = kind, cta, threads, mbarrier
+        found = self._agents.get(key)
+        if found is None:
+            warps = () if kind else warps_of(threads)
+            parts = [self.agent("", cta, own) for own in threads_by_warp(threads)] if len(warps) > 1 else ()
+            found = self._agents[key] = Agent(len(self._agents), kind, cta, threads, parts)
+            if len(warps) == 1:
+                warp = cta, *warps
+                self._warp_fields[warp] = self._warp_fields.get(warp, BOTTOM) + found.fields
+        return found
+
+    def agent_of_warps(self, group: ThreadGroup, warps: Collection[int]) -> Agent:
+        """The agent of the threads of a group that are in some of its *warps*."""
+        if len(warps) == len(group.warps):
+            return self.agent_of(group)
+        key = group.cta, group.threads, tuple(warps)
+        if key not in self._sub_agents:
+            self._sub_agents[key] = self.agent(
+                "", group.cta, tuple(t for t in group.threads if t >> 5 in warps)
+            )
+        return self._sub_agents[key]
+
+    def own_clock(self, group: ThreadGroup, warps: Sequence[int]) -> Clock:
+        """The own events of some *warps* of a group."""
+        if len(warps) == len(group.warps):
+            return group.own
+        return group.own & field_mask(
+            sum([self._warp_fields.get((group.cta, warp), BOTTOM) for warp in warps])
+        )
+
+    def agent_of(self, group: ThreadGroup) -> Agent:
+        if group.agent is None:
+            group.agent = self.agent("", group.cta, group.threads)
+        return group.agent
+
+    def end(self, group: ThreadGroup) -> None:
+        """Ends the epoch of a group: a thread that acquires from it now does not observe what it does later."""
+        group.own = join(group.own, event(self.agent_of(group), self.time))
+        self.time += 1
+
+    def release_clock(self, group: ThreadGroup, positions: Sequence[int]) -> Clock:
+        """What the threads at *positions* release: all that their warps have observed and done."""
+        warps = group.warps_at(positions)
+        return join(join_all(select_warps(group.clock, group.warps, warps)), self.own_clock(group, warps))
+
+    def full_clocks(self, group: ThreadGroup) -> WarpClocks:
+        """What each warp has observed and done."""
+        warps = group.warps
+        if len(warps) == 1 and isinstance(group.clock, int):
+            return join(group.clock, group.own)
+        return join_warps(group.clock, tuple(self.own_clock(group, (warp,)) for warp in warps))
+
+    def fence(self, group: ThreadGroup) -> None:
+        """Orders what is before the fence with what is after it (8.8)."""
+        self.end(group)
+        if self._relaxed:
+            group.fenced = join_warps(self.full_clocks(group), group.unfenced)
+            group.clock = join_warps(group.clock, group.unfenced)
+
+    def all_events(self) -> Clock:
+        """All events of threads so far, which a flag that one of them sets may release."""
+        return (self.time + 1) * sum(self._warp_fields.values())

@@ -1,0 +1,71 @@
+"""What lanes of a warp exchange: elections, shuffles and votes (PTX ISA 9.7.9.6, 9.7.13.10, 9.7.13.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tclint.isa.table import Match
+from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
+
+__all__ = ["elected_lanes", "shuffle_sources", "shuffled", "vote_result"]
+
+
+def elected_lanes(
+    group: tuple[int, ...], threads: tuple[int, ...], mask: int, size: int
+) -> tuple[Lanes, Lanes] | None:
+    """The elected lane of each warp of a *group*, and whether it is the thread itself; None if *threads* lack lanes
+    of *mask*.
+    """
+    present = set(threads)
+    leaders: dict[int, int] = {}
+    for thread in threads:
+        if mask >> (thread & 31) & 1:
+            leaders.setdefault(thread >> 5, thread)
+    lanes = [lane for lane in range(min(32, size)) if mask >> lane & 1]
+    if not all(warp * 32 + lane in present for warp in leaders for lane in lanes):
+        return None
+    chosen = set(leaders.values())
+    first = collapse([leaders.get(t >> 5, 0) & 31 for t in group])
+    return first, collapse([int(t in chosen) for t in group])
+
+
+def shuffled(match: Match, thread: int, by: int, bounds: int) -> tuple[int, bool]:
+    """The thread whose value *thread* gets in a shuffle, and whether that is in its segment of the warp (9.7.9.6)."""
+    lane, by, clamp, mask = thread & 31, by & 31, bounds & 31, bounds >> 8 & 31
+    last = lane & mask | clamp & ~mask
+    if ".up" in match.modifiers:
+        other = lane - by
+        inside = other >= last
+    else:
+        other = lane + by if ".down" in match.modifiers else lane ^ by
+        if ".idx" in match.modifiers:
+            other = lane & mask | by & ~mask
+        inside = other <= last
+    return thread - lane + (other if inside else lane), inside
+
+
+def shuffle_sources(
+    match: Match, threads: tuple[int, ...], lanes: Sequence[Lanes]
+) -> tuple[Lanes, list[int | None]]:
+    """For a shuffle among *threads*: which get a value from inside their segment, and the positions of the threads
+    they get it from.
+    """
+    rows = list(zip(threads, *(broadcast(v, len(threads)) for v in lanes), strict=True))
+    if any(None in row for row in rows):
+        return None, [None] * len(threads)
+    at = {thread: position for position, thread in enumerate(threads)}
+    froms = [shuffled(match, *row) for row in rows]
+    return collapse([int(p) for _, p in froms]), [at.get(thread) for thread, _ in froms]
+
+
+def vote_result(match: Match, lanes: dict[int, int | None]) -> int | None:
+    """The result of a vote (9.7.13.10); None if the predicate of some lane is unknown, or lanes are missing."""
+    votes = {lane: p for lane, p in lanes.items() if p is not None}
+    if len(votes) < 32:
+        return None
+    if ".ballot" in match.modifiers:
+        return sum(p << lane for lane, p in votes.items())
+    different = set(votes.values())
+    if ".any" in match.modifiers:
+        return int(1 in different)
+    return int(different == {1} if ".all" in match.modifiers else len(different) == 1)
