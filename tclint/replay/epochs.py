@@ -1,7 +1,7 @@
 """Epochs: the events of threads and engines, and what threads release and have observed of them.
 
-Threads perform epochs. An instruction that releases ends one, so that a thread that acquires from it does not observe what its
-threads do later. Asynchronous operations are events of agents of their own.
+Threads perform epochs. An instruction that releases ends one, so that a thread that acquires from it does not observe
+what its threads do later. Asynchronous operations are events of agents of their own.
 """
 
 from __future__ import annotations
