@@ -25,7 +25,7 @@ Change this package when a replay gives up early, or reports a race or a deadloc
 
 from __future__ import annotations
 
-from tclint.replay.interface import Faulty, NoFault, ReplayAnswers, Verdict
+from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launches import Run
 from tclint.replay.machine import Access
 from tclint.replay.races import Race
@@ -34,6 +34,6 @@ from tclint.replay.scheduler import Stuck, UninitialisedMbarrier
 from tclint.replay.verdict import Replay
 
 __all__ = [
-    "Access", "Faulty", "GaveUp", "NoFault", "Race", "Reason", "Replay", "ReplayAnswers", "Run", "Stuck",
+    "Access", "EqualWords", "Faulty", "GaveUp", "NoFault", "Race", "Reason", "Replay", "ReplayAnswers", "Run", "Stuck",
     "UninitialisedMbarrier", "Verdict",
 ]  # fmt: skip
