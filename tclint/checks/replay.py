@@ -17,7 +17,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Method, Severity
-from tclint.replay import Access, Faulty, Race, Replay, ReplayRun, Stuck
+from tclint.replay import Access, EqualWords, Faulty, Race, Replay, ReplayRun, Stuck
 from tclint.replay.program import relaxes
 from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
 
@@ -32,6 +32,8 @@ _UNRELATED = (
     "the trip counts of the two sides come from different values of the launch, whose relation is unknown"
 )
 """The doubt where :meth:`Replay.mixes_trip_counts` holds."""
+_NEVER_EMPTY = "the kernel does not test whether the two words are equal, so they may never be"
+"""The doubt about a fault for which words of memory must be equal that no branch before their loop compares."""
 
 
 @check(MB016, needs="mbarrier", analyses=(Mbarriers, ObjectNames, Replay))
@@ -52,9 +54,24 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
         hit = replace(
             hit, message=f"{hit.message} (if launched in clusters of {shape}; no other shape succeeds)"
         )
+    if verdict.equal is not None:
+        hit = _conditional(hit, verdict.equal)
     yield hit.doubted(
         _LOOP_NOT_ENTERED if replay.misses_loop(run) else _UNRELATED if replay.mixes_trip_counts(run) else ""
     )
+
+
+def _conditional(hit: Hit, equal: EqualWords) -> Hit:
+    """The hit with the condition that two words of memory are equal."""
+    a, b = equal.names
+    load = Mark(max(equal.loads), f"loads {a} or {b}, which are equal in this launch")
+    conditional = replace(
+        hit,
+        message=f"{hit.message} (only if {a} == {b}, neighbouring words of memory, as of an empty item)",
+        steps=(*hit.steps[:-1], load, *hit.steps[-1:]),
+        severity=Severity.WARNING,
+    )
+    return conditional.doubted("" if equal.tested else _NEVER_EMPTY)
 
 
 def _seen(model: KernelModel, run: ReplayRun) -> Hit | None:

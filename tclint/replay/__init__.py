@@ -27,7 +27,7 @@ Change this package when a replay gives up early, or reports a race or a deadloc
 from __future__ import annotations
 
 from tclint.replay.accesses import Access
-from tclint.replay.interface import Faulty, NoFault, ReplayAnswers, Verdict
+from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launches import ReplayRun
 from tclint.replay.races import Race
 from tclint.replay.reasons import Reason
@@ -36,6 +36,6 @@ from tclint.replay.thread_groups import Stuck
 from tclint.replay.verdict import Replay
 
 __all__ = [
-    "Access", "Faulty", "NoFault", "Race", "Reason", "Replay", "ReplayAnswers", "ReplayRun", "Stuck",
+    "Access", "EqualWords", "Faulty", "NoFault", "Race", "Reason", "Replay", "ReplayAnswers", "ReplayRun", "Stuck",
     "UninitialisedMbarrier", "Verdict",
 ]  # fmt: skip

@@ -99,6 +99,17 @@ ELEMENTS_THAT_INCREASE = Row(
     "Where memory holds offsets, lengths are differences of neighbours: so many elements increase, the rest are equal.",
     "test_rounds_that_are_a_difference_in_memory",
 )
+DISTINCT_ELEMENTS = Row(
+    3,
+    "How much each element of memory exceeds the one before it in the launches that confirm a fault, in which no two words "
+    "are equal: as many iterations where neighbours are the begin and the end of a loop.",
+    "test_words_of_memory_that_must_be_equal_for_a_fault",
+)
+DISTINCT_BUFFERS = Row(
+    1 << 16,
+    "How much the words of one buffer exceed those of another in these launches.",
+    "test_words_of_two_buffers_are_equal_in_no_launch_that_confirms",
+)
 COUNTER_READS = Row(
     8,
     "Consecutive values that a CTA gets from an atomic counter in global memory: a ring of a few stages wraps. Then other "

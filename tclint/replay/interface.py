@@ -12,7 +12,19 @@ from tclint.replay.launches import ReplayRun
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import UninitialisedMbarrier
 
-__all__ = ["Faulty", "NoFault", "ReplayAnswers", "Verdict"]
+__all__ = ["EqualWords", "Faulty", "NoFault", "ReplayAnswers", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class EqualWords:
+    """Two neighbouring words of global memory whose difference decides a branch, such as begin and end of an item."""
+
+    loads: tuple[int, int]
+    """The instructions that load them."""
+    names: tuple[str, str]
+    """The registers into which they load them."""
+    tested: bool
+    """Whether a branch outside the loop that they bound tests for that case: the kernel is made for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +35,8 @@ class Faulty:
     """The launch that shows it best: one with a race, if there is one, and of those the one that gets farthest."""
     assumed_cluster: Shape | None = None
     """The kernel does not state the shape of its cluster, and every shape shows a fault: the shape of this *run*."""
+    equal: EqualWords | None = None
+    """Words of memory that must be equal for the fault; None if it shows without that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ class LaunchValues(NamedTuple):
     """The CTA or cluster of the grid that is replayed."""
     increasing: bool = False
     """Each element of global memory is larger than the one before it, for lengths that are differences of offsets."""
+    distinct: bool = False
+    """No two words of global memory are equal."""
     cancelled: int = 0
     others: Mapping[LaunchWord, int] = {}
 
@@ -102,13 +104,16 @@ class Launch:
             return isinstance(base, int) or (isinstance(base, Symbol) and base.name in self._parameters)
         return space.startswith((".global", ".const"))
 
-    def load(self, base: Hashable, address: int, size: int) -> int:
+    def load(self, base: Hashable, address: int, size: int, buffer: int = 0) -> int:
         """The *size* bytes of a parameter or of global memory at *address* after *base*: each aligned 32-bit word has
-        one value.
+        one value. The words of each *buffer* are of their own where memory is *distinct*.
 
         A word is thus the same whether it is loaded alone, as half of a 64-bit value, or in a vector. Where memory is
         *increasing*, each element is larger than the one before it instead.
         """
+        if self.values.distinct and base is MEMORY:
+            element, other = hypotheses.DISTINCT_ELEMENTS.value, hypotheses.DISTINCT_BUFFERS.value
+            return self.values.word(MEMORY) + address // size * element + buffer * other & (1 << size * 8) - 1
         if self.values.increasing and base is MEMORY:
             steps = min(max(address // size, -1), hypotheses.ELEMENTS_THAT_INCREASE.value) + 1
             return self.values.word(MEMORY) * steps & (1 << size * 8) - 1

@@ -55,6 +55,8 @@ class LaunchSearch:
         cluster: Shape,
         budget: int,
         reductions: list[frozenset[LaunchWord]] | None = None,
+        *,
+        distinct: bool = False,
     ) -> None:
         self.program = program
         self.cluster = cluster
@@ -67,6 +69,8 @@ class LaunchSearch:
         self.steps = 0
         """The steps of all replays."""
         self._budget = budget
+        self._distinct = distinct
+        """No two words of global memory are equal."""
         self._out_of_steps = False
         """The last replay exhausted its steps, and no reduction would have shortened it."""
         self._extensions_left = hypotheses.MAX_EXTENDED_REPLAYS.value
@@ -97,7 +101,7 @@ class LaunchSearch:
             return self._runs[hypothesis, shape]
         run = self._replay_once(hypothesis, shape)
         idle = run is not None and not run.wrong and not run.completed_mbarriers
-        if idle and not self._increasing and self.program.reads_memory:
+        if idle and not (self._increasing or self._distinct) and self.program.reads_memory:
             self._increasing = True
             run = self._replay_once(hypothesis, shape)
         if run is not None:
@@ -119,6 +123,7 @@ class LaunchSearch:
             hypothesis.grid,
             hypothesis.cta,
             self._increasing,
+            self._distinct,
             hypotheses.CANCELLED_CLUSTERS.value,
             dict.fromkeys(hypothesis.large, hypotheses.MANY_TILES.value),
         )

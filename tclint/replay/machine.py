@@ -266,7 +266,7 @@ class Machine(ThreadGroupScheduler):
                     value = 0  # the response has not arrived
             elif self.launch.provides(match.space, operand) and match.element[1] != "f":
                 base, offset = self.program.word(step)
-                value = self.launch.load(base, offset + i * size, size)
+                value = self.launch.load(base, offset + i * size, size, self.program.buffer(step))
                 if step.site in self.program.atomic_counters and _single_thread(where, len(group.threads)):
                     taken = self._counter_reads.get(step.site, 0)
                     self._counter_reads[step.site] = taken + 1

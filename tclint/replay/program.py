@@ -143,6 +143,8 @@ class Program:
         self._sliced: set[int] = set()
         self._reached: set[int] = set()
         self._load_words: dict[int, tuple[Hashable, int]] = {}
+        self._buffers: dict[int, int] = {}
+        self._pointers: dict[frozenset[int], int] = {}
         self._launch_operands: dict[tuple[int, str], bool] = {}
         self._independent: dict[int, bool] = {}
         self._branches: dict[int, Branch] = {}
@@ -484,6 +486,16 @@ class Program:
                 (base, offset) if instruction.match.space.startswith(".param") else (MEMORY, offset)
             )
         return self._load_words[step.site]
+
+    def buffer(self, step: Step) -> int:
+        """A number for the pointers of the launch from which the address of a load is computed: that of the buffer."""
+        if step.site not in self._buffers:
+            values = self.model.values
+            operand = next(o for o in step.instruction.operands if isinstance(o, Memory))
+            terms, _ = values.linear(values.operand(operand, step.site))
+            pointers = frozenset(t for t, _ in terms if values.node(t)[0] == "parameter")
+            self._buffers[step.site] = self._pointers.setdefault(pointers, len(self._pointers))
+        return self._buffers[step.site]
 
     @cached_property
     def bounds(self) -> dict[int, frozenset[LaunchWord]]:

@@ -17,7 +17,7 @@ from tclint.dataflow import GaveUp
 from tclint.ir.nodes import MAX_CTA_THREADS
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
-from tclint.replay.interface import Faulty, NoFault, ReplayAnswers, Verdict
+from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults, ReplayRun, next_hypothesis
 from tclint.replay.program import Program
@@ -86,7 +86,53 @@ class Replay(ReplayAnswers):
         except UninitialisedMbarrier as error:
             self._gave_up = GaveUp(error.why, error.site)
             return None
-        return None if run is None else Faulty(run, assumed)
+        if run is None or search is None:
+            return None
+        if not program.reads_memory or not self._needs_equal_words(search, run):
+            return Faulty(run, assumed)
+        equal = self._equal_words(run)
+        return None if equal is None else Faulty(run, assumed, equal)
+
+    def _needs_equal_words(self, search: LaunchSearch, run: ReplayRun) -> bool:
+        """Whether launches in which no two words of memory are equal execute what is at fault in *run* without a fault."""
+        distinct = LaunchSearch(search.program, search.cluster, hypotheses.MAX_STEPS.value, distinct=True)
+        kept = self._gave_up, self.runs
+        self.runs = []
+        try:
+            if self._find_fault(distinct) is not None:
+                return False
+            entered = frozenset[int]().union(*(other.entered for other in self.runs if not other.wrong))
+        except UninitialisedMbarrier:
+            return False
+        finally:
+            self._gave_up, self.runs = kept
+        block_of = self.model.cfg.block_of
+        return entered.issuperset(block_of[i] for i in run.sites)
+
+    def _equal_words(self, run: ReplayRun) -> EqualWords | None:
+        """Words that differ by a constant address and whose difference decides a branch that *run* executes; or None."""
+        model, values = self.model, self.model.values
+        for block in sorted(run.entered):
+            for edge in model.cfg.successors[block]:
+                predicate = model.reachability.edge_predicate(edge)
+                for difference in () if predicate is None else values.differences(predicate):
+                    loads = [(t, values.node(t)) for t, _ in values.linear(difference)[0]]
+                    if any(node[0] != "load" or not node[2].startswith(".global") for _, node in loads):
+                        continue
+                    (_, first), (_, second) = loads
+                    if values.linear(first[3])[0] != values.linear(second[3])[0]:
+                        continue
+                    sites = (first[1], second[1])
+                    names = tuple(
+                        model.function.registers[model.instruction(node[1]).writes[node[4]]].name
+                        for node in (first, second)
+                    )
+                    looped = any(
+                        block in loop and not {model.cfg.block_of[i] for i in sites} & loop
+                        for loop in model.cfg.loops.values()
+                    )
+                    return EqualWords(sites, (names[0], names[1]), not looped)
+        return None
 
     def _find_fault(self, search: LaunchSearch) -> ReplayRun | None:
         """The run that shows the fault best, if launches prove one.
