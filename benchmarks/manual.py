@@ -120,7 +120,7 @@ def errors(example: Example) -> tuple[str, list[str]]:
 
 
 def _best(body: str) -> list[str] | None:
-    """The errors for the target with the fewest; None if *body* is no PTX."""
+    """The errors for the target with the fewest; None if *body* is not PTX."""
     fewest: list[str] | None = None
     for target in TARGETS:
         report = _lint(body, target)

@@ -78,7 +78,7 @@ def releases(model: KernelModel) -> list[tuple[int, int]]:
     if not (model.sites("issue", "tcgen05.ld") or model.sites("issue", "tcgen05.st")):
         return []
     tmem, solution = model.solution(Unwaited)
-    signals = model.fact(HappensBefore).release_points.intersection(
+    signals = model.fact(HappensBefore).points.release_points.intersection(
         i for event in SIGNALS for i in model.sites(event)
     )
     found = []

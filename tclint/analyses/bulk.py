@@ -33,8 +33,8 @@ class BulkReads(Groups):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         order = model.fact(HappensBefore)
-        self.lanes = order.collectives
-        self.add_sites(order.release_points | self.lanes)
+        self.lanes = order.points.collectives
+        self.add_sites(order.points.release_points | self.lanes)
 
     def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
         facts, copies = state

@@ -166,7 +166,7 @@ class UnfencedWaits(Unfenced):
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         order = model.fact(HappensBefore)
-        self.sites = order.acquire_points(Scope.WARPS) - order.unknown
+        self.sites = order.points.acquire_points(Scope.WARPS) - order.unknown
         self.classes = {site: [site] for site in self.sites}
 
 

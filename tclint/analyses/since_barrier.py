@@ -216,8 +216,8 @@ def plain(model: KernelModel, site: int) -> bool:
 def synchronising_sites(model: KernelModel) -> frozenset[int]:
     """The acquire and release points between warps, including instructions of unknown effect."""
     order = model.fact(HappensBefore)
-    found = {*order.acquire_points(Scope.WARPS), *order.release_points}
-    if order.spin_loads or not all(map(partial(_by_warps, model), model.sites("mbarrier-wait"))):
+    found = {*order.points.acquire_points(Scope.WARPS), *order.points.release_points}
+    if order.points.spin_loads or not all(map(partial(_by_warps, model), model.sites("mbarrier-wait"))):
         # One lane may wait on behalf of its warp, which then passes a barrier of the warp.
         found.update(model.sites("barrier-sync"))
     return frozenset(found)
@@ -259,7 +259,7 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
         super().__init__(model)
         self.ends = synchronising_sites(model)
         """Where facts end, or become those of a thread that has signalled."""
-        self.joining = frozenset(filter(model.fact(HappensBefore).releases_together, self.ends))
+        self.joining = frozenset(filter(model.fact(HappensBefore).points.releases_together, self.ends))
         """The barriers that all their threads leave together."""
         self.signalling = self.ends.intersection(i for event in _SIGNALS for i in model.sites(event))
         """The signals, which do not separate threads that arrive together."""

@@ -121,7 +121,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         self._pending: dict[Tcgen05State, int] = {}
         self._ranges: dict[tuple[int, str], ColumnRange | None] = {}
         self._order = model.fact(HappensBefore)
-        self._barriers = self._order.barrier_sites(Scope.WARPS)
+        self._barriers = self._order.points.barrier_sites(Scope.WARPS)
         self._completions: dict[int, frozenset[int]] = {}
         self._observations: dict[tuple[int, int], bool] = {}
         self.cta_groups = self._cta_groups()

@@ -103,7 +103,7 @@ class TmemRelease:
         rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
         return {
             i: accesses.intersection(s for s, _ in self._results.before(i))
-            for i in sorted(self.order.release_points)
+            for i in sorted(self.order.points.release_points)
             if block_of[i] in rank
         }
 

@@ -180,7 +180,7 @@ class _Writes:
 
     @cached_property
     def _meets(self) -> list[int]:
-        return sorted(self.model.fact(HappensBefore).collectives)
+        return sorted(self.model.fact(HappensBefore).points.collectives)
 
     @cached_property
     def _fences(self) -> list[int]:

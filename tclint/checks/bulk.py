@@ -110,13 +110,13 @@ def _synchronised(
     """Issuing threads, each with those that barriers on the path, or a warp-wide use, synchronise with them."""
     order = model.fact(HappensBefore)
     passed = path.passed(model.cfg, copy.site)
-    met = [i for i in order.barrier_sites(Scope.LANES) if i in passed]
+    met = [i for i in order.points.barrier_sites(Scope.LANES) if i in passed]
     joined = 0
-    for i in filter(order.releases_together, met):
+    for i in filter(order.points.releases_together, met):
         joined |= model.views.context_of(i).threads
     match = model.instruction(use.site).match
     assert match is not None  # it is an access to memory
-    warps = not all(map(order.releases_together, met)) or match.form.scope == "warp"
+    warps = not all(map(order.points.releases_together, met)) or match.form.scope == "warp"
     if joined & issuers:
         yield issuers, joined
     elif warps:

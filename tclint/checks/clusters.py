@@ -155,7 +155,7 @@ def remote_without_sync(model: KernelModel) -> Iterator[Hit]:
 def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
     """The finding about a use of a peer CTA that a path reaches before any synchronisation with it; or None."""
     order = model.fact(HappensBefore)
-    observers = order.transitive_observers(order.barrier_sites(Scope.CTAS))
+    observers = order.transitive_observers(order.points.barrier_sites(Scope.CTAS))
     sites = {r.site for r in found}
     path = path_avoiding(
         model, -1, T.full(model.values.threads), sites, observers, _with_peers(model, -1)
@@ -178,7 +178,7 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
 def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
     """The finding about a last use of a peer CTA that nothing keeps from exiting before; None without one."""
     order = model.fact(HappensBefore)
-    waits, observers = order.barrier_sites(Scope.CTAS), order.acquire_points(Scope.CTAS)
+    waits, observers = order.points.barrier_sites(Scope.CTAS), order.points.acquire_points(Scope.CTAS)
     kinds = dict(found)
     for site in reversed(last(model, kinds, observers)):
         if kinds[site] == "multicast" or any(_other(model, site, w) for w in waits):
@@ -215,7 +215,7 @@ def _awaited(model: KernelModel, site: int, path: Path) -> bool:
     One waiting thread keeps its CTA alive. The position of the thread or CTA decides which of them wait; the accessed
     CTA is assumed to be among these.
     """
-    waits = model.fact(HappensBefore).barrier_sites(Scope.CTAS)
+    waits = model.fact(HappensBefore).points.barrier_sites(Scope.CTAS)
     passed = path.passed(model.cfg, site)
     taken = _taken(model, site, path)
     for arrive in model.sites("barrier-arrive", "cluster"):
@@ -251,7 +251,7 @@ def _alone_on(model: KernelModel, site: int, path: Path) -> bool:
     launch = values.invariant(facts).items()
     waits = [
         model.views.context_of(w).invariant(values)
-        for w in model.fact(HappensBefore).barrier_sites(Scope.CTAS)
+        for w in model.fact(HappensBefore).points.barrier_sites(Scope.CTAS)
     ]
     return bool(waits) and all(any(values.entails(p, there) is (not v) for p, v in launch) for there in waits)
 
@@ -302,7 +302,7 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
         if model.cfg.block_of[site] not in model.cfg.in_cycle or not names_peers(model, site):
             continue
         order = model.fact(HappensBefore)
-        acquires = order.acquire_points(Scope.CTAS) - order.waits_for((site,))
+        acquires = order.points.acquire_points(Scope.CTAS) - order.waits_for((site,))
         observers = order.transitive_observers(w for w in acquires if model.reaches(w, w))
         path = path_avoiding(model, site, T.full(model.values.threads), (site,), observers).witness
         target = model.value(site, "destination")

@@ -94,7 +94,7 @@ def _before_the_wait(model: KernelModel, waits: list[int]) -> Hit | None:
             -1,
             T.full(model.values.threads),
             sites,
-            model.fact(HappensBefore).acquire_points(Scope.WARPS).union(waits),
+            model.fact(HappensBefore).points.acquire_points(Scope.WARPS).union(waits),
         ).witness
         if sites
         else None

@@ -426,7 +426,7 @@ class _Publication:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.order = model.fact(HappensBefore)
-        self.clustered = bool(self.order.barrier_sites(Scope.CTAS)) or _cluster_size(model) > 1
+        self.clustered = bool(self.order.points.barrier_sites(Scope.CTAS)) or _cluster_size(model) > 1
         self._unordered: dict[int, dict[int, int]] = {}
         self._after: dict[frozenset[int], frozenset[int]] = {}
 
@@ -438,7 +438,7 @@ class _Publication:
     def after(self, inits: frozenset[int]) -> frozenset[int]:
         """The acquire points at which a thread may observe one of *inits*."""
         if inits not in self._after:
-            every = self.order.acquire_points(Scope.LANES)
+            every = self.order.points.acquire_points(Scope.LANES)
             observers = (self.order.observers_of((i,)) & every - self.unordered(i).keys() for i in inits)
             self._after[inits] = frozenset[int]().union(*observers)
         return self._after[inits]
@@ -491,13 +491,13 @@ def _unpublished(known: _Objects) -> Iterator[Hit]:
         searches = [
             (view, lanes, ends, doubt)
             if same_warp
-            else (view, near, ends & publication.order.acquire_points(Scope.WARPS), doubt)
+            else (view, near, ends & publication.order.points.acquire_points(Scope.WARPS), doubt)
             for view, same_warp, doubt in _others(model, maker)
         ]
         if publication.clustered:
             far, observers = (
                 [use for use in uses if use not in near],
-                ends & publication.order.acquire_points(Scope.CTAS),
+                ends & publication.order.points.acquire_points(Scope.CTAS),
             )
             searches.append((everyone, far, observers, ""))
             # A path that avoids a cluster barrier may be the one for clusters of one CTA.
@@ -505,7 +505,8 @@ def _unpublished(known: _Objects) -> Iterator[Hit]:
                 use
                 for use in far
                 if not any(
-                    model.reaches(w, use) for w in observers & publication.order.barrier_sites(Scope.CTAS)
+                    model.reaches(w, use)
+                    for w in observers & publication.order.points.barrier_sites(Scope.CTAS)
                 )
             ]
             searches += [(everyone, far, observers - publication.passed, "")] if far else []

@@ -85,10 +85,10 @@ class _Release:
             for writes in (False, True)
         }
         self.order = order = model.fact(HappensBefore)
-        self.barriers = order.barrier_sites(Scope.WARPS)
-        self.lanes = order.barrier_sites(Scope.LANES).union(calls(model))
+        self.barriers = order.points.barrier_sites(Scope.WARPS)
+        self.lanes = order.points.barrier_sites(Scope.LANES).union(calls(model))
         """Where the lanes of a warp synchronise."""
-        self.warps = order.acquire_points(Scope.WARPS)
+        self.warps = order.points.acquire_points(Scope.WARPS)
         """Where a warp may become ordered after another one."""
         self.barring = self.barriers.union(calls(model))
         self._follow_cache: dict[tuple[int, int, int, frozenset[int]], bool] = {}
@@ -161,7 +161,7 @@ class _Release:
 
         Empty if there may be arrivals that are not seen (a callee, an unresolved address), or if their waits differ.
         """
-        mbarriers = self.order.mbarriers
+        mbarriers = self.order.points.mbarriers
         rings = mbarriers.rings_at(arrival)
         found = [
             i for i in mbarriers.arriving if i != arrival and not rings.isdisjoint(mbarriers.rings_at(i))
@@ -308,7 +308,7 @@ class _Release:
 
     def _count(self, arrival: int) -> int | None:
         """The arrivals that complete a phase of the mbarrier of *arrival*; None if unknown."""
-        counts = {ring.count for ring in self.order.mbarriers.rings_at(arrival)}
+        counts = {ring.count for ring in self.order.points.mbarriers.rings_at(arrival)}
         return counts.pop() if len(counts) == 1 else None
 
 

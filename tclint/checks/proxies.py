@@ -144,7 +144,7 @@ def _across_roles(
     if not uses:
         return
     accessed = model.solution(kind)[1]
-    arrivals = [i for i in sorted(model.fact(HappensBefore).release_points) if accessed.before(i)]
+    arrivals = [i for i in sorted(model.fact(HappensBefore).points.release_points) if accessed.before(i)]
     if not arrivals:
         return
     waited = model.solution(UnfencedWaits)[1]

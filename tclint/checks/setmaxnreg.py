@@ -178,7 +178,7 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
 def repeated_unsynchronised(model: KernelModel) -> Iterator[Hit]:
     """A setmaxnreg after another one with no intervening barrier at which the warps of the warpgroup synchronise."""
     sites = model.sites("setmaxnreg")
-    ends = {*model.fact(HappensBefore).barrier_sites(Scope.WARPS), *calls(model)}
+    ends = {*model.fact(HappensBefore).points.barrier_sites(Scope.WARPS), *calls(model)}
     every = T.full(model.values.threads)
     again = (
         (path.end, i)

@@ -84,7 +84,7 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     if not model.sites("issue"):
         return
     tmem, results = model.solution(TensorMemory)
-    signals = model.fact(HappensBefore).release_points.intersection(
+    signals = model.fact(HappensBefore).points.release_points.intersection(
         i for event in _SIGNALS for i in model.sites(event)
     )
     candidates: dict[int, dict[int, _Candidate]] = {}

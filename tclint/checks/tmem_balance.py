@@ -209,7 +209,7 @@ def _skipped_by_another(model: KernelModel, memory: TensorAllocation, site: int,
         for p, truth in model.views.context_of(site).invariant(values).items()
         if values.uniformity(p) is UniformityScope.CTA
     )
-    for barrier in model.fact(HappensBefore).cta_wide_barriers:
+    for barrier in model.fact(HappensBefore).points.cta_wide_barriers:
         if model.reaches(site, barrier) and not model.reaches(barrier, site):
             path = path_avoiding(model, barrier, freeing, (), memory.deallocations, facts).witness
             if path is None or path.block(model.cfg, barrier) in model.reachability.dispatchers:

@@ -132,7 +132,7 @@ def _earlier(model: KernelModel, first: int, second: int, once: str, then: str) 
         return Mark(first, once, role=role), Mark(second, then, role=role)
     if model.views.exclusive(first, second):
         return ()
-    for barrier in model.fact(HappensBefore).cta_wide_barriers:
+    for barrier in model.fact(HappensBefore).points.cta_wide_barriers:
         if (
             dominated_by(model, barrier, second)
             and model.reaches(first, barrier)

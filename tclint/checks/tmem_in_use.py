@@ -45,7 +45,7 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
     commits = model.sites("commit", "tcgen05")
     # Any wait may be the one for the operation, and an access to its result is reported first (TC001).
     ends = {
-        *model.fact(HappensBefore).acquire_points(Scope.WARPS),
+        *model.fact(HappensBefore).points.acquire_points(Scope.WARPS),
         *model.sites("issue", "tcgen05.ld"),
         *model.sites("issue", "tcgen05.st"),
     }
@@ -85,7 +85,7 @@ def _ends_without_signal(model: KernelModel, frees: list[int]) -> Hit | None:
     """The hit for a warp that reads tensor memory and ends without signalling, while another warp frees it."""
     if model.reachability.unresolved_dispatchers:
         return None
-    signals = model.fact(HappensBefore).release_points.union(frees)
+    signals = model.fact(HappensBefore).points.release_points.union(frees)
     # Stores are not considered: a path on which the data are stored and never announced is not realistic.
     for site in last(model, _used_loads(model), signals):
         others = _others(model, frees, site)
@@ -131,7 +131,7 @@ def _joined(model: KernelModel, site: int, free: int) -> bool:
         and model.views.context_of(b).threads & threads
         and not dominated_by(model, b, site)
         and model.reaches(b, free)
-        for b in model.fact(HappensBefore).barrier_sites(Scope.WARPS)
+        for b in model.fact(HappensBefore).points.barrier_sites(Scope.WARPS)
     )
 
 
@@ -143,11 +143,13 @@ def _always(model: KernelModel, site: int) -> bool:
 def _no_wait_since_barrier(model: KernelModel, frees: list[int]) -> Hit | None:
     """The hit for a deallocation whose warp has not waited since a barrier after which other warps use the memory."""
     views = model.views
-    waits = model.fact(HappensBefore).acquire_points(Scope.WARPS)
+    waits = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
     uses = [*_used_loads(model), *model.sites("issue", "tcgen05.st"), *model.sites("issue", "tcgen05")]
     for free in frees:
         threads = views.context_of(free).threads
-        barriers = [b for b in model.fact(HappensBefore).cta_wide_barriers if dominated_by(model, b, free)]
+        barriers = [
+            b for b in model.fact(HappensBefore).points.cta_wide_barriers if dominated_by(model, b, free)
+        ]
         nearest = [b for b in barriers if all(b is c or dominated_by(model, c, b) for c in barriers)]
         if not threads or not nearest or views.reachability.unresolved_dispatchers:
             continue
@@ -185,7 +187,7 @@ def _no_wait_since_copy(model: KernelModel, frees: list[int]) -> Hit | None:
 
     That MMA waits for the copy, so it may execute after the deallocation.
     """
-    ends = model.fact(HappensBefore).acquire_points(Scope.WARPS)
+    ends = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
     for free in frees if not model.reachability.unresolved_dispatchers else ():
         warp = T.whole(model.views.context_of(free).threads, 32)
         for copy in last(model, model.sites("issue", "mbarrier"), ends, (free,)):
@@ -223,14 +225,14 @@ def _waits_elsewhere(model: KernelModel, warp: int, copy: int, free: int) -> boo
     """
     return any(
         model.views.context_of(w).threads & warp and model.reaches(w, free) and not model.reaches(w, copy)
-        for w in model.fact(HappensBefore).acquire_points(Scope.WARPS)
+        for w in model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
     )
 
 
 def _fed(model: KernelModel, frees: list[int], copy: int) -> int | None:
     """An MMA of another warp that a wait for *copy* dominates; None if there is none."""
     order = model.fact(HappensBefore)
-    waits = [wait for _, wait in order.synchronised_pairs((copy,), order.acquire_points(Scope.WARPS))]
+    waits = [wait for _, wait in order.synchronised_pairs((copy,), order.points.acquire_points(Scope.WARPS))]
     for use in model.sites("issue", "tcgen05"):
         others = _others(model, frees, use)
         theirs = [w for w in waits if model.views.context_of(w).threads & others]

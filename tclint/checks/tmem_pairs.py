@@ -57,7 +57,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     order = model.fact(HappensBefore)
     late = [
         w
-        for w in order.barrier_sites(Scope.CTAS) | order.polls(Scope.CTAS)
+        for w in order.points.barrier_sites(Scope.CTAS) | order.points.polls(Scope.CTAS)
         if any(model.reaches(i, w) for i in uses)
     ]
     # A handshake: the warp arrives on an mbarrier of the peer, and a thread waits for such an arrival after its last use.
@@ -107,7 +107,7 @@ def _may_order(model: KernelModel, wait: int, free: int) -> bool:
     threads = model.views.context_of(wait).threads
     return any(
         threads & model.views.context_of(i).threads and model.reaches(wait, i)
-        for i in (free, *model.fact(HappensBefore).release_points)
+        for i in (free, *model.fact(HappensBefore).points.release_points)
     )
 
 

@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tclint.executor.memory import RANK, Array, Global
-from tclint.executor.observations import Deadlock, Observation, OutOfBudget, Wait
+from tclint.executor.deadlocks import deadlock
+from tclint.executor.memory import Array, Global
+from tclint.executor.observations import Deadlock, Observation, OutOfBudget
 from tclint.executor.schedule import Schedule
 from tclint.executor.signals import AGAIN, ENDED, MOVED
 from tclint.executor.state import (
@@ -64,6 +65,8 @@ MAX_RESIDENT_CLUSTERS_WHEN_POLLING = 160
 """The same while threads poll memory, because they may be waiting for a cluster that has not started."""
 MAX_POLLS_BEFORE_RELIEF = 2000
 """Polls of memory since a blocked group of lanes was last woken, after which :meth:`Machine._relieve` intervenes."""
+MAX_POLL_LOOP = 4096
+"""Instructions of a loop that polls memory for which :meth:`Machine._polls_forever` looks for a repetition."""
 MAX_FAILED_RELIEFS = 4
 """Consecutive interventions without effect, after which lanes that wait to reconverge are forced apart."""
 
@@ -104,6 +107,8 @@ class Machine:
         """Timeouts, and turns that executed no instruction, since the last :meth:`progress`."""
         self.polls = 0
         """Accesses that may be polls of memory, since a blocked group of lanes was last woken."""
+        self.changes = 0
+        """Events that other threads may wait for, and stores to memory."""
         self._failed_reliefs = 0
         """Consecutive calls of :meth:`_relieve` without effect."""
         self._issued = 0
@@ -252,7 +257,8 @@ class Machine:
         """Intervene although some group of lanes can run: it may poll memory that blocked lanes are to write.
 
         Completes an operation, or a phase with copies of unknown size, that blocked lanes wait for, starts clusters and,
-        if none of these was possible several times in a row, forces apart lanes that wait to reconverge.
+        if none of these was possible several times in a row, forces apart lanes that wait to reconverge. Raises
+        :class:`Deadlock` if all lanes that can run poll memory that no thread is left to write.
         """
         self.polls = 0
         wanted = {id(s.waits) for s in self.parked}
@@ -265,7 +271,8 @@ class Machine:
         self._failed_reliefs = 0 if relieved else self._failed_reliefs + 1
         if self._failed_reliefs > MAX_FAILED_RELIEFS:
             self._failed_reliefs = 0
-            self._force_apart()
+            if not self._force_apart() and self._all_poll() and not self._time_out():
+                raise self._stuck()
 
     def _advance(self) -> bool:
         """Unblock some group of lanes when none can run; False if all threads have exited.
@@ -294,10 +301,16 @@ class Machine:
                 return True
         if self._settle() or self._force_apart():
             return True
+        if not self._time_out():
+            raise self._stuck()
+        return True
+
+    def _time_out(self) -> bool:
+        """Let the waits for mbarriers return false; False if there is none, or if that has not helped for long."""
         timed = [s for s in self.parked if isinstance(s.waits, Mbarrier)]
         self._idle_turns += 1
         if not timed or self._idle_turns > MAX_TIMEOUTS_WITHOUT_PROGRESS:
-            raise self._stuck()
+            return False
         for split in timed:
             split.timeout = True
             self.resume(split)
@@ -311,37 +324,34 @@ class Machine:
             self.clusters.remove(cluster)
 
     def _stuck(self) -> Deadlock:
-        splits = [
-            split for cluster in self.clusters for cta in cluster.ctas for warp in cta.warps for split in warp.splits
-        ]  # fmt: skip
-        return Deadlock([self._wait(split) for split in splits])
+        return deadlock(self.clusters, self.memory, self.code.place)
 
-    def _wait(self, split: LaneGroup) -> Wait:
-        """What a group of lanes waits for, in a deadlock."""
-        waits, thread, cluster = split.waits, split.warp.name(), split.warp.cta.cluster
-        # The wait of a cluster barrier is executed again when it completes, that of a CTA barrier is not.
-        site = split.pc - (isinstance(waits, Barrier) and waits is not cluster.barrier)
-        at = f" at {self.code.place(site)}"
-        if isinstance(waits, Mbarrier):
-            what = (
-                f"{at} for phase {waits.phase} of the mbarrier at {waits.address & (1 << RANK) - 1:#x}:"
-                f" {waits.pending} arrivals and {waits.tx} bytes are pending"
-            )
-            kind = "bytes" if not waits.pending else "arrivals"
-            return Wait(site, thread, what, kind, frozenset((waits.site, *waits.users)))
-        if isinstance(waits, Barrier):
-            if waits is cluster.barrier:
-                name, needed = "the cluster barrier", sum(cta.threads for cta in cluster.ctas)
-            else:
-                name, needed = "a barrier", waits.needed or split.warp.cta.threads
-            what = f"{at} at {name}: {waits.threads} of {needed} threads have arrived"
-            return Wait(site, thread, what, "barrier")
-        if isinstance(waits, AsyncOperation):
-            return Wait(site, thread, at, "other", frozenset((waits.site,)))
-        if isinstance(waits, str):
-            kind = next((kind for kind in ("lanes", "registers") if waits.startswith(kind)), "other")
-            return Wait(site, thread, f"{at} for {waits}", kind)
-        return Wait(site, thread, at, "other")
+    def _all_poll(self) -> bool:
+        """Whether every group of lanes that can run polls memory that no thread is left to write."""
+        return not self.flights and all(self._polls_forever(split) for split in list(self.ready))
+
+    def _polls_forever(self, split: LaneGroup) -> bool:
+        """Execute *split* until it polls memory for the second time with the same registers: whether it does.
+
+        Until then nothing may have changed memory, so nothing but another thread can end its loop.
+        """
+        w, seen, changes = split.warp, set(), self.changes
+        for _ in range(MAX_POLL_LOOP):
+            if split not in self.ready:
+                return False
+            self.ready.remove(split)
+            polls = self.polls
+            self._execute(split, 1)
+            if self.changes != changes:
+                return False
+            if self.polls == polls:
+                continue
+            split.polled = w.site, w.polled
+            state = (w.site, *(register.tobytes() for register in w.regs))
+            if state in seen:
+                return True
+            seen.add(state)
+        return False
 
     # ------------------------------------------------------------ waiting
 
@@ -369,6 +379,7 @@ class Machine:
     def progress(self) -> None:
         """Reset the count of turns without progress: other threads may have been waiting for this event."""
         self._idle_turns = 0
+        self.changes += 1
 
     def advance_phase(self, mbarrier: Mbarrier, settled: bool = False) -> bool:
         """Complete the phase of an mbarrier if nothing is pending in it, and wake its waiters: whether it did."""

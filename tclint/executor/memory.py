@@ -134,6 +134,12 @@ class Global(Memory):
         name = next(n for n, start in self.offsets.items() if start == self.starts[at])
         return f" ({offset - self.ends[at]} bytes past the end of {name})"
 
+    def named(self, offset: int) -> str:
+        """The allocation that an offset is in, and where, for a message."""
+        at = bisect_right(self.starts, offset) - 1
+        name = next((n for n, start in self.offsets.items() if at >= 0 and start == self.starts[at]), "")
+        return f"byte {offset - self.starts[at]} of {name}" if name else f"address {offset + GLOBAL:#x}"
+
     def address(self, name: str) -> int:
         """The generic address of an allocation."""
         return GLOBAL + self.offsets[name]

@@ -97,7 +97,7 @@ class Wait:
     what: str
     """What it waits for, for a message that begins with the thread; may be empty."""
     kind: str
-    """``arrivals`` or ``bytes``, whichever the phase of the mbarrier lacks, ``barrier``, ``lanes``, ``registers``, or ``other``."""
+    """``arrivals`` or ``bytes``, whichever the phase of the mbarrier lacks, ``barrier``, ``lanes``, ``registers``, ``memory``, or ``other``."""
     users: frozenset[int] = frozenset()
     """The instructions that initialised and used the mbarrier, or issued the operation, that it waits for."""
 

@@ -61,6 +61,8 @@ class Services(Protocol):
     """CTAs of the grid."""
     steps: int
     """Instructions executed so far, by all warps."""
+    changes: int
+    """Events that other threads may wait for, and stores to memory."""
     polls: int
     """Accesses that may be polls of memory since a waiting group of lanes was last woken."""
     geometry: Geometry
@@ -249,7 +251,7 @@ class ReconvergencePoint:
 class LaneGroup:
     """A group of lanes of a warp that execute together, with their program counter."""
 
-    __slots__ = ("asked", "full", "join", "mask", "pc", "timeout", "waits", "warp")
+    __slots__ = ("asked", "full", "join", "mask", "pc", "polled", "timeout", "waits", "warp")
 
     def __init__(self, warp: Warp, pc: int, mask: Array, join: ReconvergencePoint | None) -> None:
         self.warp = warp
@@ -261,6 +263,8 @@ class LaneGroup:
         """Whether the next mbarrier wait may return false although its phase is not complete."""
         self.asked = (-1, -1)
         """The mbarrier and the phase of its last wait that returned false."""
+        self.polled: tuple[int, int] | None = None
+        """The instruction and the address of its last poll of memory, if it polls without end."""
         self.narrow(mask)
 
     def narrow(self, mask: Array) -> None:
@@ -364,6 +368,8 @@ class Warp:
         """Whether it has executed ``wgmma.fence``."""
         self.issued = 0
         """How many ``wgmma`` it has issued."""
+        self.polled = 0
+        """The address of its last access that may be a poll of memory."""
         self.cluster_phase = 0
         """The phase of the cluster barrier at its last arrival."""
         self.site = 0

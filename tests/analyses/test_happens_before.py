@@ -128,16 +128,16 @@ def test_which_instructions_acquire_and_which_release_in_each_scope() -> None:
     def names(sites: frozenset[int]) -> str:
         return " ".join(name for name, site in at.items() if site in sites)
 
-    assert [names(order.acquire_points(scope)) for scope in Scope] == [
+    assert [names(order.points.acquire_points(scope)) for scope in Scope] == [
         "warp cta cluster phase poll", "cta cluster phase poll", "cluster phase poll",
     ]  # fmt: skip
-    assert [names(order.barrier_sites(scope)) for scope in Scope] == [
+    assert [names(order.points.barrier_sites(scope)) for scope in Scope] == [
         "warp cta cluster",
         "cta cluster",
         "cluster",
     ]
-    assert names(order.release_points) == "cta arrive come signal store"
-    assert names(order.collectives) == "warp"
+    assert names(order.points.release_points) == "cta arrive come signal store"
+    assert names(order.points.collectives) == "warp"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_which_instructions_acquire_and_which_release_in_each_scope() -> None:
 def test_threads_that_pass_an_aligned_cta_barrier_release_together(barrier: str, joins: bool) -> None:
     kernel = model(f"{START}\n{barrier}\nret;", directives=".reqntid 128")
     site = next(i for i, e in enumerate(kernel.function.instructions) if e.opcode.startswith("bar"))
-    assert kernel.fact(HappensBefore).releases_together(site) is joins
+    assert kernel.fact(HappensBefore).points.releases_together(site) is joins
 
 
 @pytest.mark.parametrize(
@@ -386,8 +386,8 @@ def test_fewer_certain_barriers_add_no_order_and_more_channels_add_no_lack_of_on
         monkeypatch.setattr(order.must, "ordering_barriers", lambda first, then: None)
 
     def opaque(order: HappensBefore) -> None:
-        for signal in order.signals:
-            order.signals[signal] = frozenset((ANY,))
+        for signal in order.points.signals:
+            order.points.signals[signal] = frozenset((ANY,))
 
     usual, uncertain, unresolved = (kinds(change) for change in (lambda order: None, certain, opaque))
     assert {q for q, kind in uncertain.items() if kind == "Ordered"} <= {

@@ -45,7 +45,7 @@ def test_an_error_in_an_example_is_listed_with_its_section(
     assert printed in capsys.readouterr().out
 
 
-def test_an_example_that_the_manual_spells_wrong_is_no_error(
+def test_an_example_that_the_manual_spells_wrong_is_not_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "9.9.1-braid.md").write_text(PAGE.format(text="add.u23 d, a, b;"))

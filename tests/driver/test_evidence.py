@@ -17,7 +17,7 @@ from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.support import HOPPER, built, kernel, module
 
-WAITS = ("arrivals", "bytes", "barrier", "lanes", "registers", "other")
+WAITS = ("arrivals", "bytes", "barrier", "lanes", "registers", "memory", "other")
 FAULTS = ("misaligned", "address", "tensor-memory", "barrier", "cluster", "stopped")
 FUNCTION = prepared(built(module(kernel("    ret;"))), "k")
 GIVEN = Basis("k.launch.toml")

@@ -814,6 +814,66 @@ def test_the_kernel_in_a_module_of_several() -> None:
     assert right("mov.u64 %rd0, 1;\n" + STORE, before=other).out == [1] * 32
 
 
+@every_schedule
+@pytest.mark.parametrize(
+    "poll",
+    [
+        "ld.acquire.gpu.global.u32 %r0, [%rd63];",
+        "ld.volatile.global.u32 %r0, [%rd63];",
+        "atom.global.cas.b32 %r0, [%rd63], 7, 8;",
+    ],
+)
+def test_a_poll_of_memory_that_no_thread_is_left_to_write_is_a_deadlock(poll: str, how: str) -> None:
+    """Warp 1 waits at a barrier for warp 0, which polls a word that nothing writes."""
+    found = run(f"""
+    setp.ge.u32 %p1, %r199, 32;
+    @%p1 bra BARRIER;
+AGAIN:
+    {poll}
+    setp.eq.u32 %p0, %r0, 0;
+    @%p0 bra AGAIN;
+BARRIER:
+    bar.sync 0;
+    ret;
+""", block=64, how=how, steps=2_000_000).execution  # fmt: skip
+    assert found.end == "deadlock", found.reason
+    assert {wait.kind for wait in found.waits} == {"memory", "barrier"}
+    assert "polling byte 0 of out" in found.reason
+
+
+@every_schedule
+def test_a_poll_of_memory_that_another_thread_writes_late_is_not_a_deadlock(how: str) -> None:
+    found = right("""
+    setp.ge.u32 %p1, %r199, 32;
+    mov.u32 %r1, 0;
+    @%p1 bra WRITER;
+AGAIN:
+    ld.acquire.gpu.global.u32 %r0, [%rd63];
+    setp.eq.u32 %p0, %r0, 0;
+    @%p0 bra AGAIN;
+    ret;
+WRITER:
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p0, %r1, 30000;
+    @%p0 bra WRITER;
+    st.release.gpu.global.u32 [%rd63], %r1;
+    ret;
+""", block=64, how=how, steps=2_000_000)  # fmt: skip
+    assert found.out[0] == 30000
+
+
+def test_a_poll_that_gives_up_after_a_while_is_not_a_deadlock() -> None:
+    right("""
+    mov.u32 %r1, 0;
+AGAIN:
+    ld.acquire.gpu.global.u32 %r0, [%rd63];
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p0, %r1, 20000;
+    @%p0 bra AGAIN;
+    ret;
+""")
+
+
 def test_a_rank_that_the_cluster_does_not_have_is_not_a_fault_unless_its_address_is_used() -> None:
     """Lanes map their own number, and only those of a CTA use the address."""
     right("""

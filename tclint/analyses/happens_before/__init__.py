@@ -67,13 +67,14 @@ _UNRESOLVED = "on some path, only a call or an object that is not resolved may o
 _NO_POINT = "no acquire point of these threads is on the paths"
 
 
-class HappensBefore(SynchronisationPoints):
+class HappensBefore:
     """What orders two events of a function. Questions are by instruction; a site stands for each of its executions."""
 
     def __init__(self, model: KernelModel) -> None:
-        super().__init__(model)
-        self.may = MayOrder(self)
-        self.must = MustOrder(self)
+        self.model = model
+        self.points = SynchronisationPoints(model)
+        self.may = MayOrder(self.points)
+        self.must = MustOrder(self.points)
         self._completed_waits: dict[int, frozenset[int]] = {}
         self._unsynchronised: dict[
             tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None
@@ -94,9 +95,11 @@ class HappensBefore(SynchronisationPoints):
     @cached_property
     def unknown(self) -> frozenset[int]:
         """The waits whose signals are unknown: on an unresolved channel, or one that nothing in the kernel signals."""
-        signalled = frozenset((ANY, CLUSTER)).union(*self.signals.values())
+        signalled = frozenset((ANY, CLUSTER)).union(*self.points.signals.values())
         return frozenset(
-            i for i, channels in self.waits.items() if ANY in channels or signalled.isdisjoint(channels)
+            i
+            for i, channels in self.points.waits.items()
+            if ANY in channels or signalled.isdisjoint(channels)
         )
 
     def completed(self, copies: Iterable[int], idle: Collection[int] = ()) -> frozenset[int]:
@@ -115,16 +118,16 @@ class HappensBefore(SynchronisationPoints):
     def waits_completed_by(self, signal: int) -> frozenset[int]:
         """The waits that may be for the mbarrier of a *signal*."""
         if signal not in self._completed_waits:
-            signalled = self.signals.get(signal) or self.channels(signal)
+            signalled = self.points.signals.get(signal) or self.points.channels(signal)
             self._completed_waits[signal] = frozenset(
                 wait
-                for wait in self.other_waits
+                for wait in self.points.other_waits
                 if (
                     ANY in signalled
-                    or ANY in (waited := self.waits[wait])
+                    or ANY in (waited := self.points.waits[wait])
                     or not signalled.isdisjoint(waited)
                 )
-                and self.mbarriers.addresses.same(signal, wait) is not False
+                and self.points.mbarriers.addresses.same(signal, wait) is not False
             )
         return self._completed_waits[signal]
 
@@ -161,7 +164,7 @@ class HappensBefore(SynchronisationPoints):
 
         The arrival is ``.relaxed``, which orders no memory, and a path from *site* to it passes none of *fences*.
         """
-        model, cluster = self.model, self._barriers[Scope.CTAS]
+        model, cluster = self.model, self.points.barrier_sites(Scope.CTAS)
         arrivals = model.sites("barrier-arrive", "cluster")
         found: dict[int, int] = {}
         for arrival in arrivals:
@@ -190,12 +193,12 @@ class HappensBefore(SynchronisationPoints):
         """
         by_channel: dict[Hashable, list[int]] = {}
         for wait in sorted(waits):
-            for channel in self._single_barrier(self.waits.get(wait, frozenset())):
+            for channel in self._single_barrier(self.points.waits.get(wait, frozenset())):
                 by_channel.setdefault(channel, []).append(wait)
         for arrival in arrivals:
             if self.model.instruction(arrival).group == "cp.async":
                 continue  # it signals copies, not its thread
-            for channel in self._single_barrier(self.signals.get(arrival, frozenset())) - {ANY}:
+            for channel in self._single_barrier(self.points.signals.get(arrival, frozenset())) - {ANY}:
                 for wait in by_channel.get(channel, ()):
                     if self._matches(arrival, wait, channel):
                         yield SynchronisedPair(arrival, wait)
@@ -221,7 +224,11 @@ class HappensBefore(SynchronisationPoints):
             return False
         if any(model.views.context_of(site).threads.bit_count() >= count for site in (a, b)):
             return False
-        sites = {i for i, channels in (*self.signals.items(), *self.waits.items()) if barrier in channels}
+        sites = {
+            i
+            for i, channels in (*self.points.signals.items(), *self.points.waits.items())
+            if barrier in channels
+        }
         return all(site in (a, b) or (exclusive(a, site) and exclusive(b, site)) for site in sites)
 
     def fences_between(self, first: int, then: int, fences: Collection[int]) -> Iterator[int]:
@@ -283,13 +290,13 @@ class HappensBefore(SynchronisationPoints):
         path = self.unsynchronised_path(then, observers, start, given)
         if path is not None:
             return Unordered(path)
-        resolved = frozenset(i for i in observers if ANY not in self.waits.get(i, ()))
+        resolved = frozenset(i for i in observers if ANY not in self.points.waits.get(i, ()))
         all_resolved = (
             len(resolved) == len(observers) or self.unsynchronised_path(then, resolved, start, given) is None
         )
         # A collective is an observer for what another lane has observed before it, and is not where that happened.
         nearest = self._nearest(
-            then, self.acquire_points(scope).intersection(resolved if all_resolved else observers)
+            then, self.points.acquire_points(scope).intersection(resolved if all_resolved else observers)
         )
         views = self.model.views
         threads = views.context_of(then).threads

@@ -249,6 +249,7 @@ def store(w: Warp, space: str, addresses: Array, size: int, values: list[Array],
     """Store a vector of integers of *size* bytes at the address of each active lane."""
     lanes = w.lanes
     count = len(values)
+    w.machine.changes += 1
     for memory, offsets, at in locate(w, space, addresses[lanes], lanes, size * count):
         chosen = lanes[at]
         if isinstance(memory, Shared):
@@ -307,6 +308,7 @@ def _ld(d: Decoder, i: Instruction) -> Op:
         if acquires:
             acquire(w, addresses)
             w.machine.polls += 1
+            w.polled = int(addresses[int(w.mask.argmax())])
         if wide:
             values = [values[0].astype(object) | values[1].astype(object) << 64]
         for put, value in zip(puts, values, strict=True):
@@ -458,7 +460,7 @@ def _atom(d: Decoder, i: Instruction) -> Op:
         release(w, addresses)
         values = [np.concatenate([_bytes(f(w), size) for f in group], axis=1) for group in sources]
         results = np.zeros((LANES, length), np.uint8)
-        lanes = w.lanes
+        lanes, changed = w.lanes, False
         for memory, offsets, at in locate(w, space, addresses[lanes], lanes, length):
             memory.check(offsets, length)
             if (offsets & (length - 1)).any():
@@ -472,8 +474,12 @@ def _atom(d: Decoder, i: Instruction) -> Op:
                 old = results[active] = memory.data[cells]
                 new = now(old, *(v[active] for v in values))
                 memory.data[cells] = new
-                w.machine.polls += bool((old == new).all())  # perhaps a failed attempt to take a lock
-        w.machine.progress()
+                same = bool((old == new).all())
+                w.machine.polls += same  # perhaps a failed attempt to take a lock
+                changed |= not same
+        w.polled = int(addresses[lanes[0]])
+        if changed:
+            w.machine.progress()
         for n, put in enumerate(puts):
             put(w, _register(results[:, n * size : (n + 1) * size], size))
 

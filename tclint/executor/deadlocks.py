@@ -1,0 +1,50 @@
+"""What threads wait for when none of them can make progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tclint.executor.memory import GLOBAL, RANK, Global
+from tclint.executor.observations import Deadlock, Wait
+from tclint.executor.state import AsyncOperation, Barrier, Cluster, LaneGroup
+from tclint.executor.sync import Mbarrier
+
+__all__ = ["deadlock"]
+
+
+def deadlock(clusters: Iterable[Cluster], memory: Global, place: Callable[[int], str]) -> Deadlock:
+    """The deadlock of all threads of *clusters*; *place* returns the location of an instruction."""
+    warps = [warp for cluster in clusters for cta in cluster.ctas for warp in cta.warps]
+    return Deadlock([_wait(split, memory, place) for warp in warps for split in warp.splits])
+
+
+def _wait(split: LaneGroup, memory: Global, place: Callable[[int], str]) -> Wait:
+    """What a group of lanes waits for."""
+    waits, thread, cluster = split.waits, split.warp.name(), split.warp.cta.cluster
+    # The wait of a cluster barrier is executed again when it completes, that of a CTA barrier is not.
+    site = split.pc - (isinstance(waits, Barrier) and waits is not cluster.barrier)
+    at = f" at {place(site)}"
+    if isinstance(waits, Mbarrier):
+        what = (
+            f"{at} for phase {waits.phase} of the mbarrier at {waits.address & (1 << RANK) - 1:#x}:"
+            f" {waits.pending} arrivals and {waits.tx} bytes are pending"
+        )
+        kind = "bytes" if not waits.pending else "arrivals"
+        return Wait(site, thread, what, kind, frozenset((waits.site, *waits.users)))
+    if isinstance(waits, Barrier):
+        if waits is cluster.barrier:
+            name, needed = "the cluster barrier", sum(cta.threads for cta in cluster.ctas)
+        else:
+            name, needed = "a barrier", waits.needed or split.warp.cta.threads
+        what = f"{at} at {name}: {waits.threads} of {needed} threads have arrived"
+        return Wait(site, thread, what, "barrier")
+    if isinstance(waits, AsyncOperation):
+        return Wait(site, thread, at, "other", frozenset((waits.site,)))
+    if isinstance(waits, str):
+        kind = next((kind for kind in ("lanes", "registers") if waits.startswith(kind)), "other")
+        return Wait(site, thread, f"{at} for {waits}", kind)
+    if waits is None and split.polled is not None:
+        site, address = split.polled
+        where = memory.named(address - GLOBAL) if address >= GLOBAL else f"shared memory at {address:#x}"
+        return Wait(site, thread, f" at {place(site)}, polling {where}", "memory")
+    return Wait(site, thread, at, "other")
