@@ -40,61 +40,64 @@ class TmemRelease:
             *model.sites("tmem-dealloc"),
         ]
         self._conflicting: dict[tuple[int, int], bool] = {}
+        self._own: dict[tuple[int, int, bool], dict[int, frozenset[int]]] = {}
 
     def started_early(self, site: int, signal: int) -> int | None:
         """An operation of another thread on the columns of the load or store *site* that only *signal* orders after it.
 
         The thread signals while *site* is pending. None if every such operation may be ordered after a later signal.
         """
-        order, model = self.order, self.model
-        direct, early = (self._waits({signal}, site, through) for through in (False, True))
-        users = [u for u in self._users if early and self._conflict(site, u)]
-        if not users:
+        may, model, block_of = self.order.may, self.model, self.model.cfg.block_of
+        early = self._waits({signal}, site, True)
+        users = [u for u in self._users if may.threads_elsewhere(u, site)] if early else []
+        if not any(self._conflict(site, u) for u in users):
             return None
-        done = self._signals_when_complete(site, signal)
-        complete = self._waits(done, site, False) - direct
-        in_turn = frozenset(w for w in complete if not self._precedes(w, signal, site))
+        own, direct = self._own_signals(site), self._waits({signal}, site, False)
+        done = [i for i in own if site not in self._pending[i] and model.reaches(signal, i, (site,))]
+        complete = frozenset[int]().union(*(own[i] for i in done)) - direct
+        in_turn = complete - self._ahead(direct, own)
         complete |= self._waits(done, site, True) - early
+        waiting = [
+            (w, may.threads_elsewhere(w, site), in_turn if w in direct else complete) for w in sorted(early)
+        ]
+        waits = {block_of[w] for w in early | complete}
+        started: dict[tuple[int, int, int], bool] = {}
         for user in users:
-            threads = order.may.threads_elsewhere(user, site)
-            for wait in early:
-                later = in_turn if wait in direct else complete
-                if (
-                    order.may.threads_elsewhere(wait, site) & threads
+            threads, block = may.threads_elsewhere(user, site), block_of[user]
+            key = block, threads, user if block in waits else -1
+            if key not in started:
+                started[key] = any(
+                    theirs & threads
                     and model.reaches(wait, user, later)
-                    and order.unsynchronised_path(user, later) is not None
-                ):
-                    return user
+                    and self.order.unsynchronised_path(user, later) is not None
+                    for wait, theirs, later in waiting
+                )
+            if started[key] and self._conflict(site, user):
+                return user
         return None
 
     def _waits(self, signals: Collection[int], site: int, through: bool) -> frozenset[int]:
         return self.order.may.signalled_elsewhere(frozenset(signals), site, through=through)
 
-    def _signals_when_complete(self, site: int, signal: int) -> frozenset[int]:
-        """The signals of the same thread after *signal*, before *site* is executed again, at which it is complete."""
-        return frozenset(
-            i
-            for i in self._own_signals(site)
-            if site not in self._pending[i] and self.model.reaches(signal, i, (site,))
-        )
+    def _own_signals(self, site: int) -> dict[int, frozenset[int]]:
+        """The signals of threads that execute *site*, each with the waits of other threads that it may complete."""
+        place = self.model.place(site)
+        if place not in self._own:
+            exclusive = self.model.views.mutually_exclusive
+            self._own[place] = {
+                i: self._waits({i}, site, False) for i in self._pending if not exclusive(site, i)
+            }
+        return self._own[place]
 
-    def _own_signals(self, site: int) -> list[int]:
-        return [i for i in self._pending if not self.model.views.mutually_exclusive(site, i)]
+    def _ahead(self, direct: frozenset[int], own: dict[int, frozenset[int]]) -> frozenset[int]:
+        """The waits that a thread may signal before its first signal for one of the waits *direct*.
 
-    def _precedes(self, wait: int, signal: int, site: int) -> bool:
-        """Whether the thread of *site* may signal the other wait *wait* before the first of all signals like *signal*.
-
-        Threads take turns: the phases of two mbarriers that one role signals in turn are waited for in turn. If *wait*
-        is signalled first, it is for what the thread did before *signal*, and orders nothing after it.
+        Threads take turns: the phases of two mbarriers that one role signals in turn are waited for in turn. A wait
+        that is signalled first is for what the thread did before the other signal, and orders nothing after that.
         """
-        direct = self._waits({signal}, site, False)
-        own = self._own_signals(site)
-        alike = [i for i in own if not direct.isdisjoint(self._waits({i}, site, False))]
-        return any(
-            wait in self._waits({i}, site, False) and self.model.reaches(-1, i, alike)
-            for i in own
-            if i not in alike
-        )
+        alike = [i for i, waits in own.items() if not direct.isdisjoint(waits)]
+        first = (i for i in own.keys() - alike if self.model.reaches(-1, i, alike))
+        return frozenset[int]().union(*(own[i] for i in first))
 
     @cached_property
     def _pending(self) -> dict[int, frozenset[int]]:
@@ -108,12 +111,11 @@ class TmemRelease:
         }
 
     def _conflict(self, site: int, user: int) -> bool:
-        """Whether *user*, in another thread than *site*, may overwrite its columns, or access what it stores."""
+        """Whether *user*, in another thread, may overwrite the columns of *site*, or access what it stores."""
         if (site, user) not in self._conflicting:
-            self._conflicting[site, user] = bool(self.order.may.threads_elsewhere(user, site)) and (
-                self._in_multiplication(site, user)
-                if user in self.tmem.operations
-                else self._in_access(site, user)
+            multiplies = user in self.tmem.operations
+            self._conflicting[site, user] = (
+                self._in_multiplication(site, user) if multiplies else self._in_access(site, user)
             )
         return self._conflicting[site, user]
 
