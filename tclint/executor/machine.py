@@ -335,7 +335,8 @@ class Machine:
 
         Until then nothing may have changed memory, so nothing but another thread can end its loop.
         """
-        w, seen, changes = split.warp, set(), self.changes
+        w, changes, count = split.warp, self.changes, 0
+        known: tuple[object, ...] = ()
         for _ in range(MAX_POLL_LOOP):
             if split not in self.ready:
                 return False
@@ -347,10 +348,12 @@ class Machine:
             if self.polls == polls:
                 continue
             split.polled = w.site, w.polled
-            state = (w.site, *(register.tobytes() for register in w.regs))
-            if state in seen:
+            state: tuple[object, ...] = (w.site, *(register.tobytes() for register in w.regs))
+            if state == known:
                 return True
-            seen.add(state)
+            count += 1
+            if not count & (count - 1):  # keeps few states, and still finds every repetition (Brent)
+                known = state
         return False
 
     # ------------------------------------------------------------ waiting
