@@ -193,7 +193,13 @@ class _PathSearch:
 
     def __init__(self, cache: PathSearchCache, query: PathQuery, budget: int, region: dict[int, int]) -> None:
         self.cache, self.query, self.budget, self.region = cache, query, budget, region
-        self.cfg, self.values = cache.cfg, cache.values
+        self.blocks, self.exits, self.instructions = (
+            cache.cfg.blocks,
+            cache.cfg.exits,
+            cache.cfg.function.instructions,
+        )
+        self.values, self.dispatchers = cache.values, cache.reachability.dispatchers
+        self.closed, self.together = query.closed, query.together
         self.queue: list[_State] = []
         """The states to be expanded, the nearest to a goal first."""
         self.seen: dict[
@@ -249,7 +255,7 @@ class _PathSearch:
 
     def _expand(self, state: _State) -> Iterator[Path]:
         """Execute the rest of the state's block: yields the paths that end in it, and queues the states after it."""
-        query, values, block = self.query, self.values, self.cfg.blocks[state.block]
+        query, values, block = self.query, self.values, self.blocks[state.block]
         sites, fact, condition, threads = (
             query.relevant[state.block],
             state.fact,
@@ -268,7 +274,7 @@ class _PathSearch:
                 executes, taken = self._guarded(i, threads, condition)
                 if executes is not False:
                     yield self._path(state, i, taken, fact, marks)
-            instruction = self.cfg.function.instructions[i]
+            instruction = self.instructions[i]
             after = query.step(fact, i, instruction)
             if after == fact:
                 continue
@@ -288,8 +294,8 @@ class _PathSearch:
             fact = after
             marks.append(i)
         condition = values.surviving_sites(condition, cursor, block.end)
-        dispatches = state.block in self.cache.reachability.dispatchers
-        if dispatches or state.block in self.cfg.exits:
+        dispatches = state.block in self.dispatchers
+        if dispatches or state.block in self.exits:
             if query.goal(fact, EXIT):
                 executes, taken = (
                     (True, threads) if dispatches else self._guarded(block.end - 1, threads, condition)
@@ -303,7 +309,7 @@ class _PathSearch:
 
     def _guarded(self, i: int, threads: int, condition: PathCondition) -> tuple[bool | None, int]:
         """Whether an instruction executes (None: unknown), and the threads that may execute it."""
-        instruction = self.cfg.function.instructions[i]
+        instruction = self.instructions[i]
         if instruction.guard < 0:
             return True, threads
         p = self.values.before(instruction.guard, i)
@@ -318,14 +324,18 @@ class _PathSearch:
     ) -> None:
         """Queue the states after the branches that can be taken at the end of the state's block."""
         retention, region = self.retention, self.region
-        closed, together = self.query.closed, self.query.together
-        decides = together or retention.decides_again(state.block)
+        closed, together = self.closed, self.together
+        decides = together or not retention.watched.isdisjoint(self.cache.branch_leaves(state.block))
         on_arrival = state.branch and state.branch.on_arrival
         for branch in self.cache.branches(state.block):
             edge = branch.edge
             if edge.target not in region:
                 continue
-            taken = None if edge in closed else self._taken(branch, condition, threads, decides, on_arrival)
+            taken: tuple[PathCondition, int] | None = condition, threads
+            if edge in closed:
+                taken = None
+            elif branch.predicate is not None:
+                taken = self._taken(branch.predicate, branch, condition, threads, decides, on_arrival)
             if taken is None:
                 self.closed_by = edge
                 continue
@@ -335,20 +345,23 @@ class _PathSearch:
             self._push(edge.target, 0, fact, after, taken[1], state, branch, marks)
 
     def _taken(
-        self, branch: Branch, condition: PathCondition, threads: int, decides: bool, on_arrival: int | None
+        self,
+        predicate: int,
+        branch: Branch,
+        condition: PathCondition,
+        threads: int,
+        decides: bool,
+        on_arrival: int | None,
     ) -> tuple[PathCondition, int] | None:
-        """The path condition and the threads after *branch*; None if it cannot be taken.
+        """The path condition and the threads after *branch*, which *predicate* decides; None if it cannot be taken.
 
-        *on_arrival* is its predicate in terms of the values before the block was entered, if these decide it.
+        *on_arrival* is the predicate in terms of the values before the block was entered, if these decide it.
         """
-        values, predicate, truth = self.values, branch.predicate, branch.edge.value
-        if predicate is None:
-            return condition, threads
-        threads &= branch.threads
+        values, truth, threads = self.values, branch.edge.value, threads & branch.threads
         if values.entails(predicate, condition) is (not truth) or not threads:
             return None
         after = values.refine(predicate, truth, condition) if decides else condition
-        if self.query.together and values.unsatisfiable(after):
+        if self.together and values.unsatisfiable(after):
             return None
         if on_arrival is not None:
             if values.entails(on_arrival, condition) is (not truth):
@@ -405,10 +418,6 @@ class _Retention:
         """Whether a leaf of *p* decides more than once."""
         return not self.watched.isdisjoint(self.cache.leaves(p))
 
-    def decides_again(self, block: int) -> bool:
-        """Whether a leaf of the branch at the end of *block* decides more than once."""
-        return not self.watched.isdisjoint(self.cache.branch_leaves(block))
-
     def needed(self, condition: PathCondition, block: int) -> PathCondition:
         """*condition* without the facts that decide nothing from *block* on, to merge states that differ in them only."""
         here = self.component[block]
@@ -444,7 +453,8 @@ class _Retention:
                 arrived.append((leaf, values.entails(incoming, condition)))
         if condition:
             condition, restated = values.crossing(condition, edge)
-            arrived += [(q, held) for q, held in restated if self.decisive(q)]
+            if restated:
+                arrived += [(q, held) for q, held in restated if self.decisive(q)]
         if branch.never:
             arrived += [(q, False) for q in branch.never if self.decisive(q)]
         for leaf, held in arrived:

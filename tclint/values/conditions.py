@@ -304,10 +304,10 @@ class Conditions:
         On a back edge, their comparisons are restated for the next iteration: ``i + 1 != n`` becomes ``i != n``. The
         result of a translation is not translated again.
         """
-        source, head, *_ = edge
-        invalidated = self.lifetimes.invalidated.get(("block", head))
+        invalidated = self.lifetimes.invalidated.get(("block", edge.target))
         if invalidated is None or invalidated.isdisjoint(facts):
             return facts, ()
+        source, head, *_ = edge
         restated: list[tuple[int, bool]] = []
         for p, truth in facts.items() if source in self.cfg.loops.get(head, ()) else ():
             if p in invalidated and p not in self._translations:
