@@ -81,7 +81,7 @@ class TmemRelease:
 
     def _own_signals(self, site: int) -> dict[int, frozenset[int]]:
         """The signals of threads that execute *site*, each with the waits of other threads that it may complete."""
-        place = self.model.place(site)
+        place = self.model.guarded_block(site)
         if place not in self._own:
             exclusive = self.model.views.mutually_exclusive
             self._own[place] = {
