@@ -81,13 +81,13 @@ class TmemRelease:
 
     def _own_signals(self, site: int) -> dict[int, frozenset[int]]:
         """The signals of threads that execute *site*, each with the waits of other threads that it may complete."""
-        place = self.model.guarded_block(site)
-        if place not in self._own:
+        key = self.model.guarded_block(site)
+        if key not in self._own:
             exclusive = self.model.views.mutually_exclusive
-            self._own[place] = {
+            self._own[key] = {
                 i: self._waits({i}, site, False) for i in self._pending if not exclusive(site, i)
             }
-        return self._own[place]
+        return self._own[key]
 
     def _ahead(self, direct: frozenset[int], own: dict[int, frozenset[int]]) -> frozenset[int]:
         """The waits that a thread may signal before its first signal for one of the waits *direct*.
