@@ -12,7 +12,7 @@ from tclint.checks._wording import times
 from tclint.replay import ReplayRun, Stuck
 from tclint.replay.sync import Mbarrier
 
-__all__ = ["MAX_PARTIES", "called", "incomplete", "parties"]
+__all__ = ["MAX_PARTIES", "called", "incomplete", "parties", "threads_in_words"]
 
 MAX_PARTIES = 5
 """Parties of a deadlock that are reported. In a deadlocked pipeline, each role is one."""
@@ -40,6 +40,11 @@ def parties(model: KernelModel, run: ReplayRun, first: Stuck) -> tuple[Blocked, 
     return tuple(found)
 
 
+def threads_in_words(model: KernelModel, threads: Collection[int]) -> str:
+    """The threads with these indices: ``warps 4-7``."""
+    return model.describe_threads(_mask(threads))
+
+
 def called(model: KernelModel, what: Mbarrier) -> str:
     """The name of an mbarrier of a replay: ``mbarrier empty[0]``."""
     return model.fact(ObjectNames).initialised_at(what.site) or "this mbarrier"
@@ -53,7 +58,7 @@ def incomplete(what: Mbarrier) -> str:
 
 
 def _wait(model: KernelModel, party: Stuck) -> Mark:
-    what, role = party.what, model.describe_threads(_mask(party.threads))
+    what, role = party.what, threads_in_words(model, party.threads)
     if isinstance(what, Mbarrier):
         words = f"waits for phase {what.phase}, which {incomplete(what)}"
         return Mark(party.site, words, role=role, object=called(model, what))

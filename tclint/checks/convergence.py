@@ -29,6 +29,7 @@ from tclint.ir.cfg import Edge
 from tclint.isa.table import Match
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.divergence import decided_by_own_data
 
 CV001 = RuleId("CV001")
 CV002 = RuleId("CV002")
@@ -247,7 +248,7 @@ class _Judge:
                 break  # the next iteration evaluates the conditions again
             if p is None or edge.source == branch.source or values.mask(p) is not None:
                 continue
-            if values.uniformity(p) is not UniformityScope.DIVERGENT:
+            if not self._diverges(p):
                 facts = values.refine(p, edge.value, facts)
         return facts
 
@@ -286,11 +287,7 @@ class _Judge:
             if mask is not None:
                 split = T.partial_groups(mask, T.full(values.threads), size)
             else:
-                split = (
-                    bool(self._single_lane_part(p))
-                    or values.uniformity(p) is UniformityScope.DIVERGENT
-                    or self._bounds_index(p)
-                )
+                split = bool(self._single_lane_part(p)) or self._diverges(p) or self._bounds_index(p)
             self._may_split[key] = split
         return self._may_split[key]
 
@@ -323,7 +320,7 @@ class _Judge:
             )
         if size > 32:
             return None
-        if values.uniformity(p) is UniformityScope.DIVERGENT:
+        if self._diverges(p):
             if leaves:
                 why = "depending on data that differs from thread to thread"
                 return _Verdict(CV003, group, Confidence.LOW, left="some threads", reason=why)
@@ -333,6 +330,11 @@ class _Judge:
             # Low confidence: the bound, which is unknown, may be a multiple of 32.
             return _Verdict(CV003, group, Confidence.LOW, left="threads whose index is past a bound")
         return None
+
+    def _diverges(self, p: int) -> bool:
+        """Whether data that differs from thread to thread decides *p*."""
+        values = self.model.values
+        return values.uniformity(p) is UniformityScope.DIVERGENT or decided_by_own_data(values, p)
 
     def _divided(self, rule: RuleId, group: str, reaching: int, active: int) -> _Verdict:
         """The verdict where exactly the threads *reaching*, out of those *active*, satisfy the condition."""

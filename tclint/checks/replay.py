@@ -14,12 +14,12 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties
+from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties, threads_in_words
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Method, Severity
 from tclint.replay import Access, EqualWords, Faulty, Race, Replay, ReplayRun, Stuck
 from tclint.replay.program import relaxes
-from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter
+from tclint.replay.sync import Mbarrier, ReleasedWaiter
 
 MB016 = RuleId("MB016")
 
@@ -93,11 +93,7 @@ def _mark(model: KernelModel, access: Access, message: str) -> Mark:
     object_ = (
         model.fact(ObjectNames).accessed(access.site, access.writes, tensor=True) if access.tensor else None
     )
-    return Mark(access.site, message, role=_threads_in_words(model, access.group.threads), object=object_)
-
-
-def _threads_in_words(model: KernelModel, threads: tuple[int, ...]) -> str:
-    return model.describe_threads(sum(1 << thread for thread in threads))
+    return Mark(access.site, message, role=threads_in_words(model, access.group.threads), object=object_)
 
 
 def _raced(model: KernelModel, races: list[Race]) -> Hit:
@@ -213,7 +209,7 @@ def _name(model: KernelModel, access: Access) -> str:
 
 def _waited(model: KernelModel, access: Access, wait: int | None, message: str) -> tuple[Mark, ...]:
     """The step of a *wait* before *access* that does not order it; empty if the thread has not waited."""
-    return () if wait is None else (Mark(wait, message, role=_threads_in_words(model, access.group.threads)),)
+    return () if wait is None else (Mark(wait, message, role=threads_in_words(model, access.group.threads)),)
 
 
 def _overrun(model: KernelModel, at: Stuck) -> Hit:
@@ -227,7 +223,7 @@ def _overrun(model: KernelModel, at: Stuck) -> Hit:
             Mark(
                 at.site,
                 f"arrives once more in phase {mbarrier.phase}",
-                role=_threads_in_words(model, at.threads),
+                role=threads_in_words(model, at.threads),
             ),
         ),
         help="set the count of mbarrier.init to the number of arrivals in a phase, "
@@ -237,13 +233,13 @@ def _overrun(model: KernelModel, at: Stuck) -> Hit:
 
 
 def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
-    """The finding about a deadlock: threads blocked at an mbarrier, or else at a barrier, when all remaining ones are.
+    """The finding about a deadlock: threads blocked at an mbarrier when all remaining ones are blocked.
 
-    None if no thread is blocked at an mbarrier, nor at a barrier that too few threads reach.
+    None if no thread is blocked at an mbarrier.
     """
     waits = [s for s in run.deadlocks if isinstance(s.what, Mbarrier)]
     if not waits:
-        return _short(model, run)
+        return None
     first = min(waits, key=lambda s: (s.what.phase if isinstance(s.what, Mbarrier) else 0, s.site))
     mbarrier = first.what
     assert isinstance(mbarrier, Mbarrier)
@@ -271,7 +267,7 @@ def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
 def _blocked(model: KernelModel, at: Stuck) -> Mark:
     """The step of threads that are blocked at an mbarrier."""
     assert isinstance(at.what, Mbarrier)
-    role, name = _threads_in_words(model, at.threads), called(model, at.what)
+    role, name = threads_in_words(model, at.threads), called(model, at.what)
     return Mark(at.site, f"blocked: waits for phase {at.what.phase}", role=role, object=name)
 
 
@@ -284,31 +280,9 @@ def _parity_of_first_wait(model: KernelModel, awaited: Mbarrier) -> str:
     return "start with parity 1, for which the wait returns at once as long as the stage is unused; "
 
 
-def _short(model: KernelModel, run: ReplayRun) -> Hit | None:
-    """The finding about a barrier that too few threads reach, when all remaining threads are at barriers; or None."""
-    stuck = run.deadlocks
-    at = next((s for s in stuck if isinstance(s.what, Barrier) and s.what.wanted > s.what.arrived), None)
-    if at is None:
-        return None
-    assert isinstance(at.what, Barrier)
-    name = f"barrier {at.what.number}" if at.what.number >= 0 else "the cluster barrier"
-    return MB016.hit(
-        site=at.site,
-        message=f"deadlock: {name} waits for {at.what.wanted} threads, of which only {at.what.arrived} arrive, "
-        "and all remaining threads are blocked as well",
-        steps=tuple(
-            Mark(s.site, "blocked: waits at a barrier", role=_threads_in_words(model, s.threads))
-            for s in stuck[: MAX_PARTIES - 1]
-        ),
-        deadlock=parties(model, run, at),
-        help="let as many threads reach the barrier as it counts, each of them equally often",
-        method=Method.REPLAY,
-    )
-
-
 def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
     """The finding about a *wait* before which the current phase may complete: its parity then denotes the next one."""
-    who = _threads_in_words(model, wait.threads)
+    who = threads_in_words(model, wait.threads)
     return MB016.hit(
         site=wait.site,
         message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can complete before this wait "

@@ -151,7 +151,10 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
             if warps >> warp & 1:
                 count = requested(model.instruction(site))
                 held[warp] = min(held.get(warp, count), count)
-    total = 32 * sum(held.values())
+    idle = model.cta & T.lane_zero(model.values.threads) & ~sum(1 << warp for warp in held)
+    # Without a bound, ptxas may drop every setmaxnreg, and what the other warps hold is unknown.
+    each = RegisterCounts(model).launch if bound(model.function) is not None else None
+    total = 32 * (sum(held.values()) + (each or 0) * idle.bit_count())
     if total <= available:
         return
     site = max(
@@ -159,8 +162,8 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
     )
     yield CV012.hit(
         site=site,
-        message=f"blocks indefinitely: the warps of the CTA together request {total} registers, "
-        f"but it has at most {available} at launch",
+        message=f"blocks indefinitely: the warps of the CTA together {'hold or ' * bool(each and idle)}request {total} "
+        f"registers, but it has at most {available} at launch",
         steps=tuple(
             Mark(
                 i,
@@ -169,7 +172,12 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
             )
             for i in sites
         ),
-        help="request fewer registers here, or release more in the other warps",
+        help="request fewer registers here, or release "
+        + (
+            f"some in {model.describe_threads(T.whole(idle, 32))}, which keep {each} per thread"
+            if each and idle
+            else "more in the other warps"
+        ),
         confidence=None if model.function.threads else Confidence.MEDIUM,
     )
 

@@ -64,6 +64,7 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "CV010": (Proof("instruction", ("barrier-count", "fault-barrier")), Proof("wait", ("deadlock-barrier",))),
     "CV011": (Proof("pair", ("barrier-count",)), Proof("wait", ("deadlock-barrier",))),
     "CV012": (Proof("wait", ("deadlock-registers",)),),
+    "CV014": (Proof("wait", ("deadlock-barrier",)),),
     "GD001": (Proof("instruction", ("grid-dependency",)),),
     "MB001": (Proof("mbarrier", _COPIED_INTO),),
     "MB002": (Proof("instruction", ("mbarrier-absent",)),),
@@ -79,7 +80,7 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "MB016": (
         Proof("pair", ("read-too-early", "source-overwritten", "filled-twice", "unordered", "tensor-memory")),
         Proof("instruction", ("mbarrier-overrun",)),
-        Proof("wait", (*_STOPPED, "deadlock-barrier")),
+        Proof("wait", _STOPPED),
     ),
     "MO001": (Proof("instruction", ("fault-address",)),),
     "PR001": (Proof("pair", ("proxy",)),),

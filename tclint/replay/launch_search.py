@@ -279,5 +279,6 @@ def _observed_run(
         machine.completed_mbarriers,
         frozenset(machine.acquiring_waits),
         machine.uneven,
+        machine.overlaps,
     )
     return run if run.wrong or finished else None

@@ -6,7 +6,7 @@ execute the same blocks without a fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain
@@ -17,7 +17,7 @@ from tclint.replay import hypotheses
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord
 from tclint.replay.program import Program
 from tclint.replay.races import Race
-from tclint.replay.sync import Mbarrier, ReleasedWaiter
+from tclint.replay.sync import Mbarrier, PhaseOverlap, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck
 
 __all__ = ["LaunchResults", "ReplayRun", "next_hypothesis"]
@@ -68,10 +68,12 @@ class ReplayRun(NamedTuple):
     uneven: bool = False
     """Warps that share the iterations of a loop had different trip counts: the kernel may be made for no such size.
     """
+    overlaps: Sequence[PhaseOverlap] = ()
+    """Arrivals at CTA barriers that may count for a phase that they do not belong to."""
 
     @property
     def wrong(self) -> bool:
-        return bool(self.deadlocks or self.races or self.overrun or self.late)
+        return bool(self.deadlocks or self.races or self.overrun or self.late or self.overlaps)
 
     @property
     def between_warps(self) -> bool:
@@ -85,6 +87,8 @@ class ReplayRun(NamedTuple):
             return set(self.races[0].key)
         if self.overrun is not None:
             return {self.overrun.site}
+        if self.overlaps:
+            return {arrival.site for arrival in self.overlaps[0][2:]}
         return {s.site for s in self.deadlocks} or {wait.site for _, wait in self.late}
 
     def again(self, other: ReplayRun) -> bool:

@@ -41,7 +41,15 @@ from tclint.replay.scheduler import (
     UninitialisedMbarrier,
     Unresolved,
 )
-from tclint.replay.sync import Arrival, Barrier, Mbarrier, ReleasedWaiter, Transfer
+from tclint.replay.sync import (
+    Arrival,
+    Barrier,
+    BarrierArrival,
+    Mbarrier,
+    PhaseOverlap,
+    ReleasedWaiter,
+    Transfer,
+)
 from tclint.replay.thread_groups import Stuck, ThreadGroup, positions_of, warps_of
 from tclint.replay.vector_clocks import (
     BOTTOM,
@@ -59,6 +67,7 @@ from tclint.replay.vector_clocks import (
     map_warps,
     mask_warps,
     project,
+    select_warps,
 )
 
 __all__ = ["Machine", "Overrun"]
@@ -100,6 +109,8 @@ class Machine(ThreadGroupScheduler):
         """Waits for mbarriers that acquired something."""
         self._barriers: dict[tuple[int, int], Barrier] = {}
         self._cluster_barrier = Barrier()
+        self._overlaps: dict[tuple[int, int], PhaseOverlap] = {}
+        """The first overlap of phases of a CTA barrier for each pair of instructions."""
         self._memory: dict[int, int | None] = {}
         """The bytes of shared memory that the kernel has written; None: unknown."""
         self._clobbered_loads: set[int] = set()
@@ -154,6 +165,15 @@ class Machine(ThreadGroupScheduler):
             for waiter, clock in mbarrier.overtaken
             if waiter.may_be_late(partial(self.ordered_in_time, clock))
         ]
+
+    @property
+    def overlaps(self) -> list[PhaseOverlap]:
+        """Arrivals at CTA barriers that may count for a phase that they do not belong to.
+
+        Empty if threads poll global memory, which may order them and is not followed.
+        """
+        followed = self._split_waiters is None and not self.program.polls
+        return list(self._overlaps.values()) if followed else []
 
     def ordered_in_time(self, observed: Clock, agent: Agent, number: int) -> bool:
         """Whether a point with the clock *observed* follows an event of *agent* in every run.
@@ -458,7 +478,7 @@ class Machine(ThreadGroupScheduler):
     ) -> None:
         """Records that *agent* reads or writes at a *location*: a CTA and an offset."""
         cta, offset = location
-        if cta in self.alive and self._split_waiters is None:
+        if cta in self.alive and self._split_waiters is None and self.program.follows_memory:
             phase = mbarrier.phase if mbarrier is not None else 0
             made = site, writes, (cta, lanes), offset, size, agent, number
             self.accesses.append(
@@ -806,6 +826,8 @@ class Machine(ThreadGroupScheduler):
             return True
 
         arrived(whole=not away)
+        if count and not away:
+            self._count_in_phase(group, step.site, positions, barrier, count)
         if opened():
             if wait:
                 group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
@@ -813,6 +835,26 @@ class Machine(ThreadGroupScheduler):
         group.stuck = Stuck(step.site, group.threads, barrier)
         group.waits = completed_phases
         return False
+
+    def _count_in_phase(
+        self, group: ThreadGroup, site: int, positions: Sequence[int], barrier: Barrier, count: int
+    ) -> None:
+        """Notes the arrival of whole warps at a barrier with a thread count, and whether it may share the phase with
+        one that it should not.
+        """
+        warps = group.warps_at(positions)
+        known = select_warps(join_warps(self.epochs.full_clocks(group), group.unfenced), group.warps, warps)
+        arrival = BarrierArrival(
+            site,
+            self.epochs.agent_of_warps(group, warps),
+            self.epochs.time - 1,
+            _threads_at(group, positions),
+        )
+        found = barrier.overlapping(
+            arrival, (known,) if isinstance(known, int) else known, count, self.ordered_in_time
+        )
+        if found is not None:
+            self._overlaps.setdefault((found.first.site, site), found)
 
     def _release_parked(self) -> bool:
         return super()._release_parked() or self._release_split_barrier()

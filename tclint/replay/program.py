@@ -15,7 +15,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from tclint.analyses.happens_before import is_release_fence
+from tclint.analyses.happens_before import HappensBefore, is_release_fence
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
@@ -36,7 +36,7 @@ from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord
 from tclint.replay.shared_stores import SharedStores
 from tclint.values.thread_predicates import UniformityScope
 
-__all__ = ["BULK", "CP_ASYNC", "Program", "Step", "relaxes"]
+__all__ = ["BARRIERS", "BULK", "CP_ASYNC", "Program", "Step", "relaxes"]
 
 _ROLES = (
     "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
@@ -55,6 +55,8 @@ _FOLLOWED = frozenset(
     mbarrier-init mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait""".split()
 )
 """Events that synchronise. Exchanges between lanes are in the slice where something depends on them."""
+BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
+"""The events of barriers of lanes, a CTA and a cluster."""
 
 
 class Step(NamedTuple):
@@ -153,6 +155,12 @@ class Program:
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
         """Whether the kernel may be made for clusters of several CTAs."""
+        self.follows_memory = bool(model.sites("mbarrier-init"))
+        """Whether accesses to memory are in the slice.
+
+        Without mbarriers only barriers are, at which threads may deadlock: static analysis compares the accesses between
+        them.
+        """
         self.relaxed = relaxes(model)
         """Whether fences matter."""
         self.branching: set[int] = set()
@@ -164,14 +172,16 @@ class Program:
         (9.7.16.8.1).
         """
         self._slice(self._events())
-        self._slice(self._plain_accesses("read"))
-        self._slice(self._tensor_accesses())
+        if self.follows_memory:
+            self._slice(self._plain_accesses("read"))
+            self._slice(self._tensor_accesses())
         self.overwritten: dict[int, set[int]] = {}
         """The loads from shared memory that may read what an instruction writes, by that instruction."""
         self._slice_stores()
-        # A block without other steps is not executed for the sake of plain stores or copies.
-        writes = (*self._plain_accesses("write"), *self._cp_async_copies())
-        self._slice([s for s in writes if model.cfg.block_of[s.site] in self._reached])
+        if self.follows_memory:
+            # A block without other steps is not executed for the sake of plain stores or copies.
+            writes = (*self._plain_accesses("write"), *self._cp_async_copies())
+            self._slice([s for s in writes if model.cfg.block_of[s.site] in self._reached])
         self.sliced_registers = frozenset(self._sliced)
         block_of = model.cfg.block_of
         self.synchronising = frozenset(
@@ -227,6 +237,8 @@ class Program:
             instruction = self.instructions[event.site]
             lanes = instruction.match is not None and instruction.match.form.scope == "lanes"
             groups = _GROUPS.get(event.kind, (event.group,))
+            if not self.follows_memory and event.kind not in BARRIERS:
+                continue
             if event.kind == "memory-fence" and not (self.relaxed and is_release_fence(instruction)):
                 continue  # it orders nothing that is not ordered anyway
             if event.kind in _FOLLOWED and event.group in groups and not lanes:
@@ -299,6 +311,11 @@ class Program:
             and values.node(values.representative(values.after(register, step.site)))[0] != "allocated"
             for register in step.instruction.writes
         )
+
+    @cached_property
+    def polls(self) -> bool:
+        """Whether threads wait for words of memory."""
+        return bool(self.model.fact(HappensBefore).spin_loads)
 
     @cached_property
     def reads_memory(self) -> bool:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, happens_before, join, leq
 
-__all__ = ["Arrival", "Barrier", "Mbarrier", "ReleasedWaiter", "Transfer"]
+__all__ = ["Arrival", "Barrier", "BarrierArrival", "Mbarrier", "PhaseOverlap", "ReleasedWaiter", "Transfer"]
 
 
 @dataclass(slots=True)
@@ -194,6 +195,33 @@ class Arrival:
         self.generation = barrier.generation
 
 
+class BarrierArrival(NamedTuple):
+    """The arrival of whole warps at a CTA barrier with a thread count, as an event of these warps."""
+
+    site: int
+    agent: Agent
+    number: int
+    """The number of the event among those of the agent."""
+    threads: tuple[int, ...]
+
+    def known_to(self, clocks: Iterable[Clock], ordered: Callable[[Clock, Agent, int], bool]) -> bool:
+        """Whether the warps with these *clocks* are all *ordered* after the arrival."""
+        return all(ordered(clock, part, self.number) for clock in clocks for part in self.agent.components)
+
+
+class PhaseOverlap(NamedTuple):
+    """Two arrivals at a CTA barrier of which the *second* may count for the phase that the *first* belongs to.
+
+    That phase then has more arrivals than its thread count, or completes without a warp that it was meant for.
+    """
+
+    barrier: int
+    wanted: int
+    """The thread count of a phase."""
+    first: BarrierArrival
+    second: BarrierArrival
+
+
 @dataclass(slots=True)
 class Barrier:
     """A CTA barrier or the cluster barrier: how many threads have arrived, and the clocks that they release."""
@@ -208,6 +236,12 @@ class Barrier:
     release_clock: Clock = BOTTOM
     lanes: dict[int, Arrival] = field(default_factory=dict)
     """The lanes that have arrived of each warp that has not arrived as a whole."""
+    arrivals: list[BarrierArrival] = field(default_factory=list)
+    """The arrivals of whole warps in the current phase, if it has a thread count."""
+    previous: list[BarrierArrival] = field(default_factory=list)
+    """Those of the phase before it."""
+    oldest: dict[tuple[int, Agent], BarrierArrival] = field(default_factory=dict)
+    """The first arrival in a completed phase of each agent at each instruction."""
 
     @property
     def missing(self) -> int:
@@ -218,11 +252,35 @@ class Barrier:
         self.arrived += threads
         self.pending_clock = join(self.pending_clock, clock)
 
+    def overlapping(
+        self,
+        arrival: BarrierArrival,
+        clocks: Iterable[Clock],
+        count: int,
+        ordered: Callable[[Clock, Agent, int], bool],
+    ) -> PhaseOverlap | None:
+        """Notes an arrival in the current phase, after it was counted, by warps with these *clocks*.
+
+        Returns the arrival that it may share a phase with although it should not: one of an earlier phase that it is not
+        *ordered* after, one of the same threads, or one that leaves no room for it; None if there is none.
+        """
+        clocks, threads = list(clocks), set(arrival.threads)
+        excess = self.arrivals[-1:] or [arrival] if self.arrived > count else []
+        before = chain(self.oldest.values(), self.previous)
+        early = (a for a in before if not a.known_to(clocks, ordered))
+        again = (a for a in self.arrivals if not threads.isdisjoint(a.threads))
+        first = next(chain(again, early, excess), None)
+        self.arrivals.append(arrival)
+        return None if first is None else PhaseOverlap(self.number, count, first, arrival)
+
     def open_if_complete(self, wanted: int) -> bool:
         """Opens the barrier if *wanted* threads have arrived. Returns whether it opened."""
         self.wanted = wanted
         if self.arrived < wanted:
             return False
         self.arrived, self.generation = self.arrived - wanted, self.generation + 1
+        for arrival in self.previous:
+            self.oldest.setdefault((arrival.site, arrival.agent), arrival)
+        self.previous, self.arrivals = self.arrivals, []
         self.release_clock, self.pending_clock = join(self.release_clock, self.pending_clock), BOTTOM
         return True

@@ -20,12 +20,13 @@ from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults, ReplayRun, next_hypothesis
-from tclint.replay.program import Program
+from tclint.replay.program import BARRIERS, Program
 from tclint.replay.races import Race
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import Stuck
+from tclint.values import thread_masks as T
 
 __all__ = ["QUESTION", "Replay"]
 
@@ -63,7 +64,8 @@ class Replay(ReplayAnswers):
 
         Otherwise :attr:`_gave_up` is why there is no verdict, if there is none.
         """
-        if not self.model.function.entry or not self.model.sites("mbarrier-init"):
+        model = self.model
+        if not (model.function.entry and (model.sites("mbarrier-init") or _barriers_of_some(model))):
             return None
         if not whole_program(self.model):
             self._gave_up = GaveUp(Reason.UNSEEN_CALL)
@@ -364,6 +366,8 @@ class Replay(ReplayAnswers):
         one_dimensional = self.model.values.one_dimensional
         if bound and (one_dimensional or prod(bound[1:]) > 1):  # else it bounds the product of other sides
             yield bound, True
+            if self.model.values.cta_size is not None and not self.model.sites("mbarrier-init"):
+                return  # threads that are absent excuse no deadlock
         if not one_dimensional:
             self._gave_up = self._gave_up or GaveUp(Reason.NO_CTA_SHAPE)
             return
@@ -374,3 +378,18 @@ class Replay(ReplayAnswers):
         for threads in range(32, (prod(bound) if bound else MAX_CTA_THREADS) + 1, 32):
             if (threads,) not in usual:
                 yield (threads,), False
+
+
+def _barriers_of_some(model: KernelModel) -> bool:
+    """Whether some CTA or cluster barrier is not for all threads of the CTA alike, so that threads may deadlock.
+
+    Conditions that do not depend on the thread keep all threads from a barrier, or none.
+    """
+    every, size = T.full(model.values.threads), model.values.threads
+    return any(
+        model.views.context_of(i).threads != every
+        or (model.instruction(i).role("count") is not None and model.constant_of(i, "count") != size)
+        for kind in BARRIERS
+        for i in model.sites(kind)
+        if (match := model.instruction(i).match) is not None and match.form.scope != "lanes"
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tclint.values import Node, UniformityScope, Values
 from tclint.values import thread_masks as T
 
-__all__ = ["DivergentBits", "divergent_bits"]
+__all__ = ["DivergentBits", "decided_by_own_data", "divergent_bits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,63 @@ def divergent_bits(values: Values, value: int) -> DivergentBits | None:
     if node[0] == "sum":
         return _of_sum(values, node)
     return _of_operation(values, node) if node[0] == "op" else None
+
+
+def decided_by_own_data(values: Values, p: int) -> bool:
+    """Whether what each thread loads from its own address decides the predicate *p*, which compares with a constant.
+
+    The loaded words may select what is compared, also in a loop: the last element that satisfies a condition. They may
+    be equal in all threads although their addresses differ.
+    """
+    return _compares_own_data(values, p, set())
+
+
+def _compares_own_data(values: Values, p: int, seen: set[int]) -> bool:
+    node = values.node(p)
+    while node[0] == "not":
+        node = values.node(node[1])
+    if node[0] != "compare":
+        return False
+    compared = [v for v in node[2:4] if values.constant_of(v) is None]
+    return len(compared) == 1 and _is_own_data(values, compared[0], seen)
+
+
+def _is_own_data(values: Values, value: int, seen: set[int]) -> bool:
+    """Whether each thread loads *value* from its own address, or such a word selects it."""
+    work = [value]
+    while work:
+        value = values.representative(work.pop())
+        if value in seen:
+            continue
+        seen.add(value)
+        node = values.node(value)
+        if node[0] == "load" and not str(node[2]).startswith(".local") and _differs_in_warp(values, node[3]):
+            return True
+        if node[0] == "select":
+            if _compares_own_data(values, node[1], seen):
+                return True
+            work += node[2:4]
+        work += values.arguments(value) if node[0] == "phi" else ()
+    return False
+
+
+def _differs_in_warp(values: Values, value: int) -> bool:
+    """Whether *value* is an index that differs between the lanes of a warp, with warp-uniform values added or multiplied.
+
+    So is a counter that starts at such a value.
+    """
+    start, stride, modulus = values.induction(value) or (value, 0, None)
+    if stride and modulus is None:
+        value = start
+    if values.uniformity(value) is UniformityScope.DIVERGENT:
+        return True
+    node = values.node(value)
+    parts = [term for term, _ in node[1]] if node[0] == "sum" else []
+    if node[:2] == ("op", "mad"):
+        *factors, term = values.parts(node)
+        parts = [term] if all(values.uniformity(f) <= UniformityScope.WARP for f in factors) else []
+    varying = [part for part in parts if values.uniformity(part) > UniformityScope.WARP]
+    return len(varying) == 1 and _differs_in_warp(values, varying[0])
 
 
 def _of_sum(values: Values, node: Node) -> DivergentBits | None:

@@ -238,13 +238,6 @@ class Uniformity:
                     if sorted(levels)[:-1] == [] or max(sorted(levels)[:-1]) <= UniformityScope.WARP
                     else UniformityScope.UNKNOWN
                 )
-            if (
-                kind == "compare"
-                and node[1] == "eq"
-                and self._load_term(node[2])
-                and self.table.constant_of(node[3]) is not None
-            ):
-                return UniformityScope.DIVERGENT
             return UniformityScope.UNKNOWN
         if kind == "load":
             inner = self._level(node[3], memo, assumed, depth)
@@ -294,9 +287,6 @@ class Uniformity:
             return bool(space.startswith(".local"))
         variables = (self.table.variable(term) for term, _ in self.table.linear(address)[0])
         return any(v is not None and v.space == ".local" for v in variables)
-
-    def _load_term(self, value: int) -> bool:
-        return bool(self.table.node(value)[0] == "load")
 
     def _controlling_predicates(self, block: int) -> list[tuple[int, int]]:
         """``(register, instruction)`` of the branches that decide by which edge *block* is entered."""

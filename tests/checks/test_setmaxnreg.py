@@ -164,6 +164,25 @@ def test_the_pool_of_the_cta(inc: int, dec: int, directives: str, found: list[st
 
 
 @pytest.mark.parametrize(
+    ("directives", "inc", "found"),
+    [
+        (".reqntid 512\n.minnctapersm 1", 168, 1),
+        (".reqntid 512\n.maxnreg 96", 104, 1),
+        (".reqntid 512\n.maxnreg 96", 96, 0),
+        # A kernel is launched with at most the count that it requests.
+        (".reqntid 512\n.maxnreg 128", 120, 0),
+        # Whether ptxas keeps the setmaxnreg is unknown.
+        (".reqntid 512", 168, 0),
+    ],
+)
+def test_warps_without_a_setmaxnreg_keep_their_registers(directives: str, inc: int, found: int) -> None:
+    body = f"mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 256;\n@%p0 bra low;\ninc {inc};\nlow:\nret;"
+    hits = by_rule(lint(text(body, directives)), "CV012")
+    assert len(hits) == found
+    assert not found or "hold or request" in hits[0].message
+
+
+@pytest.mark.parametrize(
     ("directives", "found"),
     [
         (".maxntid 128\n.minnctapersm 2", 0),  # a bound of 255, of which each thread holds 256

@@ -54,6 +54,7 @@ def test_a_rule_that_is_not_in_the_table_is_never_confirmed(rule: str) -> None:
     waits = tuple(Wait(1, "warp 0", "", kind, frozenset((1, 2))) for kind in WAITS)
     found = [
         *demonstrations(claim(rule, 1, 2), execution(*everything, waits=waits), GIVEN),
+        *(o for wait in waits for o in demonstrations(claim(rule, 1, 2), execution(waits=(wait,)), GIVEN)),
         *(
             o
             for kind in FAULTS

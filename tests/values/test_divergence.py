@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
-from tclint.values.divergence import divergent_bits
+from tclint.values.divergence import decided_by_own_data, divergent_bits
 from tests.tools.support import model, value
 
 EVERY = (1 << 32) - 1
@@ -84,3 +85,49 @@ end:
     assert found is not None
     assert found.level(T.full(128)) is UniformityScope.WARP
     assert found.level(T.full(32)) is None
+
+
+LOADS = """
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd1, {index}, 4;
+    add.s64 %rd2, %rd0, %rd1;
+    mov.u32 %r3, -1;
+    mov.u32 %r4, 0;
+next:
+    ld.global.u32 %r5, [%rd2];
+    {use}
+    add.s64 %rd2, %rd2, 512;
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p1, %r4, %r9;
+    @%p1 bra next;
+    setp.{compare};
+end:
+    @%p0 bra out;
+out:
+    ret;
+"""
+SELECT = "setp.gt.s32 %p2, %r5, 0; selp.b32 %r3, %r4, %r3, %p2;"
+
+
+@pytest.mark.parametrize(
+    ("index", "use", "compare", "own"),
+    [
+        ("%r0", "", "gt.s32 %p0, %r5, 0", True),
+        ("%r0", "", "lt.u32 %p0, %r5, 7", True),
+        ("%r0", "", "eq.u32 %p0, %r5, 7", True),
+        ("%r0", SELECT, "gt.s32 %p0, %r3, -1", True),
+        ("%r9", "", "gt.s32 %p0, %r5, 0", False),
+        ("%r9", SELECT, "gt.s32 %p0, %r3, -1", False),
+        ("%r0", "", "gt.s32 %p0, %r5, %r9", False),
+        ("%r0", "max.s32 %r3, %r3, %r5;", "gt.s32 %p0, %r3, -1", False),
+        ("%r0", SELECT + "shfl.sync.idx.b32 %r3, %r3, 0, 31, -1;", "gt.s32 %p0, %r3, -1", False),
+    ],
+)
+def test_data_of_each_thread_decides_what_it_is_compared_for_or_selects(
+    index: str, use: str, compare: str, own: bool
+) -> None:
+    kernel = model(LOADS.format(index=index, use=use, compare=compare))
+    last = next(i for i, each in enumerate(kernel.function.instructions) if each.flow and each.guard == 0)
+    assert decided_by_own_data(kernel.values, kernel.values.before(0, last)) == own
