@@ -256,7 +256,8 @@ REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [{}
         (LOAD.format("%r3"), False),
         (REDUCE.format("tile"), True),
         (REDUCE.format("%r3"), False),
-        (STORE.replace("@%p0 ", ""), False),
+        (STORE.replace("@%p0 ", ""), True),
+        (STORE.replace("@%p0 ", "").replace("[tile]", "[%r3]"), False),
         ("@%p0 " + LOAD.format("tile"), False),
         ("elect.sync _|%p1, -1;\n@%p1 " + LOAD.format("tile"), False),
         ("setp.lt.u32 %p1, %r0, 32;\n@%p1 " + LOAD.format("tile"), True),
@@ -271,6 +272,22 @@ REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [{}
 )
 def test_the_same_copy_by_several_threads(copy: str, several: bool) -> None:
     assert len(by_rule(lint(text(copy)), "BK006")) == several
+
+
+@pytest.mark.parametrize(
+    ("copy", "severity", "effect"),
+    [
+        (STORE.replace("@%p0 ", ""), "info", "only once"),
+        (TENSOR.replace("@%p0 ", ""), "info", "only once"),
+        (LOAD.format("tile"), "warning", "issues the whole copy"),
+        (REDUCE.format("tile"), "error", "applies the whole reduction"),
+        (REDUCE.format("tile").replace(".add", ".max"), "warning", "issues the whole copy"),
+    ],
+)
+def test_the_severity_depends_on_what_repeated_copies_do(copy: str, severity: str, effect: str) -> None:
+    (finding,) = by_rule(lint(text(copy)), "BK006")
+    assert finding.severity.label == severity
+    assert effect in finding.message
 
 
 @pytest.mark.parametrize(("directives", "several"), [(".maxntid 1, 1, 1", False), (".reqntid 2", True)])
