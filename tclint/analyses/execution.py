@@ -44,6 +44,12 @@ class ExecutionGuarantee:
             self._certain(threads, *required) for required in self._guards(site)
         )
 
+    def by_data(self, site: int) -> bool:
+        """Whether, apart from conditions that :meth:`certainly` accepts, only loaded values select the threads."""
+        threads = self.model.views.context_of(site).threads
+        required = [*self._guards(site), *self._entering(self.model.cfg.block_of[site])]
+        return all(self._certain(threads, p, truth) or self._loaded(p) for p, truth in required)
+
     def takers(self, site: int) -> int:
         """The threads of the warps in which the value loaded at *site* reaches memory, a branch or an event.
 
@@ -63,14 +69,14 @@ class ExecutionGuarantee:
 
     def _data_dependent(self, site: int, guarded: bool) -> bool:
         """Whether unknown data selects the threads that reach *site* or, if *guarded*, that execute it."""
-        values = self.model.values
         threads = self.model.views.context_of(site).threads
         required = [*(self._guards(site) if guarded else ()), *self._entering(self.model.cfg.block_of[site])]
-        return any(
-            not self._certain(threads, p, truth)
-            and any(values.node(v)[0] in ("load", "unknown") for v in values.subexpressions(p))
-            for p, truth in required
-        )
+        return any(not self._certain(threads, p, truth) and self._loaded(p) for p, truth in required)
+
+    def _loaded(self, p: int) -> bool:
+        """Whether *p* is computed from data that the text does not determine."""
+        values = self.model.values
+        return any(values.node(v)[0] in ("load", "unknown") for v in values.subexpressions(p))
 
     def _guards(self, site: int) -> Iterator[tuple[int, bool]]:
         """The guard of *site*, if it has one, with the value under which *site* executes."""

@@ -39,6 +39,7 @@ __all__ = [
     "SinceBarrier",
     "SinceBarrierState",
     "WritesSince",
+    "atomic",
     "plain",
     "synchronising_sites",
 ]
@@ -188,14 +189,17 @@ class SharedByWarps(SharedMemory):
         )
 
     def counts(self, access: Access) -> bool:
-        """Whether *access* can be part of a proven race: it is plain, and its bytes and threads are known."""
+        """Whether *access* can be part of a proven race: its bytes and threads are known, and it is plain or atomic.
+
+        That several threads may execute an atomic operation at the same time is what it is for, so data may select them.
+        """
         if access not in self._counts:
-            site = access.site
+            model, site = self.model, access.site
             self._counts[access] = (
-                plain(self.model, site)
-                and self.executed.certainly(site)
-                and self.placed(access, self.model.views.context_of(site).threads)
-            )
+                self.executed.certainly(site)
+                if plain(model, site)
+                else atomic(model, site) and self.executed.by_data(site)
+            ) and self.placed(access, model.views.context_of(site).threads)
         return self._counts[access]
 
 
@@ -207,10 +211,22 @@ class SharedByBound(SharedByWarps):
         return threads & self.room if bounded else super().certain_threads(threads, beside)
 
 
+_OWN = (".shared", ".shared::cta")
+
+
 def plain(model: KernelModel, site: int) -> bool:
     """Whether an access to shared memory is plain: neither atomic nor volatile, and to the memory of this CTA."""
     match = model.shared.sites[site]
-    return not strong(match) and match.space in (".shared", ".shared::cta")
+    return not strong(match) and match.space in _OWN
+
+
+def atomic(model: KernelModel, site: int) -> bool:
+    """Whether a site is a relaxed atomic operation or reduction, which orders nothing, on memory of this CTA."""
+    match = model.shared.sites[site]
+    read, written = (
+        {name for verb, name in match.form.memory if verb == which} for which in ("read", "write")
+    )
+    return bool(read & written) and strong(match) == {".relaxed"} and match.space in _OWN
 
 
 def synchronising_sites(model: KernelModel) -> frozenset[int]:

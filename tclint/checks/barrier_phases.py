@@ -90,7 +90,7 @@ def _confidence(model: KernelModel) -> Confidence | None:
 
 def _repeated(model: KernelModel, arrivals: list[int]) -> Iterator[tuple[int, Hit]]:
     """Arrivals without a wait that a thread repeats before any wait, with the number of the barrier."""
-    waits = model.fact(HappensBefore).acquire_points(Scope.WARPS)
+    waits = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
     every = T.full(model.values.threads)
     users: dict[int, list[int]] = {}
     for site in (*arrivals, *model.sites("barrier-sync", "")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import NamedTuple
 
 from tclint.analyses.issuers import (
     by_several_threads,
@@ -16,7 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import copy_name
 from tclint.findings.edits import retarget
-from tclint.findings.scales import Confidence
+from tclint.findings.scales import Confidence, Severity
 from tclint.isa.table import Match
 from tclint.isa.target import Target
 
@@ -33,21 +34,47 @@ _WINDOW = 1 << 24
 
 @check(BK006, needs="cp")
 def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
-    """Report copies that several threads of a warp provably issue with the same addresses."""
-    for threads, every in by_several_threads(model, reachable(model, issued_by_each_lane)).items():
-        sites = [i for i in every if same_in_all_lanes(model, i)]
-        if not sites:
-            continue
-        site, who = sites[0], model.describe_threads(threads)
-        yield BK006.hit(
-            site=site,
-            message=f"{copy_name(model, site)} is executed by {who} with the same addresses: each of these threads "
-            "issues the whole copy",
-            steps=(Mark(site, "executed once by each thread", role=who),),
-            count=len(sites),
-            help="issue it from one thread, under the predicate of elect.sync in one warp",
-            confidence=None if model.function.most_threads is not None else Confidence.LOW,
-        )
+    """Report copies that several threads of a warp provably execute with the same addresses."""
+    copies = reachable(model, lambda match: copies_in_bulk(match.form))
+    for threads, every in by_several_threads(model, copies).items():
+        same = ((_effect(model, i), i) for i in every if same_in_all_lanes(model, i))
+        for effect, sites in grouped(same).items():
+            site, who = sites[0], model.describe_threads(threads)
+            yield BK006.hit(
+                site=site,
+                message=f"{copy_name(model, site)} is executed by {who} with the same addresses: {effect.why}",
+                steps=(Mark(site, "executed once by each thread", role=who),),
+                count=len(sites),
+                help="issue it from one thread, under the predicate of elect.sync in one warp",
+                severity=effect.severity,
+                confidence=None if model.function.most_threads is not None else Confidence.LOW,
+            )
+
+
+class _Effect(NamedTuple):
+    """What it does that each lane of a warp executes the same copy."""
+
+    why: str
+    severity: Severity | None = None
+
+
+_ONE_COPY = _Effect(
+    "nothing guarantees that the warp issues the copy only once, although current hardware does",
+    Severity.INFO,
+)
+_MANY_COPIES = _Effect("each of these threads issues the whole copy")
+_MANY_UPDATES = _Effect("each of these threads applies the whole reduction", Severity.ERROR)
+_IDEMPOTENT = frozenset((".min", ".max", ".and", ".or"))
+"""The reductions that change nothing when they are applied again."""
+
+
+def _effect(model: KernelModel, site: int) -> _Effect:
+    match = model.instruction(site).match
+    assert match is not None  # it is a bulk copy
+    if not issued_by_each_lane(match):
+        return _ONE_COPY
+    reduction = match.binding.get("redOp")
+    return _MANY_COPIES if reduction is None or reduction in _IDEMPOTENT else _MANY_UPDATES
 
 
 def _cluster(model: KernelModel) -> tuple[int, str] | None:

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from math import prod
 
 from tclint.analyses import role_paths
@@ -117,6 +118,7 @@ def objects(model: KernelModel) -> Iterator[Hit]:
     yield from _twice(known)
     yield from _ended(known)
     yield from _touched(known)
+    yield from _touched_by_owner(known)
     yield from _unpublished(known)
 
 
@@ -362,26 +364,55 @@ def _touched(known: _Objects) -> Iterator[Hit]:
     """Report accesses to the memory of a live mbarrier by anything but mbarrier operations."""
     model, shared = known.model, known.model.shared
     held: dict[int, dict[int, Footprint]] = defaultdict(dict)
-    for site, named in known.inits.items():
-        for place in named or ():
-            held[place.base].setdefault(site, Footprint(place.offset, (1 << SIZE) - 1))
+    for place, sites in known.unambiguous(known.inits).items():
+        for site in sites:
+            held[place.base][site] = Footprint(place.offset, (1 << SIZE) - 1)
     first = {base: min(f.low for f in footprints.values()) for base, footprints in held.items()}
     last = {base: max(f.low for f in footprints.values()) + SIZE - 1 for base, footprints in held.items()}
     reported: set[int] = set()
-    for site in sorted(shared.sites) if held else ():
-        if model.cfg.block_of[site] not in model.cfg.rank:
+    for access in _accesses(model) if held else ():
+        here = _footprint(model, access, held)
+        base = shared.split(access.address)[0]
+        if here is None or here.low > last[base] or here.low + here.bytes.bit_length() <= first[base]:
             continue
-        for access in shared.accesses(site):
-            here = _footprint(model, access, held)
-            base = shared.split(access.address)[0]
-            if here is None or here.low > last[base] or here.low + here.bytes.bit_length() <= first[base]:
+        for made, footprint in held[base].items():
+            if made in reported or not footprint.meets(here):
                 continue
-            for made, footprint in held[base].items():
-                if made in reported or not footprint.meets(here):
-                    continue
-                if hit := _accessed_while_live(known, made, access):
-                    reported.add(made)
-                    yield hit
+            if hit := _accessed_while_live(known, made, access):
+                reported.add(made)
+                yield hit
+
+
+def _touched_by_owner(known: _Objects) -> Iterator[Hit]:
+    """Report accesses to a live mbarrier whose address depends on the thread, by the thread that initialised it."""
+    model, shared = known.model, known.model.shared
+    for made in known.inits:
+        address = model.value(made, "mbarrier")
+        if (
+            address is None
+            or model.values.varying_at(address)
+            or model.values.constant_of(shared.split(address)[1]) is not None
+        ):
+            continue
+        held, owners = Access(made, True, address, SIZE), model.views.context_of(made).threads
+        meeting = (
+            access
+            for access in _accesses(model)
+            if shared.overlap_in_one_thread(
+                held, access, owners & model.views.context_of(access.site).threads
+            )
+        )
+        yield from islice(filter(None, (_accessed_while_live(known, made, access) for access in meeting)), 1)
+
+
+def _accesses(model: KernelModel) -> Iterator[Access]:
+    """The reachable accesses to shared memory, in the order of the text."""
+    return (
+        access
+        for site in sorted(model.shared.sites)
+        if model.cfg.block_of[site] in model.cfg.rank
+        for access in model.shared.accesses(site)
+    )
 
 
 def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Footprint | None:
@@ -395,19 +426,16 @@ def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Fo
 def _accessed_while_live(known: _Objects, made: int, access: Access) -> Hit | None:
     """The finding about an *access* that follows the init *made* with no intervening mbarrier.inval; or None."""
     model, site = known.model, access.site
-    named = known.inits[made]
-    if named is None or len(named) > 1:
+    places = known.inits[made]
+    if not places:
         return None
-    place = min(named)
-    path = role_paths.follow(
-        model, made, model.views.context_of(made), (site,), known.may_name(known.invals, place)
-    ).witness
-    if path is None:
+    ends = {i for place in places for i in known.may_name(known.invals, place)}
+    if role_paths.follow(model, made, model.views.context_of(made), (site,), ends).witness is None:
         return None
     verb = "writes" if access.writes else "reads"
     return MB009.hit(
         site=site,
-        message=f"{verb} memory of the mbarrier {known.words(place)}, which only mbarrier operations may access",
+        message=f"{verb} memory of the mbarrier {known.words(min(places))}, which only mbarrier operations may access",
         steps=(Mark(made, "the mbarrier is initialised here"), Mark(site, f"{verb} its bytes")),
         help="use other memory, or invalidate the mbarrier first",
         about=frozenset((site,)),

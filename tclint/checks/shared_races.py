@@ -29,10 +29,11 @@ from tclint.analyses.since_barrier import (
     SinceBarrier,
     SinceBarrierState,
     WritesSince,
+    atomic,
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
-from tclint.dataflow import Path
+from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Memory, Operand, Special, Vector
 from tclint.values import UniformityScope
@@ -134,46 +135,63 @@ def _doubt(model: KernelModel, meeting: Conflict) -> Doubt:
 
 
 def _meetings(model: KernelModel) -> Iterator[Conflict]:
-    """The conflicts of *model*: accesses after writes, then writes after reads."""
+    """The conflicts of *model*: accesses after writes, then writes after reads.
+
+    A loop may test a counter, as a hint, while other warps still add to it. That does not excuse an access after the
+    loop, so the search for conflicts with atomic operations continues without the loops in which it has found one.
+    """
     kinds: tuple[type[SinceBarrier], ...] = (WritesSince, ReadsSince)
+    component, block_of = model.cfg.component, model.cfg.block_of
     for kind in kinds:
         since, results = model.solution(kind)
-        together = since.together(results)
-        if not together:
-            continue
+        starts, passed = since.together(results), frozenset[int]()
+        while starts:
+            met = list(_meetings_of(model, since, results, starts, passed))
+            yield from met
+            met = [each for each in met if atomic(model, each.operation.site)]
+            passed |= {component[block_of[each.use.site]] for each in met}
+            starts &= {each.operation.site for each in met}
 
-        def pending(state: SinceBarrierState, together: frozenset[int] = together) -> Iterator[int]:
-            return (site for site, _ in state if site in together)
 
-        def wanted(access: Access, since: SinceBarrier = since, write: bool = kind is ReadsSince) -> bool:
-            instruction = model.instruction(access.site)
-            if access.later and instruction.group != "cp.async":
-                # Asynchronous reads are left to PR005.
-                return access.writes and write and instruction.event == "issue" and since.counts(access)
-            return (access.writes or not write) and since.counts(access)
+def _meetings_of(
+    model: KernelModel,
+    since: SinceBarrier,
+    results: Results[SinceBarrierState],
+    starts: frozenset[int],
+    passed: frozenset[int],
+) -> OverlapSearch:
+    """The search for conflicts with the accesses *starts*, in other components of the CFG than *passed*."""
+    component, block_of = model.cfg.component, model.cfg.block_of
 
-        def meet(first: Access, second: Access, route: Route, since: SinceBarrier = since) -> bool:
-            return _meet(model, since.memory, first, second, route)
+    def wanted(access: Access) -> bool:
+        instruction = model.instruction(access.site)
+        if component[block_of[access.site]] in passed:
+            return False
+        if access.later and instruction.group != "cp.async":
+            # Asynchronous reads are left to PR005.
+            overwrites = access.writes and not since.writes
+            return overwrites and instruction.event == "issue" and since.counts(access)
+        return (access.writes or since.writes) and since.counts(access)
 
-        def doubt(start: int, path: Path, since: SinceBarrier = since) -> Doubt:
-            return skips(model, path, since.ends, _SYNCHRONISED) or skips_for_launch(
-                model, path, since.ends, _SYNCHRONISED_BY_LAUNCH, start
-            )
-
-        yield from OverlapSearch(
-            model,
-            results,
-            since.operations,
-            pending,
-            lambda state, site: (site, False) in state,
-            lambda site: False,
-            since.follow,
-            wanted,
-            meet,
-            begins=lambda access: not access.later,
-            memory=since.memory,
-            doubt=doubt,
+    def doubt(start: int, path: Path) -> Doubt:
+        return skips(model, path, since.ends, _SYNCHRONISED) or skips_for_launch(
+            model, path, since.ends, _SYNCHRONISED_BY_LAUNCH, start
         )
+
+    return OverlapSearch(
+        model,
+        results,
+        since.operations,
+        lambda state: (site for site, _ in state if site in starts),
+        lambda state, site: (site, False) in state,
+        lambda site: False,
+        since.follow,
+        wanted,
+        lambda first, second, route: _meet(model, since.memory, first, second, route),
+        begins=lambda access: not access.later and access.writes is since.writes,
+        memory=since.memory,
+        doubt=doubt,
+    )
 
 
 def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Access, route: Route) -> bool:
@@ -188,9 +206,9 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
         & (full if access.writes else memory.executed.takers(access.site))
         for access in (first, second)
     )
-    if not (here and there):
+    if not (here and there) or (atomic(model, first.site) and atomic(model, second.site)):
         return False
-    if second.writes:
+    if second.writes and not atomic(model, second.site):
         there &= ~(_same_value if first.writes else _written_back)(model, first, second, route)
     pairs = {(here, there & taking)} if route.path.state else {(here & taking, there), (here, there & taking)}
     return any(memory.across(first, second, *pair) for pair in pairs)
@@ -247,6 +265,7 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
     before = "writes" if first.writes else "reads"
     verb = "overwrites" if second.writes else "reads"
     why = "may still be writing" if first.writes else "may still be reading"
+    contended = any(atomic(model, access.site) for access in (first, second))
     return SM001.hit(
         site=second.site,
         message=f"{verb} shared memory that another warp {why}: no barrier orders the two",
@@ -265,5 +284,5 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
         count=count,
         help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
-        confidence=None if model.function.threads else Confidence.MEDIUM,
+        confidence=Confidence.MEDIUM if contended or not model.function.threads else None,
     )

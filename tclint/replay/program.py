@@ -315,7 +315,7 @@ class Program:
     @cached_property
     def polls(self) -> bool:
         """Whether threads wait for words of memory."""
-        return bool(self.model.fact(HappensBefore).spin_loads)
+        return bool(self.model.fact(HappensBefore).points.spin_loads)
 
     @cached_property
     def reads_memory(self) -> bool:

@@ -227,6 +227,45 @@ def test_why_a_result_is_not_there() -> None:
     assert [s.message for s in finding.steps][1] == "waits only until the sources have been read"
 
 
+RELEASE = "@%p0 red.release.gpu.global.add.u32 [%rd2], %r9;"
+RELAXED = "@%p0 st.relaxed.gpu.global.u32 [%rd2], %r9;"
+FLAG = "ld.param.u64 %rd2, [pointer];\ncvta.to.global.u64 %rd2, %rd2;\nadd.u64 %rd2, %rd2, 65536;"
+
+
+@pytest.mark.parametrize("copy", [STORE, TENSOR])
+@pytest.mark.parametrize(
+    ("between", "early"),
+    [
+        ([wait(), RELEASE], True),
+        ([wait(), "@%p0 st.release.sys.global.u32 [%rd2], %r9;"], True),
+        ([wait(), "@%p0 atom.acq_rel.gpu.global.add.u32 %r4, [%rd2], 1;"], True),
+        ([wait(), "membar.gl;", RELAXED], True),
+        ([wait(), "fence.acq_rel.gpu;", "@%p0 st.volatile.global.u32 [%rd2], %r9;"], True),
+        ([wait(), "fence.acq_rel.gpu;", "@%p0 st.volatile.u32 [%rd2], %r9;"], True),
+        ([wait(read=""), RELEASE], False),
+        ([wait(), wait(read=""), RELEASE], False),
+        ([wait(), RELAXED], False),
+        ([wait(), "fence.proxy.async;", RELAXED], False),
+        ([wait(), "@%p0 red.release.cta.global.add.u32 [%rd2], %r9;"], False),
+        ([wait(), "@%p0 red.release.gpu.shared.add.u32 [tile], %r9;"], False),
+        ([wait(), "@%p0 st.global.u32 [%rd2], %r9;"], False),
+        ([wait(1), RELEASE], False),
+    ],
+)
+def test_a_flag_that_is_set_when_only_the_source_has_been_read(
+    copy: str, between: list[str], early: bool
+) -> None:
+    findings = by_rule(lint(text(FLAG, copy, COMMIT, *between, wait(read=""))), "BK004")
+    assert len(findings) == early
+    assert all(f.severity.label == "warning" and "sets a flag" in f.message for f in findings)
+
+
+def test_a_flag_for_an_older_group_is_not_reported() -> None:
+    """A wait that leaves the newest group pending precedes the flag, which is for the groups that it covers."""
+    loop = ("loop:", STORE, COMMIT, wait(), wait(1, read=""), RELEASE, "@%p1 bra loop;")
+    assert not by_rule(lint(text(FLAG, "setp.ne.u32 %p1, %r9, 0;", *loop)), "BK004")
+
+
 def test_a_copy_in_no_group() -> None:
     (finding,) = by_rule(lint(text(STORE, wait())), "BK005")
     assert (finding.severity.label, finding.message) == (
@@ -256,7 +295,8 @@ REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [{}
         (LOAD.format("%r3"), False),
         (REDUCE.format("tile"), True),
         (REDUCE.format("%r3"), False),
-        (STORE.replace("@%p0 ", ""), False),
+        (STORE.replace("@%p0 ", ""), True),
+        (STORE.replace("@%p0 ", "").replace("[tile]", "[%r3]"), False),
         ("@%p0 " + LOAD.format("tile"), False),
         ("elect.sync _|%p1, -1;\n@%p1 " + LOAD.format("tile"), False),
         ("setp.lt.u32 %p1, %r0, 32;\n@%p1 " + LOAD.format("tile"), True),
@@ -271,6 +311,22 @@ REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [{}
 )
 def test_the_same_copy_by_several_threads(copy: str, several: bool) -> None:
     assert len(by_rule(lint(text(copy)), "BK006")) == several
+
+
+@pytest.mark.parametrize(
+    ("copy", "severity", "effect"),
+    [
+        (STORE.replace("@%p0 ", ""), "info", "only once"),
+        (TENSOR.replace("@%p0 ", ""), "info", "only once"),
+        (LOAD.format("tile"), "warning", "issues the whole copy"),
+        (REDUCE.format("tile"), "error", "applies the whole reduction"),
+        (REDUCE.format("tile").replace(".add", ".max"), "warning", "issues the whole copy"),
+    ],
+)
+def test_the_severity_depends_on_what_repeated_copies_do(copy: str, severity: str, effect: str) -> None:
+    (finding,) = by_rule(lint(text(copy)), "BK006")
+    assert finding.severity.label == severity
+    assert effect in finding.message
 
 
 @pytest.mark.parametrize(("directives", "several"), [(".maxntid 1, 1, 1", False), (".reqntid 2", True)])

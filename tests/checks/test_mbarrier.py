@@ -412,6 +412,39 @@ def test_the_life_of_an_mbarrier(body: str, message: str) -> None:
     assert all(message in hit.message for hit in hits)
 
 
+OF_A_WARP = """
+    .shared .align 128 .b8 stages[16384];
+    mov.u32 %r0, %tid.x;
+    shr.u32 %r1, %r0, 5;
+    and.b32 %r2, %r0, 31;
+    shl.b32 %r3, %r1, 12;
+    mov.u32 %r4, stages;
+    add.u32 %r4, %r4, %r3;
+    setp.eq.u32 %p0, %r2, 0;
+    @%p0 mbarrier.init.shared::cta.b64 [%r4+3584], 1;
+    bar.warp.sync -1;
+"""
+INTO = "@%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r4], [%rd0], {}, [%r4+3584];"
+
+
+@pytest.mark.parametrize(
+    ("access", "wrong"),
+    [
+        (INTO.format(3696), True),
+        (INTO.format(3584), False),
+        ("@%p0 mbarrier.inval.shared::cta.b64 [%r4+3584];\n" + INTO.format(3696), False),
+        ("st.shared.u32 [%r4+3588], %r0;", True),
+        ("add.u32 %r4, %r4, 4096;\n@%p0 st.shared.u32 [%r4+3588], %r0;", False),
+        ("add.u32 %r4, %r4, %r9;\n@%p0 st.shared.u32 [%r4+3588], %r0;", False),
+    ],
+)
+def test_an_access_to_the_mbarrier_of_its_own_warp(access: str, wrong: bool) -> None:
+    """The mbarrier of each warp follows its stage, at an address that depends on the thread index."""
+    text = module(kernel(f"{OF_A_WARP}{access}\nret;"))
+    hits = [f for f in by_rule(lint(text), "MB009") if "memory of the mbarrier" in f.message]
+    assert len(hits) == wrong
+
+
 TWO = "@!%p0 mbarrier.init.shared::cta.b64 [ring], 128;\n@!%p0 mbarrier.init.shared::cta.b64 [ring+8], 128;"
 THIRD = "@!%p0 mbarrier.init.shared::cta.b64 [ring+16], 128;"
 STAGE = "rem.u32 %r11, %r10, 3;"

@@ -423,6 +423,59 @@ def test_atomic_operations_without_a_wait_order_nothing(atomic: str, wrong: bool
     assert bool(found(f"{body}\n{loop}")) == wrong
 
 
+COUNT = "atom.shared.add.u32 %r7, [tile], 1;"
+MINE = "mad.wide.u32 %rd2, %r0, 4, %rd1;\nld.global.u32 %r8, [%rd2];\nsetp.eq.u32 %p4, %r8, 0;"
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (f"{COUNT}\nld.shared.u32 %r6, [tile];", True),
+        ("red.shared.add.u32 [tile], 1;\n@%p0 ld.shared.u32 %r6, [tile];", True),
+        (f"{MINE}\n@%p4 {COUNT}\n@%p0 ld.shared.u32 %r6, [tile];", True),
+        (f"@%p0 st.shared.u32 [tile], 0;\n{COUNT}\nbar.sync 0;", True),
+        (f"bar.sync 0;\nld.shared.u32 %r6, [tile];\n{COUNT}", True),
+        (f"{COUNT}\n{COUNT}", False),
+        (f"{COUNT}\nbar.sync 0;\nld.shared.u32 %r6, [tile];", False),
+        (f"{COUNT}\nld.volatile.shared.u32 %r6, [tile];", False),
+        (f"{COUNT}\nld.shared.u32 %r6, [tile+4];", False),
+        (f"@%p1 {COUNT}\n@%p1 ld.shared.u32 %r6, [tile];", False),
+        # An unknown number of threads may all be in one warp, which needs no barrier.
+        (f"@%p2 {COUNT}\n@%p0 ld.shared.u32 %r6, [tile];", False),
+        (
+            f"{COUNT.replace('add', 'acq_rel.cta.add').replace('.shared', '')}\nld.shared.u32 %r6, [tile];",
+            False,
+        ),
+    ],
+)
+def test_a_counter_that_other_warps_still_add_to(body: str, wrong: bool) -> None:
+    hits = found(body)
+    assert bool(hits) is wrong
+    assert all(hit[:2] == ("SM001", Confidence.MEDIUM) for hit in hits)
+
+
+def test_a_counter_is_read_after_the_loop_that_tests_it() -> None:
+    """The test in the loop may be a hint, but the value after the loop is the result."""
+    body = f"""
+    mov.u32 %r8, 0;
+next:
+    {COUNT}
+    ld.shared.u32 %r10, [tile];
+    setp.lt.u32 %p5, %r10, %r9;
+    @%p5 bra next;
+    @!%p0 bra on;
+    ld.shared.u32 %r6, [tile];
+on:
+    """
+    text = module(kernel(f"{START}\n{body}\n{USE}\nret;"), header=HEADER)
+    reads = [f for f in by_rule(lint(text), "SM001") if f.message.startswith("reads")]
+    lines = {text.encode()[: f.span.start].count(b"\n") for f in reads}
+    assert {text.splitlines()[line].split(",")[0].strip() for line in lines} == {
+        "ld.shared.u32 %r10",
+        "ld.shared.u32 %r6",
+    }
+
+
 def test_a_warp_that_arrives_is_ordered_before_those_that_wait() -> None:
     """The warp that reads passes no wait, but those that write have waited for it."""
     body = f"""

@@ -1,0 +1,133 @@
+"""The check of flags that are set before the results of a bulk copy are written (PTX ISA 8.8, 9.7.9.27.2.2).
+
+A thread that has copied data to global memory sets a flag for the threads that read it. A release makes known what the
+thread has observed, and a wait for the source alone does not make it observe the writes of the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tclint.analyses.bulk import BulkWrites
+from tclint.analyses.groups import OPEN
+from tclint.analyses.happens_before import is_release_fence, strong
+from tclint.analyses.model import FactQuery, KernelModel
+from tclint.analyses.plausibility import Doubt, most_plausible_path
+from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks._repairs import with_opcode
+from tclint.checks._wording import copy_name
+from tclint.dataflow import Path
+from tclint.findings.edits import Repair
+from tclint.findings.scales import Confidence, Severity
+from tclint.ir.nodes import Instruction
+
+BK004 = RuleId("BK004")
+
+_RELEASE = frozenset((".release", ".acq_rel"))
+
+
+class _Copied(NamedTuple):
+    """What a thread has done since it issued a copy whose result it has not waited for."""
+
+    age: int
+    wait: int = -1
+    """The wait after which the source of the copy has been read; -1 before such a wait."""
+    fenced: bool = False
+    """A fence has followed that wait, so that every strong write is part of a release pattern (8.8)."""
+
+
+class _Signalled(NamedTuple):
+    """A flag that is set while the result of *copy* is in flight."""
+
+    copy: int
+    flag: int
+    wait: int
+    path: Path
+    doubt: Doubt
+
+
+@check(also=(BK004,), needs="cp", analyses=(BulkWrites,))
+def flag_before_result(model: KernelModel) -> Iterator[Hit]:
+    """Report flags that a thread sets when it has waited only until the source of its bulk copy was read."""
+    reads = [i for i in model.sites("wait", "bulk") if _of_source(model.instruction(i))]
+    flags = frozenset(_flags(model) if reads else ())
+    found = (
+        ((each.flag, each.wait), each)
+        for copy in (model.sites("issue", "bulk") if flags else ())
+        for each in _signalled(model, copy, flags, reads)
+    )
+    for alike in grouped(found).values():
+        yield _hit(model, alike[0], len(alike))
+
+
+def _of_source(instruction: Instruction) -> bool:
+    """Whether a wait for bulk groups has ``.read``."""
+    return instruction.match is not None and instruction.match.form.completion == "read"
+
+
+def _flags(model: KernelModel) -> Iterator[int]:
+    """The strong writes to global memory by which threads of other CTAs may be notified."""
+    for use in model.function.uses:
+        match = use.match
+        if match is None or match.form.event or match.space not in ("", ".global"):
+            continue
+        writes = any(verb == "write" for verb, _ in match.form.memory)
+        if writes and strong(match) and ".cta" not in match.modifiers:
+            yield from (i for i in use.sites if model.cfg.block_of[i] in model.cfg.rank)
+
+
+def _signalled(
+    model: KernelModel, copy: int, flags: frozenset[int], reads: list[int]
+) -> Iterator[_Signalled]:
+    """The first flag on a path from *copy*, after a wait for its source and before one for its result."""
+    groups, results = model.solution(BulkWrites)
+    # A flag after a wait that leaves the newest groups pending may be for the groups that it waits for.
+    older = frozenset(model.sites("wait", "bulk")).difference(reads)
+
+    def step(state: _Copied, at: int, instruction: Instruction) -> _Copied | None:
+        age = groups.follow(copy, state.age, at, instruction)
+        if age is None or at in older:
+            return None
+        wait = at if at in reads and age >= groups.depth(instruction) else state.wait
+        return _Copied(age, wait, wait >= 0 and (state.fenced or is_release_fence(instruction)))
+
+    def goal(state: _Copied, at: int) -> bool:
+        if at not in flags or state.wait < 0:
+            return False
+        match = model.instruction(at).match
+        assert match is not None
+        return state.fenced or not _RELEASE.isdisjoint(match.modifiers)
+
+    fences = (i for i in model.sites("memory-fence") if is_release_fence(model.instruction(i)))
+    query = FactQuery(copy, _Copied(OPEN), results, step, goal, (*flags, *reads, *fences))
+    found = most_plausible_path(model, query).witness
+    if found is not None:
+        path, doubt = found
+        yield _Signalled(copy, path.end, path.state.wait, path, doubt)
+
+
+def _hit(model: KernelModel, found: _Signalled, count: int) -> Hit:
+    """The finding about the flag of *found*; *count* is the number of copies before it."""
+    copy = copy_name(model, found.copy)
+    return BK004.hit(
+        site=found.flag,
+        message=f"sets a flag in global memory when {copy} may still be writing: cp.async.bulk.wait_group.read waits "
+        "until its source has been read, not until its result is written",
+        steps=(
+            Mark(found.copy, f"{copy} starts to write global memory"),
+            Mark(found.wait, "waits only until the sources have been read"),
+            Mark(found.flag, "notifies threads that read the result"),
+        ),
+        count=count,
+        help="if the flag is for the data of the copy, execute cp.async.bulk.wait_group (without .read) before it",
+        fixes=_waited_fully(model, found.wait),
+        severity=Severity.WARNING,
+        confidence=Confidence.MEDIUM,
+        about=frozenset((found.copy,)),
+    ).doubted(found.doubt.why)
+
+
+def _waited_fully(model: KernelModel, wait: int) -> tuple[Repair, ...]:
+    opcode = model.instruction(wait).opcode.replace(".read", "")
+    return with_opcode(wait, opcode, "wait for the results, without .read")

@@ -1,0 +1,157 @@
+"""The check of flags that are polled with no acquire before the data that they announce is read (PTX ISA 8.8, 8.9).
+
+A thread polls a flag in global memory until another CTA, or another GPU, sets it. A relaxed load of the flag orders no
+other access: an acquire, or a fence after the load, must precede the reads of the data. A CTA barrier does not replace
+it, because it orders the threads of one CTA only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+from tclint.analyses import role_paths
+from tclint.analyses.happens_before import HappensBefore, Scope, is_release_fence, strong
+from tclint.analyses.model import KernelModel
+from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks._repairs import with_opcode
+from tclint.dataflow import Path
+from tclint.isa.table import Match
+
+MO003 = RuleId("MO003")
+
+_ACQUIRE = frozenset((".acquire", ".acq_rel"))
+_WIDE = frozenset((".gpu", ".sys"))
+_NEXT_ITERATION = "the read is in the next iteration of a loop around the poll, and may be of other data"
+
+
+@check(MO003, analyses=(HappensBefore,))
+def polled_without_acquire(model: KernelModel) -> Iterator[Hit]:
+    """Report relaxed polls of a flag in global memory after which data is read with no intervening acquire."""
+    polls = _Polls(model)
+    for poll in polls.relaxed:
+        found = polls.early_read(poll)
+        if found is None:
+            continue
+        barriers, path = found
+        opcode = model.instruction(poll).opcode
+        yield MO003.hit(
+            site=poll,
+            message="polls a flag with a relaxed load, and data in global memory is then read without an acquire",
+            steps=(
+                Mark(poll, "orders no other access after the flag"),
+                *(Mark(i, "orders the threads of this CTA only") for i in barriers),
+                Mark(path.end, "may read the data from before the flag was set"),
+            ),
+            help="poll with .acquire of the scope that includes the writing thread, or add fence.acq_rel of that scope "
+            "after the loop",
+            fixes=with_opcode(
+                poll, opcode.replace(".relaxed", ".acquire"), "acquire with the load of the flag"
+            ),
+            about=frozenset((poll,)),
+        ).doubted(_NEXT_ITERATION if polls.iterates(poll, path) else "")
+
+
+class _Polls:
+    """The loops of a kernel that poll memory, and what follows them."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+
+    @cached_property
+    def relaxed(self) -> list[int]:
+        """The relaxed loads of flags in global memory, of a scope wider than the cluster, in the order of the text."""
+        cfg = self.model.cfg
+        loads = [i for i in self._matching(_is_relaxed_load) if cfg.block_of[i] in cfg.in_cycle]
+        spins = self.model.fact(HappensBefore).points.spin_loads if loads else frozenset()
+        return sorted(i for i in loads if i in spins and self._is_flag(i))
+
+    def _is_flag(self, poll: int) -> bool:
+        """Whether the loop loads one address, and the loaded value decides branches only."""
+        model = self.model
+        address = model.values.operand(model.instruction(poll).operands[1], poll)
+        loop = model.cfg.innermost(model.cfg.block_of[poll])
+        varying = {at for kind, at in model.values.varying_at(address) if kind == "block"}
+        return varying.isdisjoint(loop) and all(
+            model.instruction(i).flow for i, _ in model.transitive_users(poll)
+        )
+
+    @cached_property
+    def reads(self) -> frozenset[int]:
+        """The weak reads of global memory that the kernel does not declare to be read-only."""
+        return frozenset(self._matching(_is_weak_read))
+
+    @cached_property
+    def acquires(self) -> frozenset[int]:
+        """What may order later reads after a flag, or ends what is known: fences, acquires, calls."""
+        model = self.model
+        fences = (i for i in model.sites("memory-fence") if is_release_fence(model.instruction(i)))
+        ordered = self._matching(lambda match: not _ACQUIRE.isdisjoint(strong(match)))
+        return frozenset((*fences, *ordered, *model.sites("pdl-wait"), *role_paths.calls(model)))
+
+    def _matching(self, wanted: Callable[[Match], bool]) -> Iterator[int]:
+        """The reachable instructions whose match is *wanted*."""
+        cfg = self.model.cfg
+        for use in self.model.function.uses:
+            if use.match is not None and wanted(use.match):
+                yield from (i for i in use.sites if cfg.block_of[i] in cfg.rank)
+
+    def early_read(self, poll: int) -> tuple[tuple[int, ...], Path] | None:
+        """A path with no acquire from *poll*, or from a CTA barrier after it, to a read; and that barrier, if any."""
+        model, reads = self.model, self.reads
+        if not reads:
+            return None
+        ends = self.acquires | {poll}
+        own = role_paths.follow(model, poll, model.views.context_of(poll), reads, ends, likely=True).witness
+        if own is not None:
+            passed = own.passed(model.cfg, poll)
+            return tuple(i for i in sorted(self._barriers) if i in passed)[:1], own
+        for barrier in sorted(self._barriers):
+            start = role_paths.follow(
+                model, poll, model.views.context_of(poll), (barrier,), ends, likely=True
+            )
+            if start.witness is None:
+                continue
+            joined = role_paths.follow(
+                model, barrier, model.views.context_of(barrier), reads, ends, likely=True
+            ).witness
+            if joined is not None:
+                return (barrier,), joined
+        return None
+
+    @cached_property
+    def _barriers(self) -> frozenset[int]:
+        order = self.model.fact(HappensBefore)
+        return frozenset(
+            i for i in order.points.barrier_sites(Scope.WARPS) if order.points.releases_together(i)
+        )
+
+    def iterates(self, poll: int, path: Path) -> bool:
+        """Whether *path* takes the back edge of a loop around the one that polls."""
+        cfg = self.model.cfg
+        inner = cfg.innermost(cfg.block_of[poll])
+        return any(
+            edge.target in cfg.loops
+            and edge.source in cfg.loops[edge.target]
+            and cfg.loops[edge.target] > inner
+            for edge in path.edges
+        )
+
+
+def _is_relaxed_load(match: Match) -> bool:
+    """Whether an instruction is a relaxed load of global memory that may observe a write of another CTA."""
+    return (
+        {verb for verb, _ in match.form.memory} == {"read"}
+        and ".relaxed" in match.modifiers
+        and match.space in ("", ".global")
+        and not _WIDE.isdisjoint(match.modifiers)
+    )
+
+
+def _is_weak_read(match: Match) -> bool:
+    """Whether an instruction reads global memory that other threads may write, and is not strong."""
+    form = match.form
+    if form.memory:
+        read = any(verb == "read" for verb, _ in form.memory)
+        return read and match.space == ".global" and not strong(match) and form.name != "ld.nc"
+    return form.event == "issue" and form.group == "cp.async"
