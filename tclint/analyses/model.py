@@ -405,6 +405,38 @@ class KernelModel:
                     work.append(edge.target)
         return False
 
+    def reached_from(
+        self, starts: Iterable[int], ends: Iterable[int], avoiding: Iterable[int]
+    ) -> frozenset[int]:
+        """Those of *ends* that a path reaches from one of *starts* and passes none of *avoiding*; see :meth:`reaches`."""
+        cfg = self.cfg
+        avoided, wanted = dict[int, list[int]](), dict[int, list[int]]()
+        for sites, by_block in ((avoiding, avoided), (ends, wanted)):
+            for i in sites:
+                by_block.setdefault(cfg.block_of[i], []).append(i)
+        found, work, seen = set[int](), list[int](), set[int]()
+
+        def walk(block: int, start: int) -> None:
+            """Takes the *ends* in *block* from *start* on, up to the first instruction to avoid."""
+            barred = min((i for i in avoided.get(block, ()) if i >= start), default=None)
+            found.update(i for i in wanted.get(block, ()) if start <= i and (barred is None or i <= barred))
+            if barred is None:
+                work.append(block)
+
+        for start in starts:
+            walk(cfg.block_of[max(start, 0)], start + 1)
+        while work:
+            for edge in cfg.successors[work.pop()]:
+                target = edge.target
+                if target in seen:
+                    continue
+                seen.add(target)
+                if target in avoided or target in wanted:
+                    walk(target, cfg.blocks[target].start)
+                else:
+                    work.append(target)
+        return frozenset(found)
+
     def may_follow(self, first: int, second: int) -> bool:
         """Whether one thread may execute *second* after *first*: a path leads there, and the two do not exclude each other.
 

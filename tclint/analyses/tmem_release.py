@@ -41,43 +41,68 @@ class TmemRelease:
         ]
         self._conflicting: dict[tuple[int, int], bool] = {}
         self._own: dict[tuple[int, int, bool], dict[int, frozenset[int]]] = {}
+        self._elsewhere: dict[tuple[int, int, bool], dict[int, int]] = {}
 
     def started_early(self, site: int, signal: int) -> int | None:
         """An operation of another thread on the columns of the load or store *site* that only *signal* orders after it.
 
         The thread signals while *site* is pending. None if every such operation may be ordered after a later signal.
         """
-        may, model, block_of = self.order.may, self.model, self.model.cfg.block_of
+        may, model = self.order.may, self.model
         early = self._waits({signal}, site, True)
-        users = [u for u in self._users if may.threads_elsewhere(u, site)] if early else []
-        if not any(self._conflict(site, u) for u in users):
+        users = (
+            {u: t for u, t in self._users_elsewhere(site).items() if self._conflict(site, u)} if early else {}
+        )
+        if not users:
             return None
         own, direct = self._own_signals(site), self._waits({signal}, site, False)
-        done = [i for i in own if site not in self._pending[i] and model.reaches(signal, i, (site,))]
+        after = model.reached_from((signal,), own, (site,))
+        done = [i for i in own if i in after and site not in self._pending[i]]
         complete = frozenset[int]().union(*(own[i] for i in done)) - direct
         in_turn = complete - self._ahead(direct, own)
         complete |= self._waits(done, site, True) - early
-        waiting = [
-            (w, may.threads_elsewhere(w, site), in_turn if w in direct else complete) for w in sorted(early)
+        by_threads: dict[tuple[int, frozenset[int]], list[int]] = {}
+        for wait in sorted(early):
+            key = may.threads_elsewhere(wait, site), in_turn if wait in direct else complete
+            by_threads.setdefault(key, []).append(wait)
+        admitted = [
+            (threads, later, model.reached_from(waits, users, later))
+            for (threads, later), waits in by_threads.items()
         ]
-        waits = {block_of[w] for w in early | complete}
-        started: dict[tuple[int, int, int], bool] = {}
-        for user in users:
-            threads, block = may.threads_elsewhere(user, site), block_of[user]
-            key = block, threads, user if block in waits else -1
-            if key not in started:
-                started[key] = any(
-                    theirs & threads
-                    and model.reaches(wait, user, later)
-                    and self.order.unsynchronised_path(user, later) is not None
-                    for wait, theirs, later in waiting
-                )
-            if started[key] and self._conflict(site, user):
+        for user, theirs in users.items():
+            if any(
+                threads & theirs and user in reached and self._unordered(user, later)
+                for threads, later, reached in admitted
+            ):
                 return user
         return None
 
+    def _unordered(self, user: int, waits: frozenset[int]) -> bool:
+        """Whether a path from the entry to *user* passes none of *waits*."""
+        block = self.model.cfg.block_of[user]
+        # Without a wait in its block, the first user stands for all of them.
+        first = user if block in self._waiting_blocks else self._first_users[block]
+        return self.order.unsynchronised_path(first, waits) is not None
+
+    @cached_property
+    def _waiting_blocks(self) -> frozenset[int]:
+        return frozenset(self.model.cfg.block_of[i] for i in self.order.points.waits)
+
+    @cached_property
+    def _first_users(self) -> dict[int, int]:
+        """Block -> its first operation on tensor memory."""
+        return {self.model.cfg.block_of[user]: user for user in sorted(self._users, reverse=True)}
+
     def _waits(self, signals: Collection[int], site: int, through: bool) -> frozenset[int]:
         return self.order.may.signalled_elsewhere(frozenset(signals), site, through=through)
+
+    def _users_elsewhere(self, site: int) -> dict[int, int]:
+        """The operations on tensor memory of threads that do not execute *site*, each with these threads."""
+        place = self.model.guarded_block(site)
+        if place not in self._elsewhere:
+            threads = {user: self.order.may.threads_elsewhere(user, site) for user in self._users}
+            self._elsewhere[place] = {user: those for user, those in threads.items() if those}
+        return self._elsewhere[place]
 
     def _own_signals(self, site: int) -> dict[int, frozenset[int]]:
         """The signals of threads that execute *site*, each with the waits of other threads that it may complete."""
@@ -96,7 +121,7 @@ class TmemRelease:
         that is signalled first is for what the thread did before the other signal, and orders nothing after that.
         """
         alike = [i for i, waits in own.items() if not direct.isdisjoint(waits)]
-        first = (i for i in own.keys() - alike if self.model.reaches(-1, i, alike))
+        first = self.model.reached_from((-1,), own.keys() - alike, alike)
         return frozenset[int]().union(*(own[i] for i in first))
 
     @cached_property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 
 from tests.tools.support import model
@@ -30,3 +32,28 @@ JOIN:
         (access,) = m.shared.accesses(site)
         found[site] = m.values.constant_of(resolve(access.address))
     assert [found[site] for site in stores] == [8, 16]
+
+
+def test_what_several_instructions_reach_is_what_each_of_them_reaches() -> None:
+    m = model(
+        """
+    setp.eq.u32 %p1, %r2, 0;
+LOOP:
+    mov.u32 %r3, 8;
+    @%p1 bra SKIP;
+    mov.u32 %r3, 16;
+    mov.u32 %r4, 16;
+SKIP:
+    mov.u32 %r5, 16;
+    @%p1 bra LOOP;
+    ret;
+"""
+    )
+    sites = range(len(m.function.instructions))
+    for avoiding in ((), *combinations(sites, 1), *combinations(sites, 2)):
+        for start in (-1, *sites):
+            expected = {i for i in sites if m.reaches(start, i, avoiding)}
+            assert m.reached_from((start,), sites, avoiding) == expected, (start, avoiding)
+        assert m.reached_from((0, 4), sites, avoiding) == {
+            i for i in sites if m.reaches(0, i, avoiding) or m.reaches(4, i, avoiding)
+        }
