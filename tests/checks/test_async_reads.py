@@ -175,4 +175,4 @@ def test_a_loop_with_a_barrier_may_always_iterate() -> None:
 def test_the_writing_and_the_issuing_threads_are_named() -> None:
     text = module(kernel(f"{START}\n{STORE}\n{FENCE}\n{TILE}\n{SENT}\nret;"), header=HEADER)
     (finding,) = by_rule(lint(text), "PR005")
-    assert [step.role for step in finding.steps] == ["all threads", None, "thread 0"]
+    assert [step.role for step in finding.steps] == ["all threads", "all threads", "thread 0"]

@@ -85,9 +85,9 @@ def test_a_phase_that_gets_too_few_arrivals() -> None:
     (finding,) = by_rule(report(phase(128, f"@!%p8 {ARRIVE}")), "MB006")
     assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
     assert [(step.message, step.role) for step in finding.steps] == [
-        ("expects 128 arrivals in each phase", None),
+        ("expects 128 arrivals in each phase", "thread 0"),
         ("arrives", "lane 0 of warps 0-3"),
-        ("waits for all 128 arrivals", None),
+        ("waits for all 128 arrivals", "all threads"),
     ]
     assert finding.help == "set the count of mbarrier.init to the number of arrivals in a phase"
 
