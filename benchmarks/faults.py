@@ -50,7 +50,8 @@ class Operator:
     name: str
     family: str
     rules: frozenset[str]
-    """A finding of any other rule does not count as found. Empty: no rule of tclint is about it yet."""
+    """A finding of any other rule does not count as found. Empty: no rule of tclint is about it yet. MB016 stands for
+    all that a replay shows, whatever the hazard."""
     plant: Callable[[Kernel], Iterator[Fault]]
 
 

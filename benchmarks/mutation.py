@@ -36,7 +36,7 @@ from benchmarks.misses import cause, patient
 from benchmarks.mutation_score import ABOUT, COMMAND, SLICE, TITLE, section, summary, table
 from benchmarks.ptxas import PtxasMissing, find
 from tclint.findings.finding import Edit, FileReport, Finding, Span
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Confidence, Method, Severity
 from tclint.ir.frontend import analyse
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
@@ -75,6 +75,11 @@ def _key(report: FileReport, finding: Finding) -> tuple[Any, ...]:
     return finding.rule.id, line, finding.severity, finding.confidence, finding.message
 
 
+def _about(finding: Finding) -> frozenset[str]:
+    """The rules by which an operator may name *finding*: its own, and MB016 for all that a replay shows."""
+    return frozenset((finding.rule.id, "MB016") if finding.method is Method.REPLAY else (finding.rule.id,))
+
+
 def verdict(
     before: FileReport, after: FileReport, rules: frozenset[str], lines: frozenset[int]
 ) -> tuple[str, list[str]]:
@@ -102,7 +107,7 @@ def verdict(
         spans = [finding.span, *(step.span for step in finding.steps)]
         return not lines or any(after.source.position(s.start).line in lines for s in spans)  # type: ignore[union-attr]
 
-    fitting = [f for f in fresh if f.rule.id in rules and place(f)]
+    fitting = [f for f in fresh if not rules.isdisjoint(_about(f)) and place(f)]
     if any(map(_counts, fitting)):
         return "found", said
     if fitting:
@@ -247,7 +252,7 @@ def _ask(
     if result != "found":
         if proof is None and operator.rules and assembler:
             record["code"] = assembler.compare(kernel.data, changed)
-        known = frozenset(f.rule.id for f in before.findings)
+        known = frozenset[str]().union(*map(_about, before.findings))
         record["cause"] = cause(record, kernel, fault, operator, known, again)
     return record
 

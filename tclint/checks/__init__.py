@@ -20,6 +20,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 from tclint._data import modules
 from tclint.analyses.model import KernelModel
 from tclint.findings.edits import Repair
+from tclint.findings.moved import former, subject
 from tclint.findings.rules import ID
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.ir.nodes import Function, Module
@@ -93,10 +94,17 @@ class Hit:
     """Why the confidence is low, if it is lower than that of the rule."""
     method: Method = Method.STATIC
     """If it is a replay (:mod:`tclint.replay`), another defect of the same kind may be the cause."""
+    replayed: bool = False
+    """Whether it follows from the code, and a replay shows it too."""
     deadlock: tuple[Blocked, ...] = ()
     """The parties of a deadlock, in the order of the cycle."""
     missing_before: bool = False
     """What is missing is missing before ``site``, so hits before ``site`` are not consequences of this one."""
+
+    @property
+    def subject(self) -> str:
+        """What a selector must denote to apply to it (:mod:`tclint.findings.moved`)."""
+        return subject(self.rule, former(self.rule, self.method))
 
     def doubted(self, why: str) -> Hit:
         """The hit with low confidence and *why* as its doubt; the hit unchanged if *why* is empty."""

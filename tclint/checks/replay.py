@@ -1,8 +1,8 @@
 """The check of defects that a replay of the synchronisation of a kernel shows (PTX ISA 9.7.13.15, 9.7.9.25).
 
 :mod:`tclint.replay` executes the synchronisation for assumed launches. It yields a failing run only if no launch that
-reaches the same code succeeds. Here, the first failure of that run is put into words: a race, an arrival in excess of
-the count, a deadlock, or a wait that may miss its phase.
+reaches the same code succeeds. Here, the failures of that run are put into words: unordered accesses, each reported
+under the rule of the hazard, or else an arrival in excess of the count, a deadlock, or a wait that may miss its phase.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from dataclasses import replace
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
-from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties, threads_in_words
 from tclint.checks._wording import copy_name, times
-from tclint.findings.scales import Method, Severity
+from tclint.findings.scales import Confidence, Method, Severity
 from tclint.replay import Access, EqualWords, Faulty, Race, Replay, ReplayRun, Stuck
 from tclint.replay.program import relaxes
 from tclint.replay.sync import Mbarrier, ReleasedWaiter
 
 MB016 = RuleId("MB016")
+BK001, BK002, BK011, CA001, PR005, SM001, TC001, TC002, TC012, WG011 = HAZARDS = tuple(
+    map(RuleId, "BK001 BK002 BK011 CA001 PR005 SM001 TC001 TC002 TC012 WG011".split())
+)
+"""The rules about two unordered accesses to shared or tensor memory."""
 
 _LOOP_NOT_ENTERED = (
     "no launch that was tried enters one of the loops that wait, so the sizes of each launch may "
@@ -36,9 +40,12 @@ _NEVER_EMPTY = "the kernel does not test whether the two words are equal, so the
 """The doubt about a fault for which words of memory must be equal that no branch before their loop compares."""
 
 
-@check(MB016, needs="mbarrier", analyses=(Mbarriers, ObjectNames, Replay))
+@check(MB016, also=HAZARDS, needs="mbarrier", analyses=(Mbarriers, ObjectNames, Replay))
 def replayed(model: KernelModel) -> Iterator[Hit]:
-    """Report an access, a wait or an arrival that is wrong in every assumed launch that reaches it."""
+    """Report accesses, a wait or an arrival that are wrong in every assumed launch that reaches them.
+
+    There is one hit for each hazard, in the order of the replay. The later ones may be consequences of the first.
+    """
     if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
         return
     replay = model.fact(Replay)
@@ -46,19 +53,21 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
     if not isinstance(verdict, Faulty):
         return
     run = verdict.run
-    hit = _seen(model, run)
-    if hit is None:
-        return
-    if verdict.assumed_cluster:
-        shape = "x".join(map(str, verdict.assumed_cluster))
-        hit = replace(
-            hit, message=f"{hit.message} (if launched in clusters of {shape}; no other shape succeeds)"
+    for hit in _seen(model, run):
+        if verdict.assumed_cluster:
+            shape = "x".join(map(str, verdict.assumed_cluster))
+            hit = replace(
+                hit, message=f"{hit.message} (if launched in clusters of {shape}; no other shape succeeds)"
+            )
+        if verdict.equal is not None:
+            hit = _conditional(hit, verdict.equal)
+        yield hit.doubted(
+            _LOOP_NOT_ENTERED
+            if replay.misses_loop(run)
+            else _UNRELATED
+            if replay.mixes_trip_counts(run)
+            else ""
         )
-    if verdict.equal is not None:
-        hit = _conditional(hit, verdict.equal)
-    yield hit.doubted(
-        _LOOP_NOT_ENTERED if replay.misses_loop(run) else _UNRELATED if replay.mixes_trip_counts(run) else ""
-    )
 
 
 def _conditional(hit: Hit, equal: EqualWords) -> Hit:
@@ -74,14 +83,34 @@ def _conditional(hit: Hit, equal: EqualWords) -> Hit:
     return conditional.doubted("" if equal.tested else _NEVER_EMPTY)
 
 
-def _seen(model: KernelModel, run: ReplayRun) -> Hit | None:
-    """The finding about the first failure of *run*; None if none of these kinds is found in it."""
+def _seen(model: KernelModel, run: ReplayRun) -> Iterator[Hit]:
+    """The findings about the races of *run*, one for each rule; without races, the one about its first failure."""
     if run.races:
-        return _raced(model, run.races)
-    if run.overrun is not None:
-        return _overrun(model, run.overrun)
-    found = _deadlocked(model, run)
-    return _late(model, *run.late[0]) if found is None and run.late else found
+        for rule, races in grouped((_hazard(model, race), race) for race in run.races).items():
+            yield _raced(model, rule, races[0], len(races))
+    elif run.overrun is not None:
+        yield _overrun(model, run.overrun)
+    elif (deadlock := _deadlocked(model, run)) is not None:
+        yield deadlock
+    elif run.late:
+        yield _late(model, *run.late[0])
+
+
+_UNFINISHED_READ = {"bulk": BK002, "tcgen05": TC012, "wgmma": WG011}
+"""The rules about shared memory that is written while an asynchronous operation may still read it, by its group."""
+_UNFINISHED_WRITE = {"cp.async": CA001, "mbarrier": BK001}
+"""The rules about shared memory that is accessed while an asynchronous operation may still write it, by its group."""
+
+
+def _hazard(model: KernelModel, race: Race) -> RuleId:
+    """The rule that describes what goes wrong in *race*."""
+    first, second = race
+    group = model.instruction(first.site).group
+    if first.tensor:  # loads and stores of one warp are ordered in a replay
+        return TC002 if group in ("tcgen05.ld", "tcgen05.st") else TC001
+    if first.writes:
+        return _UNFINISHED_WRITE.get(group, SM001 if second.plain or second.writes else PR005)
+    return _UNFINISHED_READ.get(group, SM001 if second.mbarrier is None else BK011)
 
 
 def _relaxed_note(model: KernelModel) -> str:
@@ -96,21 +125,31 @@ def _mark(model: KernelModel, access: Access, message: str) -> Mark:
     return Mark(access.site, message, role=threads_in_words(model, access.group.threads), object=object_)
 
 
-def _raced(model: KernelModel, races: list[Race]) -> Hit:
-    race, count = races[0], len(races)
+def _raced(model: KernelModel, rule: RuleId, race: Race, count: int) -> Hit:
+    """The finding of *rule* about *race*, the first of *count* races of that rule.
+
+    Its severity and confidence are those of a replay, whatever those of the rule are for what follows from the code.
+    """
+    described = _unordered
     if race.first.mbarrier is not None and not race.early:
-        return _read_too_soon(model, race, count)
-    if race.second.mbarrier is not None and not race.first.writes:
-        return _refilled(model, race, count)
-    return _unordered(model, race, count)
+        described = _read_too_soon
+    elif race.second.mbarrier is not None and not race.first.writes:
+        described = _refilled
+    return replace(
+        described(model, rule, race),
+        count=count,
+        severity=Severity.ERROR,
+        confidence=Confidence.MEDIUM,
+        method=Method.REPLAY,
+    )
 
 
-def _refilled(model: KernelModel, race: Race, count: int) -> Hit:
+def _refilled(model: KernelModel, rule: RuleId, race: Race) -> Hit:
     """The finding about a copy into shared memory that may still be read."""
     read, copy = race
     out = model.instruction(read.site).group == "bulk"
     last = [*copy.waited.values()][-1] if copy.waited else None
-    return MB016.hit(
+    return rule.hit(
         site=copy.site,
         message=f"refills shared memory that {_name(model, read)} may still be reading: "
         "no wait in this thread guarantees that the read has completed",
@@ -122,17 +161,15 @@ def _refilled(model: KernelModel, race: Race, count: int) -> Hit:
         help=(_COMPLETION["bulk"] if out else "let the readers arrive at an mbarrier when they have finished")
         + ", and wait for that phase before the copy"
         + _relaxed_note(model),
-        count=count,
-        method=Method.REPLAY,
     )
 
 
-def _read_too_soon(model: KernelModel, race: Race, count: int) -> Hit:
+def _read_too_soon(model: KernelModel, rule: RuleId, race: Race) -> Hit:
     """The finding about a read of bytes that a copy may still be writing."""
     copy, read = race
     assert copy.mbarrier is not None
     last = read.waited.get(copy.mbarrier.address)
-    return MB016.hit(
+    return rule.hit(
         site=read.site,
         message="reads shared memory that a bulk copy may still be writing: "
         "no wait on this path is for the phase that the copy completes",
@@ -143,8 +180,6 @@ def _read_too_soon(model: KernelModel, race: Race, count: int) -> Hit:
         ),
         help="wait for the phase that the copy completes on its mbarrier; flip the parity each time the stage is reused"
         + _relaxed_note(model),
-        count=count,
-        method=Method.REPLAY,
     )
 
 
@@ -161,7 +196,7 @@ _COMPLETION = {
 """How other threads can observe that an operation has completed, by its group."""
 
 
-def _unordered(model: KernelModel, race: Race, count: int) -> Hit:
+def _unordered(model: KernelModel, rule: RuleId, race: Race) -> Hit:
     """The finding about any other race, in shared or tensor memory."""
     first, second = race
     memory = "tensor memory" if first.tensor else "shared memory"
@@ -172,7 +207,7 @@ def _unordered(model: KernelModel, race: Race, count: int) -> Hit:
     done = "may not have written yet"
     if race.early:
         done = "may still be writing" if first.writes else "may still be reading"
-    return MB016.hit(
+    return rule.hit(
         site=second.site,
         message=f"{'overwrites' if race.early else 'reads'} {memory} that {what} {done}: "
         "no wait in this thread guarantees that it has completed",
@@ -190,8 +225,6 @@ def _unordered(model: KernelModel, race: Race, count: int) -> Hit:
         )
         + f", and wait for that phase before {model.name(second.site)}"
         + _relaxed_note(model),
-        count=count,
-        method=Method.REPLAY,
     )
 
 

@@ -128,6 +128,15 @@ def write(text: str, stream: TextIO | None = None) -> None:
         raise click.ClickException(unwritable(error)) from None
 
 
+def write_notes(notes: Sequence[str]) -> None:
+    """Writes each of the *notes* on a line of standard error."""
+    if not notes:
+        return
+    from tclint.report.formats._style import printable
+
+    write("".join(f"{printable(note)}\n" for note in notes), sys.stderr)
+
+
 def abandon(stream: TextIO) -> None:
     """Redirects *stream* to the null device, so that the interpreter's flush at exit does not fail."""
     with suppress(OSError):  # it may not be a file

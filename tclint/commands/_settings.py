@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tclint.commands._common import Choice, complete_rules, usage
+from tclint.commands._common import Choice, complete_rules, usage, write_notes
 
 if TYPE_CHECKING:
     from tclint.config.settings import Layer, Settings
@@ -53,14 +53,16 @@ def _setting_options() -> Iterator[click.Option]:
 
 
 def resolve(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> Settings:
-    """The settings of this run. Raises click.UsageError."""
+    """The settings of this run; notes about them go to standard error. Raises click.UsageError."""
     from tclint.config import settings
     from tclint.findings.selection import SettingsError
 
     try:
-        return settings.resolve(_layers(configs, isolated, options))
+        resolved = settings.resolve(_layers(configs, isolated, options))
     except SettingsError as error:
         raise usage(error) from None
+    write_notes(resolved.notes)
+    return resolved
 
 
 def _layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> Iterator[Layer]:

@@ -23,6 +23,7 @@ from tclint.commands._common import (
     use_links,
     width,
     write,
+    write_notes,
 )
 from tclint.commands._settings import SettingsCommand, resolve
 from tclint.report.formats import formats
@@ -187,8 +188,9 @@ def command(
     if fixing is not None and fixing.stdin is not None:
         write(fixing.stdin.decode())
     write(text, sys.stdout if fixing is None or fixing.stdin is None else sys.stderr)
-    if fixing is not None and fixing.notes:
-        _note(fixing)
+    if fixing is not None:
+        write_notes(fixing.notes)
+    write_notes(summary.notes)
     if timings:
         write(timings_of(item.seconds for item in checked), sys.stderr)
         open_ = [(item.report.path, item.gave_up) for item in checked]
@@ -215,14 +217,8 @@ def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
     changed = sum(fixing.fixed.values())
     if changed:
         fixing.notes.append(f"Would fix {count(changed, 'finding')}.")
-    _note(fixing)
+    write_notes(fixing.notes)
     return FAILURE if fixing.problems else FINDINGS if changed else CLEAN
-
-
-def _note(fixing: Fixing) -> None:
-    from tclint.report.formats._style import printable
-
-    write("".join(f"{printable(note)}\n" for note in fixing.notes), sys.stderr)
 
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:

@@ -257,7 +257,7 @@ class Config:
     """The launch file for ``confirm``; None: the one beside the kernel, or an assumed launch."""
 
     rules: frozenset[str] | None = None
-    """The ids of the rules to check, which the Selections made; None: all."""
+    """The subjects of the rules to check, which the Selections made; None: all."""
 
     @property
     def failing(self) -> Severity | None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tclint.config.config import Config, Selection
-from tclint.findings.rules import all_rules
-from tclint.findings.selection import meant, path_matches
+from tclint.findings.selection import ALL, meant, path_matches
 
 __all__ = ["enabled", "excluded", "included"]
 
 
 def enabled(selections: Iterable[Selection]) -> frozenset[str]:
-    """The rules that are on after applying *selections*, the lowest priority first. Raises UnknownRule."""
-    on = frozenset(all_rules())
+    """The subjects that are on after applying *selections*, the lowest priority first. Raises UnknownRule."""
+    on = meant(ALL)[0]
     for selection in selections:
         votes = [
             (specificity, not vote, vote, ids)

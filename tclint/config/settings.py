@@ -16,9 +16,10 @@ from typing import Any
 
 from tclint.config.config import IGNORES, PATH, PATHS, Config, Selection, Setting, settings
 from tclint.config.selection import enabled
-from tclint.findings.rules import UnknownRule, nearest
+from tclint.findings.moved import MOVED, moved_to, note, subject
+from tclint.findings.rules import UnknownRule, all_rules, nearest
 from tclint.findings.scales import Confidence, Severity
-from tclint.findings.selection import SettingsError, meant
+from tclint.findings.selection import SettingsError, former_named, meant
 
 __all__ = [
     "Layer",
@@ -57,6 +58,8 @@ class Settings:
 
     config: Config
     origins: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    """What the user should write instead of a former id of a rule."""
 
 
 def discover(folder: Path) -> Layer | None:
@@ -124,6 +127,7 @@ def resolve(layers: Iterable[Layer]) -> Settings:
     values: dict[str, Any] = {}
     selections: list[Selection] = []
     origins: dict[str, str] = {}
+    notes: list[str] = []
     declared = {setting.key: setting for setting in settings()}
     in_selection = set(Selection.__slots__)
     for layer in layers:
@@ -131,6 +135,8 @@ def resolve(layers: Iterable[Layer]) -> Settings:
             setting.name: _read(layer, setting, layer.values[key]) for key, setting in _known(layer, declared)
         }
         _refuse_contradictions(layer, read)
+        for key, setting in _known(layer, declared):
+            notes += _former_names(layer.where(key), tuple(_selectors(setting, read[setting.name])))
         selection = {name: read.pop(name) for name in in_selection & read.keys()}
         if selection:
             selections.append(Selection(**selection))
@@ -145,7 +151,7 @@ def resolve(layers: Iterable[Layer]) -> Settings:
         values["rules"] = enabled(selections)
         if not values["rules"]:
             raise SettingsError("select and ignore leave no rules to check")
-    return Settings(Config(**values), origins)
+    return Settings(Config(**values), origins, tuple(dict.fromkeys(notes)))
 
 
 def _known(layer: Layer, declared: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
@@ -200,6 +206,14 @@ def _selectors(setting: Setting, value: Any) -> Iterator[str]:
             yield from selectors
 
 
+def _former_names(where: str, selectors: tuple[str, ...]) -> Iterator[str]:
+    """A note for each former rule among the *selectors* of one setting, unless they denote all that moved as well."""
+    named = frozenset().union(*(meant(selector)[0] for selector in selectors))
+    for old in filter(None, map(former_named, selectors)):
+        if rules := [rule for rule in MOVED[old].rules if rule not in named]:
+            yield note(where, old, f"name {', '.join(rules)}")
+
+
 def _refuse_contradictions(layer: Layer, read: Mapping[str, Any]) -> None:
     """Raise SettingsError for contradictory settings in one layer; a later layer may override an earlier one."""
     if read.get("pedantic") and read.get("min_confidence", Confidence.LOW) > Confidence.LOW:
@@ -228,9 +242,18 @@ def show(found: Settings) -> str:
         else:
             lines.append(f"{setting.key} = {_spelled(setting.kind.write(value))}  # {origin}")
     chosen = [found.origins[key] for key in ("select", "extend-select", "ignore") if key in found.origins]
-    rules = enabled(()) if found.config.rules is None else found.config.rules
+    on = found.config.selected.on
+    rules = all_rules().keys() & on
     lines.append(f"\n# rules: {', '.join(dict.fromkeys(chosen)) or 'default'}")
     lines += ["select = [", *(f"    {_spelled(id)}," for id in sorted(rules)), "]"]
+    # An id denotes what moved to the rule, and a former id what moved from it.
+    for old, moved in MOVED.items():
+        if old in on:
+            off = [id for id in moved.rules if subject(id, old) not in on]
+        else:
+            off = [old] * (not on.isdisjoint(moved.rules) and on.isdisjoint(moved_to(old)))
+        if off:
+            lines.append(f"ignore = {_spelled(off)}")
     return "\n".join(lines) + "\n"
 
 

@@ -40,13 +40,14 @@ _COPIED_FROM = ("source-overwritten", "unordered")
 _STOPPED = ("deadlock-arrivals", "deadlock-bytes")
 
 EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
-    "BK001": (Proof("pair", _COPIED_INTO),),
+    "BK001": (Proof("pair", (*_COPIED_INTO, "filled-twice")),),
     "BK002": (Proof("pair", _COPIED_FROM),),
     "BK003": (Proof("pair", _COPIED_FROM),),
     "BK005": (Proof("operation", ("left-in-flight",)),),
     "BK007": (Proof("instruction", ("cta-mask",)),),
     "BK010": (Proof("instruction", ("unordered", "filled-twice")),),
-    "CA001": (Proof("pair", ("read-too-early", "filled-twice")),),
+    "BK011": (Proof("pair", _COPIED_INTO),),
+    "CA001": (Proof("pair", (*_COPIED_INTO, "filled-twice")),),
     "CA002": (Proof("pair", ("read-too-early", "filled-twice")),),
     "CA003": (Proof("pair", ("filled-twice",)),),
     "CA004": (Proof("instruction", ("fault-misaligned",)),),
@@ -78,7 +79,6 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "MB013": (Proof("pair", ("unordered",)),),
     "MB015": (Proof("pair", ("unordered",)),),
     "MB016": (
-        Proof("pair", ("read-too-early", "source-overwritten", "filled-twice", "unordered", "tensor-memory")),
         Proof("instruction", ("mbarrier-overrun",)),
         Proof("wait", _STOPPED),
     ),
@@ -86,7 +86,7 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "PR001": (Proof("pair", ("proxy",)),),
     "PR002": (Proof("pair", ("proxy",)),),
     "PR005": (Proof("pair", ("unordered",)),),
-    "SM001": (Proof("pair", ("unordered",)),),
+    "SM001": (Proof("pair", (*_COPIED_INTO, "filled-twice")),),
     "TC001": (Proof("pair", ("tensor-memory",)),),
     "TC002": (Proof("operation", ("tensor-memory",)),),
     "TC003": (Proof("pair", ("tensor-memory",)),),

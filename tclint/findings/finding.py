@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tclint.findings.moved import Former, subject
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.syntax.source import Problem, Source
 
@@ -142,6 +143,8 @@ class Finding:
     """The path from the cause to the defect, in the order of execution."""
     method: Method = Method.STATIC
     """How it was found."""
+    replayed: bool = False
+    """Whether it follows from the code, and a replay shows it too."""
     deadlock: tuple[BlockedWait, ...] = ()
     """If it is a deadlock, its parties: each one waits for an operation of the next ones, and the last for the first."""
     count: int = 1
@@ -154,6 +157,8 @@ class Finding:
     """The help in terms of the source from which the PTX was generated; None if that is unknown."""
     fingerprint: str = ""
     """See :class:`Fingerprints`."""
+    former: Former | None = None
+    """The rule that reported it in earlier releases; None if it is the same."""
     source_location: SourceLocation | None = None
     variants: tuple[Variant, ...] = ()
     """The findings that were folded into this one (:mod:`tclint.report.fold`)."""
@@ -164,6 +169,11 @@ class Finding:
     """Whether it is in the baseline (:mod:`tclint.report.baseline`)."""
     confirmation: Confirmation | None = None
     """The result of executing the kernel; None if it was not executed for this finding."""
+
+    @property
+    def subject(self) -> str:
+        """What a selector must denote to apply to it (:mod:`tclint.findings.moved`)."""
+        return subject(self.rule.id, self.former.rule if self.former is not None else "")
 
 
 @dataclass(frozen=True, slots=True)

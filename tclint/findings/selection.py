@@ -12,10 +12,11 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from tclint.findings.finding import FileReport, Finding
+from tclint.findings.moved import MOVED, moved_to, subjects
 from tclint.findings.rules import UnknownRule, all_rules, nearest
 from tclint.findings.scales import Confidence, Severity
 
-__all__ = ["BASELINED", "SUPPRESSED", "Selected", "SettingsError", "meant", "path_matches"]
+__all__ = ["BASELINED", "SUPPRESSED", "Selected", "SettingsError", "former_named", "meant", "path_matches"]
 
 ALL = "ALL"
 _EXACT = 99
@@ -34,27 +35,33 @@ class SettingsError(Exception):
 
 @lru_cache(maxsize=1024)
 def meant(selector: str) -> tuple[frozenset[str], int]:
-    """The ids that a selector denotes, and how specific it is.
+    """The subjects that a selector denotes (:mod:`tclint.findings.moved`), and how specific it is.
 
     Raises UnknownRule, with a suggestion, if there are none.
     """
     rules = all_rules()
     upper, lower = selector.strip().upper(), selector.strip().lower()
     if upper == ALL:
-        return frozenset(rules), 0
+        return subjects(rules), 0
     exact = frozenset(id for id, rule in rules.items() if id == upper or rule.name == lower)
     if exact:
-        return exact, _EXACT
+        return subjects(exact).union(*map(moved_to, exact)), _EXACT
     family = frozenset(id for id, rule in rules.items() if rule.family == lower)
     if family:
-        return family, len(min(family).rstrip("0123456789"))
+        return subjects(family), len(min(family).rstrip("0123456789"))
     prefix = frozenset(id for id in rules if upper and id.startswith(upper))
     if prefix:
-        return prefix, len(upper)
+        return subjects(prefix), len(upper)
     words = [ALL, *rules, *(rule.name for rule in rules.values()), *{r.family for r in rules.values()}]
     raise UnknownRule(
         f"unknown rule {selector.strip()!r}{nearest(selector, words) or '; tclint rules lists them'}"
     )
+
+
+def former_named(selector: str) -> str:
+    """The rule that a selector names by id or name, if findings of it moved to others; else empty. Raises UnknownRule."""
+    ids, specificity = meant(selector)
+    return next((id for id in MOVED if specificity == _EXACT and id in ids), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class Selected:
     """The rules that are checked, the functions in which they are, and the findings that are shown."""
 
     rules: frozenset[str] | None = None
-    """The ids of the rules; None: all."""
+    """The subjects of the rules, as :func:`meant` gives them; None: all."""
     entry: tuple[str, ...] = ()
     """Patterns for the names of the functions; empty: all."""
     per_file_ignores: Ignores = ()
@@ -76,22 +83,22 @@ class Selected:
 
     @property
     def on(self) -> frozenset[str]:
-        """The ids of the rules."""
-        return frozenset(all_rules()) if self.rules is None else self.rules
+        """The subjects of the rules."""
+        return meant(ALL)[0] if self.rules is None else self.rules
 
     def wants(self, function: str) -> bool:
         """Whether the function with that name is selected."""
         return not self.entry or any(fnmatchcase(function, glob) for glob in self.entry)
 
     def ignored(self, path: str, entry: str) -> frozenset[str]:
-        """The rules that are off for a file or a kernel."""
+        """The subjects that are off for a file or a kernel."""
         return _off_in_file(self.per_file_ignores, path) | _off_in_entry(self.per_entry_ignores, entry)
 
     def hidden(self, report: FileReport, finding: Finding) -> str:
         """Why a finding is not shown; empty if it is."""
         if finding.suppressed is not None:
             return SUPPRESSED
-        if finding.rule.id in self.ignored(report.path, finding.entry or ""):
+        if finding.subject in self.ignored(report.path, finding.entry or ""):
             return IGNORED
         if finding.severity < self.min_severity:
             return LOW_SEVERITY

@@ -17,6 +17,7 @@ from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
 from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, Span, Step
 from tclint.findings.give_up import GiveUp
+from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
 from tclint.findings.selection import Selected
@@ -111,7 +112,7 @@ def _check(
                 continue
             for hit in module_check.run(module, toolkit):
                 about = hit.function
-                if hit.rule in on and (about is None or _wanted(about, selected)):
+                if hit.subject in on and (about is None or _wanted(about, selected)):
                     found.append((about, hit))
             tick("check " + module_check.rules[0])
     callees = inlinable(module)
@@ -165,7 +166,7 @@ def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], N
             continue
         try:
             for hit in kernel_check.run(model):
-                if hit.rule in on:
+                if hit.subject in on:
                     hits.append(hit)
         except LimitExceeded as error:
             limits.append(str(error))
@@ -258,7 +259,8 @@ def as_findings(
         location = None
         if owner is not None and hit.site >= 0:
             location = source_location(module, owner.location(hit.site))
-        parts = _parts(source, [span, *(s.span for s in steps)])
+        parts = list(_parts(source, [span, *(s.span for s in steps)]))
+        old = former(rule.id, hit.method)
         entry = owner.name if owner is not None else None
         made.append(
             Finding(
@@ -270,6 +272,7 @@ def as_findings(
                 entry=entry,
                 steps=tuple(steps),
                 method=hit.method,
+                replayed=hit.replayed,
                 deadlock=tuple(
                     BlockedWait(
                         _step(module, party.wait, owner),
@@ -282,6 +285,7 @@ def as_findings(
                 help=hit.help,
                 help_source=source_help(rule.id, entry, source.data),
                 fingerprint=prints.make(rule.id, entry, parts),
+                former=Former(old, prints.make(old, entry, parts)) if old else None,
                 source_location=location,
                 fixes=resolve(source, owner, hit.fixes),
             )

@@ -1,9 +1,14 @@
-"""Each defect is reported once: a hit is dropped if hits of rules that may be its cause cover all its ``about``
-instructions."""
+"""Each defect is reported once.
+
+A hit is dropped if hits of rules that may be its cause cover all its ``about`` instructions. What a replay shows is
+reported once for a function, and not if a rule explains it; if the code shows the same two accesses to be unordered,
+the finding is the one that follows from the code.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from tclint.checks import Hit
 from tclint.findings.rules import all_rules
@@ -33,6 +38,11 @@ _CAUSES = {
 }
 """Rule -> the rules whose findings may be the cause of its own, or describe the same defect more precisely."""
 
+_UNORDERED = frozenset(
+    "BK001 BK002 BK003 BK004 BK011 CA001 CA002 CA003 CA005 PR005 SM001 TC001 TC002 TC003 TC004 TC012 WG011".split()
+)
+"""Rules about two unordered accesses to memory: if two of their hits are about the same accesses, the defect is one."""
+
 _AFFECTING_REPLAYS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence".split())
 """Rule families whose defects change the rest of a replay."""
 
@@ -40,14 +50,10 @@ _AFFECTING_REPLAYS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence"
 def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collection[str] = ()) -> Iterator[Hit]:
     """The hits in one function that are not subsumed by others.
 
-    Hits below the confidence *shown*, and hits of rules that are *ignored* there, subsume nothing.
+    Hits below the confidence *shown*, and hits whose subjects are *ignored* there, subsume nothing.
     """
-    hits = list(found)
+    hits = _with_one_replayed(list(found), shown, ignored)
     for hit in hits:
-        if hit.method is Method.REPLAY and any(
-            _explains_replay(h, shown) and h.rule not in ignored for h in hits
-        ):
-            continue
         wanted = {id for id in _CAUSES.get(hit.rule, ()) if id not in ignored}
         causes = (h for h in hits if h.rule in wanted and _outweighs(h, hit, shown))
         left = set(hit.about)
@@ -58,12 +64,64 @@ def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collectio
             yield hit
 
 
+def _with_one_replayed(hits: list[Hit], shown: Confidence, ignored: Collection[str]) -> list[Hit]:
+    """*hits* with at most one that a replay shows: the first that is not *ignored*, since others may follow from it.
+
+    It is dropped if another hit explains it, and merged into the hit that follows from the code and is about the same
+    accesses, if there is one. If that hit does not explain it, both the severity and the confidence are the higher ones.
+    """
+    static = [hit for hit in hits if hit.method is not Method.REPLAY]
+    replays = [hit for hit in hits if hit.method is Method.REPLAY]
+    if not replays:
+        return hits
+    first = min(replays, key=lambda hit: hit.subject in ignored)
+    effective = [hit for hit in static if hit.subject not in ignored]
+    same = None
+    if first.subject not in ignored:
+        same = next((hit for hit in effective if _same_accesses(hit, first)), None)
+    explaining = [hit for hit in effective if _explains_replay(hit, shown)]
+    if same is not None and explaining in ([], [same]):
+        merged = _corroborated(same, first) if not explaining else replace(same, replayed=True)
+        return [merged if hit is same else hit for hit in static]
+    return static if explaining else [hit for hit in hits if hit in static or hit is first]
+
+
+def _same_accesses(hit: Hit, replayed: Hit) -> bool:
+    """Whether a *hit* that follows from the code is about the two accesses of one that a replay shows.
+
+    The second access may be another one to the same object.
+    """
+    if not {hit.rule, replayed.rule} <= _UNORDERED:
+        return False
+    sites = {hit.site, *hit.about, *(mark.site for mark in hit.steps)}
+    pair = {replayed.steps[0].site, replayed.site}
+    if len(pair) == 1:
+        return sites == pair
+    object_ = replayed.steps[-1].object
+    return pair <= sites or (
+        replayed.steps[0].site in sites
+        and object_ is not None
+        and any(mark.site == hit.site and mark.object == object_ for mark in hit.steps)
+    )
+
+
+def _corroborated(hit: Hit, replayed: Hit) -> Hit:
+    """*hit*, which follows from the code, with the evidence of a replay that shows the same defect."""
+    (severity, confidence), (least, known) = _weight(hit), _weight(replayed)
+    return replace(
+        hit,
+        severity=max(severity, least),
+        confidence=max(confidence, known),
+        doubt=hit.doubt if confidence >= known else replayed.doubt,
+        replayed=True,
+    )
+
+
 def _explains_replay(hit: Hit, shown: Confidence) -> bool:
     """Whether a hit may be the cause of everything that goes wrong in a replay."""
     severity, confidence = _weight(hit)
     return (
         all_rules()[hit.rule].family in _AFFECTING_REPLAYS
-        and hit.method is not Method.REPLAY
         and severity > Severity.INFO
         and confidence >= max(shown, Confidence.MEDIUM)
     )

@@ -52,11 +52,15 @@ class _Suppression:
     unused: set[str]
     """Those of its selectors that have hidden nothing yet; copies made by a compiler share this set."""
 
-    def hides(self, rule: str) -> bool:
-        """Whether it applies to *rule*; the selectors that do are then used."""
-        hit = {selector for selector, ids in self.rules.items() if rule in ids}
+    def hides(self, finding: Finding) -> bool:
+        """Whether it applies to *finding*; the selectors that do are then used."""
+        hit = {selector for selector, subjects in self.rules.items() if finding.subject in subjects}
         self.unused -= hit
         return bool(hit)
+
+    def names_former(self, finding: Finding) -> bool:
+        """Whether no selector applies to *finding* but those that name its former rule."""
+        return not any(finding.rule.id in subjects for subjects in self.rules.values())
 
 
 def apply(
@@ -190,6 +194,7 @@ class Audit:
         lines = self._lines(finding)
         owner = self._function(finding.span.start)
         reason: str | None = None
+        former = finding.former
         for s in suppressions:
             if s.line:
                 covers = s.line in lines
@@ -197,9 +202,11 @@ class Audit:
                 assert s.function is not None  # see _placed
                 covers = s.function is owner or s.function.name == finding.entry
             # Every matching comment counts as used, so that none of them is reported as unused.
-            if covers and s.hides(finding.rule.id) and reason is None:
+            if covers and s.hides(finding) and reason is None:
                 reason = s.reason
-        return finding if reason is None else replace(finding, suppressed=reason)
+                if former is not None and s.names_former(finding):
+                    former = former._replace(named_by="a comment")
+        return finding if reason is None else replace(finding, suppressed=reason, former=former)
 
     def _lines(self, finding: Finding) -> Collection[int]:
         """The lines of the statement that contains a finding."""

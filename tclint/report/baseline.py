@@ -1,7 +1,7 @@
 """The baseline: findings that existed when it was written and are hidden in later runs.
 
 An entry hides one finding of the same rule, kernel and instructions, which the hash in a fingerprint identifies
-(:class:`~tclint.findings.finding.Fingerprints`). Only the number of findings with the same hash matters, not their
+(:class:`~tclint.findings.finding.Fingerprints`); of a finding that moved to another rule, the former one counts too. Only the number of findings with the same hash matters, not their
 order. The finding must be in the file of the entry or, if that file no longer exists, in any other file, since it may
 have been renamed. So no entry hides two findings, and a new finding is hidden only if an equal one disappeared.
 """
@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tclint.findings.finding import FileReport, Finding
+from tclint.findings.moved import moved_to, subjects
 from tclint.findings.places import region
 from tclint.findings.rules import all_rules
 from tclint.findings.selection import Selected, SettingsError
@@ -72,6 +73,8 @@ class Baseline:
     ) -> tuple[list[FileReport], Baseline]:
         """The reports with baselined findings marked, and the baseline with ``vanished`` set.
 
+        Entries with the former rule of their finding are replaced by entries with the present one.
+
         *paths* are the arguments of the run. Findings that would be shown use up entries before those that are hidden
         for another reason. A finding that a comment suppresses uses none.
         """
@@ -85,42 +88,45 @@ class Baseline:
             own[entry.module_key, entry.kind].append(number)
             if self._missing(entry, here):
                 moved[entry.kind].append(number)
-        used: set[int] = set()
-        marked: set[tuple[int, int]] = set()
+        used: dict[tuple[int, int], int] = {}
         candidates = list(_candidates(reports, selected))
         # Findings in the file of their entry go first. Only the entries left over may have moved.
-        for at, index, kind in candidates:
-            if entries := own[places[at], kind]:
-                used.add(entries.popleft())
-                marked.add((at, index))
-        for at, index, kind in candidates:
-            if (at, index) not in marked and (entries := moved[kind]):
-                used.add(entries.popleft())
-                marked.add((at, index))
+        for at, index, kinds in candidates:
+            if entries := next(filter(None, (own[places[at], kind] for kind in kinds)), None):
+                used[at, index] = entries.popleft()
+        for at, index, kinds in candidates:
+            if (at, index) not in used and (
+                entries := next(filter(None, map(moved.__getitem__, kinds)), None)
+            ):
+                used[at, index] = entries.popleft()
+        hiding = frozenset(used.values())
         analysed = {place: r.path for place, r in zip(places, reports, strict=True) if r.status == "analysed"}
         arguments = [os.path.abspath(path) for path in paths]
         failed = [os.path.abspath(report.path) for report in reports if report.status == "failed"]
         vanished = frozenset(
             number
             for number, entry in enumerate(self.entries)
-            if number not in used and self._looked_for(entry, analysed, here, arguments, failed, selected)
+            if number not in hiding and self._looked_for(entry, analysed, here, arguments, failed, selected)
         )
-        shown = [
-            replace(
-                report,
-                findings=tuple(
-                    replace(finding, baselined=True) if (at, index) in marked else finding
-                    for index, finding in enumerate(report.findings)
-                ),
-            )
-            for at, report in enumerate(reports)
-        ]
-        return shown, replace(self, vanished=vanished)
+        kept, shown = list(self.entries), []
+        for at, report in enumerate(reports):
+            findings = list(report.findings)
+            for index, finding in enumerate(findings):
+                if (at, index) in used:
+                    number, old = used[at, index], finding.former
+                    if old is not None and kept[number].kind != _kind(finding.fingerprint):
+                        kept[number], old = (
+                            self._entry(report, finding),
+                            old._replace(named_by="the baseline"),
+                        )
+                    findings[index] = replace(finding, baselined=True, former=old)
+            shown.append(replace(report, findings=tuple(findings)))
+        return shown, replace(self, entries=tuple(kept), vanished=vanished)
 
     def updated(self, reports: Iterable[FileReport], selected: Selected, *, prune: bool) -> Baseline:
         """The baseline without vanished entries and, unless *prune*, with the findings not marked by :meth:`compared`.
 
-        Entries that remain are unchanged, so a version control diff shows only additions and removals.
+        Other entries that remain are unchanged, so a version control diff shows only additions and removals.
         """
         entries = [entry for number, entry in enumerate(self.entries) if number not in self.vanished]
         if not prune:
@@ -180,7 +186,9 @@ class Baseline:
         selected: Selected,
     ) -> bool:
         """Whether this run would have reported the finding of an entry if it still existed."""
-        if selected.rules is not None and entry.rule not in selected.rules:
+        # Whether its finding moved to another rule, or from one, is not recorded.
+        denoted = subjects((entry.rule,)) | moved_to(entry.rule)
+        if selected.rules is not None and not denoted <= selected.rules:
             return False
         if entry.entry is not None and not selected.wants(entry.entry):
             return False
@@ -250,15 +258,24 @@ def _recordable(finding: Finding) -> bool:
     return finding.suppressed is None and finding.rule.family != "suppression"
 
 
-def _candidates(reports: Sequence[FileReport], selected: Selected) -> list[tuple[int, int, str]]:
-    """(report, index, kind) of the findings that may have an entry; those that would be shown come first."""
+def _candidates(reports: Sequence[FileReport], selected: Selected) -> list[tuple[int, int, tuple[str, ...]]]:
+    """(report, index, kinds) of the findings that may have an entry; those that would be shown come first.
+
+    The kind of the former fingerprint, if the finding has one, follows that of the present one.
+    """
     found = [
-        (bool(selected.hidden(report, finding)), at, finding.span.start, index, _kind(finding.fingerprint))
+        (bool(selected.hidden(report, finding)), at, finding.span.start, index, _kinds(finding))
         for at, report in enumerate(reports)
         for index, finding in enumerate(report.findings)
         if _recordable(finding)
     ]
-    return [(at, index, kind) for _, at, _, index, kind in sorted(found)]
+    return [(at, index, kinds) for _, at, _, index, kinds in sorted(found)]
+
+
+def _kinds(finding: Finding) -> tuple[str, ...]:
+    """The kinds of the entries that may be of *finding*, the present one first."""
+    former = finding.former
+    return _kind(finding.fingerprint), *(() if former is None else (_kind(former.fingerprint),))
 
 
 def _order(entry: Entry) -> tuple[object, ...]:

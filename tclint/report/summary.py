@@ -11,6 +11,7 @@ from tclint._version import __version__
 from tclint.findings import selection
 from tclint.findings.finding import AsmCount, FileReport, Finding
 from tclint.findings.give_up import GiveUp
+from tclint.findings.moved import note
 from tclint.findings.places import displayed_name
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
@@ -62,6 +63,8 @@ class Summary:
     """The inline assembly strings of all inputs."""
     arch: str | None = None
     """The architecture for which inline assembly is compiled; None if not given."""
+    notes: tuple[str, ...] = ()
+    """What comments and the baseline should name instead of the former rule of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ def present(
     by_severity = dict.fromkeys(sorted(Severity, reverse=True), 0)
     by_rule: Counter[str] = Counter()
     out: dict[str, Counter[str]] = {}
+    notes: list[str] = []
     for report in reports:
         visible: list[Finding] = []
         for finding in sorted(report.findings, key=lambda f: (f.span.start, f.span.end, f.rule.id)):
@@ -109,6 +113,10 @@ def present(
                 by_rule[finding.rule.id] += 1
             if reason in ("", selection.SUPPRESSED):
                 visible.append(finding)
+            former = finding.former
+            if former is not None and former.named_by:
+                remedy = "record it again" if finding.baselined else f"name {finding.rule.id}"
+                notes.append(note(f"{displayed_name(report)}: {former.named_by}", former.rule, remedy))
         shown.append(replace(report, findings=tuple(visible)))
     summary = Summary(
         files=len(shown),
@@ -126,6 +134,7 @@ def present(
         min_confidence=selected.min_confidence,
         asm=_added([report.asm for report in shown if report.asm is not None]),
         arch=arch,
+        notes=tuple(dict.fromkeys(notes)),
     )
     return shown, summary
 

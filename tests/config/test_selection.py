@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from tclint._version import __version__
 from tclint.config.config import Config, Selection
 from tclint.config.selection import enabled
+from tclint.findings.moved import MOVED, subject
 from tclint.findings.rules import UnknownRule, all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected, meant
@@ -11,7 +13,8 @@ from tclint.report.summary import present, tally
 from tclint.syntax.source import Source
 from tests.tools.findings import finding, report
 
-ALL = frozenset(all_rules())
+ALL = meant("ALL")[0]
+"""With the subjects of what moved from one rule to another."""
 WG = frozenset(id for id in ALL if id.startswith("WG"))
 TC = frozenset(id for id in ALL if id.startswith("TC"))
 
@@ -63,17 +66,53 @@ def selection(text: str) -> Selection:
         (["select=WG00 ignore=wgmma"], {id for id in WG if id < "WG01"}),
         (["select=wgmma-missing-fence ignore=WG00"], {"WG002"}),
         (["ignore=ALL extend_select=WG001"], {"WG001"}),
-        (["select=WG extend_select=TC001"], WG | {"TC001"}),
+        (["select=WG extend_select=TC003"], WG | {"TC003"}),
         # A later setting is added to it, and one with a select of its own replaces everything.
-        (["select=WG", "extend_select=TC001"], WG | {"TC001"}),
+        (["select=WG", "extend_select=TC003"], WG | {"TC003"}),
         (["select=WG", "ignore=WG001"], WG - {"WG001"}),
         (["ignore=WG001", "extend_select=WG"], ALL),
-        (["select=WG extend_select=TC", "select=TC001"], {"TC001"}),
+        (["select=WG extend_select=TC", "select=TC003"], {"TC003"}),
         (["ignore=WG001", "select=WG"], WG),
     ],
 )
 def test_the_more_specific_wins(places: list[str], ids: set[str]) -> None:
     assert enabled(map(selection, places)) == ids
+
+
+RACES = {subject(id, "MB016") for id in MOVED["MB016"].rules}
+
+
+@pytest.mark.parametrize(
+    ("places", "rules", "races"),
+    [
+        (["select=MB016"], {"MB016"}, RACES),
+        (["select=mbarrier-protocol-broken"], {"MB016"}, RACES),
+        (["select=BK001"], {"BK001"}, {subject("BK001", "MB016")}),
+        (["select=MB016 ignore=BK001"], {"MB016"}, RACES - {subject("BK001", "MB016")}),
+        (["ignore=MB016"], set(all_rules()) - {"MB016"}, set()),
+        (["ignore=MB01,MB00"], {id for id in all_rules() if not id.startswith("MB")}, RACES),
+        (["ignore=MB016", "extend_select=BK"], set(all_rules()) - {"MB016"}, {r for r in RACES if r[:2] == "BK"}),
+    ],
+)  # fmt: skip
+def test_a_former_id_denotes_what_moved_and_nothing_else_of_the_other_rules(
+    places: list[str], rules: set[str], races: set[str]
+) -> None:
+    on = enabled(map(selection, places))
+    assert on & all_rules().keys() == rules
+    assert on & RACES == races
+
+
+def test_findings_move_to_rules_that_exist() -> None:
+    for old, moved in MOVED.items():
+        assert {old, *moved.rules} <= all_rules().keys()
+
+
+def test_a_former_id_denotes_nothing_that_moved_from_the_version_of_its_removal_on() -> None:
+    def parts(version: str) -> list[int]:
+        return [int(part) for part in version.split(".")]
+
+    overdue = [old for old, moved in MOVED.items() if parts(moved.removal) <= parts(__version__)]
+    assert not overdue, "delete these entries of MOVED"
 
 
 def test_entries_are_chosen_by_pattern() -> None:

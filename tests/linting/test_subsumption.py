@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tclint.checks import Hit, RuleId
+from tclint.checks import Hit, Mark, RuleId
 from tclint.findings.rules import all_rules
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Confidence, Method, Severity
 from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
 from tclint.linting.subsumption import without_subsumed
@@ -194,3 +194,65 @@ FOLLOWS = RuleId("WG005").hit(site=5, message="", about=frozenset((1,)))
 def test_what_follows_is_silent_where_the_cause_is_as_loud(cause: Hit, follows: Hit, silent: bool) -> None:
     reported = [hit.rule for hit in without_subsumed([follows, cause], Confidence.MEDIUM)]
     assert reported == (["WG001"] if silent else ["WG005", "WG001"])
+
+
+SEEN = RuleId("BK001").hit(
+    site=7,
+    message="",
+    steps=(Mark(3, "starts", object="tile"), Mark(7, "reads", object="tile+0..64")),
+    severity=Severity.ERROR,
+    confidence=Confidence.MEDIUM,
+    method=Method.REPLAY,
+)
+"""What a replay shows."""
+FOUND = RuleId("SM001").hit(site=7, message="", steps=(Mark(3, "writes"), Mark(7, "reads")))
+"""The same two accesses, as the code shows them; a warning."""
+
+
+def reported(*hits: Hit, ignored: frozenset[str] = frozenset()) -> list[Hit]:
+    return list(without_subsumed(hits, Confidence.MEDIUM, ignored))
+
+
+def test_a_defect_that_the_code_and_a_replay_show_is_one_finding_with_the_path_in_the_code() -> None:
+    (hit,) = reported(SEEN, FOUND)
+    assert hit == replace(FOUND, severity=Severity.ERROR, confidence=Confidence.HIGH, replayed=True)
+    (hit,) = reported(replace(FOUND, confidence=Confidence.LOW, doubt="may not happen"), SEEN)
+    assert (hit.rule, hit.confidence, hit.doubt) == ("SM001", Confidence.MEDIUM, "")
+
+
+def test_a_hit_that_explains_a_replay_by_itself_keeps_its_severity() -> None:
+    (hit,) = reported(replace(FOUND, rule=RuleId("BK003")), SEEN)
+    assert (hit.rule, hit.severity, hit.replayed) == ("BK003", None, True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(FOUND, rule=RuleId("PR001")), id="another defect of the same accesses"),
+        pytest.param(replace(FOUND, site=8, steps=(Mark(3, "writes"), Mark(8, "reads"))), id="another read"),
+        pytest.param(replace(FOUND, steps=(Mark(4, "writes"), Mark(7, "reads"))), id="another operation"),
+    ],
+)
+def test_other_accesses_and_other_defects_are_other_findings(other: Hit) -> None:
+    assert reported(other, SEEN) == [other, SEEN]
+
+
+def test_accesses_to_one_object_are_the_same_defect() -> None:
+    steps = Mark(3, "writes"), Mark(8, "reads", object="tile+0..64")
+    assert [hit.replayed for hit in reported(replace(FOUND, site=8, steps=steps), SEEN)] == [True]
+
+
+def test_what_another_hit_explains_is_no_evidence() -> None:
+    assert reported(FOUND, SEEN, RuleId("BK004").hit(site=1, message="")) == [
+        FOUND,
+        RuleId("BK004").hit(site=1, message=""),
+    ]
+
+
+def test_a_replay_shows_one_defect_of_a_function() -> None:
+    second = replace(SEEN, rule=RuleId("BK002"))
+    assert reported(SEEN, second) == [SEEN]
+    assert reported(second, SEEN) == [second]
+    # The first one is counted as ignored elsewhere.
+    assert reported(SEEN, second, ignored=frozenset((SEEN.subject,))) == [second]
+    assert reported(SEEN, FOUND, ignored=frozenset((SEEN.subject,))) == [SEEN, FOUND]

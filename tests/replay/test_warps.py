@@ -197,4 +197,4 @@ def test_the_findings_about_races_between_warps() -> None:
         "overwrites shared memory that ld.shared of another warp may still be reading:"
         " no wait in this thread guarantees that it has completed"
     )
-    assert [(f.rule.id, f.message) for f in findings] == [("MB016", message)]
+    assert [(f.rule.id, f.message) for f in findings] == [("SM001", message)]

@@ -327,6 +327,15 @@ def test_a_deadlock_is_shown_as_its_cycle_before_the_help() -> None:
         assert "deadlock: line 5: [warp 1] waits for phase 0 (mbarrier full[0])" in render(name, reports)
 
 
+def test_a_finding_that_a_replay_shows_too_says_so() -> None:
+    reports = [report(KERNEL, finding(KERNEL, "mov.b32", replayed=True))]
+    assert "(high confidence, static and replay): " in render("text", reports)
+    (found,) = json.loads(render("json", reports))["files"][0]["findings"]
+    assert (found["method"], found["replayed"]) == ("static", True)
+    (result,) = json.loads(render("sarif", reports))["runs"][0]["results"]
+    assert result["properties"]["tclint/replayed"] is True
+
+
 @pytest.mark.parametrize("name", ["github", "junit", "sarif", "text"])
 def test_formats_for_people_name_the_threads_and_the_object_of_a_step(name: str) -> None:
     text = render(name, [report(KERNEL, FULL)]).replace("%25", "%")
@@ -429,6 +438,7 @@ def test_json_is_schema_1() -> None:
         "help_source": None,
         "manual": ["9.7.15.7.3"],
         "method": "static",
+        "replayed": False,
         "deadlock": [],
         "count": 3,
         "fingerprint": "0123456789abcdef:1",

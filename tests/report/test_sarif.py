@@ -115,6 +115,7 @@ def test_a_result_in_the_ptx() -> None:
     assert result["properties"] == {
         "tclint/confidence": "confirmed",
         "tclint/method": "static",
+        "tclint/replayed": False,
         "tclint/uses": 3,
         "tclint/variants": 150,
         "tclint/confirmation": {

@@ -58,9 +58,10 @@ def step_words(step: Step) -> str:
 
 
 def certainty(finding: Finding) -> str:
-    """The confidence of a finding and how it was found: ``high confidence, static``."""
+    """The confidence of a finding and how it was found: ``high confidence, static and replay``."""
     confirmed = finding.confidence is Confidence.CONFIRMED
-    return f"{finding.confidence.label}{'' if confirmed else ' confidence'}, {finding.method.value}"
+    methods = f"{finding.method.value}{' and replay' if finding.replayed else ''}"
+    return f"{finding.confidence.label}{'' if confirmed else ' confidence'}, {methods}"
 
 
 def parties(finding: Finding) -> Iterator[tuple[bool, Step]]:

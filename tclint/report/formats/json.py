@@ -63,6 +63,7 @@ def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str
         "help_source": asdict(finding.help_source) if finding.help_source else None,
         "manual": list(finding.rule.manual),
         "method": finding.method.value,
+        "replayed": finding.replayed,
         "steps": [_step(report, step) for step in finding.steps],
         "deadlock": [
             {

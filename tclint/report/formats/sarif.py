@@ -148,6 +148,7 @@ class _Run:
             properties={
                 "tclint/confidence": finding.confidence.label,
                 "tclint/method": finding.method.value,
+                "tclint/replayed": finding.replayed,
                 "tclint/uses": finding.count,
                 "tclint/variants": len(finding.variants),
             },
