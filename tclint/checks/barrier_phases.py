@@ -15,7 +15,7 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.analyses.role_paths import path_avoiding, whole_program
-from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, parties, threads_in_words
 from tclint.findings.scales import Confidence, Method
 from tclint.replay import Faulty, Replay, ReplayRun
@@ -42,7 +42,7 @@ def deadlocked(model: KernelModel) -> Iterator[Hit]:
 def phases_overlap(model: KernelModel) -> Iterator[Hit]:
     """Arrivals at a CTA barrier with a thread count that may be counted in the phase before the one they are meant for."""
     arrivals = [i for i in model.sites("barrier-arrive", "") if model.views.context_of(i).threads]
-    reported = set[int]()
+    reported = set[int | None]()
     for number, hit in _repeated(model, arrivals) if arrivals and whole_program(model) else ():
         reported.add(number)
         yield hit
@@ -88,34 +88,44 @@ def _confidence(model: KernelModel) -> Confidence | None:
     return None if model.function.threads is not None else Confidence.MEDIUM
 
 
-def _repeated(model: KernelModel, arrivals: list[int]) -> Iterator[tuple[int, Hit]]:
-    """Arrivals without a wait that a thread repeats before any wait, with the number of the barrier."""
+def _repeated(model: KernelModel, arrivals: list[int]) -> Iterator[tuple[int | None, Hit]]:
+    """Arrivals without a wait that a thread repeats before any wait, with the number of the barrier; None: unknown."""
     waits = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
     every = T.full(model.values.threads)
-    users: dict[int, list[int]] = {}
-    for site in (*arrivals, *model.sites("barrier-sync", "")):
-        number = model.constant_of(site, "id")
-        if number is not None and model.instruction(site).role("count") is not None:
-            users.setdefault(number, []).append(site)
+    users = grouped(
+        (number, site)
+        for site in (*arrivals, *model.sites("barrier-sync", ""))
+        if model.instruction(site).role("count") is not None and (number := _number(model, site)) is not None
+    )
     for site in arrivals:
-        number = model.constant_of(site, "id")
+        number = _number(model, site)
         if number is None:
-            model.ledger.give_up(_QUESTION, site, "the number of the barrier is unknown")
+            model.ledger.give_up(_QUESTION, site, "the number of the barrier changes")
             continue
         again = users[number]
         found = path_avoiding(model, site, every, again, waits.difference(again)).witness
         if found is not None:
-            yield number, _again(model, number, site, found.end)
+            yield model.values.constant_of(number), _again(model, site, found.end)
 
 
-def _again(model: KernelModel, number: int, first: int, second: int) -> Hit:
+def _number(model: KernelModel, site: int) -> int | None:
+    """The value that is the number of the barrier at *site*; None if a thread does not always name the same one."""
+    number = model.value(site, "id")
+    if number is None or model.values.varying_at(number):
+        return None
+    return model.values.representative(number)
+
+
+def _again(model: KernelModel, first: int, second: int) -> Hit:
+    number = model.constant_of(first, "id")
+    name = "a barrier" if number is None else f"barrier {number}"
     return CV015.hit(
         site=first,
-        message=f"arrives at barrier {number}, and a thread may arrive there again before that phase completes: "
+        message=f"arrives at {name}, and a thread may arrive there again before that phase completes: "
         "no wait lies between the two",
         steps=(Mark(first, "arrives and does not wait"), Mark(second, "arrives again")),
-        help=f"wait between the two arrivals, as bar.sync does, for this phase of barrier {number}"
-        " or for threads that have passed it",
+        help="wait between the two arrivals, as bar.sync does, for this phase of the barrier or for threads that have "
+        "passed it",
         about=frozenset((first, second)),
     )
 

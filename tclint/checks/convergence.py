@@ -29,7 +29,7 @@ from tclint.ir.cfg import Edge
 from tclint.isa.table import Match
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
-from tclint.values.divergence import decided_by_own_data
+from tclint.values.divergence import decided_by_own_data, trip_counts_differ
 
 CV001 = RuleId("CV001")
 CV002 = RuleId("CV002")
@@ -287,7 +287,12 @@ class _Judge:
             if mask is not None:
                 split = T.partial_groups(mask, T.full(values.threads), size)
             else:
-                split = bool(self._single_lane_part(p)) or self._diverges(p) or self._bounds_index(p)
+                split = (
+                    bool(self._single_lane_part(p))
+                    or self._diverges(p)
+                    or self._iterates_unequally(condition, T.full(values.threads))
+                    or self._bounds_index(p)
+                )
             self._may_split[key] = split
         return self._may_split[key]
 
@@ -326,6 +331,9 @@ class _Judge:
                 return _Verdict(CV003, group, Confidence.LOW, left="some threads", reason=why)
             why = "depends on data that differs from thread to thread"
             return _Verdict(CV001, group, Confidence.MEDIUM, reason=why)
+        if self._iterates_unequally(condition, arriving):
+            why = "ends its loop after another number of iterations in some lanes"
+            return _Verdict(CV001, group, Confidence.HIGH, reason=why)
         if leaves and self._bounds_index(p):
             # Low confidence: the bound, which is unknown, may be a multiple of 32.
             return _Verdict(CV003, group, Confidence.LOW, left="threads whose index is past a bound")
@@ -335,6 +343,17 @@ class _Judge:
         """Whether data that differs from thread to thread decides *p*."""
         values = self.model.values
         return values.uniformity(p) is UniformityScope.DIVERGENT or decided_by_own_data(values, p)
+
+    def _iterates_unequally(self, condition: Condition, threads: int) -> bool:
+        """Whether *condition* alone ends a loop, whose trip count differs between the lanes of a warp in *threads*."""
+        model, cfg, edge = self.model, self.model.cfg, condition.edge
+        around = [] if edge is None else [cfg.loops[h] for h in cfg.enclosing_loops(edge.source)]
+        if edge is None or not around:
+            return False
+        body = min(around, key=len)
+        ends = [e.source for block in body for e in cfg.successors[block] if e.target not in body]
+        p = model.values.before(condition.register, condition.at)
+        return ends == [edge.source] and trip_counts_differ(model.values, p, threads)
 
     def _divided(self, rule: RuleId, group: str, reaching: int, active: int) -> _Verdict:
         """The verdict where exactly the threads *reaching*, out of those *active*, satisfy the condition."""

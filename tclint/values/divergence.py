@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tclint.values import Node, UniformityScope, Values
 from tclint.values import thread_masks as T
 
-__all__ = ["DivergentBits", "decided_by_own_data", "divergent_bits"]
+__all__ = ["DivergentBits", "decided_by_own_data", "divergent_bits", "trip_counts_differ"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,11 @@ def divergent_bits(values: Values, value: int) -> DivergentBits | None:
 
 
 def decided_by_own_data(values: Values, p: int) -> bool:
-    """Whether what each thread loads from its own address decides the predicate *p*, which compares with a constant.
+    """Whether what each thread loads from its own address decides the predicate *p*, which compares with a uniform value.
 
-    The loaded words may select what is compared, also in a loop: the last element that satisfies a condition. They may
-    be equal in all threads although their addresses differ.
+    That value may be the counter of a loop, whose trip count then differs. The loaded words may also select what is
+    compared with a constant, in a loop too: the last element that satisfies a condition. They may be equal in all
+    threads although their addresses differ.
     """
     return _compares_own_data(values, p, set())
 
@@ -64,8 +65,12 @@ def _compares_own_data(values: Values, p: int, seen: set[int]) -> bool:
         node = values.node(node[1])
     if node[0] != "compare":
         return False
-    compared = [v for v in node[2:4] if values.constant_of(v) is None]
-    return len(compared) == 1 and _is_own_data(values, compared[0], seen)
+    for value, limit in (node[2:4], node[3:1:-1]):
+        if values.constant_of(limit) is not None:
+            return _is_own_data(values, value, seen)
+        if values.uniformity(limit) <= UniformityScope.WARP and _is_own_load(values, value):
+            return True
+    return False
 
 
 def _is_own_data(values: Values, value: int, seen: set[int]) -> bool:
@@ -77,7 +82,7 @@ def _is_own_data(values: Values, value: int, seen: set[int]) -> bool:
             continue
         seen.add(value)
         node = values.node(value)
-        if node[0] == "load" and not str(node[2]).startswith(".local") and _differs_in_warp(values, node[3]):
+        if _is_own_load(values, value):
             return True
         if node[0] == "select":
             if _compares_own_data(values, node[1], seen):
@@ -85,6 +90,49 @@ def _is_own_data(values: Values, value: int, seen: set[int]) -> bool:
             work += node[2:4]
         work += values.arguments(value) if node[0] == "phi" else ()
     return False
+
+
+def _is_own_load(values: Values, value: int) -> bool:
+    """Whether each thread loads *value* from its own address."""
+    node = values.node(value)
+    return node[0] == "load" and not str(node[2]).startswith(".local") and _differs_in_warp(values, node[3])
+
+
+def trip_counts_differ(values: Values, p: int, threads: int) -> bool:
+    """Whether a loop that *p* alone ends has another number of iterations in some lanes of a warp, among *threads*.
+
+    The start and the bound of its counter must depend on the thread index alone.
+    """
+    node = values.node(p)
+    while node[0] == "not":
+        node = values.node(node[1])
+    if node[:2] != ("compare", "lt"):
+        return False
+    below = _counter(values, node[2])
+    counter, limit = (below, node[3]) if below is not None else (_counter(values, node[3]), node[2])
+    bounds = values.bit_slices(limit)
+    if counter is None or bounds is None or counter[1] <= 0:
+        return False
+    starts, stride = counter
+    # A counter that must exceed its bound takes one step more.
+    reached = 0 if below is not None else 1
+    lanes: dict[int, int] = {}
+    for first, some in T.numbers(starts, threads):
+        for last, those in T.numbers(bounds, some):
+            count = max(-((first - last - reached) // stride), 0)
+            lanes[count] = lanes.get(count, 0) | those
+    return any(T.partial_groups(those, threads, 32) for those in lanes.values())
+
+
+def _counter(values: Values, value: int) -> tuple[T.BitSlices, int] | None:
+    """The first value of a loop counter plus a constant in every thread, and its stride; None if it is not one."""
+    terms, constant = values.linear(value)
+    found = values.induction(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
+    if found is None or found[2] is not None:
+        return None
+    start, stride, _ = found
+    planes = values.bit_slices(values.add(start, values.constant(constant)))
+    return None if planes is None else (planes, stride)
 
 
 def _differs_in_warp(values: Values, value: int) -> bool:

@@ -129,6 +129,11 @@ bar.arrive 3, 256;
 next:"""
     (finding,) = by_rule(lint(roles(first, "bar.sync 3, 256;")), "CV015")
     assert finding.method is Method.STATIC
+    computed = "add.u32 %r8, %r9, 3;\n" + first.replace("arrive 3", "arrive %r8").replace(
+        "sync 3", "sync %r8"
+    )
+    (finding,) = by_rule(lint(roles(computed, "bar.sync 3, 256;")), "CV015")
+    assert "arrives at a barrier, and" in finding.message
     assert not by_rule(lint(roles(first.replace("bar.arrive", "bar.sync"), "bar.sync 3, 256;")), "CV015")
 
 

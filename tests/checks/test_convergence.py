@@ -321,3 +321,55 @@ def test_setmaxnreg_in_a_part_of_a_warpgroup(body: str, says: str) -> None:
     found = by_rule(lint(module(kernel(f"{TID}{body}\nret;", directives=directives), header=HOPPER)), "CV004")
     assert [f.severity.label for f in found] == (["warning"] if says else [])
     assert not found or says in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "test", "reported"),
+    [
+        ("%r2", 32, "lt.s32 %p1, %r3, 100", True),
+        ("%r2", 32, "lt.s32 %p1, %r3, 128", False),
+        ("%r2", 32, "le.s32 %p1, %r3, 96", True),
+        ("%r2", 32, "le.s32 %p1, %r3, 127", False),
+        ("0", 1, "lt.s32 %p1, %r3, %r2", True),
+        ("0", 1, "lt.s32 %p1, %r3, %r4", False),  # the same in all lanes of a warp
+        ("0", 64, "lt.s32 %p1, %r3, %r2", False),  # one iteration in every lane
+        ("%r2", 32, "lt.s32 %p1, %r3, %r5", False),  # the launch decides
+    ],
+)
+def test_a_trip_count_that_depends_on_the_lane_splits_the_warp(
+    start: str, step: int, test: str, reported: bool
+) -> None:
+    code = f"""
+    ld.param.u32 %r5, [number];
+    mov.u32 %r1, %tid.x;
+    and.b32 %r2, %r1, 31;
+    shr.u32 %r4, %r1, 5;
+    mov.u32 %r3, {start};
+next:
+    {WAIT}
+    add.u32 %r3, %r3, {step};
+    setp.{test};
+    @%p1 bra next;
+    ret;"""
+    found = by_rule(lint(module(kernel(code))), "CV001")
+    assert len(found) == reported
+    assert not found or "another number of iterations in some lanes" in found[0].message
+
+
+def test_a_loop_with_another_exit_is_not_judged_by_its_trip_count() -> None:
+    """All lanes may leave it by the other one before they differ."""
+    code = f"""
+    ld.param.u32 %r5, [number];
+    mov.u32 %r1, %tid.x;
+    and.b32 %r2, %r1, 31;
+    mov.u32 %r3, 0;
+next:
+    {WAIT}
+    setp.ge.u32 %p2, %r3, %r5;
+    @%p2 bra done;
+    add.u32 %r3, %r3, 1;
+    setp.lt.s32 %p1, %r3, %r2;
+    @%p1 bra next;
+done:
+    ret;"""
+    assert not by_rule(lint(module(kernel(code))), "CV001")

@@ -1,0 +1,74 @@
+"""Loops that wait for a word of memory which nothing in them reads again (PTX ISA 8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tclint.analyses.model import KernelModel
+from tclint.checks import Hit, Mark, RuleId, check
+from tclint.ir.nodes import Instruction
+
+MO004 = RuleId("MO004")
+
+_SHARED_BY_THREADS = (".global", ".shared", "")
+"""The state spaces that other threads may write, as a load states them; "" is a generic address."""
+
+
+@check(MO004)
+def poll_outside_loop(model: KernelModel) -> Iterator[Hit]:
+    """A loop whose exit depends on a word that was loaded before it, and on nothing that the loop changes."""
+    cfg, values = model.cfg, model.values
+    for header, body in cfg.loops.items():
+        if header not in cfg.rank or any(b in cfg.exits or cfg.aborts(b) for b in body):
+            continue
+        ends = [e for b in sorted(body) for e in cfg.successors[b] if e.target not in body]
+        if any(e.predicate < 0 for e in ends):
+            continue
+        tested = [(cfg.blocks[e.source].end - 1, e.predicate) for e in ends]
+        if not ends and _does_nothing(model, body):
+            entries = (e for e in cfg.predecessors[header] if e.source not in body and e.predicate >= 0)
+            tested = [(cfg.blocks[e.source].end - 1, e.predicate) for e in entries]
+        conditions = [values.before(register, at) for at, register in tested]
+        loads = [
+            node[1]
+            for value in values.subexpressions(*conditions)
+            if (node := values.node(value))[0] == "load" and node[2].partition("::")[0] in _SHARED_BY_THREADS
+        ]
+        if loads and not any(_changes(model, value, body) for value in conditions):
+            yield _hit(model, loads[0], tested[0][0], cfg.blocks[header].start)
+
+
+def _changes(model: KernelModel, value: int, body: Collection[int]) -> bool:
+    """Whether an iteration of the loop may change *value*."""
+    return any(
+        (at if kind == "block" else model.cfg.block_of[at]) in body
+        for kind, at in model.values.varying_at(value)
+    )
+
+
+def _does_nothing(model: KernelModel, body: Collection[int]) -> bool:
+    """Whether no iteration of the loop accesses memory, synchronises or calls, so that it can only have been a poll."""
+    return not any(
+        match is None or match.form.memory or match.form.event or match.form.flow == "call"
+        for b in body
+        for match in (each.match for each in _instructions(model, b))
+    )
+
+
+def _instructions(model: KernelModel, block: int) -> list[Instruction]:
+    return model.function.instructions[model.cfg.blocks[block].start : model.cfg.blocks[block].end]
+
+
+def _hit(model: KernelModel, load: int, test: int, start: int) -> Hit:
+    return MO004.hit(
+        site=load,
+        message="the loop that waits for this word never loads it again: once entered, it does not end",
+        steps=(
+            Mark(load, "loads the word, once"),
+            Mark(test, "tests it"),
+            Mark(start, "iterates without loading it"),
+        ),
+        help="load the word in the loop, with ld.acquire, ld.relaxed or ld.volatile, which a compiler does not move out of "
+        "it",
+        about=frozenset((load,)),
+    )
