@@ -33,6 +33,7 @@ from tclint.values.shared_memory import Access, Footprint, SharedMemory
 
 __all__ = [
     "THREADS_MAY_HAVE_DIVERGED",
+    "LaneWritesSince",
     "ReadsSince",
     "SharedByBound",
     "SharedByWarps",
@@ -273,7 +274,7 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        self.ends = synchronising_sites(model)
+        self.ends = self._ends()
         """Where facts end, or become those of a thread that has signalled."""
         self.joining = frozenset(filter(model.fact(HappensBefore).releases_together, self.ends))
         """The barriers that all their threads leave together."""
@@ -295,6 +296,9 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
         )
         self.firsts = frozenset(AccessClasses(model, self.ends).partition(self.operations))
         self._changing = frozenset(map(model.instruction, self.ends | self.firsts))
+
+    def _ends(self) -> frozenset[int]:
+        return synchronising_sites(self.model)
 
     def affecting_sites(self) -> frozenset[int]:
         return self.ends | self.firsts
@@ -333,3 +337,10 @@ class WritesSince(SinceBarrier):
     """The writes with no acquire point since."""
 
     writes = True
+
+
+class LaneWritesSince(WritesSince):
+    """The writes since which the lanes of a warp have not synchronised either."""
+
+    def _ends(self) -> frozenset[int]:
+        return super()._ends() | self.model.fact(HappensBefore).collectives
