@@ -36,6 +36,7 @@ from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.tcgen05_sync import ThreadSync
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.analyses.tmem_allocation import TensorAllocation
+from tclint.analyses.tmem_by_warps import TmemReadsSince, TmemWritesSince
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.analyses.wgmma_fences import WgmmaFences
 from tclint.dataflow import Analysis, Path, PathQuery, PathSearchCache, Search, solve
@@ -185,6 +186,8 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     ReadsSince: _since,
     WritesSince: _since,
     LaneWritesSince: _since,
+    TmemReadsSince: _since,
+    TmemWritesSince: _since,
     Depth: lambda analysis: st.integers(0, analysis.limit),
     Waited: lambda analysis: st.integers(0, analysis.limit),
     UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),
