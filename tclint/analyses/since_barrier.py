@@ -33,6 +33,7 @@ from tclint.values.shared_memory import Access, Footprint, SharedMemory
 
 __all__ = [
     "THREADS_MAY_HAVE_DIVERGED",
+    "LaneWritesSince",
     "ReadsSince",
     "SharedByBound",
     "SharedByWarps",
@@ -155,7 +156,12 @@ class SharedByWarps(SharedMemory):
         second = self._warps(b, self.certain_threads(threads_b, threads_a))
         distance = self.split(b.address)[2] - self.split(a.address)[2]
         moved = [(j, two.moved(distance)) for j, two in second]
-        return any(k != j and one.meets(two) for k, one in first for j, two in moved)
+        return any(self.shares(k, j) and one.meets(two) for k, one in first for j, two in moved)
+
+    @staticmethod
+    def shares(first: int, other: int) -> bool:
+        """Whether accesses of two warps, given by their first threads, may race: they are not the same warp."""
+        return first != other
 
     def _warps(self, access: Access, threads: int) -> list[tuple[int, Footprint]]:
         """The bytes that each warp touches, relative to the common base, without the constant offset."""
@@ -270,10 +276,12 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
     """
 
     writes = False
+    kind: type[SharedByBound] = SharedByBound
+    """The memory that is accessed."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        self.ends = synchronising_sites(model)
+        self.ends = self._ends()
         """Where facts end, or become those of a thread that has signalled."""
         self.joining = frozenset(filter(model.fact(HappensBefore).points.releases_together, self.ends))
         """The barriers that all their threads leave together."""
@@ -282,19 +290,22 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
         common_waits = frozenset(i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))
         self._separating = self.ends - self.joining - self.signalling - common_waits
         """The instructions after which threads may have diverged."""
-        self.memory = model.fact(SharedByBound)
+        self.memory = model.fact(self.kind)
         self.executed = self.memory.executed
         self.counts = self.memory.counts
         self.operations = frozenset(
             i
-            for i in model.shared.sites
+            for i in self.memory.sites
             if model.cfg.block_of[i] in model.cfg.rank
             and any(
-                a.writes == self.writes and not a.later and self.counts(a) for a in model.shared.accesses(i)
+                a.writes == self.writes and not a.later and self.counts(a) for a in self.memory.accesses(i)
             )
         )
         self.firsts = frozenset(AccessClasses(model, self.ends).partition(self.operations))
         self._changing = frozenset(map(model.instruction, self.ends | self.firsts))
+
+    def _ends(self) -> frozenset[int]:
+        return synchronising_sites(self.model)
 
     def affecting_sites(self) -> frozenset[int]:
         return self.ends | self.firsts
@@ -333,3 +344,10 @@ class WritesSince(SinceBarrier):
     """The writes with no acquire point since."""
 
     writes = True
+
+
+class LaneWritesSince(WritesSince):
+    """The writes since which the lanes of a warp have not synchronised either."""
+
+    def _ends(self) -> frozenset[int]:
+        return super()._ends() | self.model.fact(HappensBefore).collectives

@@ -1,8 +1,8 @@
 """The check of shared memory that several warps access with no intervening barrier (PTX ISA 8.5, 9.7.13.1).
 
 Two accesses race if one of them writes, a path leads from one to the other without a barrier, and two warps provably
-access the same bytes. What the threads of a warp do to each other is not considered. If the kernel does not fix the
-shape of its CTAs, a race is reported only if it exists in every shape for which the shared arrays have room.
+access the same bytes. What the lanes of a warp do to each other is left to :mod:`.lane_races`. If the kernel does not
+fix the shape of its CTAs, a race is reported only if it exists in every shape for which the shared arrays have room.
 """
 
 from __future__ import annotations

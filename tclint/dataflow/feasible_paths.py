@@ -17,6 +17,10 @@ To keep the number of states small, a predicate is remembered only if a *leaf* o
 depends) decides more than once in the region, and only up to the last strongly connected component in which it does. A
 state is subsumed by an earlier one at the same position with a weaker path condition and at least the same threads.
 
+A search that has visited many states also computes what each block *requires*: the predicates that have one truth on
+all paths from there to a goal. A state that contradicts one of them is dropped at once, where it would otherwise be
+multiplied by every independent branch up to the test that closes its paths.
+
 **What it over-approximates.** A path that is found may still be infeasible: where entailment is too weak, where a
 predicate was forgotten, and because the iterations of a loop are not distinguished. :func:`concrete_entry_path` is the
 complement for the last of these: it follows paths from the entry and evaluates each predicate with the values of its
@@ -54,6 +58,8 @@ FEASIBLE_PATH, ENTRY_PATH = "feasible path", "path from the entry"
 """The names of this module's two questions in a ledger."""
 MAX_STATES_PER_PATH = 500
 """The states that :func:`find_paths` may visit, and the edges that may separate its start from a goal."""
+STATES_BEFORE_REQUIREMENTS = 100
+"""The states after which a search computes what each block requires; few searches visit as many."""
 MAX_EDGES_PER_ENTRY_PATH = 96
 """The length in edges of a path that :func:`concrete_entry_path` may find."""
 MAX_BLOCKS_PER_ENTRY_PATH, MAX_BLOCKS_PER_CONTINUED_ENTRY_PATH = 256, 1024
@@ -210,6 +216,8 @@ class _PathSearch:
         """The number of states."""
         self.closed_by: Edge | None = None
         """The edge that was closed last."""
+        self.required: dict[int, frozenset[tuple[int, bool]]] | None = None
+        """What each block requires (:meth:`_requirements`); None: not computed yet."""
         self.dispatched = False
         """Whether a path ended at a dispatcher of roles that may lead to a goal."""
 
@@ -221,12 +229,56 @@ class _PathSearch:
         condition = self.retention.needed(query.context.facts, first)
         self._push(first, position, query.fact, condition, query.context.threads, None, None, ())
         while self.queue and self.created <= self.budget:
-            yield from self._expand(heappop(self.queue))
+            if self.required is None and self.created > STATES_BEFORE_REQUIREMENTS:
+                self.required = self._requirements()
+            state = heappop(self.queue)
+            if not self._hopeless(state.block, state.condition):
+                yield from self._expand(state)
         if self.queue:
             return f"more than {self.budget} states"
         if self.dispatched:
             return _DISPATCHED
         return _ENDED if self.closed_by is None else Infeasible(self.closed_by)
+
+    def _hopeless(self, block: int, condition: PathCondition) -> bool:
+        """Whether *condition* contradicts a predicate that all paths from *block* to a goal require."""
+        required = self.required.get(block, ()) if self.required and condition else ()
+        return any(self.values.entails(p, condition) is (not truth) for p, truth in required)
+
+    def _unchanging(self, p: int) -> bool:
+        """Whether *p* has one value in each execution of the function."""
+        cfg = self.cfg
+        changes = self.values.varying_at(p)
+        return all((at if kind == "block" else cfg.block_of[at]) not in cfg.in_cycle for kind, at in changes)
+
+    def _requirements(self) -> dict[int, frozenset[tuple[int, bool]]]:
+        """Block -> the predicates that have one truth on all paths from its end to a goal, by backward intersection.
+
+        Only predicates that no loop changes are considered, so they mean the same at every block.
+        """
+        branches = self.cache.branches
+        ends = {*self.query.goals}
+        required: dict[int, frozenset[tuple[int, bool]]] = {
+            block: frozenset() for block in ends & self.region.keys()
+        }
+        work = [block for goal in required for block in self.cfg.sources[goal]]
+        while work:
+            block = work.pop()
+            if block in ends or block not in self.region:
+                continue
+            found: frozenset[tuple[int, bool]] | None = None
+            for branch in branches(block):
+                after = required.get(branch.edge.target)
+                if after is None or branch.edge in self.query.closed:
+                    continue
+                p = branch.predicate
+                if p is not None and self._unchanging(p):
+                    after |= {(p, branch.edge.value)}
+                found = after if found is None else found & after
+            if found is not None and found != required.get(block):
+                required[block] = found
+                work += self.cfg.sources[block]
+        return required
 
     def _push(
         self,

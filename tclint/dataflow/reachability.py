@@ -85,20 +85,27 @@ class Reachability:
         """Blocks that dispatch warp roles: ``brx.idx`` over a number loaded from shared memory.
 
         Warp-specialised Triton keeps a table of role numbers there, and every role ends by branching back. No fact may
-        pass through such a block from one role to another.
+        pass through such a block from one role to another. Any other branch table is a switch of one thread, which
+        keeps all facts on every branch.
         """
         found = set()
         for b in self.cfg.order:
-            if self.cfg.function.instructions[self.cfg.blocks[b].end - 1].flow == "branch-table":
+            last = self.cfg.function.instructions[self.cfg.blocks[b].end - 1]
+            if last.flow == "branch-table":
                 node = self.values.node(self._selected(b))
                 while node[0] in ("part", "pack", "sum", "op") and len(node) > 1:
                     inner = self.values.parts(node)
                     if not inner:
                         break
                     node = self.values.node(inner[0])
-                if node[0] == "load":
+                if node[0] == "load" and self._from_shared(node[1]):
                     found.add(b)
         return frozenset(found)
+
+    def _from_shared(self, load: int) -> bool:
+        """Whether the instruction *load* may read shared memory."""
+        match = self.cfg.function.instructions[load].match
+        return match is None or match.space == "" or match.space.startswith(".shared")
 
     @cached_property
     def unresolved_dispatchers(self) -> frozenset[int]:

@@ -29,6 +29,7 @@ _ALL_LANES = 0xFFFFFFFF
 """All lanes of a warp."""
 _START_MASK = 0x3FFF
 """The start address in a matrix descriptor, in units of 16 bytes."""
+_MATRIX = re.compile(r"\.m(\d+)n(\d+)k")
 _TYPE = re.compile(r"\.[busf]{1,2}(\d+)(?:x2)?$")
 
 
@@ -119,6 +120,7 @@ class SharedMemory:
             if isinstance(operand, Memory) and operand not in map(instruction.role, elsewhere):
                 size, lanes = _access_extent(match)
                 size = (self._size(site) if "bytes" in match.form.roles else None) or size
+                size = self._matrix_size(site, match) or size
                 yield Access(site, verb == "write", values.operand(operand, site), size, lanes)
         for names, writes in ((match.form.async_reads, False), (match.form.async_writes, True)):
             for name in names:
@@ -156,6 +158,18 @@ class SharedMemory:
         operand = self.function.instructions[site].role("bytes")
         size = None if operand is None else self.values.constant_of(self.values.operand(operand, site))
         return None if size is None else min(size, _MAX_ADDRESS)
+
+    def _matrix_size(self, site: int, match: Match) -> int:
+        """The contiguous bytes that a ``wmma.store`` writes: all rows if nothing separates them, else the first one."""
+        shape = _MATRIX.search(" ".join(match.modifiers))
+        if shape is None or match.form.name != "wmma.store":
+            return 0
+        rows, row = (int(side) for side in shape.groups())
+        if ".col" in match.modifiers:
+            rows, row = row, rows
+        operand = self.function.instructions[site].named("stride")
+        stride = row if operand is None else self.values.constant_of(self.values.operand(operand, site))
+        return (rows if stride == row else 1) * row * int(match.element[2:]) // 8
 
     # ------------------------------------------------------------ descriptors
 

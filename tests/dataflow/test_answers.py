@@ -46,6 +46,19 @@ def diamonds(number: int, use: str = "use: mov.u32 %r9, 1;\nret;", before: str =
     return f"{rows}{before}start: mov.u32 %r8, 1;\n{first}{second}{use}\nother: ret;"
 
 
+def maze(number: int, use: str, before: str) -> str:
+    """As many branches that are independent, tested twice; two ways lead to the *use*, and each contradicts itself."""
+    rows = "".join(
+        f"ld.global.u32 %r{20 + n}, [%rd0+{64 + 4 * n}];\nsetp.eq.s32 %p{n}, %r{20 + n}, 0;\n"
+        for n in range(number)
+    )
+    twice = "".join(
+        f"@%p{n} bra {name}{n};\nadd.s32 %r2, %r2, 1;\n{name}{n}:\n" for name in "AB" for n in range(number)
+    )
+    ways = "@%p0 bra left;\n@%p1 bra other;\n@!%p1 bra other;\nbra goal;\nleft: @%p2 bra other;\n@!%p2 bra other;\n"
+    return f"{rows}{before}{twice}{ways}goal: {use}\nother: ret;"
+
+
 def search(of: KernelModel, start: str = "start", to: str = "use", **options: int) -> Answer[Path]:
     """Whether a thread gets from one label to another one."""
     first, last = label(of.function, start), label(of.function, to)
@@ -247,8 +260,9 @@ ISSUE = """wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0,%f1,%f2,%f3}, %rd1, %rd2, 1, 1, 1, 0, 0;
 wgmma.commit_group.sync.aligned;
 """
-TABLE = f"""{ISSUE}
-ld.global.u32 %r1, [%rd0];
+TABLE = f""".shared .align 4 .b32 role;
+{ISSUE}
+ld.shared.u32 %r1, [role];
 ts: .branchtargets L0, L1;
 brx.idx %r1, ts;
 L0: ret;
@@ -264,8 +278,8 @@ READ = "use: st.global.f32 [%rd0+16], %f0;\nret;"
 def folder(tmp_path: File, monkeypatch: pytest.MonkeyPatch) -> File:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TCLINT_DEBUG", raising=False)
-    for name, number in (("few", 6), ("many", 10), ("more", 10)):
-        code = diamonds(number, READ, ISSUE).replace(
+    for name, number in (("few", 3), ("many", 10), ("more", 10)):
+        code = maze(number, READ.removeprefix("use: "), ISSUE).replace(
             "other: ret;", "other: wgmma.wait_group.sync.aligned 0;\nret;"
         )
         (tmp_path / f"{name}.ptx").write_text(WGMMA.replace("BODY", code))

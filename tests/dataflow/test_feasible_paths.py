@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.dataflow import EXIT, GaveUp, Path
+from tclint.dataflow import EXIT, GaveUp, Infeasible, Path
 from tclint.dataflow.views import ThreadContext
 from tclint.ir import Immediate, Instruction
 from tclint.ir.cfg import CFG
@@ -410,6 +410,50 @@ def test_the_budget_ends_a_search() -> None:
     ) == GaveUp("more than 500 states", label(m.function, "start"))
     assert steps < 20_000
     assert isinstance(m.function.instructions[to].operands[1], Immediate)
+
+
+def diamonds(count: int, last: str) -> str:
+    """Independent branches, each of which is tested again on the way to the end; *last* are more tests there."""
+    loads = "\n".join(
+        f"ld.global.u32 %r{n}, [%rd0+{4 * n}]; setp.eq.s32 %p{n}, %r{n}, 0;" for n in range(count)
+    )
+    rows = "\n".join(f"@%p{n} bra M{n};\nmov.u32 %r60, {n};\nM{n}:" for n in range(count))
+    tests = "\n".join(f"@%p{n} bra out;" for n in range(count))
+    return f"{loads}\nstart: {START}\n{rows}\n{tests}\n{last}\nuse: {USE}\nret;\nout: {STOP}\nret;"
+
+
+def test_independent_branches_that_are_tested_again_do_not_exhaust_the_search() -> None:
+    """Each branch doubles the states, but the tests at the end admit one outcome of each."""
+    m = model(diamonds(14, ""))
+    path = search(m, label(m.function, "start"), label(m.function, "use"))
+    assert path is not None
+    assert [e.value for e in path.edges if e.predicate >= 0] == [False] * 28
+
+
+def test_contradicting_tests_after_independent_branches_are_infeasible() -> None:
+    m = model(diamonds(14, "@!%p0 bra out;"))
+    start, to = label(m.function, "start"), label(m.function, "use")
+    markers: Any = Markers(m)
+
+    def step(state: bool, i: int, instruction: Instruction) -> bool | None:
+        return None if markers.kind.get(i) == 51 else state
+
+    query = FactQuery(start, True, markers, step, lambda state, i: i == to, (to,))
+    assert isinstance(m.path(query), Infeasible)
+
+
+def test_a_branch_that_a_loop_changes_is_not_required_before_the_loop() -> None:
+    """The loop ends when its condition is false, which says nothing about the first iteration."""
+    rows = "\n".join(f"@%p{n} bra M{n};\nmov.u32 %r60, {n};\nM{n}:" for n in range(1, 12))
+    tests = "\n".join(f"@%p{n} bra out;" for n in range(1, 12))
+    loads = "\n".join(
+        f"ld.global.u32 %r{n}, [%rd0+{4 * n}]; setp.eq.s32 %p{n}, %r{n}, 0;" for n in range(1, 12)
+    )
+    loop = "again: ld.global.u32 %r20, [%rd0]; setp.ne.s32 %p20, %r20, 0;\n@%p20 bra again;"
+    first = "ld.global.u32 %r20, [%rd0]; setp.ne.s32 %p20, %r20, 0;\n@!%p20 bra out;"
+    assert reaches(
+        f"{loads}\n{first}\nstart: {START}\n{rows}\n{loop}\n{tests}\nuse: {USE}\nret;\nout: {STOP}\nret;"
+    )
 
 
 def test_a_loop_invariant_branch_is_the_same_in_every_iteration() -> None:

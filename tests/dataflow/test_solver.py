@@ -23,13 +23,20 @@ from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaG
 from tclint.analyses.model import KernelModel
 from tclint.analyses.proxies import LANDED, WAITED, WIDE, Landed, Unfenced, UnfencedReads, UnfencedWaits
 from tclint.analyses.setmaxnreg import RegisterCounts
-from tclint.analyses.since_barrier import THREADS_MAY_HAVE_DIVERGED, ReadsSince, SinceBarrier, WritesSince
+from tclint.analyses.since_barrier import (
+    THREADS_MAY_HAVE_DIVERGED,
+    LaneWritesSince,
+    ReadsSince,
+    SinceBarrier,
+    WritesSince,
+)
 from tclint.analyses.tcgen05 import Outstanding, Tcgen05, TensorMemory
 from tclint.analyses.tcgen05_collector import ENTRY, Collector
 from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.tcgen05_sync import ThreadSync
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.analyses.tmem_allocation import TensorAllocation
+from tclint.analyses.tmem_by_warps import TmemReadsSince, TmemWritesSince
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.analyses.wgmma_fences import WgmmaFences
 from tclint.dataflow import Analysis, Path, PathQuery, PathSearchCache, Search, solve
@@ -178,6 +185,9 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     SinceBarrier: _since,
     ReadsSince: _since,
     WritesSince: _since,
+    LaneWritesSince: _since,
+    TmemReadsSince: _since,
+    TmemWritesSince: _since,
     Depth: lambda analysis: st.integers(0, analysis.limit),
     Waited: lambda analysis: st.integers(0, analysis.limit),
     UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),

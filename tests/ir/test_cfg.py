@@ -291,3 +291,7 @@ two: ret;
         "ld.param.u32 %r1, [number];\nts: .branchtargets one, two;\nbrx.idx %r1, ts;\none: ret;\ntwo: ret;"
     )
     assert plain.views.reachability.dispatchers == frozenset()
+    loaded = model(
+        "ld.global.u32 %r1, [%rd0];\nts: .branchtargets one, two;\nbrx.idx %r1, ts;\none: ret;\ntwo: ret;"
+    )
+    assert loaded.views.reachability.dispatchers == frozenset()

@@ -1,0 +1,59 @@
+"""Loads and stores of tensor memory by several warps since they last synchronised (PTX ISA 9.7.16.1, 9.7.16.8).
+
+A warp accesses the lanes that its rank in its warpgroup selects, so only warps of the same rank share lanes. What two
+such warps do to the same columns is a race unless synchronisation orders them, as in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.model import KernelModel
+from tclint.analyses.since_barrier import ReadsSince, SharedByBound, WritesSince
+from tclint.analyses.tcgen05 import TensorMemory
+from tclint.isa.table import Match
+from tclint.values.shared_memory import Access
+
+__all__ = ["TmemByWarps", "TmemReadsSince", "TmemWritesSince"]
+
+_WARPGROUP = 128
+"""Threads of a warpgroup."""
+
+
+class TmemByWarps(SharedByBound):
+    """The columns of tensor memory that threads load and store, in place of bytes of shared memory."""
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.tmem, _ = model.solution(TensorMemory)
+
+    @staticmethod
+    def touches(match: Match) -> bool:
+        return match.form.event == "issue" and match.form.group in ("tcgen05.ld", "tcgen05.st")
+
+    def _find(self, site: int, match: Match) -> Iterator[Access]:
+        columns = self.tmem.range(site, "taddr")
+        if columns is not None:
+            yield Access(site, match.form.group == "tcgen05.st", columns.start, columns.columns)
+
+    @staticmethod
+    def shares(first: int, other: int) -> bool:
+        """Whether two warps, given by their first threads, access the same lanes."""
+        return first != other and (first - other) % _WARPGROUP == 0
+
+    def counts(self, access: Access) -> bool:
+        """Whether the columns of *access* and the threads that execute it are known."""
+        threads = self.model.views.context_of(access.site).threads
+        return self.executed.certainly(access.site) and self.placed(access, threads)
+
+
+class TmemReadsSince(ReadsSince):
+    """The loads of tensor memory with no acquire point since."""
+
+    kind = TmemByWarps
+
+
+class TmemWritesSince(WritesSince):
+    """The stores to tensor memory with no acquire point since."""
+
+    kind = TmemByWarps

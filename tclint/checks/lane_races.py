@@ -1,0 +1,95 @@
+"""The check of shared memory that lanes of one warp exchange without synchronising (PTX ISA 8.9.4, 9.7.13.2).
+
+The lanes of a warp need not run in step, so a lane that reads what another lane has stored must be ordered after it.
+Where that happens without ``bar.warp.sync``, the code usually works, because the warp has not diverged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.plausibility import skips
+from tclint.analyses.since_barrier import LaneWritesSince, SharedByBound
+from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
+
+SM002 = RuleId("SM002")
+
+_INDEPENDENT = 70
+"""The first target on which the lanes of a warp are scheduled independently."""
+_SYNCHRONISED = "on other paths between the two, the lanes synchronise"
+
+
+@check(SM002, analyses=(LaneWritesSince, SharedByBound))
+def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
+    """Report shared memory that a lane reads after another lane of its warp has written it, with no synchronisation."""
+    target = model.function.target
+    if not model.function.entry or not model.shared.writers or target is None or target.number < _INDEPENDENT:
+        return
+    block_of = model.cfg.block_of
+    for alike in grouped((block_of[each.use.site], each) for each in _exchanges(model)).values():
+        yield _hit(model, alike[0], len({each.use.site for each in alike}))
+
+
+def _exchanges(model: KernelModel) -> OverlapSearch:
+    """The search for reads of what other lanes of the warp have written since the warp last synchronised."""
+    since, results = model.solution(LaneWritesSince)
+    memory = model.fact(SharedByBound)
+
+    def meet(write: Access, read: Access, route: Route) -> bool:
+        writing, reading = (model.views.context_of(access.site).threads for access in (write, read))
+        taking = route.path.threads
+        pairs = (writing & taking, reading), (writing, reading & taking)
+        return any(_between_lanes(model, memory, write, read, *pair) for pair in pairs)
+
+    return OverlapSearch(
+        model,
+        results,
+        since.operations,
+        lambda state: (site for site, _ in state if site in since.firsts),
+        lambda state, site: (site, False) in state,
+        lambda site: False,
+        since.follow,
+        lambda access: not access.writes and not access.later and since.counts(access),
+        meet,
+        begins=lambda access: access.writes and not access.later,
+        memory=memory,
+        doubt=lambda start, path: skips(model, path, since.ends, _SYNCHRONISED),
+    )
+
+
+def _between_lanes(
+    model: KernelModel, memory: SharedByBound, write: Access, read: Access, writing: int, reading: int
+) -> bool:
+    """Whether, in the first warp that does both, a lane reads bytes that another lane provably writes."""
+    writing, reading = next(
+        (
+            (mine, reading & T.whole(mine, 32))
+            for _, mine in T.by_warp(writing)
+            if reading & T.whole(mine, 32)
+        ),
+        (0, 0),
+    )
+    if not memory.overlap(write, read, writing, reading):
+        return False
+    if any(model.shared.sites[access.site].scope == "warp" for access in (write, read)):
+        return True  # a lane supplies or receives elements of the rows of other lanes
+    lanes = (1 << k for k in range(writing.bit_length()) if writing & 1 << k)
+    return any(memory.overlap(write, read, lane, reading & ~lane) for lane in lanes)
+
+
+def _hit(model: KernelModel, exchange: Conflict, count: int) -> Hit:
+    write, read = exchange.operation.site, exchange.use.site
+    return SM002.hit(
+        site=read,
+        message="reads shared memory that another lane of the warp has written: no bar.warp.sync orders the two",
+        steps=(
+            Mark(write, "one lane writes it"),
+            Mark(read, "another lane of the warp reads the same bytes"),
+        ),
+        count=count,
+        help="add bar.warp.sync (__syncwarp()) between the two",
+    )

@@ -1,0 +1,108 @@
+"""The check of tensor memory that two warps of the same lanes access with no intervening barrier (PTX ISA 9.7.16.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.plausibility import Doubt, skips, skips_for_launch
+from tclint.analyses.since_barrier import SinceBarrierState
+from tclint.analyses.tmem_by_warps import TmemByWarps, TmemReadsSince, TmemWritesSince
+from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks._repairs import barrier_between
+from tclint.dataflow import Path, Results
+from tclint.findings.scales import Confidence
+from tclint.values.shared_memory import Access
+
+TC025 = RuleId("TC025")
+
+_SYNCHRONISED = "on other paths between the two, the warps synchronise"
+_SYNCHRONISED_BY_LAUNCH = (
+    "whether the warps synchronise depends on a CTA-uniform value that may exclude this path"
+)
+
+
+@check(TC025, needs="tcgen05", analyses=(TmemByWarps, TmemReadsSince, TmemWritesSince))
+def reused_by_another_warp(model: KernelModel) -> Iterator[Hit]:
+    """Report columns that one warp stores while another warp of the same lanes may load them."""
+    if not model.function.entry or not model.sites("issue", "tcgen05.st") or model.values.threads <= 128:
+        return
+    block_of = model.cfg.block_of
+    found = ((block_of[meeting.use.site], meeting) for meeting in _meetings(model))
+    for alike in grouped(found).values():
+        first = next((each for each in alike if not each.doubt), alike[0])
+        yield _hit(model, first, len({each.use.site for each in alike})).doubted(first.doubt.why)
+
+
+def _meetings(model: KernelModel) -> Iterator[Conflict]:
+    """Loads after stores of another warp, and stores after its loads, that no acquire point separates."""
+    kinds: tuple[type[TmemReadsSince | TmemWritesSince], ...] = TmemWritesSince, TmemReadsSince
+    for kind in kinds:
+        since, results = model.solution(kind)
+        starts = since.together(results)
+        if starts:
+            yield from _meetings_of(model, since, results, starts)
+
+
+def _meetings_of(
+    model: KernelModel,
+    since: TmemReadsSince | TmemWritesSince,
+    results: Results[SinceBarrierState],
+    starts: frozenset[int],
+) -> OverlapSearch:
+    """The search for conflicts with the accesses *starts*."""
+    memory = model.fact(TmemByWarps)
+
+    def meet(first: Access, second: Access, route: Route) -> bool:
+        here, there = (model.views.context_of(access.site).threads for access in (first, second))
+        taking = route.path.threads
+        alone = here, there & taking
+        pairs = (alone,) if route.path.state else ((here & taking, there), alone)
+        return any(memory.across(first, second, *pair) for pair in pairs)
+
+    def doubt(start: int, path: Path) -> Doubt:
+        return skips(model, path, since.ends, _SYNCHRONISED) or skips_for_launch(
+            model, path, since.ends, _SYNCHRONISED_BY_LAUNCH, start
+        )
+
+    return OverlapSearch(
+        model,
+        results,
+        since.operations,
+        lambda state: (site for site, _ in state if site in starts),
+        lambda state, site: (site, False) in state,
+        lambda site: False,
+        since.follow,
+        lambda access: access.writes is not since.writes and since.counts(access),
+        meet,
+        begins=lambda access: access.writes is since.writes,
+        memory=memory,
+        doubt=doubt,
+    )
+
+
+def _hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:
+    first, second = meeting.operation, meeting.use
+    verbs = ("stores", "loads") if first.writes else ("loads", "stores to")
+    verb, why = ("overwrites", "loading") if second.writes else ("loads", "storing to")
+    return TC025.hit(
+        site=second.site,
+        message=f"{verb} columns of Tensor Memory that another warp of the same lanes may still be {why}: no barrier orders "
+        "the two",
+        steps=tuple(
+            Mark(
+                access.site,
+                text,
+                role=model.describe_threads(model.views.context_of(access.site).threads),
+            )
+            for access, text in (
+                (first, f"one warp {verbs[0]} them"),
+                (second, f"a warp of the same rank in another warpgroup {verbs[1]} the same columns"),
+            )
+        ),
+        count=count,
+        help="add a barrier of both warps (bar.sync) between the two, after the tcgen05.wait of the first",
+        fixes=barrier_between(model, first.site, second.site),
+        confidence=None if model.function.threads else Confidence.MEDIUM,
+    )
