@@ -416,7 +416,7 @@ class KernelModel:
                 by_block.setdefault(cfg.block_of[i], []).append(i)
         found, work, seen = set[int](), list[int](), set[int]()
 
-        def walk(block: int, start: int) -> None:
+        def enter(block: int, start: int) -> None:
             """Takes the *ends* in *block* from *start* on, up to the first instruction to avoid."""
             barred = min((i for i in avoided.get(block, ()) if i >= start), default=None)
             found.update(i for i in wanted.get(block, ()) if start <= i and (barred is None or i <= barred))
@@ -424,7 +424,7 @@ class KernelModel:
                 work.append(block)
 
         for start in starts:
-            walk(cfg.block_of[max(start, 0)], start + 1)
+            enter(cfg.block_of[max(start, 0)], start + 1)
         while work:
             for edge in cfg.successors[work.pop()]:
                 target = edge.target
@@ -432,7 +432,7 @@ class KernelModel:
                     continue
                 seen.add(target)
                 if target in avoided or target in wanted:
-                    walk(target, cfg.blocks[target].start)
+                    enter(target, cfg.blocks[target].start)
                 else:
                     work.append(target)
         return frozenset(found)

@@ -350,4 +350,4 @@ class LaneWritesSince(WritesSince):
     """The writes since which the lanes of a warp have not synchronised either."""
 
     def _ends(self) -> frozenset[int]:
-        return super()._ends() | self.model.fact(HappensBefore).collectives
+        return super()._ends() | self.model.fact(HappensBefore).points.collectives

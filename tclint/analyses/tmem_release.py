@@ -5,7 +5,7 @@ A pending ``tcgen05.ld`` and an operation of another thread that overwrites its 
 ``tcgen05.st`` and an operation that accesses what it stores. The pair is in order if the thread waits for its load or
 store before a signal that the other thread waits for. It is not if the only signal that orders the two comes before
 that wait, whatever its mbarrier is for: the stage that it releases may be refilled, and the next multiplication may
-wait for that.
+wait for that. The same holds for ``tcgen05.fence::before_thread_sync`` in place of the wait (9.7.16.6.3).
 
 :class:`TmemRelease` follows a signal through other threads alone. What reaches the other thread through threads that
 execute the load or store themselves is ordered after their own wait.
@@ -19,6 +19,7 @@ from functools import cached_property
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
+from tclint.analyses.tcgen05_sync import ThreadSync
 
 __all__ = ["TmemRelease"]
 
@@ -48,6 +49,13 @@ class TmemRelease:
 
         The thread signals while *site* is pending. None if every such operation may be ordered after a later signal.
         """
+        return self._started(site, signal, self._pending)
+
+    def started_unfenced(self, site: int, signal: int) -> int | None:
+        """:meth:`started_early`, where *site* is outstanding until ``tcgen05.fence::before_thread_sync``."""
+        return self._started(site, signal, self._unfenced)
+
+    def _started(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> int | None:
         may, model = self.order.may, self.model
         early = self._waits({signal}, site, True)
         users = (
@@ -57,7 +65,7 @@ class TmemRelease:
             return None
         own, direct = self._own_signals(site), self._waits({signal}, site, False)
         after = model.reached_from((signal,), own, (site,))
-        done = [i for i in own if i in after and site not in self._pending[i]]
+        done = [i for i in own if i in after and site not in outstanding[i]]
         complete = frozenset[int]().union(*(own[i] for i in done)) - direct
         in_turn = complete - self._ahead(direct, own)
         complete |= self._waits(done, site, True) - early
@@ -110,7 +118,7 @@ class TmemRelease:
         if key not in self._own:
             exclusive = self.model.views.mutually_exclusive
             self._own[key] = {
-                i: self._waits({i}, site, False) for i in self._pending if not exclusive(site, i)
+                i: self._waits({i}, site, False) for i in self._signals if not exclusive(site, i)
             }
         return self._own[key]
 
@@ -125,14 +133,25 @@ class TmemRelease:
         return frozenset[int]().union(*(own[i] for i in first))
 
     @cached_property
+    def _signals(self) -> list[int]:
+        rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
+        return [i for i in sorted(self.order.points.release_points) if block_of[i] in rank]
+
+    @cached_property
     def _pending(self) -> dict[int, frozenset[int]]:
         """Signal -> the loads and stores that may be pending there."""
         accesses = self.tmem.loads | self.tmem.stores
-        rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
+        return {i: accesses.intersection(s for s, _ in self._results.before(i)) for i in self._signals}
+
+    @cached_property
+    def _unfenced(self) -> dict[int, frozenset[int]]:
+        """Signal -> the loads and stores that no fence may have ordered before it."""
+        sync, results = self.model.solution(ThreadSync)
+        accesses = {sync.bits[site]: site for site in self.tmem.loads | self.tmem.stores}
         return {
-            i: accesses.intersection(s for s, _ in self._results.before(i))
-            for i in sorted(self.order.points.release_points)
-            if block_of[i] in rank
+            i: frozenset(site for bit, site in accesses.items() if state & bit)
+            for i in self._signals
+            for state in (results.before(i),)
         }
 
     def _conflict(self, site: int, user: int) -> bool:

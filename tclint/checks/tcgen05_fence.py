@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from heapq import nsmallest
 
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05_sync import ThreadSync, waits_for_commits
+from tclint.analyses.tmem_release import TmemRelease
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
@@ -30,7 +30,7 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
         return
     used = bool(model.sites("tcgen05-fence-after"))
     if used:
-        pair, late = _unfenced(model, waits, loads)
+        pair, late = _unfenced(model, waits, loads, _any)
     else:
         after = ((max((w for w in waits if w < i), default=-1), i) for i in sorted(loads))
         tried = model.ledger.at_most(MAX_PAIRS, after, FEASIBLE_PATH, -1, "loads")
@@ -51,23 +51,33 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     )
 
 
-@check(TC014, needs="tcgen05", analyses=(ThreadSync,))
+@check(TC014, needs="tcgen05", analyses=(ThreadSync, TmemRelease))
 def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
-    """One finding per kernel that has fences: an arrival follows a tcgen05.ld or .st with no intervening fence."""
+    """One finding per kernel that has fences: an arrival follows a tcgen05.ld or .st with no intervening fence.
+
+    The arrival alone orders an operation of another thread on the same columns after the load or store.
+    """
     used = bool(model.sites("tcgen05-fence-before"))
     if not used and not model.sites("tcgen05-fence-after"):
         return
     accesses = frozenset(i for group in ("tcgen05.ld", "tcgen05.st") for i in model.sites("issue", group))
-    pair, early = _unfenced(model, accesses, frozenset(model.sites("mbarrier-arrive")))
+    release = model.fact(TmemRelease)
+
+    def starts(access: int, arrival: int) -> bool:
+        return release.started_unfenced(access, arrival) is not None
+
+    pair, early = _unfenced(model, accesses, frozenset(model.sites("mbarrier-arrive")), starts)
     if pair is None:
         return
     access, arrival = pair
+    user = release.started_unfenced(access, arrival)
+    assert user is not None
     name = model.name(access)
     yield TC014.hit(
         site=arrival,
         message=f"signals other threads after {name} with no intervening tcgen05.fence::before_thread_sync"
         + ("" if used else "; the kernel has no such fence"),
-        steps=(Mark(access, f"{name} starts"), Mark(arrival, "is not ordered after it")),
+        steps=(Mark(access, f"{name} starts"), Mark(arrival, "is not ordered after it"), _user(model, user)),
         count=len(early),
         help="add tcgen05.fence::before_thread_sync before the arrival",
         fixes=fence_before(sorted(early), "tcgen05.fence::before_thread_sync;"),
@@ -75,29 +85,46 @@ def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
     )
 
 
+def _user(model: KernelModel, user: int) -> Mark:
+    """The step for the operation of another thread that the arrival lets start."""
+    role = model.describe_threads(model.views.context_of(user).threads)
+    return Mark(user, f"{model.name(user)} may access the same columns", role=role)
+
+
 def _unfenced(
-    model: KernelModel, causes: frozenset[int], uses: frozenset[int]
+    model: KernelModel,
+    causes: frozenset[int],
+    uses: frozenset[int],
+    counts: Callable[[int, int], bool],
 ) -> tuple[tuple[int, int] | None, set[int]]:
-    """The nearest pair of a cause and a use with a path without a fence, and all uses that have a cause in their state.
+    """The nearest pair of a cause and a use that *counts* and has a path without a fence, and all uses of such pairs.
 
     None and no uses if none of the nearest pairs has a feasible path.
     """
     sync, results = model.solution(ThreadSync)
-    wanted, early = sync.set_of(causes), set()
+    wanted, early = sync.set_of(causes), dict[int, int]()
     pairs = []
     for b in model.cfg.order:
         for at, state in results.walk(b):
             if at in uses and state & wanted:
-                early.add(at)
+                early[at] = state & wanted
                 pairs += [(site, at) for site in sync.nearest(state & wanted, at, MAX_PAIRS + 1)]
-    nearest = nsmallest(MAX_PAIRS + 1, pairs, key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0])))
+    pairs.sort(key=lambda pair: (pair[0] > pair[1], abs(pair[1] - pair[0])))
+    nearest = (pair for pair in pairs if counts(*pair))
     for site, at in model.ledger.at_most(MAX_PAIRS, nearest, FEASIBLE_PATH, -1, "pairs"):
         path = model.path(
             FactQuery(site, sync.bits[site], results, partial(sync.follow, site), partial(_is, at), (at,))
         ).witness
         if path is not None:
-            return (site, at), early
+            every = len(sync.sites)
+            return (site, at), {
+                i for i, state in early.items() if any(counts(s, i) for s in sync.nearest(state, i, every))
+            }
     return None, set()
+
+
+def _any(cause: int, use: int) -> bool:
+    return True
 
 
 def _is(wanted: int, state: object, at: int) -> bool:

@@ -199,11 +199,8 @@ class _PathSearch:
 
     def __init__(self, cache: PathSearchCache, query: PathQuery, budget: int, region: dict[int, int]) -> None:
         self.cache, self.query, self.budget, self.region = cache, query, budget, region
-        self.blocks, self.exits, self.instructions = (
-            cache.cfg.blocks,
-            cache.cfg.exits,
-            cache.cfg.function.instructions,
-        )
+        self.cfg = cfg = cache.cfg
+        self.blocks, self.exits, self.instructions = cfg.blocks, cfg.exits, cfg.function.instructions
         self.values, self.dispatchers = cache.values, cache.reachability.dispatchers
         self.closed, self.together = query.closed, query.together
         self.queue: list[_State] = []

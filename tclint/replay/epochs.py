@@ -93,12 +93,24 @@ class Epochs:
             return join(group.clock, group.own)
         return join_warps(group.clock, tuple(self.own_clock(group, (warp,)) for warp in warps))
 
-    def fence(self, group: ThreadGroup) -> None:
-        """Orders what is before the fence with what is after it (8.8)."""
+    def fence(self, group: ThreadGroup, *, cluster: bool) -> None:
+        """Orders what is before the fence with what is after it (8.8), for threads of its scope: a *cluster*, or a CTA.
+
+        A relaxed write to another CTA after a fence of CTA scope releases nothing, since the scope of the fence does
+        not include the thread that observes the write (8.7).
+        """
         self.end(group)
         if self._relaxed:
             group.fenced = join_warps(self.full_clocks(group), group.unfenced)
             group.clock = join_warps(group.clock, group.unfenced)
+            if cluster:
+                group.fenced_cluster = group.fenced
+
+    @staticmethod
+    def released_by_fence(group: ThreadGroup, positions: Sequence[int], cta: int) -> Clock:
+        """What a relaxed arrival of the threads at *positions* releases, on an mbarrier of *cta*."""
+        fenced = group.fenced if cta == group.cta else group.fenced_cluster
+        return join_all(group.only_at(fenced, positions))
 
     def all_events(self) -> Clock:
         """All events of threads so far, which a flag that one of them sets may release."""

@@ -60,7 +60,6 @@ from tclint.replay.vector_clocks import (
     event,
     happens_before,
     join,
-    join_all,
     join_warps,
     last_event,
     leq,
@@ -618,7 +617,7 @@ class Machine(ThreadGroupScheduler):
             if "drop" in instruction.opcode:
                 mbarrier.count -= number * threads  # first: the next phase counts fewer (9.7.13.15.14)
             clock = (
-                join_all(group.only_at(group.fenced, who))
+                self.epochs.released_by_fence(group, who, at >> 24)
                 if relaxed
                 else self.epochs.release_clock(group, who)
             )
@@ -651,7 +650,7 @@ class Machine(ThreadGroupScheduler):
         address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
         for (at, bytes_), who in self._by_operands(step, positions, address, tx).items():
             # It is relaxed: with a fence before it, it is a release pattern (8.8).
-            released = join_all(group.only_at(group.fenced, who))
+            released = self.epochs.released_by_fence(group, who, at >> 24)
             self._mbarrier(step, at).complete_tx(None if given else bytes_ * len(who), released)
 
     def _on_mbarrier_wait(
@@ -734,7 +733,7 @@ class Machine(ThreadGroupScheduler):
     def _on_memory_fence(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
     ) -> None:
-        self.epochs.fence(group)
+        self.epochs.fence(group, cluster="cta" not in step.instruction.opcode.split("."))
 
     def _on_barrier_sync(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
@@ -746,7 +745,7 @@ class Machine(ThreadGroupScheduler):
     ) -> bool:
         if step.instruction.group == "cluster":
             group.cluster = self._cluster_barrier.generation
-            self.epochs.fence(group)
+            self.epochs.fence(group, cluster=True)
             self._cluster_barrier.add_threads(len(positions), self.epochs.release_clock(group, positions))
             self._cluster_barrier.open_if_complete(sum(self.alive.values()))
             return True
@@ -791,7 +790,7 @@ class Machine(ThreadGroupScheduler):
             return False
         barrier = self._barriers.setdefault((group.cta, number), Barrier(number))
         arrival = barrier.lanes.setdefault(warp, Arrival()) if away else Arrival()
-        self.epochs.fence(group)
+        self.epochs.fence(group, cluster=False)
         arrival.add(threads, self.epochs.release_clock(group, positions))
 
         def arrived(whole: bool = False) -> bool:

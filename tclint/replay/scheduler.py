@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
-from itertools import chain, repeat
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
@@ -99,7 +99,8 @@ class Limits(NamedTuple):
     """Further steps if no reduction would shorten the replay."""
 
 
-_CLOCKS = attrgetter("clock"), attrgetter("fenced"), attrgetter("unfenced")
+_CLOCKS = tuple(map(attrgetter, ("clock", "fenced", "fenced_cluster", "unfenced")))
+"""What each warp has acquired and released, of a group."""
 
 
 class ThreadGroupScheduler(ABC):
@@ -436,8 +437,8 @@ class ThreadGroupScheduler(ABC):
             child = ThreadGroup(
                 group.cta, threads, registers, BOTTOM, divergence=divergence, cluster=group.cluster
             )
-            child.clock, child.fenced, child.unfenced = map(
-                group.clocks_of, (group.clock, group.fenced, group.unfenced), repeat(child)
+            child.clock, child.fenced, child.fenced_cluster, child.unfenced = (
+                group.clocks_of(observed(group), child) for observed in _CLOCKS
             )
             child.own = self.epochs.own_clock(group, child.warps)
             child.committed, child.waited = group.committed, group.waited
@@ -473,7 +474,7 @@ class ThreadGroupScheduler(ABC):
             cluster=first.cluster,
         )
         whole.own = reduce(join, [part.own for part in parts])
-        whole.clock, whole.fenced, whole.unfenced = (
+        whole.clock, whole.fenced, whole.fenced_cluster, whole.unfenced = (
             reconverge_clocks([(part.warps, observed(part)) for part in parts], whole.warps)
             for observed in _CLOCKS
         )

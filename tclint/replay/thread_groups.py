@@ -169,7 +169,9 @@ class ThreadGroup:
     waited: Mapping[int, int] = field(default_factory=dict)
     """The last wait for each mbarrier, by address, the latest last. Not modified once created."""
     fenced: WarpClocks = BOTTOM
-    """What happens before the last fence, which is what a relaxed arrival releases."""
+    """What happens before the last fence, which is what a relaxed arrival in this CTA releases."""
+    fenced_cluster: WarpClocks = BOTTOM
+    """What happens before the last fence whose scope includes other CTAs, for relaxed arrivals there."""
     agent: Agent | None = None
     unfenced: WarpClocks = BOTTOM
     """What relaxed waits have observed: it is acquired by the next fence."""

@@ -140,6 +140,28 @@ def test_which_instructions_acquire_and_which_release_in_each_scope() -> None:
     assert names(order.points.collectives) == "warp"
 
 
+POLL = "poll: ld.{}.shared.u32 %r3, [tile];\nsetp.eq.u32 %p2, %r3, 0;\n@%p2 bra poll;"
+
+
+@pytest.mark.parametrize(
+    ("lines", "acquires"),
+    [
+        (POLL.format("acquire.cta"), False),
+        (f"{POLL.format('acquire.cta')}\nbar.sync 1, 128;", False),
+        (POLL.format("acquire.cluster"), True),
+        (POLL.format("volatile"), True),
+        # A thread that has waited for another CTA may set the flag.
+        (f"{POLL.format('acquire.cta')}\nbarrier.cluster.arrive;\nbarrier.cluster.wait;", True),
+    ],
+)
+def test_a_poll_in_the_scope_of_the_cta_acquires_from_other_ctas_only_through_third_threads(
+    lines: str, acquires: bool
+) -> None:
+    _, order, at = ordered(lines)
+    assert (at["poll"] in order.points.acquire_points(Scope.CTAS)) is acquires
+    assert at["poll"] in order.points.acquire_points(Scope.WARPS)
+
+
 @pytest.mark.parametrize(
     ("barrier", "joins"),
     [

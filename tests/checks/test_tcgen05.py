@@ -5,7 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.tools.support import agrees, by_rule, kernel, lint, module
-from tests.tools.tcgen05 import COMMIT, FAR, LD_DONE, LOAD, MMA, ST_DONE, STORE, USE, ZEROS, text, wait
+from tests.tools.tcgen05 import (
+    COMMIT,
+    FAR,
+    LD_DONE,
+    LOAD,
+    MMA,
+    OVERWRITES,
+    ST_DONE,
+    STORE,
+    USE,
+    ZEROS,
+    other_role,
+    text,
+    wait,
+)
 
 
 def rings(waiting: str, want: str = "") -> str:
@@ -173,19 +187,7 @@ def test_recursion_ends() -> None:
     assert mixed(loop, kernel(f"{ONE}\ncall.uni again;\nret;")) != []
 
 
-OVERWRITES = f"{ZEROS}\n{ST_DONE}"
 ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [{}];"
-
-
-def other_role(then: str) -> str:
-    """Warp 4, which accesses the lanes of warp 0, executes *then*, and warps 0 to 3 what follows."""
-    return f"""
-    setp.lt.u32 %p5, %r0, 128;
-    @%p5 bra load;
-    {then}
-    bra done_here;
-load:
-"""
 
 
 def releases(then: str, body: str) -> list[str]:

@@ -13,7 +13,21 @@ from tclint.dataflow import Path
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
 from tests.tools.support import agrees, by_rule, kernel, lint, module
-from tests.tools.tcgen05 import COMMIT, FAR, LD_DONE, LOAD, MMA, ST_DONE, STORE, USE, ZEROS, text, wait
+from tests.tools.tcgen05 import (
+    COMMIT,
+    FAR,
+    LD_DONE,
+    LOAD,
+    MMA,
+    OVERWRITES,
+    ST_DONE,
+    STORE,
+    USE,
+    ZEROS,
+    other_role,
+    text,
+    wait,
+)
 
 COPY = "@%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;"
 SHIFT = "@%p1 tcgen05.shift.cta_group::1.down [%r9];"
@@ -187,8 +201,13 @@ def test_what_a_sum_starts_with(case: str) -> None:
     agrees(text(START[case]), "TC024")
 
 
-def fences(body: str) -> list[tuple[str, str, str]]:
-    report = lint(text(body))
+WAITING = wait(9).replace("[done]", "[other]")
+OVERWRITTEN = f"{WAITING}\n{OVERWRITES}"
+
+
+def fences(body: str, then: str = OVERWRITTEN) -> list[tuple[str, str, str]]:
+    """The findings about fences where warps 0 to 3 execute *body*, while warp 4 executes *then*."""
+    report = lint(text(f"{other_role(then)}\n{body}\ndone_here: mov.u32 %r1, 0;", 160))
     return [
         (f.rule.id, f.severity.label, f.confidence.label)
         for f in report.findings
@@ -216,6 +235,24 @@ TWICE = f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}\n{BEFORE}\n{ARRIVE}\n{wait(
 )
 def test_fences(body: str, expected: list[tuple[str, str, str]]) -> None:
     assert fences(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("then", "found"),
+    [
+        (OVERWRITTEN, True),
+        # The columns are overwritten only after the arrival that follows the fence.
+        (f"{WAITING}\n{wait(8)}\n{OVERWRITES}", False),
+        (f"{wait(8)}\n{WAITING}\n{OVERWRITES}", False),
+        # The arrival releases something else: the thread accesses no tensor memory, or other columns.
+        (WAITING, False),
+        (f"{WAITING}\n{OVERWRITES.replace('[%r9]', FAR)}", False),
+        (f"{WAITING}\n{READ}", False),
+    ],
+)
+def test_an_arrival_needs_a_fence_for_what_it_alone_lets_start(then: str, found: bool) -> None:
+    body = f"{AFTER}\n{READ}\n{ARRIVE}\n{BEFORE}\n{ARRIVE.replace('other', 'done')}"
+    assert fences(body, then) == ([("TC014", "warning", "low")] if found else [])
 
 
 LOOP = """

@@ -113,7 +113,13 @@ def test_a_reference_to_what_was_renamed_is_seen() -> None:
     assert resolves("tclint.analyses.mbarrier_addresses", module)
     assert resolves(".mbarrier_addresses", module)
     assert not resolves(".walkers", module)
-    for renamed in ("KernelModel.stroll", "stroll", "Walker.path", "tclint.stroll", "tclint.analyses.model.Walker"):
+    for renamed in (
+        "KernelModel.stroll",
+        "stroll",
+        "Walker.path",
+        "tclint.stroll",
+        "tclint.analyses.model.Walker",
+    ):
         assert not resolves(renamed, module), renamed
 
 

@@ -405,6 +405,70 @@ def test_a_fence_before_complete_tx_releases_what_precedes_it(fence: str, races:
     assert (run is not None and bool(run.races)) == races
 
 
+REMOTE = """
+    .shared .align 8 .b64 full, free;
+    .shared .align 128 .b8 tile[128];
+    .reg .b16 %h0;
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %cluster_ctarank;
+    setp.ne.u32 %p0, %r0, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    @!%p0 mbarrier.init.shared::cta.b64 [free], 32;
+    @!%p0 fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    shl.b32 %r2, %r0, 2;
+    mov.u32 %r3, tile;
+    add.u32 %r2, %r2, %r3;
+    ld.param.u64 %rd0, [pointer];
+    setp.ne.u32 %p2, %r1, 0;
+    @%p2 bra peer;
+    @%p0 bra end;
+room:
+    mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [free], 0;
+    @!%p1 bra room;
+    mov.b16 %h0, 2;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [tile], [%rd0], 128, [full], %h0;
+    bra end;
+peer:
+    @!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 128;
+    ld.shared.u32 %r3, [%r2];
+    FENCE
+    mov.u32 %r4, free;
+    mov.u32 %r5, 0;
+    mapa.shared::cluster.u32 %r4, %r4, %r5;
+    mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r4];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra wait;
+    st.global.u32 [%rd0], %r3;
+end:
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    ret;
+"""
+"""CTA 0 copies to CTA 1 when that has read its memory."""
+
+
+@pytest.mark.parametrize(
+    ("fence", "races"),
+    [
+        ("", True),
+        ("fence.acq_rel.cluster;", False),
+        ("membar.gl;", False),
+        ("fence.acq_rel.cta;", True),
+        ("membar.cta;", True),
+        # Only the CTA is synchronised by its barrier.
+        ("bar.sync 0;", True),
+    ],
+)
+def test_a_fence_whose_scope_is_the_cta_releases_nothing_to_a_peer(fence: str, races: bool) -> None:
+    directives = ".reqntid 32\n.reqnctapercluster 2"
+    asked = replay(module(kernel(REMOTE.replace("FENCE", fence), directives=directives)))
+    assert why(asked) == ""
+    assert (asked.run is not None and bool(asked.run.races)) == races
+
+
 FREE = "free:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r28], %r23;\n    @!%p1 bra free;\n"
 
 

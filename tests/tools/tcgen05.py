@@ -24,6 +24,7 @@ LOAD = "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r20, %r21, %r22, %r23, %r24, %r2
 STORE = "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r9], {%r20, %r21, %r22, %r23, %r24, %r25, %r26, %r27};"
 ZEROS = STORE.replace("%r2", "%r3")
 LD_DONE, ST_DONE = "tcgen05.wait::ld.sync.aligned;", "tcgen05.wait::st.sync.aligned;"
+OVERWRITES = f"{ZEROS}\n{ST_DONE}"
 USE = "st.shared.b32 [slot], %r20;"
 FAR = "[%r10]"
 
@@ -36,3 +37,14 @@ def wait(n: int = 0) -> str:
 def text(body: str, threads: int = 128) -> str:
     """A module with one kernel: the setup, and *body*."""
     return module(kernel(f"{SETUP}{body}\nret;", directives=f".reqntid {threads}"))
+
+
+def other_role(then: str) -> str:
+    """Warp 4, which accesses the lanes of warp 0, executes *then*, and warps 0 to 3 what follows."""
+    return f"""
+    setp.lt.u32 %p5, %r0, 128;
+    @%p5 bra load;
+    {then}
+    bra done_here;
+load:
+"""

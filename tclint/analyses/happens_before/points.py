@@ -72,9 +72,11 @@ class SynchronisationPoints:
     def acquire_points(self, scope: Scope) -> frozenset[int]:
         """The acquire points by which a thread may observe one at the distance *scope*.
 
-        They are barriers, mbarrier waits, polling loads and, since a callee may wait, calls.
+        They are barriers, mbarrier waits, polling loads and, since a callee may wait, calls. A load whose scope excludes
+        the other thread (8.7) may pass on what a third thread has acquired, so it counts if anything else does.
         """
-        return self._acquire_points[scope]
+        found = self._acquire_points[scope]
+        return found if found - self.spin_loads or self.polls(scope) else frozenset()
 
     def barrier_sites(self, scope: Scope) -> frozenset[int]:
         """The acquire points of *scope* that are barriers, at which all threads, or as many as are counted, wait."""
