@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
-from tclint.analyses.objects import ObjectNames
 from tclint.analyses.role_paths import path_avoiding, whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, parties, threads_in_words
@@ -29,7 +28,7 @@ _QUESTION = "order of arrivals at a barrier"
 """What the ledger calls the question whether an arrival follows the completion of the phase before."""
 
 
-@check(CV014, analyses=(Mbarriers, ObjectNames, Replay))
+@check(CV014, analyses=(Mbarriers, Replay))
 def deadlocked(model: KernelModel) -> Iterator[Hit]:
     """Threads that wait for each other at CTA or cluster barriers, in every assumed launch that reaches them."""
     run = _faulty(model)
