@@ -10,7 +10,7 @@ from tclint.analyses.objects import ObjectNames
 from tclint.checks import Blocked, Mark
 from tclint.checks._wording import times
 from tclint.replay import ReplayRun, Stuck
-from tclint.replay.sync import Mbarrier
+from tclint.replay.sync import Barrier, Mbarrier
 
 __all__ = ["MAX_PARTIES", "called", "incomplete", "parties", "threads_in_words"]
 
@@ -45,9 +45,13 @@ def threads_in_words(model: KernelModel, threads: Collection[int]) -> str:
     return model.describe_threads(_mask(threads))
 
 
-def called(model: KernelModel, what: Mbarrier) -> str:
-    """The name of an mbarrier of a replay: ``mbarrier empty[0]``."""
-    return model.fact(ObjectNames).initialised_at(what.site) or "this mbarrier"
+def called(model: KernelModel, what: Mbarrier | Barrier) -> str:
+    """The name of what threads of a replay wait at: ``mbarrier empty[0]``, ``barrier 1``, ``the cluster barrier``."""
+    if isinstance(what, Mbarrier):
+        return model.fact(ObjectNames).initialised_at(what.site) or "this mbarrier"
+    if what.number >= 0:
+        return f"barrier {what.number}"
+    return "the cluster barrier" if what.wanted else "the other lanes"
 
 
 def incomplete(what: Mbarrier) -> str:
@@ -100,14 +104,8 @@ def _arrival(model: KernelModel, run: ReplayRun, party: Stuck, site: int, blocki
     if blocking is party:
         why = f"{deed}, but only after this wait"
     elif blocking is not None:
-        what = blocking.what
-        name = (
-            called(model, what)
-            if isinstance(what, Mbarrier)
-            else model.fact(ObjectNames).about(blocking.site)
-        )
         threads &= _mask(blocking.threads)
-        why = f"{deed}, but only after the wait for {name or 'a barrier'}"
+        why = f"{deed}, but only after the wait for {called(model, blocking.what)}"
     elif executed:
         why = f"{past} before, but does not reach this again"
     else:

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
-from tclint.analyses.objects import ObjectNames
 from tclint.analyses.role_paths import path_avoiding, whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._deadlocks import MAX_PARTIES, parties, threads_in_words
+from tclint.checks._deadlocks import MAX_PARTIES, called, parties, threads_in_words
 from tclint.findings.scales import Confidence, Method
 from tclint.replay import Faulty, Replay, ReplayRun
 from tclint.replay.sync import Barrier, Mbarrier, PhaseOverlap
@@ -29,7 +28,7 @@ _QUESTION = "order of arrivals at a barrier"
 """What the ledger calls the question whether an arrival follows the completion of the phase before."""
 
 
-@check(CV014, analyses=(Mbarriers, ObjectNames, Replay))
+@check(CV014, analyses=(Mbarriers, Replay))
 def deadlocked(model: KernelModel) -> Iterator[Hit]:
     """Threads that wait for each other at CTA or cluster barriers, in every assumed launch that reaches them."""
     run = _faulty(model)
@@ -67,14 +66,19 @@ def _deadlock(model: KernelModel, run: ReplayRun) -> Hit | None:
     if at is None:
         return None
     assert isinstance(at.what, Barrier)
-    name = f"barrier {at.what.number}" if at.what.number >= 0 else "the cluster barrier"
+    # The CTAs of a cluster may be blocked alike.
+    others = list({(s.site, s.threads): s for s in run.deadlocks if s[:2] != at[:2]}.values())
     return CV014.hit(
         site=at.site,
-        message=f"deadlock: {name} waits for {at.what.wanted} threads, of which only {at.what.arrived} arrive, "
+        message=f"deadlock: {called(model, at.what)} waits for {at.what.wanted} threads, of which only {at.what.arrived} arrive, "
         "and all remaining threads are blocked as well",
         steps=tuple(
-            Mark(s.site, "blocked: waits at a barrier", role=threads_in_words(model, s.threads))
-            for s in run.deadlocks[: MAX_PARTIES - 1]
+            Mark(
+                s.site,
+                f"blocked: waits at {called(model, s.what)}",
+                role=threads_in_words(model, s.threads),
+            )
+            for s in [*others[: MAX_PARTIES - 1], at]
         ),
         deadlock=parties(model, run, at),
         help="let as many threads reach the barrier as it counts, each of them equally often",

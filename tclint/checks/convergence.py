@@ -346,14 +346,14 @@ class _Judge:
 
     def _iterates_unequally(self, condition: Condition, threads: int) -> bool:
         """Whether *condition* alone ends a loop, whose trip count differs between the lanes of a warp in *threads*."""
-        model, cfg, edge = self.model, self.model.cfg, condition.edge
-        around = [] if edge is None else [cfg.loops[h] for h in cfg.enclosing_loops(edge.source)]
-        if edge is None or not around:
+        cfg, values, edge = self.model.cfg, self.model.values, condition.edge
+        p = values.before(condition.register, condition.at)
+        if edge is None or not trip_counts_differ(values, p, threads):
             return False
-        body = min(around, key=len)
+        around = [cfg.loops[header] for header in cfg.enclosing_loops(edge.source)]
+        body = min(around, key=len, default=frozenset())
         ends = [e.source for block in body for e in cfg.successors[block] if e.target not in body]
-        p = model.values.before(condition.register, condition.at)
-        return ends == [edge.source] and trip_counts_differ(model.values, p, threads)
+        return ends == [edge.source]
 
     def _divided(self, rule: RuleId, group: str, reaching: int, active: int) -> _Verdict:
         """The verdict where exactly the threads *reaching*, out of those *active*, satisfy the condition."""

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.ir.nodes import Instruction
+from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Instruction, Special
 
 MO004 = RuleId("MO004")
 
@@ -22,28 +23,36 @@ def poll_outside_loop(model: KernelModel) -> Iterator[Hit]:
         if header not in cfg.rank or any(b in cfg.exits or cfg.aborts(b) for b in body):
             continue
         ends = [e for b in sorted(body) for e in cfg.successors[b] if e.target not in body]
-        if any(e.predicate < 0 for e in ends):
+        written = {register for b in body for each in _instructions(model, b) for register in each.writes}
+        if any(e.predicate < 0 or not _fixed(model, e, written) for e in ends):
             continue
-        tested = [(cfg.blocks[e.source].end - 1, e.predicate) for e in ends]
         if not ends and _does_nothing(model, body):
-            entries = (e for e in cfg.predecessors[header] if e.source not in body and e.predicate >= 0)
-            tested = [(cfg.blocks[e.source].end - 1, e.predicate) for e in entries]
+            ends = [e for e in cfg.predecessors[header] if e.source not in body and e.predicate >= 0]
+        tested = [(cfg.blocks[e.source].end - 1, e.predicate) for e in ends]
         conditions = [values.before(register, at) for at, register in tested]
         loads = [
             node[1]
             for value in values.subexpressions(*conditions)
             if (node := values.node(value))[0] == "load" and node[2].partition("::")[0] in _SHARED_BY_THREADS
         ]
-        if loads and not any(_changes(model, value, body) for value in conditions):
+        if loads:
             yield _hit(model, loads[0], tested[0][0], cfg.blocks[header].start)
 
 
-def _changes(model: KernelModel, value: int, body: Collection[int]) -> bool:
-    """Whether an iteration of the loop may change *value*."""
-    return any(
-        (at if kind == "block" else model.cfg.block_of[at]) in body
-        for kind, at in model.values.varying_at(value)
-    )
+def _fixed(model: KernelModel, end: Edge, written: Collection[int]) -> bool:
+    """Whether the condition of *end* is the same in every iteration of a loop in which the registers *written* change.
+
+    It is if its block computes it from other registers alone.
+    """
+    needed = {end.predicate}
+    for each in reversed(_instructions(model, end.source)):
+        if needed.isdisjoint(each.writes):
+            continue
+        computed = each.match is not None and each.match.form.compute and each.guard < 0
+        if not computed or any(isinstance(o, Special) for o in each.operands):
+            return False  # a special register may be a clock
+        needed = needed.difference(each.writes).union(each.reads)
+    return needed.isdisjoint(written)
 
 
 def _does_nothing(model: KernelModel, body: Collection[int]) -> bool:

@@ -171,8 +171,9 @@ class Machine(ThreadGroupScheduler):
 
         Empty if threads poll global memory, which may order them and is not followed.
         """
-        followed = self._split_waiters is None and not self.program.polls
-        return list(self._overlaps.values()) if followed else []
+        if not self._overlaps or self._split_waiters is not None or self.program.polls:
+            return []
+        return list(self._overlaps.values())
 
     def ordered_in_time(self, observed: Clock, agent: Agent, number: int) -> bool:
         """Whether a point with the clock *observed* follows an event of *agent* in every run.

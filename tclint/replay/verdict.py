@@ -385,11 +385,21 @@ def _barriers_of_some(model: KernelModel) -> bool:
 
     Conditions that do not depend on the thread keep all threads from a barrier, or none.
     """
-    every, size = T.full(model.values.threads), model.values.threads
+    size = model.values.threads
     return any(
-        model.views.context_of(i).threads != every
+        _executing(model, i) != T.full(size)
         or (model.instruction(i).role("count") is not None and model.constant_of(i, "count") != size)
         for kind in BARRIERS
         for i in model.sites(kind)
         if (match := model.instruction(i).match) is not None and match.form.scope != "lanes"
     )
+
+
+def _executing(model: KernelModel, site: int) -> int:
+    """The threads that may execute *site*, by the branches that decide on the thread index, and by its guard."""
+    instruction, threads = model.instruction(site), model.reachability.threads_at
+    here = threads.get(model.cfg.block_of[site], 0)
+    if instruction.guard < 0:
+        return here
+    guard = model.values.before(instruction.guard, site)
+    return here & model.values.feasible_threads(guard, not instruction.negated)

@@ -31,6 +31,8 @@ LOAD = "ld.global.u32 %r0, [%rd0];\n"
             f"{LOAD}again:\n{TEST}setp.gt.u32 %p1, %r1, 9;\n@%p1 exit;\nadd.u32 %r1, %r1, 1;\n@%p0 bra again;",
             False,
         ),
+        (f"{LOAD}again:\nmov.u32 %r1, %clock;\nsetp.lt.u32 %p0, %r1, %r0;\n@%p0 bra again;", False),
+        (f"{LOAD}again:\nsetp.eq.u32 %p0, %r0, %r1;\nmov.u32 %r1, 1;\n@%p0 bra again;", False),
         # It does not wait for memory.
         ("setp.eq.u32 %p0, %r9, 0;\nagain:\n@%p0 bra again;", False),
         ("again:\nbra.uni again;", False),
