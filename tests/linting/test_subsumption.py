@@ -13,6 +13,7 @@ from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
 from tclint.linting.subsumption import without_subsumed
 from tclint.syntax.source import Source
+from tests.tools import pages
 from tests.tools.support import found, kernel, lint, module
 
 BLACKWELL = """
@@ -256,3 +257,12 @@ def test_a_replay_shows_one_defect_of_a_function() -> None:
     # The first one is counted as ignored elsewhere.
     assert reported(SEEN, second, ignored=frozenset((SEEN.subject,))) == [second]
     assert reported(SEEN, FOUND, ignored=frozenset((SEEN.subject,))) == [SEEN, FOUND]
+
+
+def test_a_refill_that_the_code_and_a_replay_show_is_reported_once() -> None:
+    freed = pages.block("TC012", "stage_freed_by_commit")
+    commit = "    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [empty];\n"
+    assert commit in freed
+    (finding,) = lint(freed.replace(commit, "    mbarrier.arrive.shared::cta.b64 _, [empty];\n")).findings
+    assert (finding.rule.id, finding.method, finding.replayed) == ("TC012", Method.STATIC, True)
+    assert finding.confidence is Confidence.HIGH
