@@ -333,7 +333,7 @@ def _by_several_warps(known: _Objects) -> Iterator[Hit]:
             message=f"{who} initialise the mbarrier {known.words(place)}: each may re-initialise it while it is in use",
             steps=(Mark(site, "initialised by several warps", role=who),),
             help="initialise it in one thread of the CTA, and add a barrier of all that use it",
-            severity=Severity.INFO,  # it works if a barrier of the CTA follows
+            severity=Severity.INFO,  # it works if a CTA barrier follows
             about=frozenset((site,)),
         )
 

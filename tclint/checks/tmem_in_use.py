@@ -2,8 +2,8 @@
 
 A deallocation is reported in four cases: an operation of its own thread may be pending; another warp uses the memory and
 ends without signalling; the freeing warp waits for nothing since a barrier after which others start to use the memory;
-or it waits for nothing since it issued a copy that an MMA of another warp waits for. Any wait, and any signal of the
-other warp, counts as one for the accesses in question, which under-reports.
+or it waits for nothing since it issued a copy that an MMA of another warp waits for. Except for operations of its own
+thread, any wait, and any signal of the other warp, counts as one for the accesses in question, which under-reports.
 """
 
 from __future__ import annotations
