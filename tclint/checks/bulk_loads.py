@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.bulk_rings import BulkRings, Filled
+from tclint.analyses.execution import executing
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
@@ -44,9 +45,8 @@ def read_before_complete(model: KernelModel) -> Iterator[Hit]:
             if found is not None:
                 start, path = found
                 passed = next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
-                doubt = (
-                    skips_for_launch(model, path, filled.waits, _SAME_CONDITION) if start < 0 else NO_DOUBT
-                )
+                issued = start >= 0 or _certainly_issued(model, filled, path)
+                doubt = NO_DOUBT if issued else skips_for_launch(model, path, filled.waits, _SAME_CONDITION)
                 yield _hit(model, filled, read, passed if passed in idle else None).doubted(doubt.why)
                 break
 
@@ -73,6 +73,22 @@ def _unwaited(
             if path is not None:
                 return start, path
     return None
+
+
+def _certainly_issued(model: KernelModel, filled: Filled, path: Path) -> bool:
+    """Whether a copy is issued before the end of *path*, from the entry, whatever the launch determines.
+
+    The thread index alone decides which threads issue it, and the path passes the copy or the branches that decide.
+    """
+    cfg, passed = model.cfg, path.passed(model.cfg, -1)
+    for copy in filled.copies:
+        deciding = {cfg.blocks[e.source].end - 1 for e in cfg.control_dependences(cfg.block_of[copy])} or {
+            copy
+        }
+        threads, by_index_alone = executing(model, copy) or (0, False)
+        if threads and by_index_alone and all(i in passed for i in deciding):
+            return True
+    return False
 
 
 def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:

@@ -93,10 +93,11 @@ def _never_awaited(arrivals: list[int]) -> Hit:
 
 def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | None:
     """The finding about the arrival or wait at *site* if one of *wrong* can immediately precede it; None otherwise."""
-    _, results = model.solution(ClusterBarrier)
+    barrier, results = model.solution(ClusterBarrier)
 
     def step(state: object, i: int, instruction: Instruction) -> object:
-        return None if instruction.group == "cluster" or instruction.flow == "call" else state
+        unknown = instruction.flow == "call" and instruction.callee not in barrier.quiet
+        return None if instruction.group == "cluster" or unknown else state
 
     for (origin,) in sorted(results.before(site)):
         if origin not in wrong:

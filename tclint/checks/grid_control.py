@@ -195,7 +195,9 @@ def launch_without_wait(module: Module, toolkit: Version | None) -> Iterator[Hit
     known = known_functions(module)
     if any(i.flow == "call" and i.callee not in known for f, _ in launching for i in f.instructions):
         return
-    readers = [(f, site) for f in module.functions if f.entry and (site := _first_read(f)) is not None]
+    readers = [
+        (f, site) for f in module.functions if f.entry and (site := _first_read(f, module)) is not None
+    ]
     for function, site in launching:
         if any(f is function for f, _ in readers):
             instruction = function.instructions[site]
@@ -226,12 +228,12 @@ def _first(function: Function, event: str) -> int | None:
     return min(sites, default=None)
 
 
-def _first_read(function: Function) -> int | None:
-    """The first instruction that reads ``.global`` memory; None without one."""
-    sites = (
+def _first_read(function: Function, module: Module) -> int | None:
+    """The first instruction that reads global memory, by name or through a parameter; None without one."""
+    named = (
         i
         for u in function.uses
         if u.match is not None and ".global" in u.match.modifiers and _operands(u.match, "read")
         for i in u.sites
     )
-    return min(sites, default=None)
+    return min((*named, *_accesses(KernelModel(function, module), "read")), default=None)

@@ -55,7 +55,7 @@ def _exchanges(model: KernelModel) -> OverlapSearch:
         since.follow,
         lambda access: not access.writes and not access.later and since.counts(access),
         meet,
-        begins=lambda access: access.writes and not access.later,
+        begins=lambda access: access.writes and not access.later and not model.instruction(access.site).event,
         memory=memory,
         doubt=lambda start, path: skips(model, path, since.ends, _SYNCHRONISED),
     )

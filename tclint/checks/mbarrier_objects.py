@@ -11,6 +11,7 @@ from itertools import islice
 from math import prod
 
 from tclint.analyses import role_paths
+from tclint.analyses.execution import executing
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarrier_addresses import (
     SIZE,
@@ -116,6 +117,7 @@ def objects(model: KernelModel) -> Iterator[Hit]:
     never = list(_uninitialised(known))
     yield from never or _too_early(known)
     yield from _twice(known)
+    yield from _by_several_warps(known)
     yield from _ended(known)
     yield from _touched(known)
     yield from _touched_by_owner(known)
@@ -315,6 +317,24 @@ def _twice(known: _Objects) -> Iterator[Hit]:
             count=len(found),
             severity=Severity.INFO,  # production kernels do this, and work
             about=frozenset(at for _, _, at in found),
+        )
+
+
+def _by_several_warps(known: _Objects) -> Iterator[Hit]:
+    """Report one mbarrier that several warps initialise with the same instruction."""
+    model = known.model
+    for place, (site, *_) in known.unambiguous(known.inits).items():
+        threads, by_index_alone = executing(model, site) or (0, False)
+        if not threads or not by_index_alone or T.one_warp(threads):
+            continue
+        who = model.describe_threads(threads)
+        yield MB009.hit(
+            site=site,
+            message=f"{who} initialise the mbarrier {known.words(place)}: each may re-initialise it while it is in use",
+            steps=(Mark(site, "initialised by several warps", role=who),),
+            help="initialise it in one thread of the CTA, and add a barrier of all that use it",
+            severity=Severity.INFO,  # it works if a CTA barrier follows
+            about=frozenset((site,)),
         )
 
 

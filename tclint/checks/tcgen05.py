@@ -338,10 +338,8 @@ def _uncommitted(
             state: Tcgen05State, i: int, instruction: Instruction, site: int = site
         ) -> Tcgen05State | None:
             after = tmem.follow(site, state, i, instruction)
-            if instruction.event == "mbarrier-arrive" and not model.instruction(site).opcode.startswith(
-                "tcgen05.mma"
-            ):
-                return None  # another thread's MMA may consume a copy or shift: it is pipelined after it
+            if instruction.event == "mbarrier-arrive" and _feeds_another_thread(model, site):
+                return None  # that MMA is pipelined after the copy or shift
             return after if after and (site, ISSUED) in after else None
 
         def goal(state: Tcgen05State, i: int) -> bool:
@@ -350,6 +348,13 @@ def _uncommitted(
         path = model.path(FactQuery(site, frozenset(((site, ISSUED),)), results, step, goal, ())).witness
         if path is not None:
             yield tuple(e.target for e in path.edges[-3:]), (site, path)
+
+
+def _feeds_another_thread(model: KernelModel, site: int) -> bool:
+    """Whether *site* is a copy or a shift whose result an MMA of another thread may use."""
+    threads = model.views.context_of(site).threads
+    mmas = [i for i in model.sites("issue", "tcgen05") if model.name(i) == "tcgen05.mma"]
+    return site not in mmas and any(model.views.context_of(i).threads & ~threads for i in mmas)
 
 
 def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list[int]]:

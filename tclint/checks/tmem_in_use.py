@@ -2,8 +2,8 @@
 
 A deallocation is reported in four cases: an operation of its own thread may be pending; another warp uses the memory and
 ends without signalling; the freeing warp waits for nothing since a barrier after which others start to use the memory;
-or it waits for nothing since it issued a copy that an MMA of another warp waits for. Any wait, and any signal of the
-other warp, counts as one for the accesses in question, which under-reports.
+or it waits for nothing since it issued a copy that an MMA of another warp waits for. Except for operations of its own
+thread, any wait, and any signal of the other warp, counts as one for the accesses in question, which under-reports.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import controlling_predicates, dominated_by, last, path_avoiding
+from tclint.analyses.tcgen05 import TensorMemory
 from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence
@@ -21,7 +22,7 @@ from tclint.values import thread_masks as T
 TM006 = RuleId("TM006")
 
 
-@check(TM006, needs="tcgen05", analyses=(HappensBefore,))
+@check(TM006, needs="tcgen05", analyses=(HappensBefore, TensorMemory))
 def freed_in_use(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory is freed while this thread's operations, or other warps, may still be using it (9.7.16.5)."""
     frees = model.sites("tmem-dealloc")
@@ -42,15 +43,13 @@ def freed_in_use(model: KernelModel) -> Iterator[Hit]:
 
 def _own_operation(model: KernelModel, free: int) -> Hit | None:
     """The hit for a pending MMA, copy or shift of the same thread; its loads and stores are left to TC003 and TC004."""
-    commits = model.sites("commit", "tcgen05")
-    # Any wait may be the one for the operation, and an access to its result is reported first (TC001).
-    ends = {
-        *model.fact(HappensBefore).points.acquire_points(Scope.WARPS),
-        *model.sites("issue", "tcgen05.ld"),
-        *model.sites("issue", "tcgen05.st"),
-    }
-    for site in last(model, model.sites("issue", "tcgen05"), ends, (free,)):
-        if not _may_use(model, site, (free,)):
+    order, commits = model.fact(HappensBefore), model.sites("commit", "tcgen05")
+    # An access to the result is reported first (TC001).
+    accesses = {*model.sites("issue", "tcgen05.ld"), *model.sites("issue", "tcgen05.st")}
+    for site in model.sites("issue", "tcgen05"):
+        tracking = [commit for commit in commits if model.reaches(site, commit)]
+        ends = order.transitive_observers(order.waits_for(tracking)) | _accesses_to(model, site, accesses)
+        if not last(model, (site,), ends, (free,)) or not _may_use(model, site, (free,)):
             continue
         path = path_avoiding(model, site, T.full(model.values.threads), (free,), ends).witness
         if path is None:
@@ -267,3 +266,9 @@ def _may_use(model: KernelModel, site: int, frees: Iterable[int]) -> bool:
 def warps_of(model: KernelModel, threads: int) -> str:
     """The warps of *threads* as text; ``other warps`` if the number of warps is unknown."""
     return model.describe_threads(T.whole(threads, 32)) if model.function.threads else "other warps"
+
+
+def _accesses_to(model: KernelModel, site: int, accesses: set[int]) -> set[int]:
+    """Those of *accesses* that may be to the columns that the operation *site* writes."""
+    tmem, _ = model.solution(TensorMemory)
+    return {i for i in accesses if not tmem.apart(site, "d", i, "taddr")}

@@ -237,3 +237,31 @@ def test_no_copy_where_no_wait(fewest: int, wrong: bool) -> None:
     assert report.status == "analysed", report.problems
     # Where only one of the copies asks what the wait asks, that may be meant otherwise.
     assert [f.confidence for f in by_rule(report, "BK001")] == [Confidence.LOW] * wrong
+
+
+@pytest.mark.parametrize(
+    ("issue", "shown"),
+    [
+        (LOAD, [Confidence.HIGH]),
+        (LOAD.replace("@%p0 bra", "or.pred %p6, %p0, %p5;\n@%p6 bra"), []),
+        (
+            LOAD.replace("@%p0 bra", "setp.eq.u32 %p7, %r9, 7;\nor.pred %p6, %p0, %p7;\n@%p6 bra"),
+            [Confidence.LOW],
+        ),
+    ],
+)
+def test_a_fast_path_that_jumps_over_the_wait(issue: str, shown: list[Confidence]) -> None:
+    """Loaded data decides whether a thread waits, and the thread index, the data or the launch whether one copies."""
+    body = f"""
+        ld.global.u32 %r8, [%rd0+4096];
+        setp.eq.u32 %p5, %r8, 0;
+        {issue}
+        @%p5 bra fast;
+        {wait("w")}
+    fast:
+        {READ}
+        st.global.u32 [%rd0], %r3;
+        ret;
+    """
+    found = by_rule(lint(module(kernel(START + body), header=HEADER)), "BK001")
+    assert [f.confidence for f in found] == shown

@@ -112,6 +112,17 @@ def test_arrivals_that_are_made_up_for(events: str, sure: list[str], doubtful: l
     assert found == {False: sure, True: doubtful}
 
 
+def test_a_system_call_leaves_the_cluster_barrier_alone() -> None:
+    call = (
+        "{ .param .b64 a; .param .b64 b; .param .b32 d; st.param.b64 [a], %rd0; st.param.b64 [b], %rd0;"
+        " call (d), vprintf, (a, b); }"
+    )
+    print_ = ".extern .func (.param .b32 d) vprintf (.param .b64 a, .param .b64 b);\n"
+    body = f"{START}\n{ARRIVE}\n{call}\n{ARRIVE}\n{WAIT}\nret;"
+    (finding,) = by_rule(lint(module(print_, kernel(body, directives=PAIR), header=HEADER)), "CL001")
+    assert finding.message.startswith("arrives at the cluster barrier again")
+
+
 def test_a_helper_may_wait_for_its_caller() -> None:
     helper = ".func half()\n{\nbarrier.cluster.wait;\nret;\n}\n"
     assert not by_rule(lint(module(helper, header=HEADER)), "CL001")
@@ -504,6 +515,10 @@ def test_the_first_kernel_of_a_chain_may_only_launch() -> None:
     launch = f"griddepcontrol.launch_dependents;\n{LOADED}"
     assert [f.severity.label for f in hits("GD002", launch, ".reqntid 128")] == ["info"]
     assert not hits("GD002", "griddepcontrol.launch_dependents;", ".reqntid 128")
+    generic = "griddepcontrol.launch_dependents;\nld.param.u64 %rd9, [pointer];\nld.u32 %r9, [%rd9];"
+    assert [f.severity.label for f in hits("GD002", generic, ".reqntid 128")] == ["info"]
+    own = ".local .b32 kept;\nmov.u64 %rd8, kept;\ncvta.local.u64 %rd9, %rd8;\nld.u32 %r9, [%rd9];"
+    assert not hits("GD002", f"griddepcontrol.launch_dependents;\n{own}", ".reqntid 128")
     later = kernel(f"{START}\n{PDL}\n{LOADED}\nret;", "later")
     report = lint(module(kernel(f"{START}\n{launch}\nret;"), later, header=HEADER))
     assert not by_rule(report, "GD002")

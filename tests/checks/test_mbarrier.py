@@ -543,7 +543,7 @@ on:
         # MB002 asks whether the others have observed it.
         "made by others meanwhile": (
             (
-                f"{TWO}\n{SIGNAL}\nsetp.lt.u32 %p5, %r0, 64;\n@%p5 bra on;\n{THIRD.replace('@!%p0 ', '')}\nbra later;\non:\n"
+                f"{TWO}\n{SIGNAL}\nsetp.lt.u32 %p5, %r0, 64;\n@%p5 bra on;\nsetp.eq.u32 %p7, %r0, 64;\n{THIRD.replace('@!%p0', '@%p7')}\nbra later;\non:\n"
                 f"{rounds('')}\nlater:"
             ),
             "",
@@ -593,7 +593,7 @@ def test_a_function_that_may_initialise_it() -> None:
     ret;
 }
 """
-    body = f"{START}\nmbarrier.init.shared::cta.b64 [ring], 1;\ncall make;\n{SIGNAL}\n{ARRIVE}\n{WAIT}\nret;"
+    body = f"{START}\n@!%p0 mbarrier.init.shared::cta.b64 [ring], 1;\ncall make;\n{SIGNAL}\n{ARRIVE}\n{WAIT}\nret;"
     assert not by_rule(lint(module(other, kernel(body), header=HEADER)), "MB009")
 
 
@@ -775,3 +775,21 @@ def test_relaxed_waits(sem: str, fence: str, read: str, count: int) -> None:
             "reads the bytes",
         ]
         assert "fence.acquire.cluster" in hit.help
+
+
+@pytest.mark.parametrize(
+    ("guard", "several"),
+    [
+        ("and.b32 %r4, %r0, 31;\nsetp.eq.u32 %p1, %r4, 0;\n@%p1 ", True),
+        ("", True),
+        ("setp.eq.u32 %p1, %r0, 64;\n@%p1 ", False),
+        ("setp.lt.u32 %p1, %r0, 32;\n@%p1 ", False),
+        ("ld.global.u32 %r4, [%rd0];\nsetp.eq.u32 %p1, %r0, %r4;\n@%p1 ", False),
+    ],
+)
+def test_one_mbarrier_that_several_warps_initialise(guard: str, several: bool) -> None:
+    text = module(
+        kernel(f"{START}{guard}mbarrier.init.shared::cta.b64 [full], 128;\n{SIGNAL}\n{ARRIVE}\nret;")
+    )
+    hits = [f for f in by_rule(lint(text), "MB009") if "several warps" in str(f.steps)]
+    assert [f.severity for f in hits] == [Severity.INFO] * several

@@ -117,6 +117,10 @@ CASES: dict[str, str] = {
     "other columns in a loop": columns(f"{MMA}\n{COMMIT}\nbar.sync 0;", begin=16) + wait(),
     "columns in a loop before": f"{columns('')}\nbar.sync 0;\n{MMA}\n{COMMIT}\n{wait()}",
     "a wait for the mbarriers of another ring only": rings("", " // want TC001"),
+    "a copy that is followed by an arrival only": (
+        "@%p1 tcgen05.cp.cta_group::1.128x256b [%r1], %rd0; // want TC005\n"
+        "@%p1 mbarrier.arrive.shared::cta.b64 _, [done];"
+    ),
     "an uncommitted mma": f"{MMA} // want TC005",
     "an mma committed on one path": f"{MMA} // want TC005\n@!%p3 bra on;\n{COMMIT}\non: mov.u32 %r1, 0;",
     "an mma committed on both paths": f"{MMA}\n@!%p3 bra on;\n{COMMIT}\nret;\non: {COMMIT}",

@@ -267,7 +267,12 @@ WAIT = "W: mbarrier.try_wait.parity.shared::cta.b64 %p6, [done], 0;\n@!%p6 bra W
     [
         (lines(MMA, COMMIT), "no wait follows its commit"),
         (lines(MMA, COMMIT, WAIT), None),
-        (lines(MMA, COMMIT, BAR), None),
+        (lines(MMA, COMMIT, BAR), "no wait follows its commit"),
+        (
+            lines(MMA, COMMIT, MMA.replace("[%r9]", "[%r9+16]"), COMMIT.replace("done", "other"), WAIT),
+            "no wait",
+        ),
+        (lines(MMA, COMMIT, MMA, COMMIT, WAIT), None),
     ],
 )
 def test_an_operation_of_the_freeing_thread(between: str, words: str | None) -> None:
