@@ -405,7 +405,7 @@ def test_fewer_certain_barriers_add_no_order_and_more_channels_add_no_lack_of_on
         return answers(order, questions_about(kernel))
 
     def certain(order: HappensBefore) -> None:
-        monkeypatch.setattr(order.must, "ordering_barriers", lambda first, then: None)
+        monkeypatch.setattr(order.must, "ordering_barriers", lambda first, then, scope: None)
 
     def opaque(order: HappensBefore) -> None:
         for signal in order.points.signals:

@@ -286,7 +286,8 @@ class HappensBefore:
         *start*, or at the entry. *scope* is the distance between the threads.
         """
         observers = self.completion_points(first)
-        given = self.common_facts(first)
+        # What holds in the whole CTA may not hold in another one.
+        given = self.common_facts(first) if scope < Scope.CTAS else PathCondition()
         path = self.unsynchronised_path(then, observers, start, given)
         if path is not None:
             return Unordered(path)
@@ -301,7 +302,7 @@ class HappensBefore:
         views = self.model.views
         threads = views.context_of(then).threads
         at = tuple(sorted({i for i in nearest if views.context_of(i).threads & threads}))
-        certain = self.must.ordering_barriers(first, then)
+        certain = self.must.ordering_barriers(first, then, scope)
         if certain is not None:
             return Ordered(at or certain, ())
         if all_resolved and at:

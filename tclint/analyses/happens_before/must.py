@@ -34,23 +34,28 @@ class MustOrder:
         self.points = points
         self.model = points.model
 
-    def ordering_barriers(self, first: Collection[int], then: int) -> tuple[int, ...] | None:
-        """Barriers that order *then* after the completion of all of *first*; None if there are none for some of them.
+    def ordering_barriers(
+        self, first: Collection[int], then: int, scope: Scope = Scope.WARPS
+    ) -> tuple[int, ...] | None:
+        """Barriers that order *then* after the completion of all of *first*, in threads that are *scope* apart.
+
+        None if there are none for some of them.
 
         An execution of *then* counts if it is after the barrier, and one of *first* if it is before.
         """
         found = list[int]()
         for site in first:
-            barrier = next(self._ordering(site, then), None)
+            barrier = next(self._ordering(site, then, scope), None)
             if barrier is None:
                 return None
             found.append(barrier)
         return tuple(sorted(set(found))) if found else None
 
-    def _ordering(self, first: int, then: int) -> Iterator[int]:
+    def _ordering(self, first: int, then: int, scope: Scope) -> Iterator[int]:
         views = self.model.views
         here, there = (views.context_of(site).threads for site in (first, then))
-        for barrier in sorted(self.points.barrier_sites(Scope.LANES)):
+        # The threads themselves show whether a barrier of one warp is for both.
+        for barrier in sorted(self.points.barrier_sites(scope if scope is Scope.CTAS else Scope.LANES)):
             if (
                 self._joins(barrier, first, here | there)
                 and self.separates(barrier, first, then, here | there)
