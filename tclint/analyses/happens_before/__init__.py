@@ -33,6 +33,7 @@ from tclint.analyses.happens_before.answers import (
 )
 from tclint.analyses.happens_before.may import MayOrder
 from tclint.analyses.happens_before.must import MustOrder
+from tclint.analyses.happens_before.partial_barriers import PartialBarriers, Unsynchronised
 from tclint.analyses.happens_before.points import (
     ANY,
     CLUSTER,
@@ -57,6 +58,7 @@ __all__ = [
     "SynchronisedPair",
     "Unknown",
     "Unordered",
+    "Unsynchronised",
     "is_release_fence",
     "strong",
 ]
@@ -75,6 +77,7 @@ class HappensBefore:
         self.points = SynchronisationPoints(model)
         self.may = MayOrder(self.points)
         self.must = MustOrder(self.points)
+        self.partial_barriers = PartialBarriers(self.points)
         self._completed_waits: dict[int, frozenset[int]] = {}
         self._unsynchronised: dict[
             tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None
