@@ -3,10 +3,18 @@
     python -m benchmarks.litmus PATH
 
 PATH is a checkout of Dat3M (https://github.com/hernanponcedeleon/Dat3M), with the tests in ``litmus/PTX`` and the
-verdicts of their authors in ``PTXv7_5-expected.csv``. Each thread of a test becomes a warp. Translated are the tests
-that consist of weak loads and stores and of CTA barriers of one CTA, and whose condition is about one load and the value
-that another thread stores once. tclint takes a load for an acquire only where it polls, so all others are left out, and
-so are tests that their authors call a deadlock, of which every condition holds.
+verdicts of their authors in ``PTXv7_5-expected.csv``. Each thread of a test becomes a warp, in the CTA that the test
+names, and all variables are in global memory. Translated are the tests
+
+- of loads, stores, ``red``, fences and CTA barriers, with branches between them, on one GPU and without proxies;
+- whose condition is about one load, the *data*, and the value that another thread stores once. It may require of other
+  loads, the *flags*, the value that another thread stores once. Each of those becomes a loop that polls until it has
+  that value, which excludes exactly the executions that the condition excludes.
+
+Not translated are conditions about several loads that may miss a store (store buffering, independent reads) or about a
+variable with several stores (coherence), which no order of two events answers; about final values of memory, and about
+values that atomics compute; accesses through other proxies and to aliases, of which half of the tests consist; several
+GPUs; and tests that their authors call a deadlock, of which every condition holds.
 
 An answer contradicts a test if it is ``Unordered`` although the test shows that the two are ordered, or ``Ordered``
 without assumptions although they are not. Exit status 1 if one does.
@@ -22,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tclint.analyses.happens_before import HappensBefore, Ordered, Ordering, Unordered
+from tclint.analyses.happens_before import HappensBefore, Ordered, Ordering, Scope, Unordered
 from tclint.analyses.model import KernelModel
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
@@ -30,14 +38,24 @@ from tclint.syntax.source import Source
 __all__ = ["Litmus", "answer", "contradicts", "main", "parse"]
 
 _WARP = 32
-_THREAD = re.compile(r"P(\d+)@cta (\d+),\s*gpu (\d+)")
-_CONDITION = re.compile(r"(~?exists|forall)\s*\(\s*P(\d+):(\w+)\s*==\s*(\d+)\s*\)\s*$")
+_THREAD = re.compile(r"P(\d+)\s*@\s*cta (\d+),\s*gpu (\d+)")
+_CONDITION = re.compile(r"(~exists|exists|forall)\s*\((.*)\)\s*$", re.DOTALL)
+_LITERAL = re.compile(r"P?(\d+):\s*(\w+)\s*(==|!=|=)\s*(\d+)")
 _DEADLOCK = re.compile(r"deadlock|-hang", re.IGNORECASE)
+_LOAD = re.compile(r"ld\.\S+ (\w+), (\w+)")
+_CONSTANT = re.compile(r"ld (\w+), (\d+)")
+_STORE = re.compile(r"st\.\S+ (\w+), (\d+)")
+_INITIAL = re.compile(r"\b(\w+)\s*=\s*(\d+)\s*;")
 _STATEMENTS = {
-    re.compile(r"st\.weak (\w+), (\d+)"): "@%lane st.shared.u32 [{0}], {1};",
-    re.compile(r"ld\.weak (\w+), (\w+)"): "@%lane ld.shared.u32 %r{thread}, [{1}];",
+    _STORE: "@%lane {qualified}.global.u32 [{0}], {1};",
+    _LOAD: "{qualified}.global.u32 %{0}, [{1}];",
+    re.compile(r"red\.\S+\.add (\w+), (\d+)"): "@%lane {qualified}.global.add.u32 [{0}], {1};",
+    re.compile(r"fence\.(?:sc|acq_rel)\.(?:cta|cluster|gpu|sys)"): "{qualified};",
     re.compile(r"bar\.cta\.(sync|arrive) (\d+)"): "bar.{0} {1}, {every};",
     re.compile(r"bar\.cta\.(sync|arrive) (\d+), \d+, (\d+)"): "bar.{0} {1}, {count};",
+    re.compile(r"(\w+):"): "{label}{0}:",
+    re.compile(r"goto (\w+)"): "bra {label}{0};",
+    re.compile(r"b(eq|ne) (\w+), (\d+), (\w+)"): "setp.{0}.u32 %taken, %{1}, {2};\n@%taken bra {label}{3};",
 }
 
 
@@ -50,70 +68,201 @@ class Litmus(NamedTuple):
     first: str
     """The labels of the two accesses, a load and a store."""
     then: str
+    scope: Scope
+
+
+class _Literal(NamedTuple):
+    thread: int
+    register: str
+    equal: bool
+    value: str
+
+
+class _Access(NamedTuple):
+    thread: int
+    at: int
+    variable: str
+
+
+_Programs = Sequence[Sequence[str]]
 
 
 def parse(text: str, holds: bool) -> Litmus | None:
     """The test in *text*, whose condition *holds* or not; None if it is not translated."""
-    rows = [line.strip() for line in text.split("}", 1)[-1].splitlines() if line.strip().endswith(";")]
-    condition = _CONDITION.search(text.strip())
+    body = text.split("}", 1)[-1]
+    rows = [line.strip() for line in body.splitlines() if line.strip().endswith(";")]
     threads = _THREAD.findall(rows[0]) if rows else []
-    if (
-        condition is None
-        or not threads
-        or len({place[1:] for place in threads}) > 1
-        or _DEADLOCK.search(text)
-    ):
+    condition = _CONDITION.search(body.strip())
+    initial = {value for _, value in _INITIAL.findall(text.split("}", 1)[0])}
+    if not threads or condition is None or _DEADLOCK.search(text) or initial - {"0"}:
         return None
-    quantifier, reader, register, value = condition.groups()
+    if len({gpu for _, _, gpu in threads}) > 1:
+        return None
     columns = [[cell.strip() for cell in row.rstrip(";").split("|")] for row in rows[1:]]
-    programs = [[row[t] for row in columns if row[t]] for t in range(len(threads))]
-    reads = [i for i, s in enumerate(programs[int(reader)]) if s.startswith(f"ld.weak {register},")]
-    if len(reads) != 1:
+    programs = [_without_constants([row[t] for row in columns if row[t]]) for t in range(len(threads))]
+    literals = _literals(*condition.groups())
+    question = _question(literals, programs) if literals else None
+    if question is None:
         return None
-    variable = programs[int(reader)][reads[0]].split()[-1]
-    stores = [
-        (t, i)
-        for t, p in enumerate(programs)
-        for i, s in enumerate(p)
-        if s.startswith(f"st.weak {variable},")
+    load, store, after, flags = question
+    ctas = [int(cta) for _, cta, _ in threads]
+    ptx = _translated(programs, ctas, flags)
+    if ptx is None:
+        return None
+    labels = [f"S{access.thread}_{access.at}" for access in ((store, load) if after else (load, store))]
+    scope = Scope.WARPS if ctas[load.thread] == ctas[store.thread] else Scope.CTAS
+    # The literals describe an execution in which the two are not in order.
+    return Litmus(ptx, holds is not (condition[1] == "exists"), labels[0], labels[1], scope)
+
+
+def _without_constants(program: Sequence[str]) -> list[str]:
+    """*program* with the values of registers that hold constants in their place."""
+    constants, found = dict[str, str](), list[str]()
+    for statement in program:
+        if match := _CONSTANT.fullmatch(statement):
+            constants[match[1]] = match[2]
+        else:
+            opcode, *operands = statement.split(" ", 1)
+            found.append(
+                " ".join(
+                    (opcode, *(re.sub(r"\w+", lambda m: constants.get(m[0], m[0]), o) for o in operands))
+                )
+                if opcode.startswith("st.")
+                else statement
+            )
+    return found
+
+
+def _literals(quantifier: str, condition: str) -> list[_Literal]:
+    """The conjunction that is asked to exist, or whose negation is to hold always; empty if it is not one."""
+    separator = r"\\/" if quantifier == "forall" else r"/\\"
+    found = []
+    for part in re.split(separator, condition):
+        match = _LITERAL.fullmatch(part.strip())
+        if match is None:
+            return []
+        thread, register, operator, value = match.groups()
+        found.append(_Literal(int(thread), register, (operator != "!=") is (quantifier != "forall"), value))
+    return found
+
+
+def _question(
+    literals: Sequence[_Literal], programs: _Programs
+) -> tuple[_Access, _Access, bool, dict[tuple[int, int], str]] | None:
+    """The load and store of a test, whether the load is to come after the store, and the flags with their values."""
+    accesses = list[tuple[_Access, _Access, bool]]()
+    for literal in literals:
+        load = _only_load(literal, programs)
+        missed = literal.equal is (literal.value == "0")
+        store = _only_store(load, programs, literal.value, missed) if load is not None else None
+        if load is None or store is None or literal.value not in ("0", _stored(store, programs)):
+            return None
+        accesses.append((load, store, missed))
+    missing = [access for access in accesses if access[2]]
+    # If no load misses its store, one reads a store that is to come after it (load buffering). Which one it is, a weak
+    # access shows, since the others may synchronise.
+    weak = [access for access in accesses if _weak(access[0], programs) or _weak(access[1], programs)]
+    candidates = missing or (weak if len(accesses) > 1 else accesses)
+    if len(missing) > 1 or not candidates:
+        return None
+    data = candidates[0]
+    if _only_store(data[0], programs, "", True) is None:
+        return None
+    flags = {
+        (load.thread, load.at): _stored(store, programs) for load, store, _ in accesses if load != data[0]
+    }
+    return *data, flags
+
+
+def _weak(access: _Access, programs: _Programs) -> bool:
+    return ".weak " in programs[access.thread][access.at]
+
+
+def _stored(store: _Access, programs: _Programs) -> str:
+    return programs[store.thread][store.at].split()[-1]
+
+
+def _only_load(literal: _Literal, programs: _Programs) -> _Access | None:
+    found = [
+        _Access(literal.thread, at, match[2])
+        for at, statement in enumerate(programs[literal.thread])
+        if (match := _LOAD.fullmatch(statement)) and match[1] == literal.register
     ]
-    if len(stores) != 1 or stores[0][0] == int(reader) or value not in ("0", "1"):
+    return found[0] if len(found) == 1 else None
+
+
+def _only_store(load: _Access, programs: _Programs, value: str, missed: bool) -> _Access | None:
+    """The store by another thread of the *value* that *load* reads, if nothing else writes that.
+
+    If the value is *missed*, the only write to its variable, of another value than 0.
+    """
+    writes = [
+        (t, at, statement)
+        for t, program in enumerate(programs)
+        for at, statement in enumerate(program)
+        if statement.startswith(("st", "red", "atom")) and re.search(rf"\b{load.variable}\b", statement)
+    ]
+    stores = [(t, at, match[2]) for t, at, statement in writes if (match := _STORE.fullmatch(statement))]
+    wanted = stores if missed else [store for store in stores if store[2] == value]
+    if len(wanted) != 1 or len(stores) < len(writes) or (missed and wanted[0][2] == "0"):
         return None
-    (t, i) = stores[0]
-    # A load that always reads 1 is ordered after the store; one that never does is ordered before it.
-    after = (quantifier == "forall") is (value == "1")
-    ordered = holds if quantifier != "exists" else not holds
-    ptx, accesses = _translated(programs), (f"S{t}_{i}", f"S{reader}_{reads[0]}")
-    return None if ptx is None else Litmus(ptx, ordered, *(accesses if after else accesses[::-1]))
+    thread, at, _ = wanted[0]
+    return None if thread == load.thread else _Access(thread, at, load.variable)
 
 
-def _translated(programs: Sequence[Sequence[str]]) -> str | None:
-    variables = sorted({m[1] for p in programs for s in p if (m := re.match(r"st\.weak (\w+)", s))})
+def _translated(programs: _Programs, ctas: Sequence[int], flags: dict[tuple[int, int], str]) -> str | None:
+    variables = sorted(
+        {
+            m[i]
+            for p in programs
+            for s in p
+            for pattern, i in ((_STORE, 1), (_LOAD, 2))
+            if (m := pattern.fullmatch(s))
+        }
+    )
+    registers = sorted({m[1] for p in programs for s in p if (m := _LOAD.fullmatch(s))})
     bodies = []
     for thread, program in enumerate(programs):
-        lines = [_statement(s, thread, len(programs)) for s in program]
+        lines = [_statement(s, thread, ctas.count(ctas[thread])) for s in program]
         if None in lines:
             return None
-        body = "\n".join(f"S{thread}_{i}: {line}" for i, line in enumerate(lines))
-        bodies.append(
-            f"setp.ne.u32 %role, %warp, {thread};\n@%role bra T{thread};\n{body}\nbra.uni end;\nT{thread}:"
+        body = "\n".join(
+            f"S{thread}_{i}: {line}" + _poll(program[i], thread, i, flags) for i, line in enumerate(lines)
         )
-    declared = "\n".join(f".shared .align 4 .b32 {v};" for v in variables)
+        warp = ctas[:thread].count(ctas[thread])
+        bodies.append(
+            f"setp.ne.u32 %role, %warp, {warp};\n@%role bra T{thread};\n"
+            f"setp.ne.u32 %role, %cta, {sorted(set(ctas)).index(ctas[thread])};\n@%role bra T{thread};\n"
+            f"{body}\nbra.uni end;\nT{thread}:"
+        )
+    declared = "\n".join(f".global .align 4 .b32 {v};" for v in variables)
+    clustered = f".reqnctapercluster {len(set(ctas))}\n" if len(set(ctas)) > 1 else ""
     return (
-        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry litmus()\n"
-        f".reqntid {_WARP * len(programs)}\n{{\n.reg .pred %lane, %role;\n.reg .b32 %t, %l, %warp, %r<9>;\n{declared}\n"
-        f"mov.u32 %t, %tid.x;\nand.b32 %l, %t, 31;\nsetp.eq.u32 %lane, %l, 0;\nshr.u32 %warp, %t, 5;\n"
-        + "\n".join(bodies)
-        + "\nend: ret;\n}\n"
+        f".version 8.0\n.target sm_90\n.address_size 64\n{declared}\n.visible .entry litmus()\n"
+        f".reqntid {_WARP * max(map(ctas.count, ctas))}\n{clustered}{{\n.reg .pred %lane, %role, %taken;\n"
+        f".reg .b32 %t, %l, %warp, %cta{''.join(f', %{r}' for r in registers)};\n"
+        "mov.u32 %t, %tid.x;\nand.b32 %l, %t, 31;\nsetp.eq.u32 %lane, %l, 0;\nshr.u32 %warp, %t, 5;\n"
+        "mov.u32 %cta, %cluster_ctarank;\n" + "\n".join(bodies) + "\nend: ret;\n}\n"
     )
 
 
 def _statement(statement: str, thread: int, threads: int) -> str | None:
     for pattern, ptx in _STATEMENTS.items():
         if match := pattern.fullmatch(statement):
-            count = _WARP * int(match[3]) if pattern.groups == 3 else 0
-            return ptx.format(*match.groups(), thread=thread, every=_WARP * threads, count=count)
+            count = _WARP * int(match[3]) if pattern.groups == 3 and "count" in ptx else 0
+            qualified = statement.split()[0].removesuffix(".add")
+            return ptx.format(
+                *match.groups(), every=_WARP * threads, count=count, label=f"B{thread}_", qualified=qualified
+            )
     return None
+
+
+def _poll(statement: str, thread: int, at: int, flags: dict[tuple[int, int], str]) -> str:
+    """The rest of a loop around the load of a flag, which ends when it has the value in question; empty for others."""
+    match = _LOAD.fullmatch(statement)
+    if match is None or (thread, at) not in flags:
+        return ""
+    return f"\nsetp.ne.u32 %taken, %{match[1]}, {flags[thread, at]};\n@%taken bra S{thread}_{at};"
 
 
 def answer(litmus: Litmus) -> Ordering:
@@ -122,7 +271,7 @@ def answer(litmus: Litmus) -> Ordering:
     assert not problems, problems
     model = KernelModel(module.functions[0], module)
     labels = {name: site for site, name in module.functions[0].labels.items()}
-    return model.fact(HappensBefore).order([labels[litmus.first]], labels[litmus.then])
+    return model.fact(HappensBefore).order([labels[litmus.first]], labels[litmus.then], scope=litmus.scope)
 
 
 def contradicts(litmus: Litmus, found: Ordering) -> bool:

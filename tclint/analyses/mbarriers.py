@@ -338,7 +338,7 @@ class Mbarriers:
         concerned arrive, or none of them.
         """
         ring = self._ring_of[object_]
-        sites = self._arriving_at.get(object_, [])
+        sites = self.arriving_at(object_)
         # Stages of a ring that the same threads arrive at by the same instructions share one count.
         key = ring, tuple((i, self.named(i)[object_]) for i in sites)
         if key not in self._counted:
@@ -353,6 +353,10 @@ class Mbarriers:
                 found.setdefault(object_, []).append(i)
         return found
 
+    def arriving_at(self, object_: Mbarrier) -> list[int]:
+        """The instructions of :attr:`arriving` that may name the object."""
+        return self._arriving_at.get(object_, [])
+
     def unknown_arrivals(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
         """The instructions that make the number of arrivals of a phase unknown, each with the reason.
 
@@ -360,14 +364,14 @@ class Mbarriers:
         """
         for i in self._leaving(object_):
             yield i, "peer CTAs may also arrive"
-        for i in self._arriving_at.get(object_, ()):
+        for i in self.arriving_at(object_):
             if why := self._uncertainty(i, object_, self._within_phase, "arrive"):
                 yield i, why
 
     def _leaving(self, object_: Mbarrier) -> list[int]:
         """The arrivals at the ring of the object that may be at an mbarrier of a peer CTA."""
         stages = self._ring_of[object_].stages
-        sites = dict.fromkeys(i for stage in stages for i in self._arriving_at.get(stage, ()))
+        sites = dict.fromkeys(i for stage in stages for i in self.arriving_at(stage))
         return [i for i in sites if self._leaves(i)]
 
     def _arrivals(self, object_: Mbarrier, sites: list[int]) -> Arrivals | None:
@@ -378,7 +382,7 @@ class Mbarriers:
         known, open_ = {0}, 0
         for threads, members in _classes({i: possible for i, (_, possible) in participants.items()}):
             certain = [
-                sum(self._amount(i) or 1 for i in run if not threads & ~participants[i][0])
+                sum(self.amount(i) or 1 for i in run if not threads & ~participants[i][0])
                 for run in self._consecutive(members)
             ]
             # Other threads may alternate with these, so the minimum is not a sum over classes.
@@ -485,7 +489,7 @@ class Mbarriers:
 
     def _at_most(self, region: list[int]) -> int | None:
         """The arrivals that a thread makes in *region*; None if an amount is unknown, or a loop may repeat one."""
-        amounts = [self._amount(i) for i in region]
+        amounts = [self.amount(i) for i in region]
         known = [a for a in amounts if a is not None]
         repeated = any(self._repeated(i, self._within_phase) for i in region)
         return sum(known) if len(known) == len(amounts) and not repeated else None
@@ -495,7 +499,7 @@ class Mbarriers:
         remote = any(a.remote for a in self.addresses.of(site))
         return remote or ".multicast" in self.model.instruction(site).opcode
 
-    def _amount(self, site: int) -> int | None:
+    def amount(self, site: int) -> int | None:
         """The number of arrivals that one execution by one thread makes; None if unknown."""
         return 1 if self.model.instruction(site).role("count") is None else self._number(site, "count")
 

@@ -22,7 +22,7 @@ from operator import or_
 from tclint.analyses.access_classes import AccessClasses
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.fact_set import FactSet
-from tclint.analyses.happens_before import HappensBefore, Scope, strong
+from tclint.analyses.happens_before import HappensBefore, Scope, Unsynchronised, strong
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Results
 from tclint.ir.nodes import Instruction
@@ -45,9 +45,11 @@ __all__ = [
     "synchronising_sites",
 ]
 
-SinceBarrierState = frozenset[tuple[int, bool]]
-"""``(access, signalled)``: an access, and whether the thread has only signalled since, and has not acquired
-anything."""
+Since = bool | Unsynchronised
+"""What a thread has done since an access: nothing (False), or signalled (True). After a barrier that some warps do not
+reach, the threads that are still not ordered after accesses of others."""
+SinceBarrierState = frozenset[tuple[int, Since]]
+"""``(access, since)``."""
 
 _NOTHING: SinceBarrierState = frozenset()
 
@@ -268,8 +270,11 @@ def of_one_phase(model: KernelModel, site: int) -> bool:
 _DIVERGED: SinceBarrierState = frozenset(((THREADS_MAY_HAVE_DIVERGED, False),))
 
 
-class SinceBarrier(FactSet[tuple[int, bool]]):
+class SinceBarrier(FactSet[tuple[int, Since]]):
     """The accesses with no acquire point since, one fact for the first access of each class.
+
+    A CTA barrier that some warps do not reach is not an acquire point for what those have done, if they did it between
+    the same two barriers of the whole CTA (:attr:`after_full_barrier`).
 
     They count only where the threads execute them together (:meth:`together`): after a wait that is not a barrier, one
     warp may be there much later than another, when it is its turn.
@@ -302,6 +307,16 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
             )
         )
         self.firsts = frozenset(AccessClasses(model, self.ends).partition(self.operations))
+        order = model.fact(HappensBefore)
+        self._partial = order.partial_barriers
+        full = self._partial.full
+        self._everyone: Unsynchronised = ((T.full(model.values.threads),) * 2,)
+        self.after_full_barrier = (
+            self.firsts - model.reached_from(self.ends - self.signalling - full, self.firsts, full)
+            if self._partial.sites
+            else frozenset()
+        )
+        """The first accesses of classes that no wait precedes since all threads of the CTA were at one barrier."""
         self._changing = frozenset(map(model.instruction, self.ends | self.firsts))
 
     def _ends(self) -> frozenset[int]:
@@ -315,16 +330,32 @@ class SinceBarrier(FactSet[tuple[int, bool]]):
 
     def transfer(self, state: SinceBarrierState, at: int, instruction: Instruction) -> SinceBarrierState:
         if at in self.signalling:
-            return frozenset((site, site != THREADS_MAY_HAVE_DIVERGED) for site, _ in state)
+            return frozenset((site, since or site != THREADS_MAY_HAVE_DIVERGED) for site, since in state)
         if at in self.ends:
-            return (
+            kept = (
                 _NOTHING if at in self.joining else _DIVERGED if at in self._separating else state & _DIVERGED
+            )
+            return kept.union(
+                (site, rest) for site, since in state if (rest := self._unsynchronised(site, since, at))
             )
         return state | {(at, False)} if at in self.firsts else state
 
-    def follow(self, site: int, signalled: bool, at: int, instruction: Instruction) -> bool | None:
-        """Whether the thread has signalled since *site*, after one more instruction; None after an acquire point."""
-        return True if at in self.signalling else None if at in self.ends else signalled
+    def _unsynchronised(self, site: int, since: Since, at: int) -> Unsynchronised:
+        """Which threads are not ordered after *site* in which others at the acquire point *at*."""
+        if site not in self.after_full_barrier:
+            return ()
+        return self._partial.after(at, site, self._everyone if isinstance(since, bool) else since)
+
+    def follow(self, site: int, since: Since, at: int, instruction: Instruction) -> Since | None:
+        """What the thread has done since *site*, after one more instruction; None if it is ordered after *site*."""
+        if at in self.signalling:
+            return since or True
+        return (self._unsynchronised(site, since, at) or None) if at in self.ends else since
+
+    def follow_to_wait(self, site: int, since: Since, at: int, instruction: Instruction) -> Since | None:
+        """:meth:`follow`, up to the first acquire point."""
+        ends = at in self.ends and at not in self.signalling
+        return None if ends else self.follow(site, since, at, instruction)
 
     @staticmethod
     def loose(state: SinceBarrierState) -> bool:

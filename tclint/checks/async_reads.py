@@ -219,7 +219,9 @@ class _Stores(_Writes):
         self.results = self.loose
 
     def pending(self, state: Any) -> Iterator[int]:
-        return (site for site, _ in state if site != THREADS_MAY_HAVE_DIVERGED)
+        return (
+            site for site, since in state if site != THREADS_MAY_HAVE_DIVERGED and isinstance(since, bool)
+        )
 
     def meetings(self) -> OverlapSearch:
         return OverlapSearch(
@@ -229,7 +231,7 @@ class _Stores(_Writes):
             self.pending,
             lambda state, site: site in self.pending(state),
             lambda site: False,
-            self.since.follow,
+            self.since.follow_to_wait,
             self.wanted,
             self.meet,
             begins=lambda access: access.writes and not access.later,

@@ -210,7 +210,13 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
         return False
     if second.writes and not atomic(model, second.site):
         there &= ~(_same_value if first.writes else _written_back)(model, first, second, route)
-    pairs = {(here, there & taking)} if route.path.state else {(here & taking, there), (here, there & taking)}
+    since = route.path.state
+    if isinstance(since, tuple):
+        pairs = {(here & done, there & taking & waiting) for waiting, done in since}
+    elif since:
+        pairs = {(here, there & taking)}
+    else:
+        pairs = {(here & taking, there), (here, there & taking)}
     return any(memory.across(first, second, *pair) for pair in pairs)
 
 
@@ -264,11 +270,16 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
     first, second = meeting.operation, meeting.use
     before = "writes" if first.writes else "reads"
     verb = "overwrites" if second.writes else "reads"
+    only_some = (
+        ""
+        if isinstance(meeting.path.state, bool)
+        else "; a barrier on the path is not for all of these warps"
+    )
     why = "may still be writing" if first.writes else "may still be reading"
     contended = any(atomic(model, access.site) for access in (first, second))
     return SM001.hit(
         site=second.site,
-        message=f"{verb} shared memory that another warp {why}: no barrier orders the two",
+        message=f"{verb} shared memory that another warp {why}: no barrier orders the two{only_some}",
         steps=(
             Mark(
                 first.site,

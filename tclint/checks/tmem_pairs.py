@@ -62,7 +62,8 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     ]
     # A handshake: the warp arrives on an mbarrier of the peer, and a thread waits for such an arrival after its last use.
     arrivals = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
-    waits = [w for w in model.sites("mbarrier-wait") if _waits_after_last_use(model, w, arrivals, uses)]
+    awaited = order.waits_for(arrivals).intersection(model.sites("mbarrier-wait"))
+    waits = [w for w in sorted(awaited) if _follows_last_use(model, w, uses)]
     if not waits:
         arrivals = []
     for free in frees:
@@ -88,14 +89,10 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
         return
 
 
-def _waits_after_last_use(model: KernelModel, wait: int, arrivals: list[int], uses: list[int]) -> bool:
-    """Whether *wait* may be for one of *arrivals*, and its threads reach none of *uses* afterwards."""
-    mbarriers, threads = model.fact(Mbarriers), model.views.context_of(wait).threads
-    rings = mbarriers.rings_at(wait)
-    arrived = (mbarriers.rings_at(i) for i in arrivals)
-    return any(not (rings and others and rings.isdisjoint(others)) for others in arrived) and not any(
-        threads & model.views.context_of(i).threads and model.reaches(wait, i) for i in uses
-    )
+def _follows_last_use(model: KernelModel, wait: int, uses: list[int]) -> bool:
+    """Whether the threads of *wait* reach none of *uses* afterwards."""
+    threads = model.views.context_of(wait).threads
+    return not any(threads & model.views.context_of(i).threads and model.reaches(wait, i) for i in uses)
 
 
 def _may_order(model: KernelModel, wait: int, free: int) -> bool:

@@ -405,7 +405,7 @@ def test_fewer_certain_barriers_add_no_order_and_more_channels_add_no_lack_of_on
         return answers(order, questions_about(kernel))
 
     def certain(order: HappensBefore) -> None:
-        monkeypatch.setattr(order.must, "ordering_barriers", lambda first, then: None)
+        monkeypatch.setattr(order.must, "ordering_barriers", lambda first, then, scope: None)
 
     def opaque(order: HappensBefore) -> None:
         for signal in order.points.signals:
@@ -418,3 +418,55 @@ def test_fewer_certain_barriers_add_no_order_and_more_channels_add_no_lack_of_on
     assert {q for q, kind in unresolved.items() if kind == "Unordered"} < {
         q for q, kind in usual.items() if kind == "Unordered"
     }
+
+
+PUBLISHED = "@%p0 mbarrier.arrive.shared::cta.b64 _, [full];"
+AWAITED = wait("w", "full")
+
+
+@pytest.mark.parametrize(
+    ("between", "count", "certain"),
+    [
+        (f"{PUBLISHED}\n{AWAITED}", 1, True),
+        (f"{arrive('full')}\n{AWAITED}", 64, True),
+        (f"{PUBLISHED}\n{PUBLISHED.replace('p0', 'p1')}\n{AWAITED}", 2, True),
+        # One arrival of 64 completes the phase.
+        (f"{arrive('full')}\n{AWAITED}", 1, False),
+        (f"{PUBLISHED}\n{PUBLISHED}\n{AWAITED}", 1, False),
+        # Other threads arrive.
+        (f"{PUBLISHED.replace('p0', 'p1')}\n{AWAITED}", 1, False),
+        (f"{PUBLISHED.replace('.shared', '.relaxed.cta.shared')}\n{AWAITED}", 1, False),
+        (f"{PUBLISHED}\n{AWAITED.replace('.shared', '.relaxed.cta.shared')}", 1, False),
+        (f"{PUBLISHED}\n{AWAITED.replace('], 0', '], 1')}", 1, False),
+        # The thread continues whether or not the phase is complete.
+        (f"{PUBLISHED}\n{AWAITED.splitlines()[0]}", 1, False),
+        (f"{PUBLISHED}\n{AWAITED.replace('@!%p1 bra w', '@!%p1 bra on')}\non: mov.u32 %r5, 0;", 1, False),
+        (f"mov.u32 %r5, 0;\nloop: {PUBLISHED}\n{AWAITED}\nadd.u32 %r5, %r5, 1;\nsetp.lt.u32 %p2, %r5, 2;\n@%p2 bra loop;", 1, False),
+    ],
+)  # fmt: skip
+def test_a_wait_orders_for_certain_if_one_phase_needs_all_arrivals(
+    between: str, count: int, certain: bool
+) -> None:
+    """What is ordered for certain is not a race in a replay."""
+    setup = TWO_WARPS.replace("[full], 1", f"[full], {count}").replace("setp.eq.u32 %p1", "setp.eq.u32 %p3")
+    between = between.replace("@%p1 mbarrier", "@%p3 mbarrier")
+    body = f"bar.sync 0;\n@%p0 st.shared.u32 [tile], %r0;\n{between}\n@%p3 ld.shared.u32 %r3, [tile];"
+    lines = f"{setup}\n{body}\nst.global.u32 [%rd0], %r3;\nret;"
+    made = analysed(module(kernel(lines, directives=".reqntid 64")))
+    store, load = (
+        next(i for i in made.shared.sites if made.instruction(i).opcode == opcode)
+        for opcode in ("st.shared.u32", "ld.shared.u32")
+    )
+    found = made.fact(HappensBefore).order([store], load)
+    assert (found == Ordered(found.at, ()) if isinstance(found, Ordered) else False) is certain
+    if certain:
+        replay = Replay(made)
+        assert replay.runs
+        assert replay.run is None or not replay.run.races
+
+
+def test_a_wait_orders_nothing_that_follows_the_arrival() -> None:
+    lines = f"{START}\n{PUBLISHED}\nhere: @%p0 st.shared.u32 [tile], %r0;\n{AWAITED}\nuse: {READ}\nret;"
+    made = model(lines, directives=".reqntid 64")
+    at = {name: i for i, name in made.function.labels.items()}
+    assert made.fact(HappensBefore).must.ordering_barriers([at["here"]], at["use"]) is None

@@ -28,6 +28,7 @@ START = """
 WRITE = "st.shared.u32 [%r3], %r0;"
 READ = "ld.shared.u32 %r6, [%r5];"
 USE = "st.global.u32 [%rd1], %r6;"
+PHASE = "{0}: mbarrier.try_wait.parity.shared.b64 %p4, [{0}], 0;\n@!%p4 bra {0};"
 
 
 def found(body: str, **options: str) -> list[tuple[str, Confidence, str]]:
@@ -115,6 +116,76 @@ def test_nothing_orders_two_warps(body: str, message: str) -> None:
 )
 def test_ordered_or_not_known(body: str) -> None:
     assert not found(body)
+
+
+HALVES = "setp.lt.u32 %p4, %r0, 64;\nshr.u32 %r7, %r0, 6;\nadd.u32 %r7, %r7, 1;"
+"""%p4: the first half of the CTA; %r7: 1 in the first half, 2 in the other."""
+
+
+def in_halves(first: str, second: str) -> str:
+    return f"@%p4 bra first;\n{second}\nbra both;\nfirst: {first}\nboth:"
+
+
+@pytest.mark.parametrize(
+    ("between", "reported"),
+    [
+        ("bar.sync %r7, 64;", True),
+        (in_halves("bar.sync 1, 64;", "bar.sync 2, 64;"), True),
+        (in_halves("bar.sync 1, 64;", ""), True),
+        (in_halves("bar.sync 1, 64;", "bar.sync 1, 64;"), False),  # two warps of either half may meet
+        ("bar.sync 1, 128;", False),
+        ("bar.sync %r9, 64;", False),
+        ("bar.sync %r7, 64;\nbar.sync 3, 128;", False),
+        # Each half arrives at the barrier of the other one.
+        (in_halves("bar.arrive 2, 128;\nbar.sync 1, 128;", "bar.arrive 1, 128;\nbar.sync 2, 128;"), False),
+    ],
+)
+def test_a_barrier_orders_the_warps_that_take_part_in_it(between: str, reported: bool) -> None:
+    """The bytes that a thread reads were written by the other half."""
+    assert [rule for rule, *_ in found(f"{HALVES}\n{WRITE}\n{between}\n{READ}")] == ["SM001"] * reported
+
+
+@pytest.mark.parametrize(
+    ("first", "reported"),
+    [("bar.sync 1, 64;", True), (f"{PHASE.format('full')}\nbar.sync 1, 64;", False)],
+)
+def test_what_one_half_has_done_is_ordered_by_an_mbarrier(first: str, reported: bool) -> None:
+    between = in_halves(first, "mbarrier.arrive.shared.b64 _, [full];")
+    assert bool(found(f"{HALVES}\n{WRITE}\n{between}\n@%p4 {READ}")) is reported
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # Each half reads what it has written itself.
+        f"{WRITE}\nbar.sync %r7, 64;\nxor.b32 %r8, %r2, 252;\nadd.u32 %r8, %r1, %r8;\nld.shared.u32 %r6, [%r8];",
+        # The halves take turns: the other one may be elsewhere.
+        f"bar.sync %r7, 128;\n{WRITE}\nbar.sync %r7, 64;\n{READ}",
+        # Third warps pass on what the first half has done.
+        f"{WRITE}\n"
+        + in_halves("bar.arrive 5, 128;\nbar.sync 1, 64;", "bar.sync 5, 128;\nbar.sync 1, 64;")
+        + f"\n@!%p4 {READ}",
+    ],
+)
+def test_what_a_barrier_of_some_warps_leaves_in_order(body: str) -> None:
+    assert not found(f"{HALVES}\n{body}")
+
+
+def test_a_barrier_of_half_the_warps_in_a_loop() -> None:
+    body = f"""
+    {HALVES}
+    mov.u32 %r10, 0;
+loop:
+    bar.sync 0;
+    {WRITE}
+    bar.sync %r7, {{}};
+    {READ}
+    add.u32 %r10, %r10, 1;
+    setp.lt.u32 %p5, %r10, 4;
+    @%p5 bra loop;
+    """
+    assert [rule for rule, *_ in found(body.format(64))] == ["SM001"]
+    assert not found(body.replace("bar.sync %r7, {};", "bar.sync 1, 128;"))
 
 
 @pytest.mark.parametrize(
@@ -378,7 +449,6 @@ def test_warps_that_take_turns() -> None:
     assert found(body.replace("[%r8]", "[full]"))
 
 
-PHASE = "{0}: mbarrier.try_wait.parity.shared.b64 %p4, [{0}], 0;\n@!%p4 bra {0};"
 REFILL = """
     @!%p0 bra on;
     mbarrier.arrive.expect_tx.shared.b64 _, [full], 512;

@@ -33,6 +33,7 @@ from tclint.analyses.happens_before.answers import (
 )
 from tclint.analyses.happens_before.may import MayOrder
 from tclint.analyses.happens_before.must import MustOrder
+from tclint.analyses.happens_before.partial_barriers import PartialBarriers, Unsynchronised
 from tclint.analyses.happens_before.points import (
     ANY,
     CLUSTER,
@@ -57,6 +58,7 @@ __all__ = [
     "SynchronisedPair",
     "Unknown",
     "Unordered",
+    "Unsynchronised",
     "is_release_fence",
     "strong",
 ]
@@ -75,6 +77,7 @@ class HappensBefore:
         self.points = SynchronisationPoints(model)
         self.may = MayOrder(self.points)
         self.must = MustOrder(self.points)
+        self.partial_barriers = PartialBarriers(self.points)
         self._completed_waits: dict[int, frozenset[int]] = {}
         self._unsynchronised: dict[
             tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None
@@ -286,7 +289,8 @@ class HappensBefore:
         *start*, or at the entry. *scope* is the distance between the threads.
         """
         observers = self.completion_points(first)
-        given = self.common_facts(first)
+        # What holds in the whole CTA may not hold in another one.
+        given = self.common_facts(first) if scope < Scope.CTAS else PathCondition()
         path = self.unsynchronised_path(then, observers, start, given)
         if path is not None:
             return Unordered(path)
@@ -301,7 +305,7 @@ class HappensBefore:
         views = self.model.views
         threads = views.context_of(then).threads
         at = tuple(sorted({i for i in nearest if views.context_of(i).threads & threads}))
-        certain = self.must.ordering_barriers(first, then)
+        certain = self.must.ordering_barriers(first, then, scope)
         if certain is not None:
             return Ordered(at or certain, ())
         if all_resolved and at:

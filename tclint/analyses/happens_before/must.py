@@ -1,8 +1,8 @@
 """The must-order: what is ordered in every execution (PTX ISA 8.9, 9.7.13.1, 9.7.13.2, 9.7.13.3).
 
-Three things order two threads for certain: a CTA barrier that exactly the threads that reach it complete together, the
-cluster barrier, and ``bar.warp.sync`` for the lanes of its mask. mbarriers are not among them: which phase a wait is for
-is not known here. An asynchronous operation is complete where a wait for all groups of its thread follows its commit.
+Four things order two threads for certain: a CTA barrier that exactly the threads that reach it complete together, the
+cluster barrier, ``bar.warp.sync`` for the lanes of its mask, and an mbarrier of which one phase completes
+(:mod:`.single_phase`). Which phase of another mbarrier a wait is for is not known here. An asynchronous operation is complete where a wait for all groups of its thread follows its commit.
 
 A barrier *separates* two instructions if every path from the first to the second passes it, and it is passed once for
 each time that the first is reached. Executions of the second after the barrier are then ordered after executions of the
@@ -17,6 +17,7 @@ from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.groups import Groups
 from tclint.analyses.happens_before.answers import Scope
 from tclint.analyses.happens_before.points import SynchronisationPoints
+from tclint.analyses.happens_before.single_phase import SinglePhaseMbarriers
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -33,30 +34,42 @@ class MustOrder:
     def __init__(self, points: SynchronisationPoints) -> None:
         self.points = points
         self.model = points.model
+        self.single_phase = SinglePhaseMbarriers(points)
 
-    def ordering_barriers(self, first: Collection[int], then: int) -> tuple[int, ...] | None:
-        """Barriers that order *then* after the completion of all of *first*; None if there are none for some of them.
+    def ordering_barriers(
+        self, first: Collection[int], then: int, scope: Scope = Scope.WARPS
+    ) -> tuple[int, ...] | None:
+        """Barriers and waits that order *then* after the completion of all of *first*, in threads *scope* apart.
+
+        None if there are none for some of them.
 
         An execution of *then* counts if it is after the barrier, and one of *first* if it is before.
         """
         found = list[int]()
         for site in first:
-            barrier = next(self._ordering(site, then), None)
+            barrier = next(self._ordering(site, then, scope), None)
             if barrier is None:
                 return None
             found.append(barrier)
         return tuple(sorted(set(found))) if found else None
 
-    def _ordering(self, first: int, then: int) -> Iterator[int]:
+    def _ordering(self, first: int, then: int, scope: Scope) -> Iterator[int]:
         views = self.model.views
         here, there = (views.context_of(site).threads for site in (first, then))
-        for barrier in sorted(self.points.barrier_sites(Scope.LANES)):
+        # The threads themselves show whether a barrier of one warp is for both.
+        for barrier in sorted(self.points.barrier_sites(scope if scope is Scope.CTAS else Scope.LANES)):
             if (
                 self._joins(barrier, first, here | there)
                 and self.separates(barrier, first, then, here | there)
                 and self._complete(first, barrier)
             ):
                 yield barrier
+        if scope < Scope.CTAS:
+            yield from (
+                wait
+                for arrival, wait in self.single_phase.ordering(first, then)
+                if self._complete(first, arrival)
+            )
 
     def separates(self, barrier: int, first: int, then: int, threads: int) -> bool:
         """Whether *barrier* separates *first* from *then* for all *threads*, in every iteration."""

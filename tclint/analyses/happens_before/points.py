@@ -213,21 +213,20 @@ class SynchronisationPoints:
         if "mbarrier" in match.form.roles:
             return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._variable(site),))
         if "id" in match.form.roles:
-            return frozenset(map(CtaBarrier, self._barrier_numbers(site))) or frozenset((ANY,))
+            return frozenset(map(CtaBarrier, self.barrier_numbers(site))) or frozenset((ANY,))
         return frozenset((CLUSTER,)) if match.form.event.startswith("barrier") else frozenset((ANY,))
 
-    def _barrier_numbers(self, site: int) -> frozenset[int]:
-        """The numbers of the CTA barriers that the threads of *site* use, by their thread index; empty if unknown."""
+    def barrier_numbers(self, site: int) -> dict[int, int]:
+        """The numbers of the CTA barriers at *site*, each with the threads that use it; empty if unknown."""
         value = self.model.value(site, "id")
         if value is None:
-            return frozenset()
-        values = self.model.values
+            return {}
+        values, threads = self.model.values, self.model.present(site)
         constant = values.constant_of(value)
         if constant is not None:
-            return frozenset((constant,))
+            return {constant: threads}
         planes = values.bit_slices(value)
-        threads = self.model.present(site)
-        return frozenset(n for n, _ in T.numbers(planes, threads)) if planes is not None else frozenset()
+        return dict(T.numbers(planes, threads)) if planes is not None else {}
 
     def _variable(self, site: int) -> Hashable:
         """The channel of an mbarrier in a shared variable that the kernel does not initialise; any if unresolved."""
