@@ -155,7 +155,10 @@ class Selection:
 
     select: tuple[str, ...] | None = field(
         default=None,
-        metadata=_about(RULES, "Rules to check, by id, name, family or id prefix, or ALL (the default)."),
+        metadata=_about(
+            RULES,
+            "Rules to check, by id, name, family or id prefix, or ALL; by default all but those that are off.",
+        ),
     )
     extend_select: tuple[str, ...] = field(
         default=(), metadata=_about(RULES, "Rules to check in addition to those of select.")
@@ -257,7 +260,7 @@ class Config:
     """The launch file for ``confirm``; None: the one beside the kernel, or an assumed launch."""
 
     rules: frozenset[str] | None = None
-    """The ids of the rules to check, which the Selections made; None: all."""
+    """The ids of the rules to check, which the Selections made; None: those that are on by default."""
 
     @property
     def failing(self) -> Severity | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tclint.config.config import Config, Selection
-from tclint.findings.rules import all_rules
+from tclint.findings.rules import default_rules
 from tclint.findings.selection import meant, path_matches
 
 __all__ = ["enabled", "excluded", "included"]
@@ -17,7 +17,7 @@ __all__ = ["enabled", "excluded", "included"]
 
 def enabled(selections: Iterable[Selection]) -> frozenset[str]:
     """The rules that are on after applying *selections*, the lowest priority first. Raises UnknownRule."""
-    on = frozenset(all_rules())
+    on = default_rules()
     for selection in selections:
         votes = [
             (specificity, not vote, vote, ids)

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from tclint.findings.finding import FileReport, Finding
-from tclint.findings.rules import UnknownRule, all_rules, nearest
+from tclint.findings.rules import UnknownRule, all_rules, default_rules, nearest
 from tclint.findings.scales import Confidence, Severity
 
 __all__ = ["BASELINED", "SUPPRESSED", "Selected", "SettingsError", "meant", "path_matches"]
@@ -62,7 +62,7 @@ class Selected:
     """The rules that are checked, the functions in which they are, and the findings that are shown."""
 
     rules: frozenset[str] | None = None
-    """The ids of the rules; None: all."""
+    """The ids of the rules; None: those that are on by default."""
     entry: tuple[str, ...] = ()
     """Patterns for the names of the functions; empty: all."""
     per_file_ignores: Ignores = ()
@@ -77,7 +77,7 @@ class Selected:
     @property
     def on(self) -> frozenset[str]:
         """The ids of the rules."""
-        return frozenset(all_rules()) if self.rules is None else self.rules
+        return default_rules() if self.rules is None else self.rules
 
     def wants(self, function: str) -> bool:
         """Whether the function with that name is selected."""

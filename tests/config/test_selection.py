@@ -12,6 +12,7 @@ from tclint.syntax.source import Source
 from tests.tools.findings import finding, report
 
 ALL = frozenset(all_rules())
+DEFAULT = ALL - {"AV003"}
 WG = frozenset(id for id in ALL if id.startswith("WG"))
 TC = frozenset(id for id in ALL if id.startswith("TC"))
 
@@ -53,8 +54,12 @@ def selection(text: str) -> Selection:
 @pytest.mark.parametrize(
     ("places", "ids"),
     [
-        ([], ALL),
-        (["ignore=WG"], ALL - WG),
+        ([], DEFAULT),
+        (["ignore=WG"], DEFAULT - WG),
+        (["select=ALL"], ALL),
+        (["extend_select=AV003"], ALL),
+        (["select=AV003"], {"AV003"}),
+        (["select=WG", "extend_select=arch-specific-overspecified"], WG | {"AV003"}),
         (["select=WG"], WG),
         (["select=ALL ignore=ALL"], set()),
         (["select=WG ignore=WG001"], WG - {"WG001"}),
@@ -67,7 +72,7 @@ def selection(text: str) -> Selection:
         # A later setting is added to it, and one with a select of its own replaces everything.
         (["select=WG", "extend_select=TC001"], WG | {"TC001"}),
         (["select=WG", "ignore=WG001"], WG - {"WG001"}),
-        (["ignore=WG001", "extend_select=WG"], ALL),
+        (["ignore=WG001", "extend_select=WG"], DEFAULT),
         (["select=WG extend_select=TC", "select=TC001"], {"TC001"}),
         (["ignore=WG001", "select=WG"], WG),
     ],
