@@ -195,6 +195,13 @@ class Config:
         metadata=_about(FLAG, "Show low-confidence findings too, and count them towards the exit code."),
     )
 
+    strict: bool = field(
+        default=False,
+        metadata=_about(
+            FLAG, "Report as an error or warning what the ISA forbids, but nothing has shown to go wrong."
+        ),
+    )
+
     entry: tuple[str, ...] = field(
         default=(), metadata=_about(GLOBS, "Check only functions whose name matches.")
     )
@@ -278,6 +285,7 @@ class Config:
             self.per_entry_ignores,
             self.min_severity,
             confidence,
+            self.strict,
         )
 
 

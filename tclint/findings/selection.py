@@ -73,6 +73,8 @@ class Selected:
     """The lowest severity that is shown."""
     min_confidence: Confidence = Confidence.MEDIUM
     """The lowest confidence that is shown."""
+    strict: bool = False
+    """Whether what is only against the letter of the ISA has the severity that the ISA gives it."""
 
     @property
     def on(self) -> frozenset[str]:

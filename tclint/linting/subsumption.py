@@ -37,19 +37,22 @@ _AFFECTING_REPLAYS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence"
 """Rule families whose defects change the rest of a replay."""
 
 
-def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collection[str] = ()) -> Iterator[Hit]:
+def without_subsumed(
+    found: Iterable[Hit], shown: Confidence, ignored: Collection[str] = (), strict: bool = False
+) -> Iterator[Hit]:
     """The hits in one function that are not subsumed by others.
 
-    Hits below the confidence *shown*, and hits of rules that are *ignored* there, subsume nothing.
+    Hits below the confidence *shown*, and hits of rules that are *ignored* there, subsume nothing. *strict* is
+    the setting of that name, on which severities depend.
     """
     hits = list(found)
     for hit in hits:
         if hit.method is Method.REPLAY and any(
-            _explains_replay(h, shown) and h.rule not in ignored for h in hits
+            _explains_replay(h, shown, strict) and h.rule not in ignored for h in hits
         ):
             continue
         wanted = {id for id in _CAUSES.get(hit.rule, ()) if id not in ignored}
-        causes = (h for h in hits if h.rule in wanted and _outweighs(h, hit, shown))
+        causes = (h for h in hits if h.rule in wanted and _outweighs(h, hit, shown, strict))
         left = set(hit.about)
         for cause in causes:
             if not cause.missing_before or cause.site < hit.site:
@@ -58,9 +61,9 @@ def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collectio
             yield hit
 
 
-def _explains_replay(hit: Hit, shown: Confidence) -> bool:
+def _explains_replay(hit: Hit, shown: Confidence, strict: bool) -> bool:
     """Whether a hit may be the cause of everything that goes wrong in a replay."""
-    severity, confidence = _weight(hit)
+    severity, confidence = _weight(hit, strict)
     return (
         all_rules()[hit.rule].family in _AFFECTING_REPLAYS
         and hit.method is not Method.REPLAY
@@ -69,13 +72,13 @@ def _explains_replay(hit: Hit, shown: Confidence) -> bool:
     )
 
 
-def _outweighs(hit: Hit, than: Hit, shown: Confidence) -> bool:
+def _outweighs(hit: Hit, than: Hit, shown: Confidence, strict: bool) -> bool:
     """Whether *hit* is shown if *than* is not, and is as severe and as certain."""
-    (severity, confidence), (least, known) = _weight(hit), _weight(than)
+    (severity, confidence), (least, known) = _weight(hit, strict), _weight(than, strict)
     return severity >= least and confidence >= min(known, max(shown, Confidence.MEDIUM))
 
 
-def _weight(hit: Hit) -> tuple[Severity, Confidence]:
+def _weight(hit: Hit, strict: bool) -> tuple[Severity, Confidence]:
     """The severity and the confidence of the finding that *hit* becomes."""
     rule = all_rules()[hit.rule]
-    return hit.severity or rule.severity, hit.confidence or rule.confidence
+    return hit.severity_if(rule, strict), hit.confidence or rule.confidence
