@@ -70,7 +70,11 @@ def optional_aligned(model: KernelModel) -> Iterator[Hit]:
             message=f"{model.instruction(bare[0]).opcode} has no .aligned, which the ISA requires",
             count=len(bare),
             help="write .sync.aligned: it changes nothing, since all threads of the warpgroup must execute it",
-            fixes=(Repair("write .sync.aligned", tuple(_aligned(model, site) for site in bare), True),),
+            fixes=(
+                Repair(
+                    "write .sync.aligned", tuple(_aligned(model, site) for site in bare), True, respelled=True
+                ),
+            ),
         )
 
 

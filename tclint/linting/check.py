@@ -19,6 +19,7 @@ from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprin
 from tclint.findings.give_up import GiveUp
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
+from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
@@ -243,9 +244,9 @@ def as_findings(
     module: Module,
     found: list[tuple[Function | None, Hit]],
     prints: Fingerprints | None = None,
-) -> tuple[Finding, ...]:
     *,
     strict: bool = False,
+) -> tuple[Finding, ...]:
     """The findings for *found*, hits of rules in functions of *module*, ordered by position and then by rule.
 
     *strict* is the setting of that name, which raises the severity of what is only against the letter of the ISA.
@@ -290,7 +291,7 @@ def as_findings(
                 help_source=source_help(rule.id, entry, source.data),
                 fingerprint=prints.make(rule.id, entry, parts),
                 source_location=location,
-                fixes=resolve(source, owner, hit.fixes),
+                fixes=resolve(source, owner, hit.fixes, note=severity is Severity.INFO),
             )
         )
     return tuple(made)
