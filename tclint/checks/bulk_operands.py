@@ -16,7 +16,6 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import copy_name
 from tclint.findings.edits import retarget
-from tclint.findings.scales import Confidence
 from tclint.isa.table import Match
 from tclint.isa.target import Target
 
@@ -46,8 +45,7 @@ def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
             steps=(Mark(site, "executed once by each thread", role=who),),
             count=len(sites),
             help="issue it from one thread, under the predicate of elect.sync in one warp",
-            confidence=None if model.function.most_threads is not None else Confidence.LOW,
-        )
+        ).doubted("" if model.function.most_threads is not None else "a launch may have one thread only")
 
 
 def _cluster(model: KernelModel) -> tuple[int, str] | None:

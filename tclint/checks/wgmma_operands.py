@@ -9,7 +9,6 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import InstructionEdit, Repair, opcode
-from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Vector, registers
 from tclint.values import UniformityScope, Values
 from tclint.values.divergence import divergent_bits
@@ -84,6 +83,9 @@ def _descriptors(instruction: Instruction) -> list[str]:
     return [name[1:] for name in instruction.match.form.async_reads if name.startswith("*")]
 
 
+_LOADED = "it depends on loaded data, which may be the same in all these threads"
+
+
 @check(WG012, needs="wgmma")
 def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
     """A matrix descriptor that provably differs between threads of a warpgroup."""
@@ -118,8 +120,7 @@ def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
             ),
             count=len(found),
             help="compute it from warpgroup-uniform values, such as %tid.x / 128 broadcast from lane 0 with shfl.sync",
-            confidence=Confidence.LOW if _loaded(values, value) else None,
-        )
+        ).doubted(_LOADED if _loaded(values, value) else "")
 
 
 def _differs(model: KernelModel, value: int, site: int) -> UniformityScope | None:
