@@ -43,6 +43,7 @@ class Options(TypedDict, total=False):
     min_severity: str
     min_confidence: str
     pedantic: bool
+    strict: bool
     entry: Iterable[str]
     exclude: Iterable[str]
     force_exclude: bool

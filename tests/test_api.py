@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,10 @@ import tclint
 from tclint.api import Options
 from tclint.config.config import settings
 from tclint.syntax.source import Source
+from tests.tools.pages import block
 from tests.tools.project import ROOT
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 WRONG = ROOT / "fixtures" / "wgmma_unwaited.ptx"
 RIGHT = ROOT / "fixtures" / "wgmma_waited.ptx"
@@ -35,6 +40,33 @@ def test_a_clean_kernel_is_ok() -> None:
     assert report.ok
     assert report.findings == ()
     assert str(report) == "No findings in 1 file.\n"
+
+
+@pytest.mark.parametrize(
+    ("strict", "severity", "level", "code"), [(False, "info", "note", 0), (True, "warning", "warning", 1)]
+)
+def test_strict_decides_the_severity_of_what_only_the_letter_of_the_isa_forbids(
+    strict: bool, severity: str, level: str, code: int, tmp_path: Path
+) -> None:
+    kernel = block("TC011", "overwritten")
+    report = tclint.check(kernel, strict=strict)
+    assert [(f.rule.id, f.severity.label) for f in report] == [("TC011", severity)]
+    assert (report.exit_code, tclint.check(kernel, strict=strict, fail_on="error").exit_code) == (code, 0)
+    assert json.loads(report.render("json"))["files"][0]["findings"][0]["severity"] == severity
+    (result,) = json.loads(report.render("sarif"))["runs"][0]["results"]
+    assert result["level"] == level
+    hidden = tclint.check(kernel, strict=strict, min_severity="warning")
+    assert len(hidden.findings) == (1 if strict else 0)
+    comment = kernel.replace("mov.b32 %r4, 1;", "mov.b32 %r4, 1; // tclint: ignore[TC011] the value is lost")
+    assert tclint.check(comment, strict=strict).exit_code == 0
+
+
+def test_a_baseline_does_not_depend_on_strict(run_tclint: Run, tmp_path: Path) -> None:
+    (tmp_path / "k.ptx").write_text(block("TC011", "overwritten"))
+    assert run_tclint("check", "--strict", "k.ptx").returncode == 1
+    assert run_tclint("check", "--strict", "--no-strict", "k.ptx").returncode == 0
+    assert run_tclint("baseline", "k.ptx").returncode == 0
+    assert run_tclint("check", "--strict", "--baseline", "tclint-baseline.json", "k.ptx").returncode == 0
 
 
 def test_positions_and_formats() -> None:

@@ -10,7 +10,6 @@ from tclint.config.config import Config
 from tclint.driver.fixing import shown
 from tclint.findings.finding import Fix
 from tclint.findings.rules import Rule, all_rules
-from tclint.findings.scales import Confidence
 from tclint.syntax.source import Source
 
 PAGE = Path(__file__).resolve().parent.parent / "fixes.md"
@@ -40,7 +39,7 @@ def _rows(rule: Rule) -> Iterator[str]:
 
 def _fixes(rule: Rule) -> Iterator[Fix]:
     """The fixes of the rule's findings in its examples, those of low confidence too."""
-    config = Config(pedantic=rule.confidence is Confidence.LOW, toolkit=rule.toolkit)
+    config = Config(pedantic=True, rules=frozenset(all_rules()), toolkit=rule.toolkit)
     for block in rule.examples:
         report = shown(Source(block.code.encode(), f"{rule.id}.ptx"), config)
         for finding in report.findings:

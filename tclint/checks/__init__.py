@@ -21,7 +21,7 @@ from tclint._data import modules
 from tclint.analyses.model import KernelModel
 from tclint.findings.edits import Repair
 from tclint.findings.moved import former, subject
-from tclint.findings.rules import ID
+from tclint.findings.rules import ID, Rule
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.ir.nodes import Function, Module
 from tclint.isa.target import Version
@@ -70,7 +70,7 @@ class Hit:
     """A defect that a check found, in terms of instructions.
 
     ``site`` is the instruction at fault; a hit about the module itself has ``span`` (absolute byte offsets) instead.
-    ``severity`` and ``confidence`` default to those of the rule. ``count`` is the number of operations or uses with the
+    ``severity``, ``strict`` and ``confidence`` default to those of the rule. ``count`` is the number of operations or uses with the
     same cause, of which the hit shows the first.
     """
 
@@ -86,6 +86,8 @@ class Hit:
     fixes: tuple[Repair, ...] = ()
     """Edits that remove the defect, the best one first; empty if no edit is certain to do so."""
     severity: Severity | None = None
+    strict: Severity | None = None
+    """The severity with the setting ``strict``, if it differs from ``severity``."""
     confidence: Confidence | None = None
     about: frozenset[int] = frozenset()
     """The instructions that are wrong, or after which something is missing. A hit of another rule about the same
@@ -105,6 +107,16 @@ class Hit:
     def subject(self) -> str:
         """What a selector must denote to apply to it (:mod:`tclint.findings.moved`)."""
         return subject(self.rule, former(self.rule, self.method))
+
+    def unshown(self, strict: Severity | None) -> Hit:
+        """The hit as a note, and with severity *strict* if the setting ``strict`` is on: the ISA forbids the code, and
+        neither hardware nor machine code has shown it to go wrong. The hit unchanged if *strict* is None."""
+        return replace(self, severity=Severity.INFO, strict=strict) if strict is not None else self
+
+    def severity_if(self, rule: Rule, strict: bool) -> Severity:
+        """The severity of the finding of *rule* that the hit becomes, with or without the setting *strict*."""
+        own = self.strict if strict and self.strict is not None else self.severity
+        return own if own is not None else rule.severity_if(strict)
 
     def doubted(self, why: str) -> Hit:
         """The hit with low confidence and *why* as its doubt; the hit unchanged if *why* is empty."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, grouped
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Severity
 from tclint.ir.nodes import Operand, registers
 
 __all__ = ["OperandFaults"]
@@ -26,7 +26,7 @@ class OperandFaults:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._found: list[tuple[tuple[RuleId, Hashable, Confidence | None, Severity | None], _Fault]] = []
+        self._found: list[tuple[tuple[RuleId, Hashable, Severity | None, str], _Fault]] = []
 
     def add(
         self,
@@ -36,22 +36,22 @@ class OperandFaults:
         message: str,
         remedy: str,
         *,
-        confidence: Confidence | None = None,
         severity: Severity | None = None,
+        doubt: str = "",
         cause: Hashable = None,
         origins: Iterable[Mark] = (),
     ) -> None:
         """Record a fault in *operand* of the instruction at *site*.
 
-        Faults with the same *cause* make one hit; the cause defaults to the message. *origins* are the instructions
+        Faults with the same *cause* and *doubt* make one hit; the cause defaults to the message. *origins* are the instructions
         that may be wrong instead.
         """
-        key = rule, cause or message, confidence, severity
+        key = rule, cause or message, severity, doubt
         self._found.append((key, _Fault(site, operand, message, remedy, tuple(origins))))
 
     def hits(self) -> Iterator[Hit]:
         """One hit for each cause: at its first instruction, with the number of instructions affected."""
-        for (rule, _, confidence, severity), faults in grouped(self._found).items():
+        for (rule, _, severity, doubt), faults in grouped(self._found).items():
             first = min(faults, key=lambda fault: fault.site)
             yield rule.hit(
                 site=first.site,
@@ -63,10 +63,9 @@ class OperandFaults:
                 ),
                 count=len({fault.site for fault in faults}),
                 help=first.remedy,
-                confidence=confidence,
                 severity=severity,
                 about=frozenset(mark.site for mark in first.origins),
-            )
+            ).doubted(doubt)
 
     def _definition(self, operand: Operand | None) -> tuple[Mark, ...]:
         """A mark at the definition of the first register of *operand*; empty unless there is exactly one."""

@@ -10,7 +10,6 @@ from tclint.checks import Hit, RuleId, grouped, module_check
 from tclint.checks._wording import in_words
 from tclint.findings.edits import Repair, retarget, reversion
 from tclint.findings.edits import opcode as opcode_at
-from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Pair, Use, Vector, registers
 from tclint.isa.directives import directives
 from tclint.isa.newer import beyond_table, later
@@ -39,6 +38,10 @@ _RULES_OF_BUILD_ERRORS = {
 }
 
 
+_LATER = "later versions of PTX have instructions of this kind"
+_NEWER = "the module has a newer version than tclint knows completely"
+
+
 @module_check(PX001, PX002, PX003, PX004, PX005, PX006, PX007)
 def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Instructions and names that every assembler rejects."""
@@ -50,13 +53,11 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             yield rule.hit(
                 function=function, site=min(sites), count=len(sites), message=message, help=remedy,
                 fixes=_renamed(opcode, sites, remedy, function),
-                confidence=Confidence.LOW if later(opcode) else None,
-            )  # fmt: skip
+            ).doubted(_LATER if later(opcode) else "")  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function)).items():
             yield PX003.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
-                confidence=Confidence.LOW if newer else None,
-            )  # fmt: skip
+            ).doubted(_NEWER if newer else "")  # fmt: skip
         for (opcode, problem), sites in grouped(_out_of_range(function)).items():
             yield PX004.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}"

@@ -276,7 +276,7 @@ def _hit(model: KernelModel, meeting: Conflict, early: _Early, count: int) -> Hi
     fence = [i for i in path.sites(model.cfg, write) if fences(model.instruction(i))]
     begin = fence[-1] if fence else write
     lanes = NO_DOUBT if early.proven else synchronises_lanes(model, path, write)
-    return PR005.hit(
+    hit = PR005.hit(
         site=read,
         message=f"{operation} reads shared memory that other {who} may not have written yet: the issuing thread "
         "does not wait for them",
@@ -292,9 +292,10 @@ def _hit(model: KernelModel, meeting: Conflict, early: _Early, count: int) -> Hi
         count=count,
         help=f"after the writes and the proxy fence of these threads, add {barrier} before the operation",
         fixes=() if early.lanes else barrier_between(model, begin, read),
-        severity=Severity.WARNING if early.lanes or early.in_step else None,
+        severity=Severity.WARNING if early.lanes else None,
         confidence=None if early.proven and model.function.threads else Confidence.MEDIUM,
-    ).doubted((meeting.doubt or lanes).why)
+    )
+    return hit.unshown(Severity.WARNING if early.in_step else None).doubted((meeting.doubt or lanes).why)
 
 
 _CTA = "a barrier of all these threads and the issuing one (bar.sync, __syncthreads())"

@@ -176,6 +176,9 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     ).doubted(_ONCE if shared else "")
 
 
+_TOGETHER = "all lanes of the warp execute the wait, and the hardware stalls a warp that waits as a whole"
+
+
 def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: set[int]) -> Hit:
     """The BK003 finding, about the copies *alike*."""
     copy, use = meeting.operation.site, meeting.use.site
@@ -188,8 +191,8 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     waiting = model.views.context_of(wait).threads
     one_warp = not any(others & ~warp for warp in _warps(issuers))
     confidence = model.size_confidence(meeting.operation, meeting.use, issuers, writers)
-    if one_warp:  # a warp that waits convergently also continues convergently
-        confidence = Confidence.LOW if others & ~waiting == 0 else Confidence.MEDIUM
+    if one_warp:
+        confidence = Confidence.MEDIUM
     return BK003.hit(
         site=use,
         message=f"{model.describe_threads(others)} may overwrite shared memory that {copy_name(model, copy)} is still reading: "
@@ -209,7 +212,7 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
         fixes=() if one_warp else barrier_between(model, wait, use),
         confidence=confidence or model.confidence(meeting.path, copy),
         about=frozenset((copy,)),
-    )
+    ).doubted(_TOGETHER if one_warp and not others & ~waiting else "")
 
 
 @check(BK004, needs="cp", analyses=(BulkWrites,))

@@ -17,7 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import copy_name
 from tclint.findings.edits import retarget
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Severity
 from tclint.isa.table import Match
 from tclint.isa.target import Target
 
@@ -47,8 +47,7 @@ def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
                 count=len(sites),
                 help="issue it from one thread, under the predicate of elect.sync in one warp",
                 severity=effect.severity,
-                confidence=None if model.function.most_threads is not None else Confidence.LOW,
-            )
+            ).doubted("" if model.function.most_threads is not None else "a launch may have one thread only")
 
 
 class _Effect(NamedTuple):

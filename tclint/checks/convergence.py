@@ -51,6 +51,11 @@ def _group_size(match: Match | None) -> int | None:
     return _SIZES.get(match.scope)
 
 
+_EXIT_TOGETHER = "the data may be the same in all threads of a warp"
+_WHOLE_WARPS = "the bound is unknown, and may be a multiple of 32"
+"""Doubts about an exit of some threads."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Verdict:
     """How a condition splits a group; texts are in words, for the message."""
@@ -69,6 +74,8 @@ class _Verdict:
     """The threads that have exited, if the other edge leaves the kernel (CV003)."""
     reason: str = ""
     """Why it diverges, or why threads exit, if the threads are unknown."""
+    doubt: str = ""
+    """Why the group may not be split after all."""
 
 
 @check(CV001, CV002, CV003, CV004)
@@ -120,7 +127,7 @@ def _hit(model: KernelModel, condition: Condition, verdict: _Verdict, sites: lis
         count=len(sites),
         help=remedy,
         confidence=verdict.confidence,
-    )
+    ).doubted(verdict.doubt)
 
 
 def _cause(verdict: _Verdict, condition: Condition) -> str:
@@ -328,15 +335,17 @@ class _Judge:
         if self._diverges(p):
             if leaves:
                 why = "depending on data that differs from thread to thread"
-                return _Verdict(CV003, group, Confidence.LOW, left="some threads", reason=why)
+                return _Verdict(
+                    CV003, group, Confidence.HIGH, left="some threads", reason=why, doubt=_EXIT_TOGETHER
+                )
             why = "depends on data that differs from thread to thread"
             return _Verdict(CV001, group, Confidence.MEDIUM, reason=why)
         if self._iterates_unequally(condition, arriving):
             why = "ends its loop after another number of iterations in some lanes"
             return _Verdict(CV001, group, Confidence.HIGH, reason=why)
         if leaves and self._bounds_index(p):
-            # Low confidence: the bound, which is unknown, may be a multiple of 32.
-            return _Verdict(CV003, group, Confidence.LOW, left="threads whose index is past a bound")
+            left = "threads whose index is past a bound"
+            return _Verdict(CV003, group, Confidence.HIGH, left=left, doubt=_WHOLE_WARPS)
         return None
 
     def _diverges(self, p: int) -> bool:

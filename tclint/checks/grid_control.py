@@ -10,7 +10,7 @@ from tclint.analyses.role_paths import known_functions, path_avoiding
 from tclint.checks import Hit, Mark, RuleId, check, module_check
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.findings.edits import Repair, before
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Severity
 from tclint.ir.nodes import Function, Module
 from tclint.isa.table import Match
 from tclint.isa.target import Version
@@ -37,6 +37,9 @@ def read_before_wait(model: KernelModel) -> Iterator[Hit]:
     for hit in (_role_without_wait(model, waits), _before_the_wait(model, waits)):
         if hit is not None:
             yield hit
+
+
+_WEIGHTS = "the role may load only weights, which no grid writes"
 
 
 def _role_without_wait(model: KernelModel, waits: list[int]) -> Hit | None:
@@ -75,10 +78,8 @@ def _role_without_wait(model: KernelModel, waits: list[int]) -> Hit | None:
         fixes=fence_before((site,), "griddepcontrol.wait;"),
         # A value that several roles load may have been written before the earlier grid.
         severity=Severity.WARNING if not sure or model.instruction(site).event == "issue" else None,
-        # A role that only loads weights, which no grid writes, omits the wait on purpose.
-        confidence=None if sure else Confidence.LOW,
         about=frozenset((site,)),
-    )
+    ).doubted("" if sure else _WEIGHTS)
 
 
 def _before_the_wait(model: KernelModel, waits: list[int]) -> Hit | None:

@@ -22,7 +22,7 @@ from tclint.analyses.since_barrier import SharedByWarps, plain
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between, insertion_site
 from tclint.findings.edits import Repair, before
-from tclint.findings.scales import Confidence
+from tclint.findings.scales import Confidence, Severity
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -33,6 +33,7 @@ Item = TypeVar("Item")
 
 _QUESTION = "release of other threads' accesses"
 """What :attr:`KernelModel.ledger` calls the question whether an arrival releases accesses of other threads."""
+_ALL_LANES = 0xFFFFFFFF
 MAX_OPERATIONS_PER_MBARRIER = 16
 """Arrivals, waits and accesses that are compared for one mbarrier. More are copies made by unrolling a loop."""
 
@@ -88,6 +89,12 @@ class _Release:
         self.barriers = order.points.barrier_sites(Scope.WARPS)
         self.lanes = order.points.barrier_sites(Scope.LANES).union(calls(model))
         """Where the lanes of a warp synchronise."""
+        self._meetings = frozenset(
+            i
+            for i in order.points.collectives
+            if (mask := model.constant_of(i, "mask")) is not None and mask & _ALL_LANES == _ALL_LANES
+        )
+        """Where all lanes of a warp wait for each other, which need not order their accesses."""
         self.warps = order.points.acquire_points(Scope.WARPS)
         """Where a warp may become ordered after another one."""
         self.barring = self.barriers.union(calls(model))
@@ -105,8 +112,9 @@ class _Release:
         found = self._unordered_before([arrival], True)
         if found is None:
             return None
-        write, wait, use = found
-        return MB014.hit(
+        held = self._unordered_before([arrival], True, self._meetings)
+        write, wait, use = held or found
+        hit = MB014.hit(
             site=arrival,
             message="one lane arrives for its warp, but nothing orders the writes of the other lanes before the "
             "arrival: its release covers its own accesses only",
@@ -120,6 +128,8 @@ class _Release:
             fixes=_warp_barrier_before(self.model, write, arrival),
             about=frozenset((arrival,)),
         )
+        # Past a collective, all lanes have issued their writes, and the arrival was never performed before these.
+        return hit if held else hit.unshown(Severity.WARNING)
 
     def reads(self, arrival: int) -> Hit | None:
         """The finding that a waiting thread overwrites what other warps than the arriving one may read; or None."""
@@ -169,15 +179,18 @@ class _Release:
         seen = not mbarriers.has_unseen_arrivals and all(self.waits(i) == self.waits(arrival) for i in found)
         return [arrival, *found] if seen else []
 
-    def _unordered_before(self, arrivals: list[int], writes: bool) -> tuple[int, int, int] | None:
+    def _unordered_before(
+        self, arrivals: list[int], writes: bool, meetings: frozenset[int] = frozenset()
+    ) -> tuple[int, int, int] | None:
         """An access that nothing orders before the *arrivals*, a wait for these, and a conflicting use after the wait.
 
-        The access is a write by other lanes of the arriving warps, or a read by other warps. None without one.
+        The access is a write by other lanes of the arriving warps, or a read by other warps. None without one. A path
+        through one of *meetings* does not count.
         """
         arrival, views = arrivals[0], self.model.views
         arriving = reduce(or_, (views.context_of(i).threads for i in arrivals))
         warps = T.whole(arriving, 32)
-        ends, rest = (self.lanes, warps & ~arriving) if writes else (self.warps, ~warps)
+        ends, rest = (self.lanes | meetings, warps & ~arriving) if writes else (self.warps, ~warps)
         if len(arrivals) > 1 or self._count(arrival) != 1:
             rest &= self._existing(arrivals)
         uses = self._uses(arrival, not writes)

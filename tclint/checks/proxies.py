@@ -364,11 +364,10 @@ def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
         help=f"execute {_FENCE} in every thread that writes, after its writes and before the synchronisation with"
         " the thread that issues the operation",
         fixes=_fenced(model, clash),
-        severity=Severity.WARNING if _mild(model, clash) else None,
         confidence=model.size_confidence(
             clash.first, clash.last, model.views.context_of(write).threads, clash.threads
         ),
-    )
+    ).unshown(Severity.WARNING if _mild(model, clash) else None)
 
 
 def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tuple[Repair, ...]:

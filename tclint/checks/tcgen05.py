@@ -16,7 +16,6 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import EXIT, Path, Results
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
-from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction
 
 TC001 = RuleId("TC001")
@@ -289,6 +288,9 @@ def _live(model: KernelModel, registers: type[LoadLiveness], load: int, at: int)
     return bool(results.before(at) & liveness.of_load(load))
 
 
+_HOISTED = "the path may skip the multiplications, in which case nothing uses the copied data"
+
+
 @check(TC005, TC008, needs="tcgen05", analyses=(TensorMemory,))
 def missing_commit(model: KernelModel) -> Iterator[Hit]:
     """An MMA, copy or shift that its thread never commits on some path to the end (9.7.16.6.2.1.1).
@@ -322,9 +324,7 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
             count=len(group),
             about=frozenset(site for site, _ in group),
             help="add tcgen05.commit with the same .cta_group, by the same thread, to the mbarrier that is waited for",
-            # Compilers hoist copies out of loops that may have no iteration; the copied data are then not used.
-            confidence=Confidence.LOW if commits and not multiplies else None,
-        )
+        ).doubted(_HOISTED if commits and not multiplies else "")
 
 
 def _uncommitted(

@@ -10,7 +10,7 @@ from tclint.analyses.tcgen05 import LANES, TensorMemory, TmemLocation
 from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._operand_faults import OperandFaults
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction, Memory
 from tclint.isa.target import Target
 from tclint.values import Bits, UniformityScope
@@ -58,6 +58,7 @@ def _reason(field: Field, bits: Bits) -> str:
 
 
 _REMEDY_16 = "encode the instruction descriptor for this .kind and .cta_group according to tables 42 to 44 of 9.7.16.4.2"
+_UNUSED_DIMENSION = "a swizzled operand does not use the leading dimension"
 _REMEDY_15 = "encode the descriptor according to table 40 of 9.7.16.4.1: 0b001 in bits 46-48, zeros in bits 53-60, the swizzling mode in bits 61-63"
 _REMEDY_WGMMA = "this is a wgmma descriptor: set bit 46, and take the swizzling mode of bits 61-63 from table 40 of 9.7.16.4.1"
 
@@ -94,8 +95,7 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
                 faults.add(TC015, site, operand, message, remedy, severity=harmless)
             if target := _unknown_mode(model, shared):
                 message = f"the shared memory descriptor of {name} is invalid: the leading dimension is an absolute address (bit 52), which {target} does not support"
-                # Swizzled operands do not use the leading dimension, so kernels that set the bit may work.
-                faults.add(TC015, site, operand, message, _REMEDY_15, confidence=Confidence.LOW)
+                faults.add(TC015, site, operand, message, _REMEDY_15, doubt=_UNUSED_DIMENSION)
     yield from faults.hits()
 
 
@@ -326,6 +326,12 @@ def _collective(model: KernelModel) -> list[int]:
     return sorted(site for group in groups for site in group)
 
 
+_NO_WARP = (
+    "the address names no warp: the hardware uses the lanes of the warp itself, and some kernels rely on it"
+)
+_ONE_WARP = "a launch of fewer threads may have only the first of the warps that execute it"
+
+
 @check(TC023, needs="tcgen05", analyses=(TensorMemory,))
 def lane_window(model: KernelModel) -> Iterator[Hit]:
     """Accesses to lanes of tensor memory that belong to another warp (9.7.16.8.1)."""
@@ -345,8 +351,6 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
             continue
         warp, lane = foreign
         own = warp % 4 * 32
-        # For an address without a warp the hardware uses the warp's own lanes, and some code relies on it.
-        # A launch of fewer threads than the kernel allows may have only the first warp that executes it.
         absent = model.values.cta_size is None and threads & (1 << 32 * warp) - 1
         faults.add(
             TC023,
@@ -354,7 +358,7 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
             operand,
             f"{model.name(site)} of warp {warp} at lane {lane}: this warp can access lanes {own} to {own + 31} only",
             "set the lane field of the address (bits 31-16) to 32 * (warp index % 4): add (warp index % 4) << 21",
-            confidence=Confidence.LOW if lane < 32 or absent else None,
+            doubt=_NO_WARP if lane < 32 else _ONE_WARP if absent else "",
             cause="the lane",
         )
     yield from faults.hits()

@@ -13,7 +13,6 @@ from tclint.analyses.tcgen05_collector import ENTRY, Collector
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import Path, Results
-from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, registers
 
 TC009 = RuleId("TC009")
@@ -38,6 +37,9 @@ def _path(
     return model.path(
         FactQuery(fact[0], frozenset({fact}), results, step, lambda state, at: at == to, (to,))
     ).witness
+
+
+_WORKS = "block-scaled loops of libraries rely on this order, and work"
 
 
 @check(TC009, needs="tcgen05", analyses=(TensorMemory,))
@@ -72,11 +74,8 @@ def unordered_pair(model: KernelModel) -> Iterator[Hit]:
                 Mark(at, f"{model.name(at)} is not ordered after it", role=role),
             ),
             help="commit the first operation to an mbarrier, and wait for that before this instruction",
-            # The manual does not order two copies, but block-scaled loops copy to the same columns in each iteration.
-            confidence=Confidence.LOW
-            if why == _ANTI or pairs.kinds[site] == pairs.kinds[at] == "cp"
-            else model.confidence(path, site),
-        )
+            confidence=model.confidence(path, site),
+        ).doubted(_WORKS if why == _ANTI or pairs.kinds[site] == pairs.kinds[at] == "cp" else "")
 
 
 def _begun(
@@ -155,6 +154,9 @@ def _shape(model: KernelModel, mma: int) -> int | None:
     return None if known is None else known & _SHAPE
 
 
+_RELOADED = "the path may not need the values of the first load"
+
+
 @check(TC011, needs="tcgen05", analyses=(TensorMemory,))
 def register_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Another instruction writes a register that a pending tcgen05.ld has yet to fill (9.7.16.6.4.5)."""
@@ -169,9 +171,7 @@ def register_overwritten(model: KernelModel) -> Iterator[Hit]:
             count=len(ats),
             help="add tcgen05.wait::ld before the register gets a new value",
             fixes=wait_in_block(model, "ld", (load,)),
-            # Real kernels load into the registers again on paths that do not need the values of the first load.
-            confidence=Confidence.LOW if model.instruction(at).group == "tcgen05.ld" else None,
-        )
+        ).doubted(_RELOADED if model.instruction(at).group == "tcgen05.ld" else "")
 
 
 def _overwritten(model: KernelModel) -> Iterator[tuple[int, int]]:
@@ -206,6 +206,9 @@ def _unfilled(
     return after if after and (load, ISSUED) in after else None
 
 
+_FILLED_ELSEWHERE = "on other paths an MMA fills the buffer"
+
+
 @check(TC021, needs="tcgen05", analyses=(Collector,))
 def empty_collector(model: KernelModel) -> Iterator[Hit]:
     """A collector buffer that is used on a path on which no MMA has filled it since the entry, or since it was
@@ -231,8 +234,7 @@ def empty_collector(model: KernelModel) -> Iterator[Hit]:
                     message=f"takes its matrix from collector buffer {buffer}, which no earlier MMA has filled",
                     steps=(*emptied, Mark(at, "uses the buffer")),
                     help=f"fill the buffer first: put .collector::{buffer}::fill on the MMA that loads the matrix",
-                    confidence=None if len(empty) == len(last) else Confidence.LOW,
-                )
+                ).doubted("" if len(empty) == len(last) else _FILLED_ELSEWHERE)
                 break
 
 

@@ -47,7 +47,10 @@ def _never_freed(model: KernelModel, memory: TensorAllocation) -> Hit:
         ),
         count=len(memory.allocations),
         help="free it with tcgen05.dealloc after the last access of any warp, before the kernel ends",
-        confidence=None if whole_program(model) else Confidence.LOW,
+    ).doubted(
+        ""
+        if whole_program(model)
+        else "a function outside of this module, or an unknown instruction, may free it"
     )
 
 
@@ -129,8 +132,9 @@ def _wrong_count(memory: TensorAllocation, site: int) -> Hit | None:
         fixes=(Repair(f"free {allocated} columns", (operand(site, "columns", allocated),)),)
         if allocated.isdigit()
         else (),
-        confidence=Confidence.LOW if piecewise else None,
         about=frozenset(origins),
+    ).doubted(
+        "the kernel also frees at other columns, so it may free the allocation in parts" if piecewise else ""
     )
 
 

@@ -11,7 +11,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Severity
 from tclint.values import thread_masks as T
 
 TM010 = RuleId("TM010")
@@ -43,6 +43,9 @@ def pair_without_cluster(model: KernelModel) -> Iterator[Hit]:
         )
 
 
+_OTHER_WARP = (
+    "another warp, or another path, waits for the peer, and may order this instruction after that wait"
+)
 _USES = ("tcgen05.ld", "tcgen05.st", "tcgen05")
 
 
@@ -55,11 +58,9 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
         return
     uses = [site for group in _USES for site in model.sites("issue", group)] or allocations
     order = model.fact(HappensBefore)
-    late = [
-        w
-        for w in order.points.barrier_sites(Scope.CTAS) | order.points.polls(Scope.CTAS)
-        if any(model.reaches(i, w) for i in uses)
-    ]
+    waiting = order.points.barrier_sites(Scope.CTAS) | order.points.polls(Scope.CTAS)
+    late = [w for w in waiting if any(model.reaches(i, w) for i in uses)]
+    allocated = [w for w in waiting if any(model.reaches(i, w) for i in allocations)]
     # A handshake: the warp arrives on an mbarrier of the peer, and a thread waits for such an arrival after its last use.
     arrivals = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
     awaited = order.waits_for(arrivals).intersection(model.sites("mbarrier-wait"))
@@ -68,10 +69,13 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
         arrivals = []
     for free in frees:
         passed = [*late, *arrivals, *calls(model)]
-        path = path_avoiding(model, -1, model.views.context_of(free).threads, (free,), passed).witness
+        threads = model.views.context_of(free).threads
+        path = path_avoiding(model, -1, threads, (free,), passed).witness
         if path is None:
             continue
-        yield TM011.hit(
+        # A pair that has met since it allocated: no free has failed then, though the peer may still use the columns.
+        met = path_avoiding(model, -1, threads, (free,), [*passed, *allocated]).witness is None
+        hit = TM011.hit(
             site=free,
             message="frees the tensor memory of a CTA pair without waiting for the peer CTA, which may still be using it",
             steps=(
@@ -83,9 +87,10 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
                 ),
             ),
             help="add barrier.cluster.arrive and barrier.cluster.wait in both CTAs between the last access and this instruction",
-            confidence=Confidence.LOW if any(_may_order(model, w, free) for w in (*late, *waits)) else None,
             about=frozenset((free,)),
         )
+        ordered = any(_may_order(model, w, free) for w in (*late, *waits))
+        yield hit.unshown(Severity.WARNING if met else None).doubted(_OTHER_WARP if ordered else "")
         return
 
 

@@ -24,6 +24,8 @@ _MANAGEMENT = ("tmem-alloc", "tmem-dealloc", "tmem-relinquish")
 
 _ONLY_RELINQUISHED = "the first warp relinquishes the permit for the whole CTA, and no other state is shared"
 """The doubt if only ``tcgen05.relinquish_alloc_permit`` is executed by several warps."""
+_OWN_COLUMNS = "the address differs between threads, so each warp may have columns of its own"
+_ONE_WARP = "a launch may have one warp only"
 
 
 @check(TM007, needs="tcgen05")
@@ -44,7 +46,15 @@ def not_one_warp(model: KernelModel) -> Iterator[Hit]:
     sure = bool(model.function.threads)
     spread = any(_own_word(model, i) for i, _ in found)
     relinquished = all(model.instruction(i).event == "tmem-relinquish" for i, _ in found)
-    confidence = None if sure else Confidence.MEDIUM if values.cta_size else Confidence.LOW
+    doubt = (
+        _ONLY_RELINQUISHED
+        if relinquished
+        else _OWN_COLUMNS
+        if spread
+        else ""
+        if sure or values.cta_size
+        else _ONE_WARP
+    )
     yield TM007.hit(
         site=site,
         message=f"{model.name(site)} is executed by {model.describe_threads(threads)}: a single warp must execute it for the whole CTA",
@@ -53,8 +63,8 @@ def not_one_warp(model: KernelModel) -> Iterator[Hit]:
         ),
         count=len(found),
         help="execute it in one warp only, under a test of the warp index",
-        confidence=Confidence.LOW if spread else confidence,
-    ).doubted(_ONLY_RELINQUISHED if relinquished else "")
+        confidence=None if sure else Confidence.MEDIUM,
+    ).doubted(doubt)
 
 
 def _executing(model: KernelModel, site: int) -> int:

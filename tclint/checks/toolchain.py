@@ -10,7 +10,6 @@ from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.checks import Hit, Mark, RuleId, check, grouped, module_check
 from tclint.checks._repairs import arrive_together, waits_for_all_groups
 from tclint.findings.edits import Repair, before, reversion
-from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Target, Version, dotted, toolkit_for
 
@@ -57,6 +56,9 @@ def _lowered(module: Module, newest: Version) -> tuple[Repair, ...]:
     return reversion(module, newest)
 
 
+_UNTESTED = "whether the ptxas of this toolkit merges the two has not been tested"
+
+
 @check(TL002, needs="wgmma")
 def identical_repeat(model: KernelModel) -> Iterator[Hit]:
     """A wgmma that repeats an earlier one of its group with equal operands, which ptxas treats as redundant."""
@@ -73,8 +75,7 @@ def identical_repeat(model: KernelModel) -> Iterator[Hit]:
             count=len(pairs),
             help="commit the group between the two (wgmma.commit_group), or give the second one its own descriptors",
             fixes=_separated(model, [site for _, site in pairs]),
-            confidence=None if tested else Confidence.LOW,
-        )
+        ).doubted("" if tested else _UNTESTED)
 
 
 def _separated(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:

@@ -25,7 +25,7 @@ from tclint.checks._repairs import arrive_together, fence_before, wait_with_dept
 from tclint.dataflow import Path, Results
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.edits import Repair, before, without
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Severity
 from tclint.ir.nodes import Immediate, Instruction
 
 WG001 = RuleId("WG001")
@@ -428,8 +428,9 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
                 help="add wgmma.fence.sync.aligned between the two",
                 fixes=_fenced(model, i),
                 severity=Severity.INFO if ignored else None,
-                confidence=None if model.function.entry else Confidence.LOW,
-            ).doubted(doubt)
+            ).doubted(
+                doubt or ("" if model.function.entry else "the callers of the function may order the access")
+            )
 
 
 def _fenced(model: KernelModel, site: int) -> tuple[Repair, ...]:

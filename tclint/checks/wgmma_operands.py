@@ -9,7 +9,6 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import InstructionEdit, Repair, opcode
-from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Vector, registers
 from tclint.values import UniformityScope, Values
 from tclint.values.divergence import divergent_bits
@@ -70,7 +69,11 @@ def optional_aligned(model: KernelModel) -> Iterator[Hit]:
             message=f"{model.instruction(bare[0]).opcode} has no .aligned, which the ISA requires",
             count=len(bare),
             help="write .sync.aligned: it changes nothing, since all threads of the warpgroup must execute it",
-            fixes=(Repair("write .sync.aligned", tuple(_aligned(model, site) for site in bare), True),),
+            fixes=(
+                Repair(
+                    "write .sync.aligned", tuple(_aligned(model, site) for site in bare), True, respelled=True
+                ),
+            ),
         )
 
 
@@ -78,6 +81,9 @@ def _descriptors(instruction: Instruction) -> list[str]:
     """The names of the operands that are descriptors of matrices in shared memory."""
     assert instruction.match is not None
     return [name[1:] for name in instruction.match.form.async_reads if name.startswith("*")]
+
+
+_LOADED = "it depends on loaded data, which may be the same in all these threads"
 
 
 @check(WG012, needs="wgmma")
@@ -114,8 +120,7 @@ def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
             ),
             count=len(found),
             help="compute it from warpgroup-uniform values, such as %tid.x / 128 broadcast from lane 0 with shfl.sync",
-            confidence=Confidence.LOW if _loaded(values, value) else None,
-        )
+        ).doubted(_LOADED if _loaded(values, value) else "")
 
 
 def _differs(model: KernelModel, value: int, site: int) -> UniformityScope | None:

@@ -38,9 +38,9 @@ class _DropIn(SettingsCommand):
 @click.command(cls=_DropIn, options_metavar="[OPTIONS --]")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="PTXAS_ARGUMENTS...")
 @click.option(
-    "--strict",
+    "--refuse",
     is_flag=True,
-    envvar="TCLINT_PTXAS_STRICT",
+    envvar="TCLINT_PTXAS_REFUSE",
     show_envvar=True,
     help="Do not compile if tclint check would fail.",
 )
@@ -72,7 +72,7 @@ def command(
     ctx: click.Context,
     /,
     arguments: tuple[str, ...],
-    strict: bool,
+    refuse: bool,
     output_format: str,
     log: str | None,
     reports: str | None,
@@ -90,7 +90,7 @@ def command(
     come from the environment and from the configuration file, which TCLINT_PTXAS_CONFIG can set. The program
     tclint-ptxas is the same without options of its own.
 
-    Exit code: that of ptxas. With --strict, 1 or 2 as from tclint check, without running ptxas. 2 also if no ptxas is
+    Exit code: that of ptxas. With --refuse, 1 or 2 as from tclint check, without running ptxas. 2 also if no ptxas is
     found.
     """
     from tclint.commands._ptxas import TRIED, PtxasMissing, execute, find, given
@@ -109,11 +109,11 @@ def command(
             config = resolve(configs, isolated, options).config
             code = _lint(ptxas, asked, config, output_format, log, reports, use_color(color, sys.stderr))
         except Exception as error:  # no failure of the linter is a reason not to compile
-            if strict or ctx.meta[_END]:
+            if refuse or ctx.meta[_END]:
                 raise click.ClickException(_reason(error)) from error
             _say(_reason(error))
-        if strict and code:
-            _say("ptxas was not run (--strict)")
+        if refuse and code:
+            _say("ptxas was not run (--refuse)")
             return code
     try:
         execute(ptxas, arguments)

@@ -155,7 +155,10 @@ class Selection:
 
     select: tuple[str, ...] | None = field(
         default=None,
-        metadata=_about(RULES, "Rules to check, by id, name, family or id prefix, or ALL (the default)."),
+        metadata=_about(
+            RULES,
+            "Rules to check, by id, name, family or id prefix, or ALL; by default all but those that are off.",
+        ),
     )
     extend_select: tuple[str, ...] = field(
         default=(), metadata=_about(RULES, "Rules to check in addition to those of select.")
@@ -190,6 +193,13 @@ class Config:
     pedantic: bool = field(
         default=False,
         metadata=_about(FLAG, "Show low-confidence findings too, and count them towards the exit code."),
+    )
+
+    strict: bool = field(
+        default=False,
+        metadata=_about(
+            FLAG, "Report as an error or warning what the ISA forbids, but nothing has shown to go wrong."
+        ),
     )
 
     entry: tuple[str, ...] = field(
@@ -257,7 +267,7 @@ class Config:
     """The launch file for ``confirm``; None: the one beside the kernel, or an assumed launch."""
 
     rules: frozenset[str] | None = None
-    """The subjects of the rules to check, which the Selections made; None: all."""
+    """The subjects of the rules to check, which the Selections made; None: those that are on by default."""
 
     @property
     def failing(self) -> Severity | None:
@@ -275,6 +285,7 @@ class Config:
             self.per_entry_ignores,
             self.min_severity,
             confidence,
+            self.strict,
         )
 
 

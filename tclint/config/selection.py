@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tclint.config.config import Config, Selection
-from tclint.findings.selection import ALL, meant, path_matches
+from tclint.findings.moved import subjects
+from tclint.findings.rules import default_rules
+from tclint.findings.selection import meant, path_matches
 
 __all__ = ["enabled", "excluded", "included"]
 
 
 def enabled(selections: Iterable[Selection]) -> frozenset[str]:
     """The subjects that are on after applying *selections*, the lowest priority first. Raises UnknownRule."""
-    on = meant(ALL)[0]
+    on = subjects(default_rules())
     for selection in selections:
         votes = [
             (specificity, not vote, vote, ids)

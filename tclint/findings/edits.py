@@ -66,6 +66,8 @@ class Repair:
     changes: tuple[InstructionEdit | Edit, ...]
     """Text that is not an instruction is changed by an :class:`Edit` of its bytes."""
     safe: bool = False
+    respelled: bool = False
+    """Whether it only spells instructions in another form: what is executed stays the same."""
 
 
 # ---------------------------------------------------------------- kinds of changes
@@ -241,12 +243,18 @@ def _header(span: tuple[int, int], text: str) -> Edit:
 # ---------------------------------------------------------------- into bytes
 
 
-def resolve(source: Source, function: Function | None, repairs: Iterable[Repair]) -> tuple[Fix, ...]:
-    """The fixes for *repairs* in the text; a repair with an edit that cannot be made is omitted."""
+def resolve(
+    source: Source, function: Function | None, repairs: Iterable[Repair], *, note: bool = False
+) -> tuple[Fix, ...]:
+    """The fixes for *repairs* in the text; a repair with an edit that cannot be made is omitted.
+
+    The code of a *note* works, and synchronisation would only slow it down, so none of its fixes is safe unless it just
+    respells instructions.
+    """
     found = []
     for repair in repairs:
         made: list[Edit] = []
-        safe = repair.safe
+        safe = repair.safe and (repair.respelled or not note)
         for change in repair.changes:
             edit = _trimmed(source, change) if isinstance(change, Edit) else _made(source, function, change)
             if edit is None:

@@ -3,7 +3,9 @@
 A page starts with TOML between two ``+++`` lines and continues with the sections of ``HEADINGS``, in that order. The
 fenced ``ptx`` blocks under *Example* are modules that the rule must report, those under *Correct* modules that no rule
 reports. A rule about the ptxas of some CUDA toolkit names one, ``toolkit = "12.8"``, for which both are checked.
-``assembles = false`` states that ptxas rejects the code that the rule reports.
+``assembles = false`` states that ptxas rejects the code that the rule reports. ``strict = "warning"`` gives the severity
+with the setting ``strict``: the ISA forbids the code, and neither hardware nor machine code has shown it to go wrong.
+``default = false`` leaves the rule off unless a setting selects it.
 
 ``words`` in the TOML states what to change in the source language from which the PTX was generated. It is a table with a
 text for each of ``PRODUCERS``, or ``"none"`` for one without such a text; or the id of a rule with such a table, which
@@ -51,8 +53,10 @@ _KEYS: dict[str, type] = {
     "since": str,
     "manual": list,
 }
-_OPTIONAL_KEYS: dict[str, type] = {"toolkit": str, "assembles": bool}
+_OPTIONAL_KEYS: dict[str, type] = {"toolkit": str, "assembles": bool, "strict": str, "default": bool}
 _NO_WORDS = "none"
+_OFF = b"\ndefault = false\n"
+"""The line of the front matter of a rule that is off by default."""
 
 
 class RuleError(Exception):
@@ -103,13 +107,21 @@ class Rule:
     """The CUDA toolkit for which both are checked; None if the rule does not depend on it."""
     assembles: bool = True
     """Whether ptxas accepts the examples; it accepts all corrections."""
+    strict: Severity | None = None
+    """The severity of its findings with the setting ``strict``; None if that is ``severity``."""
+    default: bool = True
+    """Whether it is on if no setting selects rules."""
+
+    def severity_if(self, strict: bool) -> Severity:
+        """The severity of its findings with or without the setting *strict*, unless a check changes it."""
+        return self.strict if strict and self.strict is not None else self.severity
 
     def __reduce__(self) -> tuple[Callable[[str], Rule], tuple[str]]:
         """Pickle a rule as its id: findings are passed between processes."""
         return find, (self.id,)
 
 
-class _Pages(Mapping[str, Rule]):
+class Pages(Mapping[str, Rule]):
     """Id -> rule for the pages of a folder.
 
     A page is read on first access, as a run needs only the rules with findings.
@@ -128,6 +140,12 @@ class _Pages(Mapping[str, Rule]):
     def __contains__(self, id: object) -> bool:
         return id in self._paths
 
+    def off(self) -> frozenset[str]:
+        """The ids of the rules that are off by default, found without parsing the pages of the others."""
+        return frozenset(
+            id for id, path in self._paths.items() if _OFF in path.read_bytes().partition(b"+++\n\n")[0]
+        )
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
 
@@ -136,21 +154,28 @@ class _Pages(Mapping[str, Rule]):
 
 
 @cache
-def all_rules() -> Mapping[str, Rule]:
+def all_rules() -> Pages:
     """All rules by id, in the order of their ids. Accessing one raises RuleError if its page is invalid.
 
     Raises RuleError if there are none: without its pages, tclint would silently find nothing.
     """
     folder = data("rules")
-    rules = _Pages(folder)
+    rules = Pages(folder)
     if not rules:
         raise RuleError(f"incomplete installation of tclint: no rules in {folder}")
     return rules
 
 
+@cache
+def default_rules() -> frozenset[str]:
+    """The ids of the rules that are on if no setting selects rules. Raises RuleError if there are no rules."""
+    rules = all_rules()
+    return frozenset(rules) - rules.off()
+
+
 def load_rules(folder: Path) -> Mapping[str, Rule]:
     """The rules of the pages in ``folder``, with all pages read. Raises RuleError if one is invalid."""
-    rules = _Pages(folder)
+    rules = Pages(folder)
     names: dict[str, str] = {}
     for rule in rules.values():
         if (other := names.setdefault(rule.name, rule.id)) != rule.id:
@@ -301,11 +326,14 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
     meta["words"] = _words(meta.get("words"), fail)
     if unknown := meta.keys() - _KEYS.keys() - _OPTIONAL_KEYS.keys() - {"words"}:
         raise fail(f"front matter: unknown key {min(unknown)}")
-    for key, scale in (("severity", Severity), ("confidence", Confidence)):
+    for key, scale in (("severity", Severity), ("confidence", Confidence), ("strict", Severity)):
         labels = {step.label: step for step in scale}
-        if meta[key] not in labels:
-            raise fail(f"front matter: {key} must be one of {', '.join(labels)}")
-        meta[key] = labels[meta[key]]
+        if key in meta or key in _KEYS:
+            if meta[key] not in labels:
+                raise fail(f"front matter: {key} must be one of {', '.join(labels)}")
+            meta[key] = labels[meta[key]]
+    if "strict" in meta and meta["strict"] <= meta["severity"]:
+        raise fail("front matter: strict must be above severity")
     if meta["confidence"] is Confidence.CONFIRMED:
         raise fail("front matter: confidence must not be confirmed, which only the executor assigns")
     for key, pattern in (("name", _NAME), ("since", _VERSION)):

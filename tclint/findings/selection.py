@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.moved import MOVED, moved_to, subjects
-from tclint.findings.rules import UnknownRule, all_rules, nearest
+from tclint.findings.rules import UnknownRule, all_rules, default_rules, nearest
 from tclint.findings.scales import Confidence, Severity
 
 __all__ = ["BASELINED", "SUPPRESSED", "Selected", "SettingsError", "former_named", "meant", "path_matches"]
@@ -69,7 +69,7 @@ class Selected:
     """The rules that are checked, the functions in which they are, and the findings that are shown."""
 
     rules: frozenset[str] | None = None
-    """The subjects of the rules, as :func:`meant` gives them; None: all."""
+    """The subjects of the rules, as :func:`meant` gives them; None: those of the rules that are on by default."""
     entry: tuple[str, ...] = ()
     """Patterns for the names of the functions; empty: all."""
     per_file_ignores: Ignores = ()
@@ -80,11 +80,13 @@ class Selected:
     """The lowest severity that is shown."""
     min_confidence: Confidence = Confidence.MEDIUM
     """The lowest confidence that is shown."""
+    strict: bool = False
+    """Whether what is only against the letter of the ISA has the severity that the ISA gives it."""
 
     @property
     def on(self) -> frozenset[str]:
         """The subjects of the rules."""
-        return meant(ALL)[0] if self.rules is None else self.rules
+        return subjects(default_rules()) if self.rules is None else self.rules
 
     def wants(self, function: str) -> bool:
         """Whether the function with that name is selected."""

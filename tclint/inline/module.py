@@ -196,7 +196,7 @@ class _Fragments:
 
         self.source = source
         self.toolkit = toolkit
-        self.rules = selected.on
+        self.rules, self.strict = selected.on, selected.strict
         self.all_rules = all_rules()
         self.target = Target.parse(arch) if arch else None
         # Without a toolkit, no version is stated: what the table lacks is an error unless its spelling is newer.
@@ -274,7 +274,9 @@ class _Fragments:
         for function in module.functions:  # the fingerprint uses the name of the host function
             function.name = by_function[id(function)].asm.entry or ""
         begins = [one.start for one in placed]
-        for finding in as_findings(Source(data, self.source.path), module, hits, self.prints):
+        for finding in as_findings(
+            Source(data, self.source.path), module, hits, self.prints, strict=self.strict
+        ):
             self._add(finding, placed[bisect_right(begins, finding.span.start) - 1], data)
         for one in placed:
             self._missing(one)

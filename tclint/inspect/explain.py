@@ -21,7 +21,8 @@ _LIST = """\
 # Rules
 
 {rules} rules in {families} families, generated from their pages by `tclint rules --output-format markdown`. A check can
-lower the severity and confidence of a single finding. `--select` and `--ignore` take ids, names and families.
+lower the severity and confidence of a single finding. `--select` and `--ignore` take ids, names and families. A rule
+that is off by default is checked if `--select` or `--extend-select` names it.
 """
 
 
@@ -36,14 +37,20 @@ class UnknownOpcode(LookupError):
 
 
 def rule_list(rules: Sequence[Rule]) -> str:
-    """One line per rule: id, severity, name, summary."""
-    rows = [(rule.id, rule.severity.label, rule.name) for rule in rules]
+    """One line per rule: id, severity, name, summary. A rule that is off by default is marked."""
+    rows = [(rule.id, rule.severity.label + ", off" * (not rule.default), rule.name) for rule in rules]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join(
         "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=True)), rule.summary])
         + "\n"
         for row, rule in zip(rows, rules, strict=True)
     )
+
+
+def _severity(rule: Rule) -> str:
+    """The severity of a rule in words, with that of the setting ``strict`` and whether the rule is off by default."""
+    strict = f" ({rule.strict.label} with --strict)" if rule.strict is not None else ""
+    return f"{rule.severity.label}{strict}{'' if rule.default else ', off by default'}"
 
 
 def rules_table(rules: Sequence[Rule]) -> str:
@@ -54,7 +61,7 @@ def rules_table(rules: Sequence[Rule]) -> str:
         cells = (
             f"[{rule.id}](../rules/{rule.id}.md)",
             rule.name,
-            rule.severity.label,
+            _severity(rule),
             rule.confidence.label,
             sentence,
         )
@@ -70,7 +77,7 @@ def rules_markdown(rules: Iterable[Rule]) -> str:
     """The pages of the rules, each with a heading and a line of metadata."""
     return "\n".join(
         f"# {rule.id} {rule.name}\n\n"
-        f"Severity {rule.severity.label}, confidence {rule.confidence.label}, "
+        f"Severity {_severity(rule)}, confidence {rule.confidence.label}, "
         f"{manual_reference(rule.manual)}, since tclint {rule.since}.\n\n{rule.body}"
         for rule in rules
     )
@@ -84,6 +91,8 @@ def rules_json(rules: Iterable[Rule]) -> str:
             "name": rule.name,
             "family": rule.family,
             "severity": rule.severity.label,
+            "strict": rule.severity_if(strict=True).label,
+            "default": rule.default,
             "confidence": rule.confidence.label,
             "since": rule.since,
             "manual": list(rule.manual),

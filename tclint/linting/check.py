@@ -20,6 +20,7 @@ from tclint.findings.give_up import GiveUp
 from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
+from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
@@ -137,10 +138,12 @@ def _check(
         line = source.position(function.start).line if limits else 0
         problems += [Problem(line, limit) for limit in limits]
         off = selected.ignored(source.path, function.name) if hits else ()
-        found += [(whole, hit) for hit in without_subsumed(hits, selected.min_confidence, off)]
+        found += [
+            (whole, hit) for hit in without_subsumed(hits, selected.min_confidence, off, selected.strict)
+        ]
     if not problems:
         past.forget_all_but(module)
-    made = as_findings(source, module, found)
+    made = as_findings(source, module, found, strict=selected.strict)
     findings = apply(source, module, made, selected, complete=not (problems or past.owing))
     tick("findings")
     status = "analysed" if not problems else "partial" if module.functions else "failed"
@@ -242,8 +245,13 @@ def as_findings(
     module: Module,
     found: list[tuple[Function | None, Hit]],
     prints: Fingerprints | None = None,
+    *,
+    strict: bool = False,
 ) -> tuple[Finding, ...]:
-    """The findings for *found*, hits of rules in functions of *module*, ordered by position and then by rule."""
+    """The findings for *found*, hits of rules in functions of *module*, ordered by position and then by rule.
+
+    *strict* is the setting of that name, which raises the severity of what is only against the letter of the ISA.
+    """
     if not found:
         return ()
     from tclint.findings.vocabulary import source_help
@@ -256,7 +264,7 @@ def as_findings(
         owner = hit.function or function
         span = _span(hit, owner)
         steps = [_step(module, mark, owner) for mark in hit.steps]
-        location = None
+        location, severity = None, hit.severity_if(rule, strict)
         if owner is not None and hit.site >= 0:
             location = source_location(module, owner.location(hit.site))
         parts = list(_parts(source, [span, *(s.span for s in steps)]))
@@ -265,7 +273,7 @@ def as_findings(
         made.append(
             Finding(
                 rule=rule,
-                severity=hit.severity or rule.severity,
+                severity=severity,
                 confidence=hit.confidence or rule.confidence,
                 span=span,
                 message=hit.message,
@@ -287,7 +295,7 @@ def as_findings(
                 fingerprint=prints.make(rule.id, entry, parts),
                 former=Former(old, prints.make(old, entry, parts)) if old else None,
                 source_location=location,
-                fixes=resolve(source, owner, hit.fixes),
+                fixes=resolve(source, owner, hit.fixes, note=severity is Severity.INFO),
             )
         )
     return tuple(made)

@@ -47,15 +47,18 @@ _AFFECTING_REPLAYS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence"
 """Rule families whose defects change the rest of a replay."""
 
 
-def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collection[str] = ()) -> Iterator[Hit]:
+def without_subsumed(
+    found: Iterable[Hit], shown: Confidence, ignored: Collection[str] = (), strict: bool = False
+) -> Iterator[Hit]:
     """The hits in one function that are not subsumed by others.
 
-    Hits below the confidence *shown*, and hits whose subjects are *ignored* there, subsume nothing.
+    Hits below the confidence *shown*, and hits whose subjects are *ignored* there, subsume nothing. *strict* is the
+    setting of that name, on which severities depend.
     """
-    hits = _with_one_replayed(list(found), shown, ignored)
+    hits = _with_one_replayed(list(found), shown, ignored, strict)
     for hit in hits:
         wanted = {id for id in _CAUSES.get(hit.rule, ()) if id not in ignored}
-        causes = (h for h in hits if h.rule in wanted and _outweighs(h, hit, shown))
+        causes = (h for h in hits if h.rule in wanted and _outweighs(h, hit, shown, strict))
         left = set(hit.about)
         for cause in causes:
             if not cause.missing_before or cause.site < hit.site:
@@ -64,7 +67,9 @@ def without_subsumed(found: Iterable[Hit], shown: Confidence, ignored: Collectio
             yield hit
 
 
-def _with_one_replayed(hits: list[Hit], shown: Confidence, ignored: Collection[str]) -> list[Hit]:
+def _with_one_replayed(
+    hits: list[Hit], shown: Confidence, ignored: Collection[str], strict: bool
+) -> list[Hit]:
     """*hits* with at most one that a replay shows: the first that is not *ignored*, since others may follow from it.
 
     It is dropped if another hit explains it, and merged into the hit that follows from the code and is about the same
@@ -79,9 +84,9 @@ def _with_one_replayed(hits: list[Hit], shown: Confidence, ignored: Collection[s
     same = None
     if first.subject not in ignored:
         same = next((hit for hit in effective if _same_accesses(hit, first)), None)
-    explaining = [hit for hit in effective if _explains_replay(hit, shown)]
+    explaining = [hit for hit in effective if _explains_replay(hit, shown, strict)]
     if same is not None and explaining in ([], [same]):
-        merged = _corroborated(same, first) if not explaining else replace(same, replayed=True)
+        merged = _corroborated(same, first, strict) if not explaining else replace(same, replayed=True)
         return [merged if hit is same else hit for hit in static]
     return static if explaining else [hit for hit in hits if hit in static or hit is first]
 
@@ -105,9 +110,9 @@ def _same_accesses(hit: Hit, replayed: Hit) -> bool:
     )
 
 
-def _corroborated(hit: Hit, replayed: Hit) -> Hit:
+def _corroborated(hit: Hit, replayed: Hit, strict: bool) -> Hit:
     """*hit*, which follows from the code, with the evidence of a replay that shows the same defect."""
-    (severity, confidence), (least, known) = _weight(hit), _weight(replayed)
+    (severity, confidence), (least, known) = _weight(hit, strict), _weight(replayed, strict)
     return replace(
         hit,
         severity=max(severity, least),
@@ -117,9 +122,9 @@ def _corroborated(hit: Hit, replayed: Hit) -> Hit:
     )
 
 
-def _explains_replay(hit: Hit, shown: Confidence) -> bool:
+def _explains_replay(hit: Hit, shown: Confidence, strict: bool) -> bool:
     """Whether a hit may be the cause of everything that goes wrong in a replay."""
-    severity, confidence = _weight(hit)
+    severity, confidence = _weight(hit, strict)
     return (
         all_rules()[hit.rule].family in _AFFECTING_REPLAYS
         and severity > Severity.INFO
@@ -127,13 +132,13 @@ def _explains_replay(hit: Hit, shown: Confidence) -> bool:
     )
 
 
-def _outweighs(hit: Hit, than: Hit, shown: Confidence) -> bool:
+def _outweighs(hit: Hit, than: Hit, shown: Confidence, strict: bool) -> bool:
     """Whether *hit* is shown if *than* is not, and is as severe and as certain."""
-    (severity, confidence), (least, known) = _weight(hit), _weight(than)
+    (severity, confidence), (least, known) = _weight(hit, strict), _weight(than, strict)
     return severity >= least and confidence >= min(known, max(shown, Confidence.MEDIUM))
 
 
-def _weight(hit: Hit) -> tuple[Severity, Confidence]:
+def _weight(hit: Hit, strict: bool) -> tuple[Severity, Confidence]:
     """The severity and the confidence of the finding that *hit* becomes."""
     rule = all_rules()[hit.rule]
-    return hit.severity or rule.severity, hit.confidence or rule.confidence
+    return hit.severity_if(rule, strict), hit.confidence or rule.confidence

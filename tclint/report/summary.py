@@ -81,7 +81,7 @@ class Context:
     fail_on: Severity | None = Severity.WARNING
     """The lowest severity that fails the run."""
     rules: frozenset[str] | None = None
-    """The ids of the enabled rules; None if all are."""
+    """The ids of the enabled rules; None if no setting selects any."""
     baseline: bool = False
     """Whether findings were compared with a baseline, in which case every shown finding is new."""
 

@@ -6,6 +6,8 @@ import pytest
 
 from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
+from tests.tools.pages import block
 from tests.tools.support import by_rule, kernel, lint, module
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
@@ -793,3 +795,31 @@ def test_one_mbarrier_that_several_warps_initialise(guard: str, several: bool) -
     )
     hits = [f for f in by_rule(lint(text), "MB009") if "several warps" in str(f.steps)]
     assert [f.severity for f in hits] == [Severity.INFO] * several
+
+
+ELECT = "elect.sync %r5|%leader, 0xffffffff;"
+LANE_0 = "setp.eq.u32 %leader, %r0, 0;"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "severity"),
+    [
+        (ELECT, Severity.INFO),
+        (LANE_0, Severity.WARNING),
+        (f"shfl.sync.idx.b32 %r9, %r4, 0, 31, -1;\n{LANE_0}", Severity.INFO),
+        (f"vote.sync.any.pred %p3, %p2, 1;\n{LANE_0}", Severity.WARNING),
+    ],
+)
+def test_an_arrival_for_lanes_that_have_met_is_a_note_unless_strict(chosen: str, severity: Severity) -> None:
+    """On an H100 such arrivals never preceded the stores of lanes that were late; those without a meeting did."""
+    code = block("MB014", "one_lane_arrives")
+    assert ELECT in code
+    for strict, expected in ((False, severity), (True, Severity.WARNING)):
+        report = lint(code.replace(ELECT, chosen), selected=Selected(strict=strict))
+        assert [f.severity for f in by_rule(report, "MB014")] == [expected]
+
+
+def test_a_note_about_one_store_hides_no_warning_about_another() -> None:
+    store = "st.shared.u32 [%r3], %r4;"
+    code = block("MB014", "one_lane_arrives").replace(ELECT, f"{ELECT}\n{store}")
+    assert [f.severity for f in by_rule(lint(code), "MB014")] == [Severity.WARNING]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.support import by_rule, lint
@@ -28,7 +29,8 @@ def text(target: str, version: str, body: str = "") -> str:
     ],
 )
 def test_the_widest_target_that_would_do(target: str, version: str, body: str, wider: str) -> None:
-    found = by_rule(lint(text(target, version, body)), "AV003")
+    selected = Selected(rules=frozenset(("AV003",)))
+    found = by_rule(lint(text(target, version, body), selected=selected), "AV003")
     assert [f.help for f in found] == ([f"use .target {wider}"] if wider else [])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tests.tools.support import agrees, by_rule, kernel, lint, module
 
 WARP = "setp.lt.u32 %p1, %r0, 32;"
@@ -414,6 +416,17 @@ def test_only_a_warp_that_passes_on_what_it_observes_of_the_peer_lowers_the_conf
     ).replace("cta_group::1", "cta_group::2")  # fmt: skip
     (finding,) = by_rule(lint(text(body)), "TM011")
     assert finding.confidence.label == confidence
+
+
+@pytest.mark.parametrize(("after", "severity"), [(CLUSTER, Severity.INFO), ("", Severity.WARNING)])
+def test_a_pair_that_has_met_since_it_allocated_gets_a_note_unless_strict(
+    after: str, severity: Severity
+) -> None:
+    """A deallocation before the allocation of the peer made every launch fail; later ones were never seen to."""
+    body = lines(ALLOC, after, READ, LOAD, BAR, FREE).replace("cta_group::1", "cta_group::2")
+    for strict, expected in ((False, severity), (True, Severity.WARNING)):
+        (finding,) = by_rule(lint(text(body), selected=Selected(strict=strict)), "TM011")
+        assert (finding.severity, finding.confidence) == (expected, Confidence.MEDIUM)
 
 
 def test_a_cluster_barrier_before_the_allocation_does_not_count() -> None:

@@ -148,18 +148,18 @@ def test_a_clean_kernel_adds_no_word(run_tclint: Run, ptxas: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "ptxas to stdout\n", "ptxas to stderr\n")
 
 
-def test_strict_does_not_compile_what_has_findings(run_tclint: Run, ptxas: Path) -> None:
+def test_refuse_does_not_compile_what_has_findings(run_tclint: Run, ptxas: Path) -> None:
     for arguments, variables in (
-        (["--strict", "--", str(WRONG)], {}),
-        ([str(WRONG)], {"TCLINT_PTXAS_STRICT": "1"}),
+        (["--refuse", "--", str(WRONG)], {}),
+        ([str(WRONG)], {"TCLINT_PTXAS_REFUSE": "1"}),
     ):
         done = run_tclint("ptxas", *arguments, env=variables)
         assert (done.returncode, done.stdout, said(ptxas)) == (1, "", [])
-        assert done.stderr.endswith("tclint: ptxas was not run (--strict)\n")
-    assert run_tclint("ptxas", str(WRONG), env={"TCLINT_PTXAS_STRICT": "0"}).returncode == 0
-    assert run_tclint("ptxas", "--strict", "--", "-v", str(RIGHT)).stderr == "ptxas to stderr\n"
+        assert done.stderr.endswith("tclint: ptxas was not run (--refuse)\n")
+    assert run_tclint("ptxas", str(WRONG), env={"TCLINT_PTXAS_REFUSE": "0"}).returncode == 0
+    assert run_tclint("ptxas", "--refuse", "--", "-v", str(RIGHT)).stderr == "ptxas to stderr\n"
     assert said(ptxas) == ["-v", str(RIGHT)]
-    assert run_tclint("ptxas", "--strict", "--fail-on", "never", "--", str(WRONG)).returncode == 0
+    assert run_tclint("ptxas", "--refuse", "--fail-on", "never", "--", str(WRONG)).returncode == 0
 
 
 def test_the_formats_and_the_log(run_tclint: Run, ptxas: Path, tmp_path: Path) -> None:
@@ -172,10 +172,10 @@ def test_the_formats_and_the_log(run_tclint: Run, ptxas: Path, tmp_path: Path) -
 
 def test_the_settings_are_those_of_the_project(run_tclint: Run, ptxas: Path, tmp_path: Path) -> None:
     (tmp_path / "tclint-ptx.toml").write_text('[per-file-ignores]\n"*unwaited*" = ["WG001"]\n')
-    assert run_tclint("ptxas", "--strict", "--", str(WRONG)).returncode == 0
+    assert run_tclint("ptxas", "--refuse", "--", str(WRONG)).returncode == 0
     (tmp_path / "tclint-ptx.toml").write_text('fail-on = "error"\n')
     (tmp_path / "other.toml").write_text('ignore = ["WG001"]\n')
-    named = {"TCLINT_PTXAS_STRICT": "1", "TCLINT_PTXAS_CONFIG": "other.toml"}
+    named = {"TCLINT_PTXAS_REFUSE": "1", "TCLINT_PTXAS_CONFIG": "other.toml"}
     assert run_tclint("ptxas", str(WRONG), env=named).returncode == 0
     assert run_tclint("ptxas", "--isolated", "--", str(WRONG), env=named).returncode == 1
 
@@ -214,7 +214,7 @@ def test_standard_input_is_linted_and_left_to_ptxas(run_tclint: Run, tmp_path: P
 
 
 def test_an_argument_with_ptx_is_linted(run_tclint: Run, ptxas: Path) -> None:
-    done = run_tclint("ptxas", "--strict", "--", "-ias", WRONG.read_text())
+    done = run_tclint("ptxas", "--refuse", "--", "-ias", WRONG.read_text())
     assert (done.returncode, said(ptxas)) == (1, [])
     assert "<argument>:51:5" in done.stderr
 
@@ -224,12 +224,12 @@ def test_what_can_be_read_once_is_left_to_ptxas(run_tclint: Run, ptxas: Path, tm
     done = run_tclint("ptxas", "pipe")
     assert (done.returncode, said(ptxas)) == (0, ["pipe"])
     assert done.stderr == "tclint: pipe is not linted: it can be read only once\nptxas to stderr\n"
-    assert run_tclint("ptxas", "--strict", "--", "pipe").returncode == 2
+    assert run_tclint("ptxas", "--refuse", "--", "pipe").returncode == 2
 
 
 def test_what_ptxas_cannot_read_either_is_left_to_it(run_tclint: Run, ptxas: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    done = run_tclint("ptxas", "--strict", "--", "absent.ptx", "folder")
+    done = run_tclint("ptxas", "--refuse", "--", "absent.ptx", "folder")
     assert (done.returncode, done.stderr, said(ptxas)) == (0, "ptxas to stderr\n", ["absent.ptx", "folder"])
 
 
@@ -256,7 +256,7 @@ def test_what_ptxas_cannot_read_either_is_left_to_it(run_tclint: Run, ptxas: Pat
         (RIGHT.read_text(), {"TCLINT_PTXAS_REPORTS": "k.ptx/x"}, "k.ptx"),
     ],
 )
-def test_what_goes_wrong_in_tclint_changes_nothing_unless_strict(
+def test_what_goes_wrong_in_tclint_changes_nothing_unless_asked_to_refuse(
     run_tclint: Run, ptxas: Path, tmp_path: Path, text: str, variables: dict[str, str], words: str
 ) -> None:
     (tmp_path / "k.ptx").write_bytes(text.encode("latin-1" if text[0] == "\xff" else "utf-8"))
@@ -265,7 +265,7 @@ def test_what_goes_wrong_in_tclint_changes_nothing_unless_strict(
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     Path(f"{ptxas}.said").unlink()
-    done = run_tclint("ptxas", "k.ptx", env={**variables, "TCLINT_PTXAS_STRICT": "1"})
+    done = run_tclint("ptxas", "k.ptx", env={**variables, "TCLINT_PTXAS_REFUSE": "1"})
     assert (done.returncode, said(ptxas)) == (2, [])
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -322,15 +322,15 @@ def test_signals_that_python_ignores_are_as_they_were(tmp_path: Path, run_tclint
 
 
 def test_help_is_tclints_and_all_else_is_for_ptxas(run_tclint: Run, ptxas: Path) -> None:
-    assert "TCLINT_PTXAS_STRICT" in run_tclint("ptxas", "--help").stdout
+    assert "TCLINT_PTXAS_REFUSE" in run_tclint("ptxas", "--help").stdout
     assert run_tclint("ptxas", "--", "--help").returncode == 0
     assert said(ptxas) == ["--help"]
     assert "release 12.4" in run_tclint("ptxas", "--version").stdout
     assert run_tclint("ptxas").returncode == 0
     assert said(ptxas) == [""]  # what printf makes of no argument
-    done = run_tclint("ptxas", "--strikt", "--", str(RIGHT))
+    done = run_tclint("ptxas", "--refuze", "--", str(RIGHT))
     assert done.returncode == 2
-    assert "--strict" in done.stderr
+    assert "--refuse" in done.stderr
 
 
 def test_the_program_needs_nothing_of_tclint_to_ask_for_the_version(ptxas: Path, tmp_path: Path) -> None:
@@ -509,10 +509,10 @@ def test_nvcc_calls_it(nvcc: Path, how: str, tmp_path: Path, monkeypatch: pytest
     assert re.search(r"CL00\d", done.stderr), done.stderr
     assert (tmp_path / "kernel.o").read_bytes().startswith(b"\x7fELF")
     shutil.rmtree(tmp_path / "linted", ignore_errors=True)
-    monkeypatch.setenv("TCLINT_PTXAS_STRICT", "1")
+    monkeypatch.setenv("TCLINT_PTXAS_REFUSE", "1")
     done = subprocess.run(called, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "tclint: ptxas was not run (--strict)" in done.stderr
+    assert "tclint: ptxas was not run (--refuse)" in done.stderr
 
 
 TRITON = os.environ.get("TCLINT_TRITON_PYTHON") or (sys.executable if find_spec("triton") else "")
@@ -582,7 +582,7 @@ def test_triton_compiles_with_it(target: int, tmp_path: Path) -> None:
     assert "kernel.py:9" in (tmp_path / "log").read_text()
     assert "CL0" not in done.stdout + done.stderr  # Triton keeps what ptxas says to itself ...
     assert "CL0" in compiled("b", TRITON_DUMP_PTXAS_LOG="1").stdout  # ... unless it is asked
-    done = compiled("c", TCLINT_PTXAS_STRICT="1")
+    done = compiled("c", TCLINT_PTXAS_REFUSE="1")
     assert done.returncode == 1
     assert "`ptxas` failed with error code 1" in done.stderr
-    assert "tclint: ptxas was not run (--strict)" in done.stderr
+    assert "tclint: ptxas was not run (--refuse)" in done.stderr

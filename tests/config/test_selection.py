@@ -15,6 +15,7 @@ from tests.tools.findings import finding, report
 
 ALL = meant("ALL")[0]
 """With the subjects of what moved from one rule to another."""
+DEFAULT = ALL - {"AV003"}
 WG = frozenset(id for id in ALL if id.startswith("WG"))
 TC = frozenset(id for id in ALL if id.startswith("TC"))
 
@@ -56,8 +57,12 @@ def selection(text: str) -> Selection:
 @pytest.mark.parametrize(
     ("places", "ids"),
     [
-        ([], ALL),
-        (["ignore=WG"], ALL - WG),
+        ([], DEFAULT),
+        (["ignore=WG"], DEFAULT - WG),
+        (["select=ALL"], ALL),
+        (["extend_select=AV003"], ALL),
+        (["select=AV003"], {"AV003"}),
+        (["select=WG", "extend_select=arch-specific-overspecified"], WG | {"AV003"}),
         (["select=WG"], WG),
         (["select=ALL ignore=ALL"], set()),
         (["select=WG ignore=WG001"], WG - {"WG001"}),
@@ -70,7 +75,7 @@ def selection(text: str) -> Selection:
         # A later setting is added to it, and one with a select of its own replaces everything.
         (["select=WG", "extend_select=TC003"], WG | {"TC003"}),
         (["select=WG", "ignore=WG001"], WG - {"WG001"}),
-        (["ignore=WG001", "extend_select=WG"], ALL),
+        (["ignore=WG001", "extend_select=WG"], DEFAULT),
         (["select=WG extend_select=TC", "select=TC003"], {"TC003"}),
         (["ignore=WG001", "select=WG"], WG),
     ],

@@ -47,6 +47,7 @@ exit-zero = true
 min-severity = "warning"
 min-confidence = "low"
 pedantic = true
+strict = true
 entry = ["gemm*"]
 exclude = ["old", "build/", "out/*.ptx"]
 force-exclude = true
@@ -77,6 +78,7 @@ def test_every_setting_can_be_in_a_file() -> None:
         min_severity=Severity.WARNING,
         min_confidence=Confidence.LOW,
         pedantic=True,
+        strict=True,
         entry=("gemm*",),
         exclude=("old", "build", "/project/out/*.ptx"),
         force_exclude=True,

@@ -17,10 +17,16 @@ from tclint.analyses.model import KernelModel
 from tclint.config.config import Config
 from tclint.driver import fixing, pool
 from tclint.driver.fixing import Fixed, Fixing, apply_fixes, shown, tried, verified_fixes
+from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, Fix, Span
+from tclint.findings.rules import Rule, all_rules
 from tclint.findings.scales import Severity
+from tclint.findings.selection import Selected
+from tclint.ir.frontend import analyse
 from tclint.linting import check
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source
+from tests.tools.pages import block as page_block
 from tests.tools.support import HOPPER, WGMMA, before_the_wait, kernel, module
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
@@ -93,6 +99,40 @@ def test_an_unsafe_fix_is_made_only_when_it_is_asked_for() -> None:
     done = apply_fixes(source, Config(), unsafe=True)
     assert b".target sm_90a" in done.source.data
     assert "AV001" in {f.rule.id for f in done.fixed}
+
+
+@pytest.mark.parametrize("rule", all_rules().values(), ids=lambda rule: rule.id)
+def test_no_safe_fix_of_a_note_adds_an_instruction_or_changes_an_operand(rule: Rule) -> None:
+    """The code of a note works: another wait, fence, barrier or commit could only slow it down."""
+    selected = Selected(rules=frozenset(all_rules()))
+    for block in (*rule.examples, *rule.corrections):
+        text = block.code.encode()
+        report = check_source(Source(text, "k.ptx"), selected, rule.toolkit)
+        for finding in report.findings:
+            for fix in finding.fixes if finding.severity is Severity.INFO else ():
+                assert not fix.safe or _operands(joined(text, fix.edits)) == _operands(text), finding.rule.id
+
+
+def _operands(text: bytes) -> list[object]:
+    """The first words and the operands of all instructions, without the modifiers of the former."""
+    module, _ = analyse(Source(text, "k.ptx"))
+    return [
+        (instruction.opcode.partition(".")[0], instruction.operands)
+        for function in module.functions
+        for instruction in function.instructions
+    ]
+
+
+def test_a_note_counts_no_fix_as_safe_until_strict_makes_it_a_warning(
+    run_tclint: Process, tmp_path: Path
+) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(page_block("TC011", "overwritten"))
+    assert "1 more fix with --unsafe-fixes" in run_tclint("check", "k.ptx").stdout
+    assert "(1 fixed" not in run_tclint("check", "--fix", "k.ptx").stdout
+    assert "1 fixable with --fix" in run_tclint("check", "--strict", "k.ptx").stdout
+    run_tclint("check", "--fix", "--unsafe-fixes", "k.ptx")
+    assert path.read_text().count("tcgen05.wait::ld") == 2
 
 
 def _changed(text: str, old: str, new: str) -> Fix:

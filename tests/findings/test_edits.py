@@ -97,7 +97,6 @@ PLANTED = {
     "cp.async.wait_group N to N+1": "nvcc-mma_gemm.sm_80",
     "bulk wait_group deleted": "nvcc-bulk_ring.sm_90",
     "proxy fence deleted": "nvcc-bulk_ring.sm_90",
-    "tcgen05.wait::ld deleted": "nvcc-tcgen05_gemm.sm_100a",
 }
 
 

@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 
 from tclint.findings import rules
-from tclint.findings.rules import HEADINGS, RuleError, UnknownRule, load_rules, parse_page, words_of
+from tclint.findings.rules import (
+    HEADINGS,
+    RuleError,
+    UnknownRule,
+    all_rules,
+    default_rules,
+    load_rules,
+    parse_page,
+    words_of,
+)
 from tclint.findings.scales import Confidence, Severity
 from tests.tools.project import ROOT
 
@@ -65,6 +74,13 @@ def test_a_page_becomes_a_rule() -> None:
         ('family = "some"', 'family = "some"\ntoolkit = 12.8', "toolkit must be a str"),
         ('family = "some"', "family = some", "front matter: "),
         ('family = "some"', 'family = "some"\nassembles = "no"', "assembles must be a bool"),
+        ('family = "some"', 'family = "some"\ndefault = "no"', "default must be a bool"),
+        (
+            'family = "some"',
+            'family = "some"\nstrict = "fatal"',
+            "strict must be one of info, warning, error",
+        ),
+        ('family = "some"', 'family = "some"\nstrict = "error"', "strict must be above severity"),
         (NO_WORDS, "", "words must be a table, the id of a rule such as WG001, or"),
         (NO_WORDS, "words = 1", "words must be a table"),
         (NO_WORDS, 'words = "wgmma"', "words must be a table"),
@@ -96,6 +112,24 @@ def test_a_page_may_name_the_toolkit_it_is_about() -> None:
     assert parse_page("AB001", FRONT + BODY).toolkit is None
     page = FRONT.replace('since = "0.1.0"', 'since = "0.1.0"\ntoolkit = "12.8"') + BODY
     assert parse_page("AB001", page).toolkit == (12, 8)
+
+
+def test_a_page_may_raise_the_severity_where_the_isa_counts_to_the_letter() -> None:
+    assert parse_page("AB001", FRONT + BODY).severity_if(strict=True) is Severity.ERROR
+    page = FRONT.replace('severity = "error"', 'severity = "info"\nstrict = "warning"') + BODY
+    rule = parse_page("AB001", page)
+    assert (rule.severity_if(strict=False), rule.severity_if(strict=True)) == (
+        Severity.INFO,
+        Severity.WARNING,
+    )
+
+
+def test_the_rules_that_are_off_by_default_are_those_whose_pages_say_it() -> None:
+    """They are found in the text, because parsing all pages would take longer than linting a small file."""
+    assert parse_page("AB001", FRONT + BODY).default
+    assert not parse_page("AB001", FRONT.replace(NO_WORDS, f"default = false\n{NO_WORDS}") + BODY).default
+    rules_ = all_rules()
+    assert default_rules() == {id for id, rule in rules_.items() if rule.default} == rules_.keys() - {"AV003"}
 
 
 def test_examples_assemble_unless_the_page_denies_it() -> None:

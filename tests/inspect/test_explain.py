@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tclint.findings.rules import all_rules
+from tclint.findings.rules import all_rules, find
 from tclint.inspect.explain import UnknownOpcode, isa, rule_list, rules_json, rules_markdown, rules_table
 from tclint.isa.table import table
 from tests.tools.project import ROOT
@@ -24,6 +24,18 @@ def test_rules_as_json_and_markdown() -> None:
     text = rules_markdown(rules)
     assert all(f"# {rule.id} {rule.name}\n\nSeverity" in text for rule in rules)
     assert len(rule_list(rules).splitlines()) == len(rules)
+
+
+def test_a_rule_that_is_off_and_one_that_strict_raises_are_marked() -> None:
+    rules = [find("AV003"), find("TC011")]
+    assert [line.split("  ")[1] for line in rule_list(rules).splitlines()] == ["info, off", "info"]
+    assert [(d["severity"], d["strict"], d["default"]) for d in json.loads(rules_json(rules))] == [
+        ("info", "info", False),
+        ("info", "warning", True),
+    ]
+    for text in (rules_markdown(rules), rules_table(rules)):
+        assert "info, off by default" in text
+        assert "info (warning with --strict)" in text
 
 
 def test_the_list_of_all_rules_is_current() -> None:

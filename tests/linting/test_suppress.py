@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from time import process_time
 
 import pytest
@@ -28,10 +27,7 @@ ADD = "    add.f32 %f5, %f0, %f1;"
 
 
 def run(text: str, selected: Selected = Selected(), header: str = HOPPER) -> FileReport:  # noqa: B008
-    """AV003 is about the header, which these tests have in common."""
-    rules = selected.on - {"AV003"}
-    source = Source.from_bytes(module(text, header=header).encode(), "t.ptx")
-    return check_source(source, replace(selected, rules=rules))
+    return check_source(Source.from_bytes(module(text, header=header).encode(), "t.ptx"), selected)
 
 
 def reported(report: FileReport) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from tclint.analyses.model import KernelModel
 from tclint.checks import Check, Hit, KernelCheck, kernel_checks
 from tclint.findings.finding import FileReport, Finding
+from tclint.findings.selection import Selected
 from tclint.ir import Function, Module, build
 from tclint.ir.frontend import analyse
 from tclint.linting import check as driver
@@ -110,9 +111,9 @@ def value(of: KernelModel, name: str, at: str = "end") -> int:
     return of.values.before(register(of.function, name), label(of.function, at))
 
 
-def lint(text: str | bytes, path: str = "t.ptx") -> FileReport:
+def lint(text: str | bytes, path: str = "t.ptx", selected: Selected | None = None) -> FileReport:
     """What tclint says about a whole file."""
-    return check_source(Source.from_bytes(text.encode() if isinstance(text, str) else text, path))
+    return check_source(Source.from_bytes(text.encode() if isinstance(text, str) else text, path), selected)
 
 
 def found(report: FileReport, *, low: bool = True) -> list[tuple[str, int]]:

@@ -280,7 +280,7 @@ def _rule(rule: Rule) -> Any:
             text=f"{rule.summary} Run tclint explain {rule.id} for details.", markdown=body
         ),
         help_uri=url(rule),
-        default_configuration=om.ReportingConfiguration(level=_LEVELS[rule.severity]),
+        default_configuration=om.ReportingConfiguration(level=_LEVELS[rule.severity], enabled=rule.default),
         properties={
             "tags": list(dict.fromkeys(("ptx", rule.family, "correctness"))),
             "precision": _PRECISIONS[rule.confidence],
