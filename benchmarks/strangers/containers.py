@@ -33,12 +33,23 @@ def modules(path: Path, cuobjdump: Path) -> Iterator[tuple[str, str]]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if not any(data[: len(magic)] == magic for magic, _ in CONTAINERS):
                 return
-            strings = [match[0] for match in _TEXT.finditer(data)]
+            strings = [text for match in _TEXT.finditer(data) for text in _strings(match[0])]
             fatbins = data.find(FATBIN) >= 0
         for index, string in enumerate(strings):
-            yield f"{path.name}.string{index}", _text(string)
+            yield f"{path.name}.string{index}", string
         if fatbins:
             yield from _fatbins(path, cuobjdump)
+
+
+def _strings(data: bytes) -> Iterator[str]:
+    """The modules in a string: Rust puts several in a row, and other strings after the last one.
+
+    A text whose braces do not match is the beginning of a compressed module, which cuobjdump extracts.
+    """
+    for text in re.split(r"(?m)^(?=\.version\b)", _text(data)):
+        whole = text[: text.rfind("\n}") + 3]
+        if ".entry" in whole and whole.count("{") == whole.count("}"):
+            yield whole
 
 
 def _fatbins(path: Path, cuobjdump: Path) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"[^"\n]*"|[{};\n]', re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
 _HEADER = re.compile(r"\.(?:version|target|address_size|file|pragma|alias)\b")
+_LABEL = re.compile(r"^\s*([A-Za-z_$%][\w$]*):", re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _OPCODE = re.compile(
     r"(?:^|[;{}:])\s*(?:@!?\s*[\w$%]+\s+)?([a-z]\w*(?:(?:::|\.)\w+)*)\b(?!\s*:)", re.MULTILINE
@@ -43,7 +44,7 @@ class Kernel(NamedTuple):
 def kernels(text: str) -> Iterator[Kernel]:
     """Each kernel of a module, with the functions and variables that it refers to, directly or not.
 
-    The lines of a module with one kernel are not changed. Debug sections are left out of the others.
+    The lines of a module with one kernel are not changed. The others keep only those debug sections whose labels they use.
     """
     entries = _ENTRY.findall(_COMMENT.sub("", text))
     if len(entries) == 1:
@@ -59,7 +60,8 @@ def kernels(text: str) -> Iterator[Kernel]:
         if entry := _ENTRY.search(head):
             roots.append((entry[1], index))
         elif ".section" in head:
-            continue
+            for label in _LABEL.findall(chunk):
+                owner.setdefault(label, []).append(index)
         elif _HEADER.search(head):
             heads.add(index)
         else:

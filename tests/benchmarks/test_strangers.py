@@ -78,6 +78,17 @@ def test_a_module_with_one_kernel_is_not_changed() -> None:
     assert [kernel.text for kernel in kernels.kernels(text)] == [text]
 
 
+def test_a_kernel_keeps_the_debug_section_that_it_uses() -> None:
+    text = MODULE.replace("mov.u32", ".loc 1 2 3, function_name $L__info_string0\n    mov.u32")
+    text += (
+        ".section .debug_str {\n$L__info_string0:\n.b8 65\n}\n.section .debug_info {\n.b32 .debug_str\n}\n"
+    )
+    first, second = kernels.kernels(text)
+    assert ".b8 65" in first.text
+    assert ".debug_str" not in second.text
+    assert ".debug_info" not in first.text
+
+
 def test_a_module_without_a_kernel_gives_none() -> None:
     assert list(kernels.kernels(HEAD + ".func f()\n{\n ret; // .entry no()\n}\n")) == []
 
@@ -112,6 +123,22 @@ def test_ptx_in_the_strings_of_a_library_is_found(tmp_path: Path) -> None:
     assert name == "lib.so.string0"
     assert text.startswith(".version 8.0\n.target sm_90a")
     assert text.endswith("ret;\n}\n")
+
+
+def test_strings_in_a_row_are_modules_without_what_follows_them(tmp_path: Path) -> None:
+    library = tmp_path / "lib.so"
+    library.write_bytes(
+        b"\x7fELF" + bytes(300) + (MODULE + "// next\n" + MODULE + "index out of range").encode() + b"\0"
+    )
+    assert [text for _, text in containers.modules(library, tmp_path)] == [MODULE.lstrip(), MODULE.lstrip()]
+
+
+@pytest.mark.parametrize("end", ["", "\n}\n"])
+def test_the_beginning_of_a_compressed_module_is_not_a_string(tmp_path: Path, end: str) -> None:
+    library = tmp_path / "lib.so"
+    begin = MODULE[: MODULE.index("add.s32")] + end
+    library.write_bytes(b"\x7fELF" + bytes(300) + begin.encode() + b"\0")
+    assert not list(containers.modules(library, tmp_path))
 
 
 def test_a_file_of_another_kind_has_no_modules(tmp_path: Path) -> None:
