@@ -82,9 +82,10 @@ def _lint(name: str, drawn: Sequence[pool.Candidate], seed: int, folder: Path, b
         about, found = measure.lint(name, candidate, path)
         kernels.append(about)
         findings += found
+    planted = list(measure.plant(name, drawn, seed, folder))
     book.add("kernels", ledger.KERNELS, kernels)
     book.add("findings", ledger.FINDINGS, findings)
-    book.add("planted", ledger.PLANTED, measure.plant(name, drawn, seed, folder))
+    book.add("planted", ledger.PLANTED, planted)
 
 
 def _table(options: argparse.Namespace) -> int:

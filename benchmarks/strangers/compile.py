@@ -55,7 +55,6 @@ class Toolkit:
             except subprocess.TimeoutExpired:
                 raise CannotRead(f"nvcc took more than {SECONDS} s") from None
             if run.returncode:
-                raise CannotRead(
-                    first_error(run.stderr + run.stdout)[:200] or f"nvcc: exit status {run.returncode}"
-                )
+                said = first_error(run.stderr + run.stdout).replace(f"{folder}/", "")
+                raise CannotRead(said[:200] or f"nvcc: exit status {run.returncode}")
             return out.read_text(encoding="utf-8")

@@ -84,7 +84,10 @@ def plant(name: str, drawn: Sequence[Candidate], seed: int, folder: Path) -> Ite
         path = folder / f"{candidate.digest}.ptx"
         if len(candidate.text) > mutation.LARGEST:
             continue
-        row = _planted(name, candidate, path, rng)
+        try:
+            row = _planted(name, candidate, path, rng)
+        except Exception as error:  # noqa: BLE001  # one kernel must not cost the faults in all others
+            row = _fault(name, candidate, "", 0, "crash", "", [f"{type(error).__name__}: {error}"])
         if row is not None:
             left -= 1
             yield row
@@ -107,8 +110,14 @@ def _planted(name: str, candidate: Candidate, path: Path, rng: random.Random) ->
     before = mutation.lint(path, kernel.data)
     result, new = mutation.verdict(before, mutation.lint(path, changed), operator.rules, places)
     proof = equivalent(kernel, fault)
+    line = kernel.line(fault.edits[0].span.start)
+    return _fault(name, candidate, operator.name, line, result, proof.reason if proof else "", new)
+
+
+def _fault(
+    name: str, candidate: Candidate, operator: str, line: int, result: str, proof: str, new: Sequence[str]
+) -> Row:
     return {
-        "set": name, "digest": candidate.digest, "operator": operator.name,
-        "line": str(kernel.line(fault.edits[0].span.start)), "result": result,
-        "proof": proof.reason if proof else "", "findings": " | ".join(" ".join(word.split()) for word in new),
+        "set": name, "digest": candidate.digest, "operator": operator, "line": str(line), "result": result,
+        "proof": proof, "findings": " | ".join(" ".join(word.split()) for word in new),
     }  # fmt: skip

@@ -45,6 +45,7 @@ def score(ledger: Ledger) -> list[dict[str, Any]]:
         if own:
             judged = [row for row in findings if row["set"] == entry["name"]]
             faults = [row for row in planted if row["set"] == entry["name"] and not row["proof"]]
+            faults = [row for row in faults if row["result"] != "crash"]
             rows.append(_row(entry["name"], own, judged, faults))
     return rows
 

@@ -420,6 +420,24 @@ def test_kernels_of_a_set_are_in_the_corpus_with_their_verdicts(
     assert findings.verdicts()[key] == "false"
 
 
+def test_a_crash_while_planting_costs_one_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    good, bad = fixture("wgmma_waited"), fixture("wgmma_unwaited")
+    for kernel in (good, bad):
+        (tmp_path / f"{kernel.digest}.ptx").write_text(kernel.text)
+    kernels_of = measure.mutation.kernels
+
+    def crash(path: Path) -> Any:
+        if path.name.startswith(bad.digest):
+            raise RuntimeError("no such block")
+        return kernels_of(path)
+
+    monkeypatch.setattr(measure.mutation, "kernels", crash)
+    monkeypatch.setattr(measure, "EACH", 1)
+    rows = {row["digest"]: row for row in measure.plant("one", [good, bad], 1, tmp_path)}
+    assert rows[bad.digest]["result"] == "crash"
+    assert rows[good.digest]["result"] != "crash"
+
+
 # ---------------------------------------------------------------- the score
 
 
