@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.corpus.builder import default_cache
+from benchmarks.strangers.ledger import Ledger
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
@@ -46,9 +47,12 @@ ALL = "*"
 
 def verdicts() -> dict[tuple[str, str, str], str]:
     """Rule, file and line of each finding that was judged, and the verdict: true, false or undecidable."""
+    strangers = {
+        (r, f"strangers/{name}.ptx", at): said for (r, name, at), said in Ledger().verdicts().items()
+    }
     with VERDICTS.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, dialect="excel-tab")
-        return {(row["rule"], row["file"], row["line"]): row["verdict"] for row in rows}
+        return strangers | {(row["rule"], row["file"], row["line"]): row["verdict"] for row in rows}
 
 
 def measure(folder: Path, files: Iterable[Path]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ PAGE = ROOT / "docs" / "results.md"
 PARTS: dict[str, str] = {
     "corpus": "benchmarks.corpus.summary",
     "findings": "benchmarks.findings",
+    "strangers": "benchmarks.strangers.score",
     "agreement": "benchmarks.agreement",
     "availability": "benchmarks.availability",
     "mutation": "benchmarks.mutation",

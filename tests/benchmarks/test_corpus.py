@@ -298,7 +298,7 @@ def test_the_cache_is_outside_of_the_project(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("name", PRODUCERS)
 def test_a_producer_pins_its_packages_and_imports_nothing_else(name: str) -> None:
     module: Any = importlib.import_module(f"benchmarks.corpus.producers.{name}")
-    assert module.PACKAGES
+    assert module.PACKAGES or name == "strangers"  # which copies
     assert all(package.count("==") == 1 for package in module.PACKAGES)
     functions: list[Callable[..., object]] = [module.obstacle, module.jobs]
     assert all(callable(function) for function in functions)

@@ -11,5 +11,6 @@ PRODUCERS = (
     "cutlass",
     "flashinfer",
     "wheels",
+    "strangers",
 )
 """In the order in which they are built."""

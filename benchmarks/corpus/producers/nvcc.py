@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.corpus.protocol import Job, Refused
 
-__all__ = ["PACKAGES", "TOOLKIT", "job", "jobs", "obstacle"]
+__all__ = ["PACKAGES", "TOOLKIT", "first_error", "job", "jobs", "obstacle"]
 
 TOOLKIT = (
     "nvidia-cuda-nvcc==13.5.37",
@@ -112,10 +112,11 @@ def _compile(source: Path, target: str, options: tuple[str, ...]) -> str:
         except subprocess.TimeoutExpired as expired:
             raise Refused(f"nvcc took more than {SECONDS} s") from expired
         if run.returncode:
-            raise Refused(_first_error(run.stderr + run.stdout) or f"nvcc: exit status {run.returncode}")
+            raise Refused(first_error(run.stderr + run.stdout) or f"nvcc: exit status {run.returncode}")
         return out.read_text(encoding="utf-8")
 
 
-def _first_error(said: str) -> str:
+def first_error(said: str) -> str:
+    """The first line in which a compiler reports an error, or ""."""
     lines = [line for line in said.splitlines() if re.search(r"\b(fatal )?error\b|command not found", line)]
     return lines[0].strip()[:500] if lines else ""

@@ -1,0 +1,131 @@
+"""False findings on kernels that no rule has seen.
+
+    python -m benchmarks.strangers gather [--only SOURCE]... [--cache FOLDER]
+    python -m benchmarks.strangers run SET [--known FOLDER]... [--cache FOLDER]
+    python -m benchmarks.strangers table SET [--cache FOLDER]
+    python -m benchmarks.strangers score [--record]
+
+``gather`` fetches the sources and keeps their kernels in the cache; what cannot be fetched, read or compiled is named
+and skipped. ``run`` draws a set by its seed in ``sets.toml``, which must be committed, lints it once, and adds it to the
+ledger. ``--known`` names further folders of kernels that were seen before. ``table`` prints the findings of a set for
+those who judge them: ``findings.tsv`` takes the verdicts. ``score`` prints the shares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import results
+from benchmarks.corpus.builder import Skipped, default_cache
+from benchmarks.strangers import draw, ledger, measure, pool, score, sources
+from benchmarks.strangers.compile import Toolkit
+from benchmarks.strangers.table import table
+
+__all__ = ["main"]
+
+
+def _gather(options: argparse.Namespace) -> int:
+    try:
+        toolkit = Toolkit(options.cache)
+    except Skipped as why:
+        print(f"no toolkit: {why}", file=sys.stderr)
+        return 2
+    for source in sources.listed():
+        if options.only and source.name not in options.only:
+            continue
+        about = pool.gather(source, options.cache, toolkit)
+        if about["unreachable"]:
+            print(f"{source.name}: skipped: {about['unreachable']}", flush=True)
+            continue
+        print(
+            f"{source.name}: {about['modules']} modules, {about['kernels']} kernels, {about['large']} too large;"
+            f" {about['skeletons']} skeletons, {about['asynchronous']} asynchronous",
+            flush=True,
+        )
+        for failure in about["failures"]:
+            print(f"  {failure}", flush=True)
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    book = ledger.Ledger()
+    entry = next((entry for entry in book.sets() if entry["name"] == options.set), None)
+    if entry is None or "seed" not in entry:
+        print(f"sets.toml has no seed for a set {options.set}", file=sys.stderr)
+        return 2
+    if any(row["set"] == options.set for row in book.rows("kernels")):
+        print(f"{options.set} was linted before: it does not count again", file=sys.stderr)
+        return 2
+    if changed := ledger.uncommitted([sources.LIST, book.folder / "sets.toml"]):
+        print(f"commit {', '.join(changed)} before the run", file=sys.stderr)
+        return 2
+    seen = book.seen() | pool.known([results.ROOT / "fixtures", default_cache(), *options.known])
+    drawn = draw.draw(pool.held(options.cache, sources.listed()), entry["seed"], seen)
+    if broken := draw.breaches(drawn):
+        print(f"{options.set} breaks the rules of a set: {'; '.join(broken)}", file=sys.stderr)
+        return 1
+    _lint(options.set, drawn, entry["seed"], options.cache / "sets" / options.set, book)
+    print("\n".join(score.section(score.score(book))))
+    return 0
+
+
+def _lint(name: str, drawn: Sequence[pool.Candidate], seed: int, folder: Path, book: ledger.Ledger) -> None:
+    """Write the kernels to *folder*, lint them, and add the results to the tables."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kernels, findings = [], []
+    for candidate in drawn:
+        path = folder / f"{candidate.digest}.ptx"
+        path.write_text(candidate.text, encoding="utf-8")
+        about, found = measure.lint(name, candidate, path)
+        kernels.append(about)
+        findings += found
+    planted = list(measure.plant(name, drawn, seed, folder))
+    book.add("kernels", ledger.KERNELS, kernels)
+    book.add("findings", ledger.FINDINGS, findings)
+    book.add("planted", ledger.PLANTED, planted)
+
+
+def _table(options: argparse.Namespace) -> int:
+    print("\n".join(table(ledger.Ledger(), options.set, options.cache / "sets" / options.set)))
+    return 0
+
+
+def _score(options: argparse.Namespace) -> int:
+    data = score.score(ledger.Ledger())
+    print("\n".join(score.section(data)))
+    if options.record:
+        results.save("strangers", data)
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what was asked; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.strangers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    gather = commands.add_parser("gather", help="fetch the sources")
+    gather.add_argument("--only", action="append", metavar="SOURCE", default=[])
+    run = commands.add_parser("run", help="draw a set and lint it, once")
+    run.add_argument("set", metavar="SET")
+    run.add_argument("--known", action="append", type=Path, metavar="FOLDER", default=[])
+    judge = commands.add_parser("table", help="print the findings of a set")
+    judge.add_argument("set", metavar="SET")
+    shares = commands.add_parser("score", help="print the shares of false findings")
+    shares.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
+    for command, do in ((gather, _gather), (run, _run), (judge, _table), (shares, _score)):
+        command.add_argument("--cache", type=Path, default=default_cache().with_name("strangers"))
+        command.set_defaults(do=do)
+    options = parser.parse_args(arguments)
+    options.cache = options.cache.resolve()
+    status: int = options.do(options)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

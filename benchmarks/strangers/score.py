@@ -1,0 +1,107 @@
+"""The share of false findings in every set, on the results page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any
+
+from benchmarks import results
+from benchmarks.strangers.ledger import Ledger, Row
+
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "score", "section", "wilson"]
+
+TITLE = "False findings on kernels that no rule has seen"
+COMMAND = "python -m benchmarks.strangers score --record"
+SLICE = ""
+ABOUT = """\
+Kernels of packages and repositories that are in no corpus, drawn by a seed that is committed before the run, linted once,
+and judged by reading the PTX. A set counts for one run only. Intervals are of Wilson, for 95%. The first two sets were
+measured before this program existed; their kernels were not drawn by its rules."""
+
+_Z = 1.959964
+
+
+def wilson(count: int, total: int) -> tuple[float, float]:
+    """The bounds of a share of *count* in *total*, with a confidence of 95%; the share is unknown if *total* is 0."""
+    if not total:
+        return 0.0, 1.0
+    share, spread = count / total, _Z * _Z / total
+    middle = (share + spread / 2) / (1 + spread)
+    half = _Z / (1 + spread) * sqrt(share * (1 - share) / total + spread / (4 * total))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def score(ledger: Ledger) -> list[dict[str, Any]]:
+    """What each set showed, in order. A set that was not drawn yet is left out."""
+    kernels, findings, planted = (ledger.rows(table) for table in ("kernels", "findings", "planted"))
+    rows = []
+    for entry in ledger.sets():
+        if "result" in entry:
+            rows.append({"set": entry["name"], **entry["result"]})
+            continue
+        own = [row for row in kernels if row["set"] == entry["name"]]
+        if own:
+            judged = [row for row in findings if row["set"] == entry["name"]]
+            faults = [row for row in planted if row["set"] == entry["name"] and not row["proof"]]
+            faults = [row for row in faults if row["result"] != "crash"]
+            rows.append(_row(entry["name"], own, judged, faults))
+    return rows
+
+
+def _row(
+    name: str, kernels: Sequence[Row], findings: Sequence[Row], planted: Sequence[Row]
+) -> dict[str, Any]:
+    wrong = [row for row in findings if row["verdict"] == "false"]
+    by_confidence = {
+        confidence: [
+            sum(row["confidence"] == confidence for row in wrong),
+            sum(row["confidence"] == confidence for row in findings),
+        ]
+        for confidence in ("high", "medium")
+    }
+    return {
+        "set": name,
+        "files": len(kernels),
+        "sources": len({row["source"] for row in kernels}),
+        "asynchronous": sum(row["asynchronous"] == "yes" for row in kernels),
+        "files with false findings": len({row["digest"] for row in wrong}),
+        "false": len(wrong),
+        "findings": len(findings),
+        "not judged": sum(not row["verdict"] for row in findings),
+        "by confidence": by_confidence,
+        "planted": len(planted),
+        "found": sum(row["result"] == "found" for row in planted),
+        "rules": dict(Counter(row["rule"] for row in wrong).most_common()),
+    }
+
+
+def section(data: Any) -> list[str]:
+    """A table of the sets, and one by confidence."""
+    rows, confidence = [], []
+    for row in data:
+        unknown = row.get("not judged", 0)
+        rows.append(
+            [
+                row["set"], row["files"], row.get("sources", ""), row.get("asynchronous", ""),
+                "not judged" if unknown else _share(row["files with false findings"], row["files"]),
+                f"{unknown} of {row['findings']} not judged" if unknown else f"{row['false']} of {row['findings']}",
+                _share(row["found"], row["planted"]) if row.get("planted") else "",
+            ]
+        )  # fmt: skip
+        if not unknown:
+            confidence += [
+                [row["set"], name, _share(wrong, total)]
+                for name, (wrong, total) in row.get("by confidence", {}).items()
+            ]
+    head = ["set", "files", "sources", "asynchronous", "files with a false finding", "false findings", "planted faults found"]  # fmt: skip
+    lines = results.table(head, rows)
+    return lines + results.table(["set", "confidence", "false findings"], confidence)
+
+
+def _share(count: int, total: int) -> str:
+    if not total:
+        return "none"
+    low, high = wilson(count, total)
+    return f"{count} of {total}: {count / total:.1%} ({low:.1%} to {high:.1%})"

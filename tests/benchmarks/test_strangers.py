@@ -1,0 +1,488 @@
+"""Kernels that no rule has seen: how they are found, which are drawn, and what is recorded of them."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import zipfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks import findings
+from benchmarks.corpus.producers import PRODUCERS
+from benchmarks.corpus.producers import strangers as producer
+from benchmarks.strangers import __main__ as command
+from benchmarks.strangers import containers, draw, kernels, ledger, measure, pool, score, sources
+from benchmarks.strangers.pool import Candidate
+from benchmarks.strangers.table import table
+from tests.tools.project import ROOT
+
+HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+MODULE = (
+    HEAD
+    + """
+.global .align 4 .b8 table[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+.extern .shared .align 16 .b8 smem[];
+.func (.param .b32 out) twice(.param .b32 in)
+{
+    ret;
+}
+.func unused()
+{
+    ret;
+}
+.visible .entry first()
+{
+    .reg .b32 %r<4>;
+    mov.u32 %r1, table;
+    { // a block
+    add.s32 %r2, %r1, 5;
+    }
+    ret;
+}
+.visible .entry second()
+{
+    .reg .b32 %r<4>;
+    call.uni (%r1), twice, (%r2);
+    ret;
+}
+"""
+)
+
+
+def candidate(source: str, number: int, asynchronous: bool = False, name: str = "k") -> Candidate:
+    return Candidate(source, "lib.so", name, "sm_90", f"{source} {number}", f"{source}{number}", asynchronous)
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def test_a_module_is_split_into_its_kernels_with_what_they_refer_to() -> None:
+    first, second = kernels.kernels(MODULE)
+    assert (first.name, second.name) == ("first", "second")
+    assert first.target == "sm_90a"
+    assert "table[8]" in first.text
+    assert "twice" not in first.text
+    assert "twice(.param" in second.text
+    assert "table" not in second.text
+    assert all("unused" not in kernel.text for kernel in (first, second))
+
+
+def test_a_module_with_one_kernel_is_not_changed() -> None:
+    text = HEAD + ".func unused()\n{\n ret;\n}\n.entry only()\n{\n ret;\n}\n"
+    assert [kernel.text for kernel in kernels.kernels(text)] == [text]
+
+
+def test_a_kernel_keeps_the_debug_section_that_it_uses() -> None:
+    text = MODULE.replace("mov.u32", ".loc 1 2 3, function_name $L__info_string0\n    mov.u32")
+    text += (
+        ".section .debug_str {\n$L__info_string0:\n.b8 65\n}\n.section .debug_info {\n.b32 .debug_str\n}\n"
+    )
+    first, second = kernels.kernels(text)
+    assert ".b8 65" in first.text
+    assert ".debug_str" not in second.text
+    assert ".debug_info" not in first.text
+
+
+def test_a_module_without_a_kernel_gives_none() -> None:
+    assert list(kernels.kernels(HEAD + ".func f()\n{\n ret; // .entry no()\n}\n")) == []
+
+
+def test_a_skeleton_depends_on_opcodes_only() -> None:
+    first = "@%p1 add.s32 %r1, %r2, 5; // note\nL1: bra L1;"
+    assert kernels.skeleton(first) == kernels.skeleton("@!%q add.s32 %a, %b, 77;\n\n$M: bra $M;")
+    assert kernels.skeleton(first) != kernels.skeleton("@%p1 add.u32 %r1, %r2, 5;\nL1: bra L1;")
+    assert kernels.skeleton(first) != kernels.skeleton("bra L1; add.s32 %r1, %r2, 5;")
+
+
+def test_a_comment_makes_no_kernel_asynchronous() -> None:
+    assert kernels.asynchronous("mbarrier.init.shared.b64 [%r1], 1;")
+    assert not kernels.asynchronous("// mbarrier.init.shared.b64 [%r1], 1;\ncp.async.wait_all;")
+
+
+def test_instances_of_a_template_are_of_one_family() -> None:
+    assert (
+        kernels.family("_ZN3lib4gemmILi64EEvPf") == kernels.family("_ZN3lib4gemmILi128EEvPf") == "lib::gemm"
+    )
+    assert kernels.family("_ZN3lib4copyILi64EEvPf") != kernels.family("_ZN3lib4gemmILi64EEvPf")
+    assert kernels.family("gemm_64x32") == kernels.family("gemm_128x8")
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_ptx_in_the_strings_of_a_library_is_found(tmp_path: Path) -> None:
+    library = tmp_path / "lib.so"
+    library.write_bytes(b"\x7fELF" + bytes(300) + MODULE.encode() + b"\0name\0.version 8.0 of the library\0")
+    ((name, text),) = containers.modules(library, tmp_path / "absent")
+    assert name == "lib.so.string0"
+    assert text.startswith(".version 8.0\n.target sm_90a")
+    assert text.endswith("ret;\n}\n")
+
+
+def test_strings_in_a_row_are_modules_without_what_follows_them(tmp_path: Path) -> None:
+    library = tmp_path / "lib.so"
+    library.write_bytes(
+        b"\x7fELF" + bytes(300) + (MODULE + "// next\n" + MODULE + "index out of range").encode() + b"\0"
+    )
+    assert [text for _, text in containers.modules(library, tmp_path)] == [MODULE.lstrip(), MODULE.lstrip()]
+
+
+@pytest.mark.parametrize("end", ["", "\n}\n"])
+def test_the_beginning_of_a_compressed_module_is_not_a_string(tmp_path: Path, end: str) -> None:
+    library = tmp_path / "lib.so"
+    begin = MODULE[: MODULE.index("add.s32")] + end
+    library.write_bytes(b"\x7fELF" + bytes(300) + begin.encode() + b"\0")
+    assert not list(containers.modules(library, tmp_path))
+
+
+def test_a_file_of_another_kind_has_no_modules(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text(MODULE)
+    (tmp_path / "lib.so").write_bytes(MODULE.encode())
+    assert not list(containers.modules(tmp_path / "note.txt", tmp_path))
+    assert not list(containers.modules(tmp_path / "lib.so", tmp_path))
+
+
+def test_cuobjdump_that_fails_is_reported(tmp_path: Path) -> None:
+    tool = tmp_path / "cuobjdump"
+    tool.write_text("#!/bin/sh\necho damaged >&2\nexit 1\n")
+    tool.chmod(0o755)
+    (tmp_path / "lib.so").write_bytes(b"\x7fELF" + bytes(300) + containers.FATBIN)
+    with pytest.raises(containers.CannotRead, match="damaged"):
+        list(containers.modules(tmp_path / "lib.so", tool))
+
+
+# ---------------------------------------------------------------- sources
+
+
+def test_the_list_has_enough_sources_and_none_of_a_corpus() -> None:
+    listed = sources.listed()
+    assert len(listed) >= 40
+    assert all(source.gives for source in listed)
+    modules = (importlib.import_module(f"benchmarks.corpus.producers.{name}") for name in PRODUCERS)
+    packages = {package.partition("==")[0] for module in modules for package in module.PACKAGES}
+    assert not packages & {source.package.partition("==")[0] for source in listed}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[source]]\nname = "a"\ngives = "x"\npackage = "p==1"\n' * 2, "listed twice"),
+        ('[[source]]\nname = "a"\ngives = "x"\n', "give a package"),
+        ('[[source]]\nname = "a"\ngives = "x"\nrepository = "r"\n', "with a commit"),
+        ('[[source]]\nname = "a"\ngives = "x"\npackage = "p==1"\ncolour = "red"\n', "colour"),
+    ],
+)
+def test_a_wrong_entry_of_the_list_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "list.toml").write_text(text)
+    with pytest.raises(ValueError, match=said):
+        sources.listed(tmp_path / "list.toml")
+
+
+def test_a_repository_is_checked_out_at_its_commit(tmp_path: Path) -> None:
+    origin, folder = tmp_path / "origin", tmp_path / "here"
+    origin.mkdir()
+    folder.mkdir()
+    git = ["git", "-C", str(origin), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    (origin / "k.ptx").write_text(MODULE)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "--quiet", "-m", "k"], check=True)
+    head = subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    (origin / "k.ptx").write_text("changed")
+    sources.fetch(sources.Source("own", "x", repository=str(origin), commit=head), folder)
+    assert (folder / "k.ptx").read_text() == MODULE
+
+
+def test_a_repository_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
+    source = sources.Source("none", "x", repository=str(tmp_path / "none"), commit="0" * 40)
+    with pytest.raises(sources.Unreachable, match="none"):
+        sources.fetch(source, tmp_path)
+
+
+def test_a_wheel_is_unpacked_and_a_source_distribution_is_never_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pip(arguments: list[str]) -> None:
+        assert "--only-binary=:all:" in arguments
+        assert arguments[-1] == "p==1"
+        into = Path(arguments[arguments.index("--dest") + 1])
+        into.mkdir()
+        with zipfile.ZipFile(into / "p-1-py3-none-any.whl", "w") as archive:
+            archive.writestr("p/k.ptx", MODULE)
+
+    monkeypatch.setattr(sources, "_run", pip)
+    sources.fetch(sources.Source("p", "x", package="p==1"), tmp_path)
+    assert (tmp_path / "p" / "k.ptx").read_text() == MODULE
+
+
+# ---------------------------------------------------------------- pool
+
+
+class Toolkit:
+    """Compiles one file, refuses the other."""
+
+    cuobjdump = Path("absent")
+
+    def modules(self, folder: Path, job: sources.Compile) -> Any:
+        yield "good.cu.sm_90a", HEAD + ".entry compiled()\n{\n mbarrier.init.shared.b64 [0], 1;\n ret;\n}\n"
+        yield "bad.cu.sm_90a", containers.CannotRead("no such header")
+
+
+def test_the_pool_keeps_one_kernel_of_each_skeleton_and_names_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(source: sources.Source, folder: Path) -> None:
+        (folder / "k.ptx").write_text(MODULE)
+        (folder / "same.ptx").write_text(MODULE.replace(" 5;", " 6;"))
+
+    monkeypatch.setattr(pool, "fetch", fetch)
+    source = sources.Source("p", "x", package="p==1", compile=(sources.Compile(("*.cu",), ("sm_90a",)),))
+    about = pool.gather(source, tmp_path, Toolkit())  # type: ignore[arg-type]
+    assert about["failures"] == ["bad.cu.sm_90a: no such header"]
+    assert (about["modules"], about["kernels"], about["skeletons"], about["asynchronous"]) == (3, 5, 3, 1)
+    held = list(pool.held(tmp_path, [source]))
+    assert [c.name for c in held] == ["first", "second", "compiled"]
+    assert [c.asynchronous for c in held] == [False, False, True]
+    monkeypatch.setattr(pool, "fetch", None)
+    assert pool.gather(source, tmp_path, Toolkit()) == about  # type: ignore[arg-type]
+
+
+def test_a_source_that_is_unreachable_gives_nothing_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(source: sources.Source, folder: Path) -> None:
+        raise sources.Unreachable("no network")
+
+    monkeypatch.setattr(pool, "fetch", fetch)
+    source = sources.Source("p", "x", package="p==1")
+    assert pool.gather(source, tmp_path, Toolkit())["unreachable"] == "no network"  # type: ignore[arg-type]
+    monkeypatch.setattr(pool, "fetch", lambda source, folder: (folder / "k.ptx").write_text(MODULE))
+    assert pool.gather(source, tmp_path, Toolkit())["skeletons"] == 2  # type: ignore[arg-type]
+
+
+def test_kernels_of_a_corpus_are_known_by_their_skeleton(tmp_path: Path) -> None:
+    (tmp_path / "nvcc").mkdir()
+    (tmp_path / "nvcc" / "k.ptx").write_text(MODULE)
+    assert pool.known([tmp_path]) == {kernels.skeleton(kernel.text) for kernel in kernels.kernels(MODULE)}
+
+
+# ---------------------------------------------------------------- the draw
+
+POOL = [
+    candidate(f"s{s}", n, asynchronous=s < 10, name=f"k{'abc'[n % 3]}") for s in range(40) for n in range(60)
+]
+
+
+def test_a_set_keeps_its_rules_and_follows_from_the_seed() -> None:
+    drawn = draw.draw(POOL, 1, ())
+    assert not draw.breaches(drawn)
+    assert drawn == draw.draw(reversed(POOL), 1, ())
+    assert drawn != draw.draw(POOL, 2, ())
+    assert len(drawn) == draw.SIZE
+    assert sum(c.asynchronous for c in drawn) == draw.SIZE / 2
+
+
+def test_what_was_seen_is_not_drawn_again() -> None:
+    first = {c.skeleton for c in draw.draw(POOL, 1, ())}
+    assert not first & {c.skeleton for c in draw.draw(POOL, 1, first)}
+
+
+def test_of_two_kernels_with_one_skeleton_one_is_drawn() -> None:
+    twins = [candidate("a", 1), replace(candidate("b", 2), skeleton="a1")]
+    assert len(draw.draw(twins, 1, ())) == 1
+
+
+def test_instances_of_one_template_do_not_fill_the_share_of_a_source() -> None:
+    library = [candidate("a", n, name="_Z4gemmILi1EEv") for n in range(500)]
+    library += [candidate("a", 1000 + n, name=f"_Z4cop{c}v") for n, c in enumerate("abcdefghij")]
+    drawn = draw.draw(library, 1, ())
+    assert Counter(kernels.family(c.name) for c in drawn)["gemm"] == draw.SIZE * draw.SHARE - 10
+
+
+@pytest.mark.parametrize(
+    ("drawn", "said"),
+    [
+        (POOL[:100], "100 kernels, not 250"),
+        ([c for c in POOL if c.source < "s2"], "sources, not 25"),
+        (POOL[:60] + POOL[-240:], "s0 is 60 of 300 kernels"),
+        ([c for c in POOL if not c.asynchronous], "use asynchronous operations"),
+        (POOL + POOL, "have the skeleton of another one"),
+    ],
+)
+def test_a_set_that_breaks_a_rule_is_refused(drawn: list[Candidate], said: str) -> None:
+    assert any(said in breach for breach in draw.breaches(drawn))
+
+
+# ---------------------------------------------------------------- the run
+
+
+def fixture(name: str) -> Candidate:
+    text = (ROOT / "fixtures" / f"{name}.ptx").read_text(encoding="utf-8")
+    return Candidate("own", f"{name}.ptx", name, "sm_90a", text, kernels.skeleton(text), True)
+
+
+@pytest.fixture
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ledger.Ledger:
+    (tmp_path / "sets.toml").write_text('[[set]]\nname = "one"\nseed = 1\n')
+    book = ledger.Ledger(tmp_path)
+    monkeypatch.setattr(ledger, "Ledger", lambda: book)
+    monkeypatch.setattr(command.pool, "known", lambda folders: frozenset())
+    monkeypatch.setattr(
+        command.pool, "held", lambda cache, listed: iter(map(fixture, ("wgmma_unwaited", "wgmma_waited")))
+    )
+    monkeypatch.setattr(command.draw, "breaches", lambda drawn: [])
+    monkeypatch.setattr(measure, "EACH", 1)
+    monkeypatch.setattr(command.ledger, "uncommitted", lambda paths: [])
+    return book
+
+
+def test_a_set_is_linted_once_and_recorded(
+    book: ledger.Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["run", "one", "--cache", str(tmp_path / "cache")]
+    assert command.main(arguments) == 0
+    rows = {row["origin"]: row for row in book.rows("kernels")}
+    assert rows["wgmma_unwaited.ptx"]["status"] == "1"
+    assert rows["wgmma_waited.ptx"]["status"] == "0"
+    (finding,) = book.rows("findings")
+    assert (finding["rule"], finding["digest"]) == ("WG001", rows["wgmma_unwaited.ptx"]["digest"])
+    planted = book.rows("planted")
+    assert {row["digest"] for row in planted} <= {row["digest"] for row in rows.values()}
+    assert planted
+    assert "1 of 1 not judged" in capsys.readouterr().out
+    assert command.main(arguments) == 2
+    assert "does not count again" in capsys.readouterr().err
+
+
+def test_the_table_shows_the_instruction_of_each_finding(book: ledger.Ledger, tmp_path: Path) -> None:
+    command.main(["run", "one", "--cache", str(tmp_path / "cache")])
+    (finding,) = book.rows("findings")
+    shown = table(book, "one", tmp_path / "cache" / "sets" / "one")
+    line = fixture("wgmma_unwaited").text.split("\n")[int(finding["line"]) - 1]
+    assert f"{int(finding['line']):6} {line}" in shown
+    assert "Verdict: ?." in shown
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_a_set_without_a_committed_seed_is_not_run(
+    book: ledger.Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.setattr(command.ledger, "uncommitted", lambda paths: ["sets.toml"])
+    assert command.main(["run", name, "--cache", str(tmp_path)]) == 2
+    assert not book.rows("kernels")
+
+
+def test_a_file_that_is_not_in_the_last_commit_is_uncommitted(tmp_path: Path) -> None:
+    inside = ledger.HERE / "not_committed.toml"
+    assert ledger.uncommitted([ROOT / "LICENSE"]) == []
+    assert ledger.uncommitted([tmp_path / "outside.toml"]) == ["outside.toml"]
+    inside.write_text("")
+    try:
+        assert ledger.uncommitted([inside]) == ["benchmarks/strangers/not_committed.toml"]
+    finally:
+        inside.unlink()
+
+
+def test_a_crash_is_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def crash(source: Any) -> Any:
+        raise RuntimeError("no such block")
+
+    monkeypatch.setattr(measure, "check_source", crash)
+    about, (found,) = measure.lint("one", fixture("wgmma_waited"), tmp_path / "k.ptx")
+    assert about["status"] == "3"
+    assert found["message"] == "RuntimeError: no such block"
+
+
+def test_kernels_of_a_set_are_in_the_corpus_with_their_verdicts(
+    book: ledger.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    command.main(["run", "one", "--cache", str(tmp_path / "tclint" / "strangers")])
+    monkeypatch.setattr(producer, "Ledger", lambda: book)
+    monkeypatch.setattr(findings, "Ledger", lambda: book)
+    jobs = {job.name: job for job in producer.jobs()}
+    (finding,) = book.rows("findings")
+    name = f"one-{finding['digest']}"
+    assert len(jobs) == 2
+    assert jobs[name].make() == fixture("wgmma_unwaited").text
+    key = ("WG001", f"strangers/{name}.ptx", finding["line"])
+    assert key not in findings.verdicts()
+    path = tmp_path / "findings.tsv"
+    path.write_text(path.read_text().replace("\t\t\n", "\tfalse\tno use\n"))
+    assert findings.verdicts()[key] == "false"
+
+
+def test_a_crash_while_planting_costs_one_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    good, bad = fixture("wgmma_waited"), fixture("wgmma_unwaited")
+    for kernel in (good, bad):
+        (tmp_path / f"{kernel.digest}.ptx").write_text(kernel.text)
+    kernels_of = measure.mutation.kernels
+
+    def crash(path: Path) -> Any:
+        if path.name.startswith(bad.digest):
+            raise RuntimeError("no such block")
+        return kernels_of(path)
+
+    monkeypatch.setattr(measure.mutation, "kernels", crash)
+    monkeypatch.setattr(measure, "EACH", 1)
+    rows = {row["digest"]: row for row in measure.plant("one", [good, bad], 1, tmp_path)}
+    assert rows[bad.digest]["result"] == "crash"
+    assert rows[good.digest]["result"] != "crash"
+
+
+# ---------------------------------------------------------------- the score
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (56, 774, 0.0561, 0.0928), (5, 10, 0.2366, 0.7634)],
+)
+def test_the_interval_of_a_share(count: int, total: int, low: float, high: float) -> None:
+    assert score.wilson(count, total) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_nothing_is_known_of_an_empty_set() -> None:
+    assert score.wilson(0, 0) == (0, 1)
+
+
+def _judged(*verdicts: str) -> Any:
+    tables = {
+        "kernels": [{"set": "one", "digest": d, "source": d, "asynchronous": "yes"} for d in "abcd"],
+        "findings": [
+            {"set": "one", "digest": "ab"[n % 2], "rule": "WG001", "confidence": "high", "verdict": verdict}
+            for n, verdict in enumerate(verdicts)
+        ],
+        "planted": [{"set": "one", "result": r, "proof": p} for r, p in (("found", ""), ("missed", ""), ("missed", "x"))],
+    }  # fmt: skip
+    return score.score(SimpleNamespace(sets=lambda: [{"name": "one", "seed": 1}], rows=tables.__getitem__))  # type: ignore[arg-type]
+
+
+def test_a_share_counts_files_and_findings_that_were_judged_false() -> None:
+    (row,) = data = _judged("false", "true", "false")
+    assert (row["files with false findings"], row["false"], row["findings"]) == (1, 2, 3)
+    assert row["by confidence"] == {"high": [2, 3], "medium": [0, 0]}
+    assert (row["found"], row["planted"]) == (1, 2)
+    text = "\n".join(score.section(data))
+    assert "1 of 4: 25.0% (4.6% to 69.9%)" in text
+    assert "| one | high | 2 of 3: 66.7%" in text
+
+
+def test_a_set_that_is_not_judged_has_no_share() -> None:
+    text = "\n".join(score.section(_judged("false", "")))
+    assert "not judged" in text
+    assert "25.0%" not in text
+    assert "high" not in text
+
+
+def test_sets_that_were_measured_before_are_on_the_page() -> None:
+    text = "\n".join(score.section(score.score(ledger.Ledger())))
+    assert "56 of 774: 7.2% (5.6% to 9.3%)" in text
+    assert "17 of 286: 5.9%" in text
