@@ -10,6 +10,7 @@ import pytest
 from tclint.analyses.model import KernelModel
 from tclint.checks.tcgen05_order import unordered_pair
 from tclint.dataflow import Path
+from tclint.findings.selection import Selected
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
 from tests.tools.support import agrees, by_rule, kernel, lint, module
@@ -207,7 +208,8 @@ OVERWRITTEN = f"{WAITING}\n{OVERWRITES}"
 
 def fences(body: str, then: str = OVERWRITTEN) -> list[tuple[str, str, str]]:
     """The findings about fences where warps 0 to 3 execute *body*, while warp 4 executes *then*."""
-    report = lint(text(f"{other_role(then)}\n{body}\ndone_here: mov.u32 %r1, 0;", 160))
+    code = text(f"{other_role(then)}\n{body}\ndone_here: mov.u32 %r1, 0;", 160)
+    report = lint(code, selected=Selected(strict=True))
     return [
         (f.rule.id, f.severity.label, f.confidence.label)
         for f in report.findings
