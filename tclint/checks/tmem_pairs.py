@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from math import prod
 
 from tclint.analyses.happens_before import HappensBefore, Scope
-from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.analyses.tmem_allocation import paired
@@ -49,7 +48,7 @@ _OTHER_WARP = (
 _USES = ("tcgen05.ld", "tcgen05.st", "tcgen05")
 
 
-@check(TM011, needs="tcgen05", analyses=(Mbarriers, HappensBefore))
+@check(TM011, needs="tcgen05", analyses=(HappensBefore,))
 def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     """The tensor memory of a CTA pair is freed without waiting for the peer CTA (9.7.16.5)."""
     frees = paired(model, model.sites("tmem-dealloc"))
@@ -62,7 +61,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     late = [w for w in waiting if any(model.reaches(i, w) for i in uses)]
     allocated = [w for w in waiting if any(model.reaches(i, w) for i in allocations)]
     # A handshake: the warp arrives on an mbarrier of the peer, and a thread waits for such an arrival after its last use.
-    arrivals = [i for i in model.sites("mbarrier-arrive") if _is_remote(model, i)]
+    arrivals = [i for i in model.sites("mbarrier-arrive") if _is_remote(order, i)]
     awaited = order.waits_for(arrivals).intersection(model.sites("mbarrier-wait"))
     waits = [w for w in sorted(awaited) if _follows_last_use(model, w, uses)]
     if not waits:
@@ -113,10 +112,10 @@ def _may_order(model: KernelModel, wait: int, free: int) -> bool:
     )
 
 
-def _is_remote(model: KernelModel, arrive: int) -> bool:
+def _is_remote(order: HappensBefore, arrive: int) -> bool:
     """Whether an arrival may be on an mbarrier of another CTA; a generic address may be made by ``mapa``."""
-    match = model.instruction(arrive).match
+    match = order.model.instruction(arrive).match
     if match is None or match.space:
         return match is not None and match.space == ".shared::cluster"
-    addresses = model.fact(Mbarriers).addresses.of(arrive)
+    addresses = order.points.mbarriers.addresses.of(arrive)
     return not addresses or any(address.remote for address in addresses)
