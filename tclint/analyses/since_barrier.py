@@ -24,7 +24,7 @@ from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.happens_before import HappensBefore, Scope, Unsynchronised, strong
 from tclint.analyses.model import KernelModel
-from tclint.dataflow import Results
+from tclint.dataflow import Path, Results
 from tclint.ir.nodes import Instruction
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -43,6 +43,7 @@ __all__ = [
     "atomic",
     "plain",
     "synchronising_sites",
+    "unordered_threads",
 ]
 
 Since = bool | Unsynchronised
@@ -52,6 +53,18 @@ SinceBarrierState = frozenset[tuple[int, Since]]
 """``(access, since)``."""
 
 _NOTHING: SinceBarrierState = frozenset()
+
+
+def unordered_threads(here: int, there: int, path: Path) -> set[tuple[int, int]]:
+    """The pairs of thread sets of which one may execute the start of *path* unordered with the end in the other.
+
+    *here* may execute the start, *there* the end, and one of the two takes the path. If it has signalled others since
+    the start, they may be ordered after that; their own executions of the start are still unordered with its end.
+    """
+    taking, since = path.threads, path.state
+    if isinstance(since, tuple):
+        return {(here & done, there & taking & waiting) for waiting, done in since}
+    return {(here, there & taking)} if since else {(here & taking, there), (here, there & taking)}
 
 
 class SharedByWarps(SharedMemory):

@@ -30,6 +30,7 @@ from tclint.analyses.since_barrier import (
     SinceBarrierState,
     WritesSince,
     atomic,
+    unordered_threads,
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
@@ -195,12 +196,8 @@ def _meetings_of(
 
 
 def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Access, route: Route) -> bool:
-    """True if two warps provably access the same bytes, and one of them takes the path.
-
-    If the warp has signalled others after its *first* access, they may be ordered after it; their own first accesses
-    still conflict with its *second* one.
-    """
-    views, taking, full = model.views, route.path.threads, T.full(model.values.threads)
+    """True if two warps provably access the same bytes, and one of them takes the path."""
+    views, full = model.views, T.full(model.values.threads)
     here, there = (
         views.context_of(access.site).threads
         & (full if access.writes else memory.executed.takers(access.site))
@@ -210,14 +207,7 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
         return False
     if second.writes and not atomic(model, second.site):
         there &= ~(_same_value if first.writes else _written_back)(model, first, second, route)
-    since = route.path.state
-    if isinstance(since, tuple):
-        pairs = {(here & done, there & taking & waiting) for waiting, done in since}
-    elif since:
-        pairs = {(here, there & taking)}
-    else:
-        pairs = {(here & taking, there), (here, there & taking)}
-    return any(memory.across(first, second, *pair) for pair in pairs)
+    return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, route.path))
 
 
 def _written_back(model: KernelModel, read: Access, write: Access, route: Route) -> int:

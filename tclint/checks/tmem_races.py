@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import Doubt, skips, skips_for_launch
-from tclint.analyses.since_barrier import SinceBarrierState
+from tclint.analyses.since_barrier import SinceBarrierState, unordered_threads
 from tclint.analyses.tmem_by_warps import TmemByWarps, TmemReadsSince, TmemWritesSince
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
@@ -56,10 +56,7 @@ def _meetings_of(
 
     def meet(first: Access, second: Access, route: Route) -> bool:
         here, there = (model.views.context_of(access.site).threads for access in (first, second))
-        taking = route.path.threads
-        alone = here, there & taking
-        pairs = (alone,) if route.path.state else ((here & taking, there), alone)
-        return any(memory.across(first, second, *pair) for pair in pairs)
+        return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, route.path))
 
     def doubt(start: int, path: Path) -> Doubt:
         return skips(model, path, since.ends, _SYNCHRONISED) or skips_for_launch(

@@ -34,6 +34,9 @@ STORE = "tcgen05.st.sync.aligned.32x32b.x4.b32 [{}], {{%r9, %r9, %r9, %r9}};\ntc
 USE = "st.global.u32 [%rd0], %r10;"
 LAST = "bar.sync 0;\n@%p0 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 64;"
 NUMBER = "and.b32 %r20, %r2, 3;\nadd.u32 %r20, %r20, 1;"
+"""A barrier of the two warps of a rank."""
+HALF = "shr.u32 %r20, %r2, 2;\nadd.u32 %r20, %r20, 1;"
+"""A barrier of the four warps of a warpgroup."""
 
 
 def reused(*body: str, directives: str = ".reqntid 256") -> list[Confidence]:
@@ -49,6 +52,7 @@ def reused(*body: str, directives: str = ".reqntid 256") -> list[Confidence]:
         ((LOAD.format("%r5"), STORE.format("%r3+8")), True),
         ((LOAD.format("%r3"), "bar.sync 0;", STORE.format("%r3")), False),
         ((LOAD.format("%r3"), NUMBER, "bar.sync %r20, 64;", STORE.format("%r3")), False),
+        ((LOAD.format("%r3"), HALF, "bar.sync %r20, 128;", STORE.format("%r3")), True),
         ((LOAD.format("%r5"), STORE.format("%r5")), False),
         ((LOAD.format("%r5"), STORE.format("%r5+4")), False),
         ((LOAD.format("%r3"), STORE.format("%r5+16")), False),
