@@ -10,6 +10,8 @@ __all__ = ["table"]
 
 AROUND = 3
 """Lines before and after a finding."""
+NAME = 100
+"""Characters of the longest mangled name that is shown."""
 
 
 def table(ledger: Ledger, name: str, folder: Path) -> list[str]:
@@ -38,7 +40,7 @@ def table(ledger: Ledger, name: str, folder: Path) -> list[str]:
 
 
 def _where(kernel: Row, folder: Path) -> str:
-    module = f"{kernel['source']}: {kernel['origin']}, `{kernel['name']}`, {kernel['target']}"
+    module = f"{kernel['source']}: {kernel['origin']}, `{kernel['name'][:NAME]}`, {kernel['target']}"
     return f"{module}; {folder / kernel['digest']}.ptx"
 
 

@@ -380,6 +380,24 @@ def test_a_set_without_a_committed_seed_is_not_run(
     assert not book.rows("kernels")
 
 
+def test_the_sets_in_the_ledger_share_no_kernel_and_keep_the_rules() -> None:
+    book = ledger.Ledger()
+    rows = book.rows("kernels")
+    assert len(book.seen()) == len(rows)
+    for entry in book.sets():
+        own = [row for row in rows if row["set"] == entry["name"]]
+        if own:
+            assert len(own) >= draw.SIZE
+            sizes = Counter(row["source"] for row in own)
+            assert len(sizes) >= draw.SOURCES
+            assert max(sizes.values()) <= draw.SHARE * len(own)
+            assert sum(row["asynchronous"] == "yes" for row in own) >= draw.ASYNCHRONOUS * len(own)
+    digests = {row["digest"] for row in rows}
+    others = [*book.rows("findings"), *book.rows("planted")]
+    assert {row["digest"] for row in others} <= digests
+    assert {row["verdict"] for row in book.rows("findings")} <= {"", "true", "false", "undecidable"}
+
+
 def test_a_file_that_is_not_in_the_last_commit_is_uncommitted(tmp_path: Path) -> None:
     inside = ledger.HERE / "not_committed.toml"
     assert ledger.uncommitted([ROOT / "LICENSE"]) == []
