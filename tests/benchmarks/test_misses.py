@@ -233,7 +233,7 @@ def test_a_barrier_between_threads_on_one_path_is_not_replayed(tmp_path: Path) -
 def test_a_kernel_without_what_the_rules_are_about(tmp_path: Path) -> None:
     loop = "L: mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;\n@!%p1 bra L;\n"
     kernel, fault = first(tmp_path, "mbarrier wait loop dropped", loop, "")
-    operator = replace(OPERATORS["mbarrier wait loop dropped"], rules=frozenset(("WG011",)))
+    operator = replace(OPERATORS["mbarrier wait loop dropped"], rules=frozenset(("WG006",)))
     given = {"verdict": "missed"}
     assert cause(given, kernel, fault, operator, frozenset(), lambda: "missed") == "no rule here"
 

@@ -11,6 +11,7 @@ import pytest
 
 from tclint.checks import registered
 from tclint.findings.finding import FileReport
+from tclint.findings.moved import subjects
 from tclint.findings.rules import CodeBlock, Rule, all_rules, default_rules
 from tclint.findings.scales import Confidence
 from tclint.findings.selection import Selected
@@ -65,13 +66,17 @@ def test_every_block_has_a_kernel_of_its_own_name() -> None:
 
 @pytest.mark.parametrize(("rule", "block"), EXAMPLES)
 def test_an_example_is_found(rule: Rule, block: CodeBlock) -> None:
-    report = lint(block.code, rule.toolkit, f"{rule.id}.md:{block.line}", default_rules() | {rule.id})
+    report = lint(
+        block.code, rule.toolkit, f"{rule.id}.md:{block.line}", subjects(default_rules() | {rule.id})
+    )
     assert rule.id in {finding.rule.id for finding in report.findings}, reported(report) or "nothing found"
 
 
 @pytest.mark.parametrize(("rule", "block"), CORRECTIONS)
 def test_a_correction_is_clean(rule: Rule, block: CodeBlock) -> None:
-    report = lint(block.code, rule.toolkit, f"{rule.id}.md:{block.line}", default_rules() | {rule.id})
+    report = lint(
+        block.code, rule.toolkit, f"{rule.id}.md:{block.line}", subjects(default_rules() | {rule.id})
+    )
     assert report.status == "analysed", report.problems
     assert not [f for f in report.findings if f.confidence > Confidence.LOW and f.suppressed is None], (
         reported(report)

@@ -6,7 +6,7 @@ from tclint._version import __version__
 from tclint.config.config import Config, Selection
 from tclint.config.selection import enabled
 from tclint.findings.moved import MOVED, subject
-from tclint.findings.rules import UnknownRule, all_rules
+from tclint.findings.rules import UnknownRule, all_rules, default_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected, meant
 from tclint.report.summary import present, tally
@@ -94,9 +94,9 @@ RACES = {subject(id, "MB016") for id in MOVED["MB016"].rules}
         (["select=mbarrier-protocol-broken"], {"MB016"}, RACES),
         (["select=BK001"], {"BK001"}, {subject("BK001", "MB016")}),
         (["select=MB016 ignore=BK001"], {"MB016"}, RACES - {subject("BK001", "MB016")}),
-        (["ignore=MB016"], set(all_rules()) - {"MB016"}, set()),
-        (["ignore=MB01,MB00"], {id for id in all_rules() if not id.startswith("MB")}, RACES),
-        (["ignore=MB016", "extend_select=BK"], set(all_rules()) - {"MB016"}, {r for r in RACES if r[:2] == "BK"}),
+        (["ignore=MB016"], set(default_rules()) - {"MB016"}, set()),
+        (["ignore=MB01,MB00"], {id for id in default_rules() if not id.startswith("MB")}, RACES),
+        (["ignore=MB016", "extend_select=BK"], set(default_rules()) - {"MB016"}, {r for r in RACES if r[:2] == "BK"}),
     ],
 )  # fmt: skip
 def test_a_former_id_denotes_what_moved_and_nothing_else_of_the_other_rules(

@@ -47,7 +47,7 @@ def diamonds(number: int, use: str = "use: mov.u32 %r9, 1;\nret;", before: str =
 
 
 def maze(number: int, use: str, before: str) -> str:
-    """As many branches that are independent, tested twice; two ways lead to the *use*, and each contradicts itself."""
+    """As many branches that are independent, tested twice; two paths lead to the *use*, and each contradicts itself."""
     rows = "".join(
         f"ld.global.u32 %r{20 + n}, [%rd0+{64 + 4 * n}];\nsetp.eq.s32 %p{n}, %r{20 + n}, 0;\n"
         for n in range(number)

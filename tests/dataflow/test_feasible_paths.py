@@ -413,7 +413,7 @@ def test_the_budget_ends_a_search() -> None:
 
 
 def diamonds(count: int, last: str) -> str:
-    """Independent branches, each of which is tested again on the way to the end; *last* are more tests there."""
+    """Independent branches, each of which is tested again on the path to the end; *last* are more tests there."""
     loads = "\n".join(
         f"ld.global.u32 %r{n}, [%rd0+{4 * n}]; setp.eq.s32 %p{n}, %r{n}, 0;" for n in range(count)
     )

@@ -211,7 +211,9 @@ def verdict(text: str, rule: str) -> tuple[Finding, Confirmation]:
 def test_a_missing_initialisation_is_confirmed_by_its_absence() -> None:
     body = """
     .shared .align 8 .b64 bars[2];
-    mbarrier.init.shared.b64 [bars], 128;
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p0, %r0, 0;
+    @%p0 mbarrier.init.shared.b64 [bars], 128;
     bar.sync 0;
     mbarrier.arrive.shared.b64 _, [bars+8];
     ret;"""
