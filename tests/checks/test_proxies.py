@@ -121,7 +121,7 @@ BETWEEN = {
     "a fence after the arrival": (f"{STORE}\n{SIGNAL}\n{FENCE}", f"{PASS}\n{ISSUE} // want PR001"),
     "other bytes": (f"{ELSEWHERE}\n{SIGNAL}", f"{PASS}\n{ISSUE}"),
     "no arrival": (STORE, f"{PASS}\n{ISSUE}"),
-    "stores after the arrival": (f"{SIGNAL}\n{STORE}", f"{PASS}\n{ISSUE}"),
+    "stores after the arrival": (f"{SIGNAL}\n{STORE}", f"{PASS}\n{ISSUE} // want PR005"),
     "another mbarrier": (
         f"{STORE}\nmbarrier.arrive.shared.b64 _, [tile+8000];",
         f"{PASS}\n{ISSUE}",
