@@ -92,7 +92,6 @@ PLANTED = {
     "wgmma.commit_group deleted": "nvcc-wgmma_gemm.sm_90a",
     "wgmma.fence deleted": "nvcc-wgmma_gemm.sm_90a",
     "wgmma.wait_group 0 to 1": "nvcc-wgmma_gemm.sm_90a",
-    "cp.async.wait deleted": "nvcc-mma_gemm.sm_80",
     "cp.async.commit_group deleted": "nvcc-mma_gemm.sm_80",
     "cp.async.wait_group N to N+1": "nvcc-mma_gemm.sm_80",
     "bulk wait_group deleted": "nvcc-bulk_ring.sm_90",
