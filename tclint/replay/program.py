@@ -239,7 +239,9 @@ class Program:
             groups = _GROUPS.get(event.kind, (event.group,))
             if not self.follows_memory and event.kind not in BARRIERS:
                 continue
-            if event.kind == "memory-fence" and not (self.relaxed and is_release_fence(instruction)):
+            if event.kind == "memory-fence" and not (
+                self.relaxed and is_release_fence(instruction, shared=True)
+            ):
                 continue  # it orders nothing that is not ordered anyway
             if event.kind in _FOLLOWED and event.group in groups and not lanes:
                 yield Step(event.site, event.kind, instruction)

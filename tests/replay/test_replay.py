@@ -394,6 +394,7 @@ end:
         ("", True),
         ("fence.acq_rel.cta;", False),
         ("membar.cta;", False),
+        ("fence.release.sync_restrict::shared::cta.cluster;", False),
         ("fence.mbarrier_init.release.cluster;", True),
         ("fence.proxy.async.shared::cta;", True),
     ],

@@ -51,13 +51,14 @@ def strong(match: Match) -> frozenset[str]:
     return stated or frozenset((".relaxed",) if atomic else ())
 
 
-def is_release_fence(instruction: Instruction) -> bool:
+def is_release_fence(instruction: Instruction, *, shared: bool = False) -> bool:
     """Whether a relaxed write after *instruction* releases what precedes it (8.8): ``fence`` and ``membar`` do.
 
-    ``fence.mbarrier_init`` and ``.sync_restrict`` are restricted to some operations, and a proxy fence orders proxies.
+    ``.sync_restrict`` restricts a fence to objects in shared memory (9.7.13.4), so it does for accesses to *shared*
+    memory only. ``fence.mbarrier_init`` is restricted to initialisations, and a proxy fence orders proxies.
     """
     match = instruction.match
-    return match is not None and match.form.name in ("fence", "membar")
+    return match is not None and match.form.name in ("fence", "membar", *("fence.sync_restrict",) * shared)
 
 
 class SynchronisationPoints:
