@@ -398,15 +398,24 @@ def test_the_sets_in_the_ledger_share_no_kernel_and_keep_the_rules() -> None:
     assert {row["verdict"] for row in book.rows("findings")} <= {"", "true", "false", "undecidable"}
 
 
-def test_a_file_that_is_not_in_the_last_commit_is_uncommitted(tmp_path: Path) -> None:
-    inside = ledger.HERE / "not_committed.toml"
-    assert ledger.uncommitted([ROOT / "LICENSE"]) == []
+def test_a_file_that_is_not_in_the_last_commit_is_uncommitted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    here = project / "strangers"
+    here.mkdir(parents=True)
+    committed, changed, new = (here / f"{name}.toml" for name in ("committed", "changed", "new"))
+    for path in (committed, changed):
+        path.write_text("seed = 1\n")
+    git = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "seeds"]):
+        subprocess.run([*git, *command], check=True)
+    changed.write_text("seed = 2\n")
+    new.write_text("seed = 3\n")
+    monkeypatch.setattr(ledger, "HERE", here)
+    assert ledger.uncommitted([committed]) == []
+    assert ledger.uncommitted([committed, changed, new]) == ["strangers/changed.toml", "strangers/new.toml"]
     assert ledger.uncommitted([tmp_path / "outside.toml"]) == ["outside.toml"]
-    inside.write_text("")
-    try:
-        assert ledger.uncommitted([inside]) == ["benchmarks/strangers/not_committed.toml"]
-    finally:
-        inside.unlink()
 
 
 def test_a_crash_is_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
