@@ -408,8 +408,8 @@ def test_a_file_that_is_not_in_the_last_commit_is_uncommitted(
     for path in (committed, changed):
         path.write_text("seed = 1\n")
     git = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "seeds"]):
-        subprocess.run([*git, *command], check=True)
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "seeds"]):
+        subprocess.run([*git, *arguments], check=True)
     changed.write_text("seed = 2\n")
     new.write_text("seed = 3\n")
     monkeypatch.setattr(ledger, "HERE", here)
