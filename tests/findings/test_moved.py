@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +17,7 @@ from tclint.linting.check import check_source
 from tclint.report.summary import present
 from tclint.syntax.source import Source
 from tests.tools import pages
-from tests.tools.project import ROOT
+from tests.tools.project import run
 
 OVERWRITTEN = pages.block("BK002", "buffer_given_back_unread")
 """A replay shows that a store overwrites the source of a bulk copy."""
@@ -35,18 +32,6 @@ def lint(code: str, config: Config = Config()) -> FileReport:  # noqa: B008
 def suppressed(comment: str, code: str = OVERWRITTEN) -> FileReport:
     assert STORE in code
     return lint(code.replace(STORE, f"    // tclint: {comment}\n{STORE}"))
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tclint", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tclint.findings.selection import Selected, SettingsError
 from tclint.report import baseline
 from tclint.report.baseline import Baseline
 from tclint.report.summary import present
-from tests.tools.project import ROOT
+from tests.tools.project import ROOT, run
 from tests.tools.support import HOPPER, WGMMA, kernel, module
 
 USE = "    st.global.f32 [%rd2], %f0;"
@@ -59,18 +59,6 @@ def right(*names: str) -> str:
 def _module(*names: str, body: str) -> str:
     kernels = (kernel(f"    setp.ne.b32 %p0, 0, 0;{body}    ret;", name) for name in names)
     return module(*kernels, header=HOPPER)
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tclint", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-    )
 
 
 def numbers(folder: Path, *paths: str, **options: Any) -> tuple[int, int, int]:
