@@ -32,7 +32,7 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout
 from tclint.dataflow import Answer, Found, Infeasible, Path, Results, Search, next_answer
 from tclint.dataflow.feasible_paths import concrete_entry_path
-from tclint.dataflow.path_survey import assume_on_path
+from tclint.dataflow.path_search_cache import assume_on_path
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
@@ -141,7 +141,7 @@ class OverlapSearch:
     """Whether a use counts in a state of an operation."""
     doubt: DoubtAbout = lambda start, path: NO_DOUBT
     """The doubt about a path from an operation; a path without its edge is preferred."""
-    rounds: bool = False
+    whole_loops: bool = False
     """Whether a path that leaves a loop too early is extended to the trip count of the loop."""
     _substitutions: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
     """Entry path -> the substitution at its end."""
@@ -329,10 +329,12 @@ class OverlapSearch:
                     return found, None
                 if at >= len(route.entry_prefix) and isinstance(infeasible, Edge):
                     longer = (
-                        self._extended(start, route, at - len(route.entry_prefix)) if self.rounds else None
+                        self._extended(start, route, at - len(route.entry_prefix))
+                        if self.whole_loops
+                        else None
                     )
                     found = [] if longer is None else list(self._pairs(operations, uses, longer))
-                    if found or not self.rounds:
+                    if found or not self.whole_loops:
                         return found, infeasible
                     first = first or infeasible
         return [], first
@@ -414,7 +416,7 @@ class OverlapSearch:
             return
         first = conflicts(self._substitution(prefix), prefix)
         yield first
-        if not self.rounds:
+        if not self.whole_loops:
             return
         # If there were conflicts and the caller continues, a branch of this route has ruled them out.
         own = self._own_prefix(start, path, contradicted=bool(first[1]))

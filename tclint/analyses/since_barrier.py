@@ -14,7 +14,7 @@ and every instruction at which a warp *may* observe another one, a call included
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property, partial, reduce
 from math import prod
 from operator import or_
@@ -24,6 +24,8 @@ from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.happens_before import HappensBefore, Scope, Unsynchronised, strong
 from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import OverlapSearch, Route
+from tclint.analyses.plausibility import Doubt, DoubtAbout, skips, skips_for_launch
 from tclint.dataflow import Path, Results
 from tclint.ir.nodes import Instruction
 from tclint.values import UniformityScope
@@ -280,6 +282,10 @@ def of_one_phase(model: KernelModel, site: int) -> bool:
     )
 
 
+_SYNCHRONISED = "on other paths between the two, the warps synchronise"
+_SYNCHRONISED_BY_LAUNCH = (
+    "whether the warps synchronise depends on a CTA-uniform value that may exclude this path"
+)
 _DIVERGED: SinceBarrierState = frozenset(((THREADS_MAY_HAVE_DIVERGED, False),))
 
 
@@ -374,6 +380,39 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
     def loose(state: SinceBarrierState) -> bool:
         """Whether threads may have diverged in *state*, so that they execute what follows one after the other."""
         return not _DIVERGED.isdisjoint(state)
+
+    def conflicts(
+        self,
+        starts: Collection[int],
+        wanted: Callable[[Access], bool],
+        meet: Callable[[Access, Access, Route], bool],
+        begins: Callable[[Access], bool] = lambda access: True,
+        doubt: DoubtAbout | None = None,
+    ) -> OverlapSearch:
+        """The search for the *wanted* accesses that conflict with accesses *starts* that *begins* admits.
+
+        *meet* decides whether two conflict; *doubt* is that about a path, :meth:`synchronised_elsewhere` if None.
+        """
+        return OverlapSearch(
+            self.model,
+            self.model.solution(type(self))[1],
+            self.operations,
+            lambda state: (site for site, _ in state if site in starts),
+            lambda state, site: (site, False) in state,
+            lambda site: False,
+            self.follow,
+            lambda access: wanted(access) and self.counts(access),
+            meet,
+            begins=lambda access: access.writes is self.writes and not access.later and begins(access),
+            memory=self.memory,
+            doubt=doubt or self.synchronised_elsewhere,
+        )
+
+    def synchronised_elsewhere(self, start: int, path: Path) -> Doubt:
+        """The doubt about a path between two accesses if the warps synchronise on other paths between them."""
+        return skips(self.model, path, self.ends, _SYNCHRONISED) or skips_for_launch(
+            self.model, path, self.ends, _SYNCHRONISED_BY_LAUNCH, start
+        )
 
     def together(self, results: Results[SinceBarrierState]) -> frozenset[int]:
         """The first accesses of classes that the threads execute together."""

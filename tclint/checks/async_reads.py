@@ -237,7 +237,7 @@ class _Stores(_Writes):
             begins=lambda access: access.writes and not access.later,
             memory=self.since.memory,
             doubt=self.doubt,
-            rounds=True,
+            whole_loops=True,
         )
 
 
@@ -265,7 +265,7 @@ class _Copies(_Writes):
             memory=self.since.memory,
             doubt=self.doubt,
             ready=lambda age: age == WAITED,
-            rounds=True,
+            whole_loops=True,
         )
 
 

@@ -57,7 +57,7 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
         groups.follow,
         lambda access: access.writes,
         partial(_overwritten, model),
-        rounds=True,
+        whole_loops=True,
     )
     found = (
         ((BK003 if meeting.path.state in KNOWN else BK002, *_cause(model, groups, meeting)), meeting)

@@ -59,7 +59,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
         lambda access: True,
         partial(_overlaps, model),
         doubt=doubt,
-        rounds=True,
+        whole_loops=True,
     )
     for (rule, _, _), alike in grouped((_cause(model, conflict), conflict) for conflict in conflicts).items():
         doubts = [_doubt(model, rule, conflict) for conflict in alike]
@@ -183,7 +183,7 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
         overlaps,
         memory=memory,
         ready=lambda age: age == WAITED,
-        rounds=True,
+        whole_loops=True,
     )
     block_of = model.cfg.block_of
     found = (((_waits(model, each)[-1], block_of[each.use.site]), each) for each in conflicts)

@@ -23,7 +23,7 @@ _INDEPENDENT = 70
 _SYNCHRONISED = "on other paths between the two, the lanes synchronise"
 
 
-@check(SM002, analyses=(LaneWritesSince, SharedByBound))
+@check(SM002, analyses=(LaneWritesSince,))
 def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that a lane reads after another lane of its warp has written it, with no synchronisation."""
     target = model.function.target
@@ -36,27 +36,19 @@ def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
 
 def _exchanges(model: KernelModel) -> OverlapSearch:
     """The search for reads of what other lanes of the warp have written since the warp last synchronised."""
-    since, results = model.solution(LaneWritesSince)
-    memory = model.fact(SharedByBound)
+    since, _ = model.solution(LaneWritesSince)
 
     def meet(write: Access, read: Access, route: Route) -> bool:
         writing, reading = (model.views.context_of(access.site).threads for access in (write, read))
         taking = route.path.threads
         pairs = (writing & taking, reading), (writing, reading & taking)
-        return any(_between_lanes(model, memory, write, read, *pair) for pair in pairs)
+        return any(_between_lanes(model, since.memory, write, read, *pair) for pair in pairs)
 
-    return OverlapSearch(
-        model,
-        results,
-        since.operations,
-        lambda state: (site for site, _ in state if site in since.firsts),
-        lambda state, site: (site, False) in state,
-        lambda site: False,
-        since.follow,
-        lambda access: not access.writes and not access.later and since.counts(access),
+    return since.conflicts(
+        since.firsts,
+        lambda access: not access.writes and not access.later,
         meet,
-        begins=lambda access: access.writes and not access.later and not model.instruction(access.site).event,
-        memory=memory,
+        begins=lambda access: not model.instruction(access.site).event,
         doubt=lambda start, path: skips(model, path, since.ends, _SYNCHRONISED),
     )
 

@@ -95,7 +95,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
         meet,
         begins=unfenced.begins,
         tries=2 if writes else None,  # findings of low confidence do not justify a longer search
-        rounds=not writes,
+        whole_loops=not writes,
     )
 
 

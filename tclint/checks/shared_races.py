@@ -18,8 +18,6 @@ from tclint.analyses.plausibility import (
     differ_by_data,
     has_unused_result,
     runs_past_array,
-    skips,
-    skips_for_launch,
     synchronises_lanes,
 )
 from tclint.analyses.since_barrier import (
@@ -27,14 +25,12 @@ from tclint.analyses.since_barrier import (
     SharedByBound,
     SharedByWarps,
     SinceBarrier,
-    SinceBarrierState,
     WritesSince,
     atomic,
     unordered_threads,
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
-from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Memory, Operand, Special, Vector
 from tclint.values import UniformityScope
@@ -42,11 +38,6 @@ from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
 SM001 = RuleId("SM001")
-
-_SYNCHRONISED = "on other paths between the two, the warps synchronise"
-_SYNCHRONISED_BY_LAUNCH = (
-    "whether the warps synchronise depends on a CTA-uniform value that may exclude this path"
-)
 
 
 @check(SM001, analyses=(ReadsSince, SharedByBound, WritesSince))
@@ -147,7 +138,7 @@ def _meetings(model: KernelModel) -> Iterator[Conflict]:
         since, results = model.solution(kind)
         starts, passed = since.together(results), frozenset[int]()
         while starts:
-            met = list(_meetings_of(model, since, results, starts, passed))
+            met = list(_meetings_of(model, since, starts, passed))
             yield from met
             met = [each for each in met if atomic(model, each.operation.site)]
             passed |= {component[block_of[each.use.site]] for each in met}
@@ -155,11 +146,7 @@ def _meetings(model: KernelModel) -> Iterator[Conflict]:
 
 
 def _meetings_of(
-    model: KernelModel,
-    since: SinceBarrier,
-    results: Results[SinceBarrierState],
-    starts: frozenset[int],
-    passed: frozenset[int],
+    model: KernelModel, since: SinceBarrier, starts: frozenset[int], passed: frozenset[int]
 ) -> OverlapSearch:
     """The search for conflicts with the accesses *starts*, in other components of the CFG than *passed*."""
     component, block_of = model.cfg.component, model.cfg.block_of
@@ -170,28 +157,11 @@ def _meetings_of(
             return False
         if access.later and instruction.group != "cp.async":
             # Asynchronous reads are left to PR005.
-            overwrites = access.writes and not since.writes
-            return overwrites and instruction.event == "issue" and since.counts(access)
-        return (access.writes or since.writes) and since.counts(access)
+            return access.writes and not since.writes and instruction.event == "issue"
+        return access.writes or since.writes
 
-    def doubt(start: int, path: Path) -> Doubt:
-        return skips(model, path, since.ends, _SYNCHRONISED) or skips_for_launch(
-            model, path, since.ends, _SYNCHRONISED_BY_LAUNCH, start
-        )
-
-    return OverlapSearch(
-        model,
-        results,
-        since.operations,
-        lambda state: (site for site, _ in state if site in starts),
-        lambda state, site: (site, False) in state,
-        lambda site: False,
-        since.follow,
-        wanted,
-        lambda first, second, route: _meet(model, since.memory, first, second, route),
-        begins=lambda access: not access.later and access.writes is since.writes,
-        memory=since.memory,
-        doubt=doubt,
+    return since.conflicts(
+        starts, wanted, lambda first, second, route: _meet(model, since.memory, first, second, route)
     )
 
 

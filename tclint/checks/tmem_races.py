@@ -6,24 +6,17 @@ from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
-from tclint.analyses.plausibility import Doubt, skips, skips_for_launch
-from tclint.analyses.since_barrier import SinceBarrierState, unordered_threads
-from tclint.analyses.tmem_by_warps import TmemByWarps, TmemReadsSince, TmemWritesSince
+from tclint.analyses.since_barrier import unordered_threads
+from tclint.analyses.tmem_by_warps import TmemReadsSince, TmemWritesSince
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
-from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence
 from tclint.values.shared_memory import Access
 
 TC025 = RuleId("TC025")
 
-_SYNCHRONISED = "on other paths between the two, the warps synchronise"
-_SYNCHRONISED_BY_LAUNCH = (
-    "whether the warps synchronise depends on a CTA-uniform value that may exclude this path"
-)
 
-
-@check(TC025, needs="tcgen05", analyses=(TmemByWarps, TmemReadsSince, TmemWritesSince))
+@check(TC025, needs="tcgen05", analyses=(TmemReadsSince, TmemWritesSince))
 def reused_by_another_warp(model: KernelModel) -> Iterator[Hit]:
     """Report columns that one warp stores while another warp of the same lanes may load them."""
     if not model.function.entry or not model.sites("issue", "tcgen05.st") or model.values.threads <= 128:
@@ -42,41 +35,20 @@ def _meetings(model: KernelModel) -> Iterator[Conflict]:
         since, results = model.solution(kind)
         starts = since.together(results)
         if starts:
-            yield from _meetings_of(model, since, results, starts)
+            yield from _meetings_of(model, since, starts)
 
 
 def _meetings_of(
-    model: KernelModel,
-    since: TmemReadsSince | TmemWritesSince,
-    results: Results[SinceBarrierState],
-    starts: frozenset[int],
+    model: KernelModel, since: TmemReadsSince | TmemWritesSince, starts: frozenset[int]
 ) -> OverlapSearch:
     """The search for conflicts with the accesses *starts*."""
-    memory = model.fact(TmemByWarps)
 
     def meet(first: Access, second: Access, route: Route) -> bool:
         here, there = (model.views.context_of(access.site).threads for access in (first, second))
-        return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, route.path))
+        pairs = unordered_threads(here, there, route.path)
+        return any(since.memory.across(first, second, *pair) for pair in pairs)
 
-    def doubt(start: int, path: Path) -> Doubt:
-        return skips(model, path, since.ends, _SYNCHRONISED) or skips_for_launch(
-            model, path, since.ends, _SYNCHRONISED_BY_LAUNCH, start
-        )
-
-    return OverlapSearch(
-        model,
-        results,
-        since.operations,
-        lambda state: (site for site, _ in state if site in starts),
-        lambda state, site: (site, False) in state,
-        lambda site: False,
-        since.follow,
-        lambda access: access.writes is not since.writes and since.counts(access),
-        meet,
-        begins=lambda access: access.writes is since.writes,
-        memory=memory,
-        doubt=doubt,
-    )
+    return since.conflicts(starts, lambda access: access.writes is not since.writes, meet)
 
 
 def _hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:

@@ -3,7 +3,7 @@
 Owns :class:`Analysis` and :func:`solve` (may-analyses over the CFG), the threads that reach each block
 (``reachability``), what holds for the threads that execute an instruction (``views``), loop invariants
 (``loop_invariants``), the search :func:`find_paths` (``feasible_paths``, and
-``path_survey`` for what searches share), and the answers to may-questions
+``path_search_cache`` for what searches share), and the answers to may-questions
 (``answers``). Imports ``values``, ``ir`` and ``isa``.
 
 Change this package when a path is reported that no thread can take, or a feasible one is not found.
@@ -11,7 +11,7 @@ Change this package when a path is reported that no thread can take, or a feasib
 
 from tclint.dataflow.answers import Answer, Found, GaveUp, Infeasible, Search, next_answer
 from tclint.dataflow.feasible_paths import EXIT, Path, PathQuery, find_paths
-from tclint.dataflow.path_survey import PathSearchCache
+from tclint.dataflow.path_search_cache import PathSearchCache
 from tclint.dataflow.solver import Analysis, LimitExceeded, Results, solve
 
 __all__ = [

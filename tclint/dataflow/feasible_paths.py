@@ -40,7 +40,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from tclint.dataflow.answers import Answer, Found, Infeasible, Search
-from tclint.dataflow.path_survey import Branch, EntryPrefix, PathSearchCache
+from tclint.dataflow.path_search_cache import Branch, EntryPrefix, PathSearchCache
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Instruction

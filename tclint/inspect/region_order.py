@@ -37,7 +37,7 @@ class RegionOrdering(NamedTuple):
     """Whether they are on every path; None if unknown."""
     at: tuple[int, ...]
     """The acquire points that order them."""
-    way: tuple[int, ...]
+    branches: tuple[int, ...]
     """The branches of a path on which they are not ordered."""
 
 
