@@ -36,7 +36,7 @@ _PTX = re.compile(
 )
 _WORD = re.compile(rb"\.(?:[busf](?:8|16|32|64|128)|f16x2|bf16x2?|pred|b128|sync|aligned|reg)\b")
 _STATEMENT = re.compile(
-    rb"(?:^|[;{}:\n])\s*(?:@\s*!?\s*[\w$%]+\s+)?([a-z]\w*)((?:(?:\.|::)\w+)*)(?=[\s;])", re.MULTILINE
+    rb"(?:^|[;{}:\n])\s*(?:@\s*!?\s*[\w$%]+\s+)?([a-z]\w*)((?:::\d+:\d+|(?:\.|::)\w+)*)(?=[\s;])", re.MULTILINE
 )
 _BRACES = re.compile(rb"[\s{}]*[{}][\s{}]*")
 _PLAIN = re.compile(r"[\w.:, \[\]+-]*")
