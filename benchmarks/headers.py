@@ -30,6 +30,7 @@ from benchmarks.strangers.sources import Unreachable, fetch
 from tclint.inline.module import strings
 from tclint.ir.build import build
 from tclint.ir.nodes import Instruction
+from tclint.ir.operands import clean, shape
 from tclint.isa.table import Match, Table, table
 from tclint.isa.target import Target, Version, dotted
 from tclint.syntax import parse, problems
@@ -44,7 +45,7 @@ _GENERATED = "cuda/__ptx/instructions/generated"
 NEWEST = VERSIONS[-1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Wrapper:
     """One string of inline assembly, on one line."""
 
@@ -82,7 +83,7 @@ def wrappers(paths: Iterable[Path]) -> list[Wrapper]:
     for path in paths:
         source = Source(path.read_bytes(), str(path.with_suffix(".cuh")))
         for asm, ptx in strings(source):
-            body = " ".join(ptx.text.data.decode().split())
+            body = " ".join(clean(ptx.text.data.decode()).split())
             body = body if body.rstrip("} ").endswith(";") else f"{body};"
             text = f"{{ {' '.join(ptx.declarations)} {body} }}"
             found.setdefault(text, (path.name, source.position(asm.statement.start).line))
@@ -108,8 +109,6 @@ def _read(text: str, header: str, line: int) -> Wrapper:
 
 def _unknown(isa: Table, instruction: Instruction) -> str:
     """Why an instruction does not match exactly one form; empty if it does."""
-    from tclint.ir.operands import shape
-
     match = instruction.match
     if match is None:
         return f"no form for {instruction.opcode}"
@@ -121,7 +120,9 @@ def _unknown(isa: Table, instruction: Instruction) -> str:
         for form, line, binding in isa.candidates(instruction.opcode)
         if not Table._align(form, line, binding, shapes)[2]
     }
-    return "" if len(takers) == 1 else f"{instruction.opcode} matches {', '.join(sorted(takers)) or 'no form'}"
+    return (
+        "" if len(takers) == 1 else f"{instruction.opcode} matches {', '.join(sorted(takers)) or 'no form'}"
+    )
 
 
 # ---------------------------------------------------------------- asking ptxas
@@ -169,20 +170,20 @@ have exactly one form for each instruction, and does its availability equal what
 
 def section(data: Any) -> list[str]:
     """What was found, for the results page."""
-    lines = [
-        f"{data['strings']:,} strings in {data['headers']} headers of {', '.join(data['packages'])}; all instructions of"
-        f" {data['known']:,} match one form each. {data['points'] - data['differ']:,} of {data['points']:,} points agree"
-        " with ptxas.",
+    found = f"{data['strings']:,} strings in {data['headers']} headers of {' and '.join(data['packages'])}"
+    matched = f"all instructions of {data['known']:,} match one form each"
+    agreed = f"{data['points'] - data['differ']:,} of {data['points']:,} points agree with ptxas"
+    return [
+        f"{found}; {matched}. {agreed}.",
         "",
+        *results.table(["string", "what differs"], data["differences"]),
     ]
-    return lines + results.table(["string", "what differs"], data["differences"])
 
 
 def measure(found: Sequence[Wrapper], oracle: Ptxas | None) -> dict[str, Any]:
     """Counts and differences, as :func:`section` shows them."""
     points, wrong = differences(oracle, found) if oracle is not None else (0, [])
     shown = [[f"`{w.text}`", why] for w, why in wrong]
-    # What ptxas refuses everywhere need not be known; without ptxas that cannot be decided.
     return {
         "strings": len(found),
         "headers": len({wrapper.header for wrapper in found}),
@@ -207,7 +208,9 @@ def _folders(cache: Path) -> Iterator[Path]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; 1 where the table does not know a string that ptxas accepts, or its availability differs."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.headers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.headers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--folder", type=Path, help="use the headers below this folder, and fetch nothing")
     parser.add_argument("--slice", action="store_true", help="every eleventh string")
@@ -226,8 +229,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         oracle = None
     found = wrappers(path for folder in folders for path in headers(folder))
     data = measure(found[::11] if options.slice else found, oracle)
-    for text, why in data["differences"][: options.limit] if oracle is not None else data["unknown"]:
-        print(f"{text}\n    {why}")
+    shown = data["differences"] if oracle is not None else data["unknown"]
+    for text, reason in shown[: options.limit]:
+        print(f"{text}\n    {reason}")
     print(
         f"{data['strings']} strings, {data['known']} known; {data['points']} points, {data['differ']} differences"
     )

@@ -133,7 +133,9 @@ class Form:
         found = _NUMBER.findall(spelling)
         return int(found[-1]) if found else None
 
-    def taken(self, operands: tuple[OperandSlot, ...], binding: Mapping[str, str]) -> list[tuple[OperandSlot, bool]]:
+    def taken(
+        self, operands: tuple[OperandSlot, ...], binding: Mapping[str, str]
+    ) -> list[tuple[OperandSlot, bool]]:
         """The operands of a line that an instruction with these modifiers may have, and whether each may be left out.
 
         An optional operand with an entry in the key ``with`` is present exactly if one of its modifiers is.

@@ -25,7 +25,7 @@ from functools import cache, partial
 from itertools import repeat
 from typing import Any
 
-from tclint.analyses.mbarriers import RESPONSE, transferred
+from tclint.analyses.mbarriers import RESPONSE, transaction_unit, transferred
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.abstract_lanes import Lanes, apply, broadcast, collapse
@@ -971,6 +971,7 @@ class Machine(ThreadGroupScheduler):
         tensor_map = self._role(group, step, "tensormap")
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
+        together = step.instruction.match is not None and step.instruction.match.scope == "warp"
         operands = address, _known(destination), _known(size), ctas
         self.epochs.end(group)
         clocks: dict[tuple[int, ...], Clock] = {}
@@ -985,7 +986,7 @@ class Machine(ThreadGroupScheduler):
                 reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
                 mbarrier = self._mbarrier(step, at & OFFSET | reports << 24)
                 agent = self.epochs.agent("copy", reports, mbarrier=mbarrier.address)
-                for _ in who:
+                for _ in warps if together else who:
                     self.copy_counts[agent] = number = self.copy_counts.get(agent, 0) + 1
                     before = self._issue_clocks.get((agent.index, number - 1), BOTTOM)
                     self._issue_clocks[agent.index, number] = join(before, known)
@@ -1017,9 +1018,10 @@ class Machine(ThreadGroupScheduler):
         assert match is not None
         if "bytes" not in match.form.roles:
             return transferred(match)
-        return (
-            None if self.program.depends_on_launch(step.site, "bytes") else self._role(group, step, "bytes")
-        )
+        if self.program.depends_on_launch(step.site, "bytes"):
+            return None
+        size, unit = self._role(group, step, "bytes"), transaction_unit(match)
+        return size if unit == 1 else apply(lambda bytes_: bytes_ // unit, [size])
 
     def _ranks(self, step: Step, mask: int) -> list[int]:
         """The CTAs of the cluster in a mask."""

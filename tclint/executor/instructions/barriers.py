@@ -170,7 +170,7 @@ def _cluster_wait(d: Decoder, i: Instruction) -> Op:
 
 
 @executes(
-    "fence", "membar", "fence.sync_restrict", "fence.proxy.alias", "fence.mbarrier_init", "fence.proxy.async_generic",
+    "fence", "membar", "fence.sync_restrict", "fence.proxy.alias", "fence.proxy.alias.ordered", "fence.mbarrier_init", "fence.proxy.async_generic",
     "fence.proxy.tensormap.release", "fence.proxy.tensormap.acquire",
 )  # fmt: skip
 def _fence(d: Decoder, i: Instruction) -> Op:
