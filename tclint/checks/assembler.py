@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import cast
+from typing import NamedTuple, cast
 
 from tclint.checks import Hit, RuleId, grouped, module_check
 from tclint.checks._wording import in_words
 from tclint.findings.edits import Repair, retarget, reversion
 from tclint.findings.edits import opcode as opcode_at
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Pair, Use, Vector, registers
+from tclint.ir.operands import shape
 from tclint.isa.directives import directives
 from tclint.isa.newer import beyond_table
 from tclint.isa.table import Match, Table, split_opcode, table
@@ -48,10 +49,10 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     newer = module.version is not None and module.version > NEWEST
     for function in module.functions:
         for opcode, sites in () if beyond_table(module.version) else grouped(_unmatched(function)).items():
-            rule, message, remedy = _unknown(isa, opcode)
-            yield rule.hit(
-                function=function, site=min(sites), count=len(sites), message=message, help=remedy,
-                fixes=_renamed(opcode, sites, remedy, function),
+            unknown = _unknown(isa, opcode)
+            yield unknown.rule.hit(
+                function=function, site=min(sites), count=len(sites), message=unknown.message, help=unknown.help,
+                fixes=_renamed(unknown.wrong, unknown.near, opcode, sites, function),
             )  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function)).items():
             yield PX003.hit(
@@ -180,22 +181,35 @@ def _sized(bits: int, wider: bool = False) -> str:
     return f"a register of {bits} or more bits" if wider else f"a {bits}-bit register"
 
 
-def _renamed(name: str, sites: list[int], remedy: str, function: Function) -> tuple[Repair, ...]:
-    """The opcode with the word that was probably meant, if an instruction has that name."""
-    near = remedy.removeprefix("did you mean ").removesuffix("?")
-    if near == remedy:
+def _renamed(wrong: str, near: str, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:
+    """The opcode with *near* in place of the word *wrong*, if all operands then fit the instruction of that name."""
+    if not near:
         return ()
-    known = table().roots
-    words = [near if not near.startswith(".") and i == 0 else w for i, w in enumerate(name.split("."))]
-    if near.startswith("."):
-        from difflib import get_close_matches
-
-        wrong = get_close_matches(near, [f".{w}" for w in words[1:]], n=1, cutoff=0)
-        words = [near[1:] if f".{w}" in wrong else w for w in words]
+    words = opcode.split(".")
+    words[words.index(wrong.removeprefix("."))] = near.removeprefix(".")
     new = ".".join(words)
-    if split_opcode(new)[0] not in known or new == name:
-        return ()
+    for site in sites:
+        match = table().match(new, tuple(map(shape, function.instructions[site].operands)))
+        if match is None or match.problem:
+            return ()
     return (Repair(f"write {new}", tuple(opcode_at(site, new, function) for site in sites)),)
+
+
+def _only_typo(word: str, near: Sequence[str], known: Iterable[str]) -> str:
+    """The nearest word, if it alone of all *known* words differs from *word* by one letter; else empty.
+
+    Of two such words, or of one that is further away, either may compute something else than what was meant.
+    """
+    return near[0] if near and [w for w in known if _one_letter_apart(word, w)] == [near[0]] else ""
+
+
+def _one_letter_apart(a: str, b: str) -> bool:
+    """Whether one letter that is added, left out or replaced, or two that are exchanged, make *b* of *a*."""
+    while a and b and a[0] == b[0]:
+        a, b = a[1:], b[1:]
+    while a and b and a[-1] == b[-1]:
+        a, b = a[:-1], b[:-1]
+    return max(len(a), len(b)) == 1 or (len(a) == 2 and a == b[::-1])
 
 
 def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
@@ -208,15 +222,28 @@ def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
     return tuple(found)
 
 
-def _unknown(isa: Table, opcode: str) -> tuple[RuleId, str, str]:
-    """Rule, message and help ("did you mean") for an opcode that matches no form."""
+class _Unknown(NamedTuple):
+    """Why an opcode matches no form."""
+
+    rule: RuleId
+    message: str
+    help: str = ""
+    wrong: str = ""
+    """The first word of the opcode, or the first modifier, that is not known."""
+    near: str = ""
+    """What it is a misspelling of; empty if that is not certain."""
+
+
+def _unknown(isa: Table, opcode: str) -> _Unknown:
+    """What is wrong with an opcode that matches no form."""
     from difflib import get_close_matches
 
     root, modifiers = split_opcode(opcode)
     lines = isa.roots.get(root)
     if not lines:
         near = get_close_matches(root, isa.roots, n=1)
-        return PX001, f"unknown instruction {root}", f"did you mean {near[0]}?" if near else ""
+        hint = f"did you mean {near[0]}?" if near else ""
+        return _Unknown(PX001, f"unknown instruction {root}", hint, root, _only_typo(root, near, isa.roots))
     best = max(lines, key=lambda line: (sum(m in line[1].accepts for m in modifiers), -len(line[1].slots)))
     accepts = best[1].accepts
     for modifier in modifiers:
@@ -226,8 +253,9 @@ def _unknown(isa: Table, opcode: str) -> tuple[RuleId, str, str]:
                 modifier, sorted(everything), n=1
             )
             hint = f"did you mean {near[0]}?" if near else f"the syntax is {best[1].text}"
-            return PX002, f"{root} does not accept the modifier {modifier} here", hint
-    return PX002, f"{opcode}: these modifiers cannot be combined", f"the syntax is {best[1].text}"
+            message = f"{root} does not accept the modifier {modifier} here"
+            return _Unknown(PX002, message, hint, modifier, _only_typo(modifier, near, everything))
+    return _Unknown(PX002, f"{opcode}: these modifiers cannot be combined", f"the syntax is {best[1].text}")
 
 
 @module_check(AV001, AV002)
