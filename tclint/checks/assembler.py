@@ -52,7 +52,7 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             unknown = _unknown(isa, opcode)
             yield unknown.rule.hit(
                 function=function, site=min(sites), count=len(sites), message=unknown.message, help=unknown.help,
-                fixes=_renamed(unknown.wrong, unknown.near, opcode, sites, function),
+                fixes=_renamed(unknown, opcode, sites, function),
             )  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function)).items():
             yield PX003.hit(
@@ -181,26 +181,24 @@ def _sized(bits: int, wider: bool = False) -> str:
     return f"a register of {bits} or more bits" if wider else f"a {bits}-bit register"
 
 
-def _renamed(wrong: str, near: str, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:
-    """The opcode with *near* in place of the word *wrong*, if all operands then fit the instruction of that name."""
-    if not near:
-        return ()
-    words = opcode.split(".")
-    words[words.index(wrong.removeprefix("."))] = near.removeprefix(".")
-    new = ".".join(words)
-    for site in sites:
-        match = table().match(new, tuple(map(shape, function.instructions[site].operands)))
-        if match is None or match.problem:
-            return ()
-    return (Repair(f"write {new}", tuple(opcode_at(site, new, function) for site in sites)),)
+def _renamed(unknown: _Unknown, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:
+    """The opcode with the word that was meant: of those a letter away, the only one whose instruction has such operands.
 
-
-def _only_typo(word: str, near: Sequence[str], known: Iterable[str]) -> str:
-    """The nearest word, if it alone of all *known* words differs from *word* by one letter; else empty.
-
-    Of two such words, or of one that is further away, either may compute something else than what was meant.
+    If there are several, or the nearest word is further away, it may compute something else.
     """
-    return near[0] if near and [w for w in known if _one_letter_apart(word, w)] == [near[0]] else ""
+    words = opcode.split(".")
+    at = words.index(unknown.wrong.removeprefix(".")) if unknown.similar else 0
+    fitting = []
+    for word in unknown.similar:
+        new = ".".join((*words[:at], word.removeprefix("."), *words[at + 1 :]))
+        shapes = {tuple(map(shape, function.instructions[site].operands)) for site in sites}
+        matches = [table().match(new, each) for each in shapes]
+        if all(match is not None and not match.problem for match in matches):
+            fitting.append((word, new))
+    if [word for word, _ in fitting] != [unknown.near]:
+        return ()
+    ((_, new),) = fitting
+    return (Repair(f"write {new}", tuple(opcode_at(site, new, function) for site in sites)),)
 
 
 def _one_letter_apart(a: str, b: str) -> bool:
@@ -231,7 +229,24 @@ class _Unknown(NamedTuple):
     wrong: str = ""
     """The first word of the opcode, or the first modifier, that is not known."""
     near: str = ""
-    """What it is a misspelling of; empty if that is not certain."""
+    """The known word that is the closest to it; empty if none is close."""
+    similar: tuple[str, ...] = ()
+    """The known words that differ from it by one letter."""
+
+    @classmethod
+    def word(
+        cls,
+        rule: RuleId,
+        message: str,
+        wrong: str,
+        near: Sequence[str],
+        known: Iterable[str],
+        syntax: str = "",
+    ) -> _Unknown:
+        """The case of an unknown word; *near* has the closest of the *known* ones, if there is one."""
+        hint = f"did you mean {near[0]}?" if near else syntax
+        similar = tuple(word for word in known if _one_letter_apart(wrong, word))
+        return cls(rule, message, hint, wrong, near[0] if near else "", similar)
 
 
 def _unknown(isa: Table, opcode: str) -> _Unknown:
@@ -242,8 +257,7 @@ def _unknown(isa: Table, opcode: str) -> _Unknown:
     lines = isa.roots.get(root)
     if not lines:
         near = get_close_matches(root, isa.roots, n=1)
-        hint = f"did you mean {near[0]}?" if near else ""
-        return _Unknown(PX001, f"unknown instruction {root}", hint, root, _only_typo(root, near, isa.roots))
+        return _Unknown.word(PX001, f"unknown instruction {root}", root, near, isa.roots)
     best = max(lines, key=lambda line: (sum(m in line[1].accepts for m in modifiers), -len(line[1].slots)))
     accepts = best[1].accepts
     for modifier in modifiers:
@@ -252,9 +266,8 @@ def _unknown(isa: Table, opcode: str) -> _Unknown:
             near = get_close_matches(modifier, sorted(accepts), n=1, cutoff=0.5) or get_close_matches(
                 modifier, sorted(everything), n=1
             )
-            hint = f"did you mean {near[0]}?" if near else f"the syntax is {best[1].text}"
             message = f"{root} does not accept the modifier {modifier} here"
-            return _Unknown(PX002, message, hint, modifier, _only_typo(modifier, near, everything))
+            return _Unknown.word(PX002, message, modifier, near, everything, f"the syntax is {best[1].text}")
     return _Unknown(PX002, f"{opcode}: these modifiers cannot be combined", f"the syntax is {best[1].text}")
 
 
