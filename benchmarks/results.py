@@ -37,6 +37,7 @@ PARTS: dict[str, str] = {
     "strangers": "benchmarks.strangers.score",
     "agreement": "benchmarks.agreement",
     "availability": "benchmarks.availability",
+    "headers": "benchmarks.headers",
     "mutation": "benchmarks.mutation",
     "scoreboards": "benchmarks.studies.scoreboards",
     "lost_waits": "benchmarks.studies.lost_waits",
