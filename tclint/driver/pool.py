@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
 from tclint.findings.finding import FileReport
-from tclint.findings.give_up import GiveUp
 from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
@@ -41,8 +40,6 @@ class Checked(NamedTuple):
     report: FileReport
     seconds: Counter[str]
     """By stage, for ``--timings``."""
-    gave_up: Counter[GiveUp]
-    """How often each question was given up, for ``--timings``."""
 
 
 def reports(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
@@ -79,12 +76,12 @@ def check(item: Input, config: Config) -> Checked:
     from tclint.linting.cache import IncrementalCache
 
     path, source = item
-    seconds, gave_up = Counter[str](), Counter[GiveUp]()
+    seconds = Counter[str]()
     if isinstance(source, SourceError):
-        return Checked(FileReport.failed(path, str(source), source.line), seconds, gave_up)
+        return Checked(FileReport.failed(path, str(source), source.line), seconds)
     try:
         past = IncrementalCache()
-        report = lint(source, config, lambda stage, took: seconds.update({stage: took}), past, gave_up)
+        report = lint(source, config, lambda stage, took: seconds.update({stage: took}), past)
         if any(finding.fixes for finding in report.findings):
             report = _proven(report, config, seconds, past)
         if config.confirm and report.findings and report.asm is None:
@@ -97,7 +94,7 @@ def check(item: Input, config: Config) -> Checked:
         report = replace(FileReport.failed(path, internal_error(error)), member=source.member)
     # Without findings, nothing of the text is shown: free it before the next one is read.
     changes: dict[str, Any] = {"origin": origin(path)} if report.findings else {"source": None}
-    return Checked(replace(report, **changes), seconds, gave_up)
+    return Checked(replace(report, **changes), seconds)
 
 
 def _proven(report: FileReport, config: Config, seconds: Counter[str], past: IncrementalCache) -> FileReport:
@@ -185,7 +182,7 @@ def _alone(item: Input, config: Config) -> Checked:
             return _submitted(pool, item, config).result()
         except BrokenProcessPool:
             member = item[1].member if isinstance(item[1], Source) else None
-            return Checked(replace(FileReport.failed(item[0], _DIED), member=member), Counter(), Counter())
+            return Checked(replace(FileReport.failed(item[0], _DIED), member=member), Counter())
         except BaseException:
             _abandon(pool)
             raise

@@ -192,6 +192,19 @@ class AsmCount:
 Status = Literal["analysed", "partial", "failed"]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question about one line of a kernel that was left unanswered, so that the absence of a finding proves
+    nothing."""
+
+    kernel: str
+    line: int
+    question: str
+    why: str
+    times: int
+    """How often it was left open."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
     """The result for one input.
@@ -214,6 +227,7 @@ class FileReport:
     """The functions that have a body, whether or not they were selected."""
     asm: AsmCount | None = None
     """The inline assembly in the input; None if the input is PTX."""
+    open_questions: tuple[OpenQuestion, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.status == "analysed") == bool(self.problems):

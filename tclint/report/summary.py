@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from tclint._version import __version__
 from tclint.findings import selection
 from tclint.findings.finding import AsmCount, FileReport, Finding
-from tclint.findings.give_up import GiveUp
 from tclint.findings.moved import note
 from tclint.findings.places import displayed_name
 from tclint.findings.rules import all_rules
@@ -63,6 +62,8 @@ class Summary:
     """The inline assembly strings of all inputs."""
     arch: str | None = None
     """The architecture for which inline assembly is compiled; None if not given."""
+    kernels_with_open_questions: int = 0
+    """Functions in which the search for some hazard gave up, so that the absence of a finding proves nothing."""
     notes: tuple[str, ...] = ()
     """What comments and the baseline should name instead of the former rule of a finding."""
 
@@ -134,6 +135,9 @@ def present(
         min_confidence=selected.min_confidence,
         asm=_added([report.asm for report in shown if report.asm is not None]),
         arch=arch,
+        kernels_with_open_questions=sum(
+            len({open_.kernel for open_ in report.open_questions}) for report in shown
+        ),
         notes=tuple(dict.fromkeys(notes)),
     )
     return shown, summary
@@ -192,6 +196,10 @@ def tally(summary: Summary) -> str:
         parts.append(f"{hidden} with --unsafe-fixes")
     parts += _inline(summary)
     parts += _hidden(summary)
+    if summary.kernels_with_open_questions:
+        parts.append(
+            f"questions left open in {count(summary.kernels_with_open_questions, 'kernel')} (--timings)"
+        )
     if summary.excluded:
         parts.append(f"{count(summary.excluded, 'path')} excluded by the configuration")
     if summary.failed:
@@ -225,18 +233,18 @@ def timings_of(seconds: Iterable[Mapping[str, float]]) -> str:
     return "\n".join([*rows, f"{whole:8.3f} s        all stages"]) + "\n"
 
 
-def gave_up_of(reports: Iterable[tuple[str, Mapping[GiveUp, int]]], each: bool = False) -> str:
+def gave_up_of(reports: Iterable[FileReport], each: bool = False) -> str:
     """How often each question was given up over all inputs, with its most frequent reason; the most frequent first.
 
     With *each*, every occurrence follows with its location.
     """
     total, reasons, lines = Counter[str](), Counter[tuple[str, str]](), list[str]()
-    for path, gave_up in reports:
-        for open_, times in gave_up.items():
-            total[open_.question] += times
-            reasons[open_.question, open_.why] += times
-            often = f" ({times} times)" if times > 1 else ""
-            lines.append(f"{path}:{open_.line}: {open_.kernel}: {open_.question}: {open_.why}{often}")
+    for report in reports:
+        for open_ in report.open_questions:
+            total[open_.question] += open_.times
+            reasons[open_.question, open_.why] += open_.times
+            often = f" ({open_.times} times)" if open_.times > 1 else ""
+            lines.append(f"{report.path}:{open_.line}: {open_.kernel}: {open_.question}: {open_.why}{often}")
     rows = [
         f"gave up {number:>6}  {question}: {max((n, why) for (of, why), n in reasons.items() if of == question)[1]}"
         for question, number in total.most_common()

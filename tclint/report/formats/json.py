@@ -39,6 +39,7 @@ def _file(report: FileReport, context: Context) -> dict[str, Any]:
             {"line": problem.line or None, "message": problem.message} for problem in report.problems
         ],
         "findings": [_finding(report, finding, context) for finding in report.findings],
+        "open_questions": [asdict(question) for question in report.open_questions],
     }
 
 
