@@ -15,6 +15,7 @@ from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchFile, triton_beside
 from tclint.executor.run import STEPS, Execution, execute_assumed, execute_file, line_of
 from tclint.executor.schedule import Schedule
+from tclint.executor.state import Geometry
 from tclint.ir.nodes import Function, Module
 from tclint.syntax.source import Source
 
@@ -39,6 +40,9 @@ class Candidate:
     name: str
     """For a message that begins with *under*."""
     basis: Basis
+    geometry: Geometry | None
+    """The size of the launch, and the value of integer parameters; None and 0 for a launch file."""
+    number: int
     run: _Run
     """Executes the entry once under a schedule, within limits; *watched* are the instructions of
     :attr:`~tclint.executor.run.Execution.reached`. Raises :class:`~tclint.executor.launch.LaunchError` if a launch does
@@ -54,12 +58,15 @@ def candidates(
     """
     if file is not None:
         name = str(file.path)
-        yield Candidate(name, Basis(name), _given(source, module, function, file))
+        yield Candidate(name, Basis(name), None, 0, _given(source, module, function, file))
         return
     parameters = Parameters(function)
     for assumed in parameters.launches(module, triton_beside(source.path)):
         basis = Basis(f"assuming {assumed.assumptions}", assumed.assumes, parameters.is_guessed)
-        yield Candidate(f"an assumed launch ({assumed})", basis, _assumed(source, module, function, assumed))
+        yield Candidate(
+            f"an assumed launch ({assumed})", basis, assumed.geometry, assumed.number,
+            _assumed(source, module, function, assumed),
+        )  # fmt: skip
 
 
 def _assumed(source: Source, module: Module, function: Function, assumed: Assumed) -> _Run:

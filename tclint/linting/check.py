@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from time import perf_counter
@@ -32,7 +32,10 @@ from tclint.linting.subsumption import without_subsumed
 from tclint.linting.suppress import apply
 from tclint.syntax.source import Problem, Source
 
-__all__ = ["as_findings", "check_source"]
+__all__ = ["Observer", "as_findings", "check_source"]
+
+Observer = Callable[[Module, Function, Sequence[Hit]], Iterable[Hit]]
+"""Returns further hits for a function of a module that the checks have made these hits for."""
 
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
@@ -45,6 +48,7 @@ def check_source(
     clock: Callable[[str, float], None] | None = None,
     past: IncrementalCache | None = None,
     gave_up: Counter[GiveUp] | None = None,
+    observer: Observer | None = None,
 ) -> FileReport:
     """The report of linting one source: the findings of the rules that are *selected*, by default all.
 
@@ -61,6 +65,8 @@ def check_source(
 
     *past* has the results for earlier states of the same text, and is updated. With it, the report is the same as without,
     unless a deadline is set (:attr:`IncrementalCache.until`).
+
+    *observer* adds hits to those of each function; *past* does not keep them.
     """
     with _without_collector():
         return _check(
@@ -70,6 +76,7 @@ def check_source(
             clock,
             past or IncrementalCache(),
             Counter() if gave_up is None else gave_up,
+            observer,
         )
 
 
@@ -91,6 +98,7 @@ def _check(
     clock: Callable[[str, float], None] | None,
     past: IncrementalCache,
     gave_up: Counter[GiveUp],
+    observer: Observer | None,
 ) -> FileReport:
     on = selected.on
     began = perf_counter()
@@ -138,9 +146,11 @@ def _check(
         line = source.position(function.start).line if limits else 0
         problems += [Problem(line, limit) for limit in limits]
         off = selected.ignored(source.path, function.name) if hits else ()
-        found += [
-            (whole, hit) for hit in without_subsumed(hits, selected.min_confidence, off, selected.strict)
-        ]
+        hits = tuple(without_subsumed(hits, selected.min_confidence, off, selected.strict))
+        found += [(whole, hit) for hit in hits]
+        if observer is not None:
+            found += [(whole, hit) for hit in observer(module, function, hits) if hit.subject in on]
+            tick("execute")
     if not problems:
         past.forget_all_but(module)
     made = as_findings(source, module, found, strict=selected.strict)
@@ -281,6 +291,7 @@ def as_findings(
                 steps=tuple(steps),
                 method=hit.method,
                 replayed=hit.replayed,
+                confirmation=hit.confirmation,
                 deadlock=tuple(
                     BlockedWait(
                         _step(module, party.wait, owner),

@@ -63,6 +63,10 @@ class Summary:
     """The inline assembly strings of all inputs."""
     arch: str | None = None
     """The architecture for which inline assembly is compiled; None if not given."""
+    executed: int = 0
+    """Kernels without findings that were to be executed."""
+    incomplete: int = 0
+    """Those of them that did not run to completion."""
     notes: tuple[str, ...] = ()
     """What comments and the baseline should name instead of the former rule of a finding."""
 
@@ -134,6 +138,8 @@ def present(
         min_confidence=selected.min_confidence,
         asm=_added([report.asm for report in shown if report.asm is not None]),
         arch=arch,
+        executed=sum(len(report.executions) for report in shown),
+        incomplete=sum(run.end != "done" for report in shown for run in report.executions),
         notes=tuple(dict.fromkeys(notes)),
     )
     return shown, summary
@@ -190,6 +196,7 @@ def tally(summary: Summary) -> str:
     if summary.unsafe_fixable:
         hidden = count(summary.unsafe_fixable, "more fix").replace("fixs", "fixes")
         parts.append(f"{hidden} with --unsafe-fixes")
+    parts += _executed(summary)
     parts += _inline(summary)
     parts += _hidden(summary)
     if summary.excluded:
@@ -242,6 +249,13 @@ def gave_up_of(reports: Iterable[tuple[str, Mapping[GiveUp, int]]], each: bool =
         for question, number in total.most_common()
     ]
     return "".join(f"{line}\n" for line in (*rows, *(lines if each else ())))
+
+
+def _executed(summary: Summary) -> Iterator[str]:
+    """The number of kernels that were executed since they have no finding."""
+    if summary.executed:
+        incomplete = f", {summary.incomplete} of them not to completion (--timings gives the reasons)"
+        yield f"{count(summary.executed, 'kernel')} executed{incomplete if summary.incomplete else ''}"
 
 
 def _inline(summary: Summary) -> Iterator[str]:
