@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 @click.option(
     "--launch",
     metavar="FILE",
-    help="Launch file for --confirm. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed launch.",
+    help="Launch file for --confirm and --execute. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed launch.",
 )
 @click.option(
     "--fix",
@@ -145,7 +145,7 @@ def command(
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
     refuse_unused(stdin_filename, paths)
-    _refuse_unconfirmable(config)
+    _refuse_unexecutable(config)
     try:
         targets = parse(outputs)
     except OutputError as error:
@@ -247,10 +247,10 @@ def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
         raise click.ClickException(MISSING)
 
 
-def _refuse_unconfirmable(config: Config) -> None:
-    if config.launch and not config.confirm:
-        raise click.UsageError("--launch requires --confirm.")
-    if config.confirm:
+def _refuse_unexecutable(config: Config) -> None:
+    if config.launch and not config.executes:
+        raise click.UsageError("--launch requires --confirm or --execute.")
+    if config.executes:
         need_numpy()
         from tclint.executor.launch import LaunchError, read
 

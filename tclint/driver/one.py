@@ -12,6 +12,7 @@ from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
     from tclint.linting.cache import IncrementalCache
+    from tclint.linting.check import Observer
 
 __all__ = ["Input", "debug", "internal_error", "lint"]
 
@@ -25,17 +26,21 @@ def lint(
     config: Config,
     clock: Callable[[str, float], None] | None = None,
     past: IncrementalCache | None = None,
+    observer: Observer | None = None,
 ) -> FileReport:
     """The report on one text: PTX, or a CUDA C++ or Python source with PTX in its strings, as its file name indicates.
 
-    *past* caches earlier states of a PTX text, as in :func:`tclint.linting.check.check_source`. Raises SourceError as :func:`tclint.inline.check` does.
+    *past* caches earlier states of a PTX text, and *observer* adds hits, as in :func:`tclint.linting.check.check_source`.
+    Raises SourceError as :func:`tclint.inline.check` does.
     """
     from tclint.inline.hosts import is_host
 
     if not is_host(source.path):
         from tclint.linting.check import check_source
 
-        return check_source(source, config.selected, config.toolkit, clock=clock, past=past)
+        return check_source(
+            source, config.selected, config.toolkit, clock=clock, past=past, observer=observer
+        )
     from time import perf_counter
 
     from tclint import inline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from time import perf_counter
@@ -31,7 +31,10 @@ from tclint.linting.subsumption import without_subsumed
 from tclint.linting.suppress import apply
 from tclint.syntax.source import Problem, Source
 
-__all__ = ["as_findings", "check_source"]
+__all__ = ["Observer", "as_findings", "check_source"]
+
+Observer = Callable[[Module, Function, Sequence[Hit]], Iterable[Hit]]
+"""Returns further hits for a function of a module that the checks have made these hits for."""
 
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
@@ -43,6 +46,7 @@ def check_source(
     *,
     clock: Callable[[str, float], None] | None = None,
     past: IncrementalCache | None = None,
+    observer: Observer | None = None,
 ) -> FileReport:
     """The report of linting one source: the findings of the rules that are *selected*, by default all.
 
@@ -56,9 +60,11 @@ def check_source(
 
     *past* has the results for earlier states of the same text, and is updated. With it, the report is the same as without,
     unless a deadline is set (:attr:`IncrementalCache.until`).
+
+    *observer* adds hits to those of each function; *past* does not keep them.
     """
     with _without_collector():
-        return _check(source, selected or Selected(), toolkit, clock, past or IncrementalCache())
+        return _check(source, selected or Selected(), toolkit, clock, past or IncrementalCache(), observer)
 
 
 @contextmanager
@@ -78,6 +84,7 @@ def _check(
     toolkit: Version | None,
     clock: Callable[[str, float], None] | None,
     past: IncrementalCache,
+    observer: Observer | None,
 ) -> FileReport:
     on = selected.on
     began = perf_counter()
@@ -126,9 +133,11 @@ def _check(
         line = source.position(function.start).line if limits else 0
         problems += [Problem(line, limit) for limit in limits]
         off = selected.ignored(source.path, function.name) if hits else ()
-        found += [
-            (whole, hit) for hit in without_subsumed(hits, selected.min_confidence, off, selected.strict)
-        ]
+        hits = tuple(without_subsumed(hits, selected.min_confidence, off, selected.strict))
+        found += [(whole, hit) for hit in hits]
+        if observer is not None:
+            found += [(whole, hit) for hit in observer(module, function, hits) if hit.subject in on]
+            tick("execute")
     if not problems:
         past.forget_all_but(module)
     made = as_findings(source, module, found, strict=selected.strict)
@@ -268,6 +277,7 @@ def as_findings(
                 steps=tuple(steps),
                 method=hit.method,
                 replayed=hit.replayed,
+                confirmation=hit.confirmation,
                 deadlock=tuple(
                     BlockedWait(
                         _step(module, party.wait, owner),

@@ -64,6 +64,10 @@ class Summary:
     """The architecture for which inline assembly is compiled; None if not given."""
     kernels_with_open_questions: int = 0
     """Functions in which the search for some hazard gave up, so that the absence of a finding proves nothing."""
+    executed: int = 0
+    """Kernels without findings that were to be executed."""
+    incomplete: int = 0
+    """Those of them that did not run to completion."""
     notes: tuple[str, ...] = ()
     """What comments and the baseline should name instead of the former rule of a finding."""
 
@@ -138,6 +142,8 @@ def present(
         kernels_with_open_questions=sum(
             len({open_.kernel for open_ in report.open_questions}) for report in shown
         ),
+        executed=sum(len(report.executions) for report in shown),
+        incomplete=sum(run.end != "done" for report in shown for run in report.executions),
         notes=tuple(dict.fromkeys(notes)),
     )
     return shown, summary
@@ -194,6 +200,7 @@ def tally(summary: Summary) -> str:
     if summary.unsafe_fixable:
         hidden = count(summary.unsafe_fixable, "more fix").replace("fixs", "fixes")
         parts.append(f"{hidden} with --unsafe-fixes")
+    parts += _executed(summary)
     parts += _inline(summary)
     parts += _hidden(summary)
     if summary.kernels_with_open_questions:
@@ -250,6 +257,13 @@ def gave_up_of(reports: Iterable[FileReport], each: bool = False) -> str:
         for question, number in total.most_common()
     ]
     return "".join(f"{line}\n" for line in (*rows, *(lines if each else ())))
+
+
+def _executed(summary: Summary) -> Iterator[str]:
+    """The number of kernels that were executed since they have no finding."""
+    if summary.executed:
+        incomplete = f", {summary.incomplete} of them not to completion (--timings gives the reasons)"
+        yield f"{count(summary.executed, 'kernel')} executed{incomplete if summary.incomplete else ''}"
 
 
 def _inline(summary: Summary) -> Iterator[str]:
