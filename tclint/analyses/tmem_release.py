@@ -79,18 +79,35 @@ class TmemRelease:
         ]
         for user, theirs in users.items():
             if any(
-                threads & theirs and user in reached and self._unordered(user, later)
+                threads & theirs and user in reached and self._unordered(site, user, later)
                 for threads, later, reached in admitted
             ):
                 return user
         return None
 
-    def _unordered(self, user: int, waits: frozenset[int]) -> bool:
-        """Whether a path from the entry to *user* passes none of *waits*."""
+    def _unordered(self, site: int, user: int, waits: frozenset[int]) -> bool:
+        """Whether a path to *user* passes none of *waits*: from the entry, or from an execution that precedes *site*.
+
+        If a thread reaches *site* only after the first execution of *user*, that execution is not the one that *site*
+        must precede. The path then begins at *user*.
+        """
         block = self.model.cfg.block_of[user]
         # Without a wait in its block, the first user stands for all of them.
         first = user if block in self._waiting_blocks else self._first_users[block]
-        return self.order.unsynchronised_path(first, waits) is not None
+        if self.order.unsynchronised_path(first, waits) is None:
+            return False
+        return not self._runs_first(first, site) or (
+            self.order.unsynchronised_path(first, waits, start=first) is not None
+        )
+
+    def _runs_first(self, user: int, site: int) -> bool:
+        """Whether a thread executes *site* only after it may have observed that *user* is complete."""
+        observers = (
+            wait
+            for wait in self.order.completion_points((user,))
+            if not self.order.returns_at_once(user, wait)
+        )
+        return self.order.unsynchronised_path(site, frozenset(observers)) is None
 
     @cached_property
     def _waiting_blocks(self) -> frozenset[int]:
