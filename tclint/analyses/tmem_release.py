@@ -101,13 +101,34 @@ class TmemRelease:
         )
 
     def _runs_first(self, user: int, site: int) -> bool:
-        """Whether a thread executes *site* only after it may have observed that *user* is complete."""
-        observers = (
+        """Whether *site* is executed only after the first execution of *user*, an MMA, copy or shift, is complete.
+
+        Every path to *site* passes a wait for an mbarrier on which nothing arrives before *user* has been executed. An
+        earlier commit of operations on other columns is taken to be for another stage of the results.
+        """
+        order = self.order
+        waits = {
             wait
-            for wait in self.order.completion_points((user,))
-            if not self.order.returns_at_once(user, wait)
-        )
-        return self.order.unsynchronised_path(site, frozenset(observers)) is None
+            for commit in order.completion_signals((user,), "tcgen05")
+            for wait in order.waits_completed_by(commit)
+            if not order.returns_at_once(user, wait)
+        }
+        if not waits or order.unsynchronised_path(site, waits) is not None:
+            return False
+        reaches, others = self.model.reaches, self.tmem.operations - {user}
+        earlier = [i for i in others if not self.tmem.apart(i, "d", user, "d") and reaches(-1, i, (user,))]
+        before = {
+            wait
+            for signal in order.points.signals
+            if waits.intersection(completed := order.waits_completed_by(signal))
+            and (
+                any(reaches(i, signal, (user,)) for i in earlier)
+                if self.model.instruction(signal).group == "tcgen05"
+                else reaches(-1, signal, (user,))
+            )
+            for wait in completed
+        }
+        return order.unsynchronised_path(site, waits - before) is None
 
     @cached_property
     def _waiting_blocks(self) -> frozenset[int]:
