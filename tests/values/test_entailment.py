@@ -111,3 +111,95 @@ def test_an_unsigned_minimum_is_a_lower_bound_only_of_what_is_not_negative(
 end: ret;"""
     )
     assert m.values.entails(value(m, "%p1"), PathCondition()) is expected
+
+
+# ---------------------------------------------------------------- what a loop adds
+
+
+def below(changes: str, first: str, known: str, asked: str) -> bool | None:
+    """Whether ``less, more`` (*asked*) holds in an iteration in which that *known* does not.
+
+    The loop starts with the registers as *first* sets them, and ends with *changes*.
+    """
+    m = model(
+        f"""
+    ld.param.u32 %r1, [number];
+    ld.param.u32 %r2, [other];
+    {first}
+loop:
+    mov.u32 %r9, 0;
+    setp.lt.s32 %p1, {known};
+    setp.lt.s32 %p2, {asked};
+    {changes}
+    ld.shared.u32 %r8, [%r9];
+    setp.ne.s32 %p9, %r8, 0;
+    @%p9 bra loop;
+end: ret;""",
+        parameters=".param .u32 number, .param .u32 other",
+    )
+    facts = m.values.refine(value(m, "%p1"), False, PathCondition())
+    return m.values.entails(value(m, "%p2"), facts)
+
+
+TEST = "ld.shared.u32 %r7, [%r9]; setp.eq.s32 %p8, %r7, 0; @%p8 bra over;"
+
+
+@pytest.mark.parametrize(
+    ("changes", "grows"),
+    [
+        (f"{TEST} add.s32 %r5, %r5, 1; over:", True),
+        (f"{TEST} add.s32 %r5, %r5, 1; bra both; over: add.s32 %r5, %r5, 4; both:", True),
+        (f"{TEST} over: @%p8 add.s32 %r5, %r5, 1;", True),
+        (f"inner: {TEST} add.s32 %r5, %r5, 1; bra inner; over:", True),
+        # It shrinks, starts again or is something else on one path, or grows by an unknown amount.
+        (f"{TEST} add.s32 %r5, %r5, -1; over:", False),
+        (f"{TEST} add.s32 %r5, %r5, 1; bra both; over: add.s32 %r5, %r5, -4; both:", False),
+        (f"{TEST} add.s32 %r5, %r5, 1; bra both; over: mov.u32 %r5, -1; both:", False),
+        (f"{TEST} add.s32 %r5, %r5, 1; bra both; over: mov.u32 %r5, %r7; both:", False),
+        (f"inner: {TEST} add.s32 %r5, %r5, -1; bra inner; over:", False),
+        (f"{TEST} xor.b32 %r5, %r5, 1; over:", False),
+        (f"{TEST} add.s32 %r5, %r5, %r1; over:", False),
+    ],
+)
+@pytest.mark.parametrize("start", [0, -5])
+def test_a_counter_that_some_iterations_advance_is_never_below_its_start(
+    changes: str, grows: bool, start: int
+) -> None:
+    first, known = f"mov.u32 %r5, {start};", "%r1, 0"
+    assert below(changes, first, known, f"%r5, {start}") is (False if grows else None)
+    assert below(changes, first, known, f"%r5, {start + 1}") is not False
+
+
+ONE_EACH = f"{TEST} add.s32 %r5, %r5, 1; add.s32 %r6, %r6, 1;"
+
+
+@pytest.mark.parametrize(
+    ("changes", "first", "lockstep"),
+    [
+        ("add.s32 %r5, %r5, %r1; add.s32 %r6, %r6, %r1;", "add.s32 %r6, %r2, 3;", True),
+        ("add.s32 %r6, %r6, %r7; add.s32 %r5, %r5, %r7;", "add.s32 %r6, %r2, 3;", True),
+        (
+            f"{ONE_EACH} bra loop; over: add.s32 %r5, %r5, %r7; add.s32 %r6, %r6, %r7;",
+            "add.s32 %r6, %r2, 3;",
+            True,
+        ),
+        # One of them starts elsewhere, adds another amount, or does not add in each iteration.
+        ("add.s32 %r5, %r5, %r1; add.s32 %r6, %r6, %r1;", "add.s32 %r6, %r1, 3;", False),
+        ("add.s32 %r5, %r5, %r1; add.s32 %r6, %r6, %r2;", "add.s32 %r6, %r2, 3;", False),
+        ("add.s32 %r5, %r5, %r1; sub.s32 %r6, %r6, %r1;", "add.s32 %r6, %r2, 3;", False),
+        (f"add.s32 %r5, %r5, %r1; {TEST} add.s32 %r6, %r6, %r1; over:", "add.s32 %r6, %r2, 3;", False),
+        ("add.s32 %r5, %r5, %r1; shl.b32 %r6, %r6, 1;", "add.s32 %r6, %r2, 3;", False),
+        (
+            f"{ONE_EACH} bra loop; over: add.s32 %r5, %r5, %r7; add.s32 %r6, %r6, %r1;",
+            "add.s32 %r6, %r2, 3;",
+            False,
+        ),
+    ],
+)
+@pytest.mark.parametrize(("known", "asked"), [("%r6, %r1", "%r5, %r12"), ("%r5, %r12", "%r6, %r1")])
+def test_values_to_which_a_loop_adds_the_same_unknown_stay_as_far_apart(
+    changes: str, first: str, lockstep: bool, known: str, asked: str
+) -> None:
+    """%r6 is 3 more than %r5, so it is below %r1 exactly where %r5 is below %r1 less 3."""
+    start = f"mov.u32 %r5, %r2; {first} mov.u32 %r7, 1; sub.s32 %r12, %r1, 3;"
+    assert below(changes, start, known, asked) is (False if lockstep else None)
