@@ -139,6 +139,7 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
             )
     if memory.exited:
         w.machine.observe("exited-cta", w, "reads shared memory of a CTA that has exited")
+    w.machine.count_unwritten(w, memory, words)
     if not plain:
         return
     for stamp, site in memory.unordered_accesses(words, True, w.clocks.seen):
