@@ -79,18 +79,56 @@ class TmemRelease:
         ]
         for user, theirs in users.items():
             if any(
-                threads & theirs and user in reached and self._unordered(user, later)
+                threads & theirs and user in reached and self._unordered(site, user, later)
                 for threads, later, reached in admitted
             ):
                 return user
         return None
 
-    def _unordered(self, user: int, waits: frozenset[int]) -> bool:
-        """Whether a path from the entry to *user* passes none of *waits*."""
+    def _unordered(self, site: int, user: int, waits: frozenset[int]) -> bool:
+        """Whether a path to *user* passes none of *waits*: from the entry, or from an execution that precedes *site*.
+
+        If a thread reaches *site* only after the first execution of *user*, that execution is not the one that *site*
+        must precede. The path then begins at *user*.
+        """
         block = self.model.cfg.block_of[user]
         # Without a wait in its block, the first user stands for all of them.
         first = user if block in self._waiting_blocks else self._first_users[block]
-        return self.order.unsynchronised_path(first, waits) is not None
+        if self.order.unsynchronised_path(first, waits) is None:
+            return False
+        return not self._runs_first(first, site) or (
+            self.order.unsynchronised_path(first, waits, start=first) is not None
+        )
+
+    def _runs_first(self, user: int, site: int) -> bool:
+        """Whether *site* is executed only after the first execution of *user*, an MMA, copy or shift, is complete.
+
+        Every path to *site* passes a wait for an mbarrier on which nothing arrives before *user* has been executed. An
+        earlier commit of operations on other columns is taken to be for another stage of the results.
+        """
+        order = self.order
+        waits = {
+            wait
+            for commit in order.completion_signals((user,), "tcgen05")
+            for wait in order.waits_completed_by(commit)
+            if not order.returns_at_once(user, wait)
+        }
+        if not waits or order.unsynchronised_path(site, waits) is not None:
+            return False
+        reaches, others = self.model.reaches, self.tmem.operations - {user}
+        earlier = [i for i in others if not self.tmem.apart(i, "d", user, "d") and reaches(-1, i, (user,))]
+        before = {
+            wait
+            for signal in order.points.signals
+            if waits.intersection(completed := order.waits_completed_by(signal))
+            and (
+                any(reaches(i, signal, (user,)) for i in earlier)
+                if self.model.instruction(signal).group == "tcgen05"
+                else reaches(-1, signal, (user,))
+            )
+            for wait in completed
+        }
+        return order.unsynchronised_path(site, waits - before) is None
 
     @cached_property
     def _waiting_blocks(self) -> frozenset[int]:

@@ -147,7 +147,30 @@ def _nearest(
     site: int,
     candidates: dict[int, _Candidate],
 ) -> tuple[_Candidate, Path, str] | None:
-    """The first candidate on a feasible path from the operation, the path, and its doubt (empty if there is none).
+    """The candidate that a finding is reported at, the path, and its doubt (empty if there is none).
+
+    A use by the thread itself that no signal precedes comes first: program order alone decides it, while whether a
+    signal on another path lets a thread start too early depends on phases.
+    """
+    signals = [i for i, candidate in candidates.items() if candidate.rule == TC002]
+    direct = {i: candidate for i, candidate in candidates.items() if candidate.rule != TC002}
+    if signals and direct:
+        before = {i: candidate for i, candidate in direct.items() if model.reaches(site, i, signals)}
+        found = _first(model, tmem, results, site, before, frozenset(signals))
+        if found is not None and not found[2]:
+            return found
+    return _first(model, tmem, results, site, candidates)
+
+
+def _first(
+    model: KernelModel,
+    tmem: TensorMemory,
+    results: Results[Tcgen05State],
+    site: int,
+    candidates: dict[int, _Candidate],
+    ends: frozenset[int] = frozenset(),
+) -> tuple[_Candidate, Path, str] | None:
+    """The first candidate on a feasible path from the operation that passes none of *ends*, the path, and its doubt.
 
     A candidate without a doubt is preferred. None if no candidate is a finding.
     """
@@ -155,7 +178,7 @@ def _nearest(
     doubtful: tuple[_Candidate, Path, str] | None = None
 
     def step(state: Tcgen05State, i: int, instruction: Instruction) -> Tcgen05State | None:
-        return tmem.follow(site, state, i, instruction)
+        return None if i in ends else tmem.follow(site, state, i, instruction)
 
     def goal(state: Tcgen05State, i: int) -> bool:
         return i in left

@@ -82,6 +82,11 @@ class Observation:
     """Whether the two accesses, or the access and the operation, are of different warps."""
 
     @property
+    def text(self) -> str:
+        """The thread and what it does, for a message."""
+        return f"{self.thread}: {self.message}" if self.thread else self.message
+
+    @property
     def cause(self) -> str:
         """What the *other* instruction does, for a note at its line."""
         return _CAUSES.get(self.kind, "the operation is issued")

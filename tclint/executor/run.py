@@ -27,6 +27,7 @@ from tclint.ir.nodes import Function, Module
 from tclint.syntax.source import Source
 
 __all__ = [
+    "STEPS",
     "Argument",
     "End",
     "Execution",
@@ -39,6 +40,9 @@ __all__ = [
     "line_of",
     "prepared",
 ]
+
+STEPS = 50_000_000
+"""Instructions of warps after which an execution ends, unless another limit is given."""
 
 End = Literal["done", "fault", "deadlock", "budget", "unsupported"]
 
@@ -133,7 +137,7 @@ def execute(
     parameters: bytes,
     how: str | Schedule = "lazy",
     *,
-    steps: int = 50_000_000,
+    steps: int = STEPS,
     seconds: float = float("inf"),
     place: Callable[[int], str] = str,
     watched: frozenset[int] = frozenset(),
@@ -186,6 +190,7 @@ def execute_assumed(
     launch: Assumed,
     how: str | Schedule = "lazy",
     *,
+    steps: int = STEPS,
     seconds: float = float("inf"),
     place: Callable[[int], str] = str,
     watched: frozenset[int] = frozenset(),
@@ -198,8 +203,8 @@ def execute_assumed(
     memories = Memories(module, launch.buffers)
     values = launch.values({name: memories.memory.address(name) for name in launch.buffers})
     return execute(
-        module, function, launch.geometry, memories, layout(function, values), how, seconds=seconds, place=place,
-        watched=watched, tracer=tracer,
+        module, function, launch.geometry, memories, layout(function, values), how, steps=steps,
+        seconds=seconds, place=place, watched=watched, tracer=tracer,
     )  # fmt: skip
 
 
@@ -209,7 +214,7 @@ def execute_file(
     how: str | Schedule = "lazy",
     *,
     number: int = 0,
-    steps: int = 50_000_000,
+    steps: int = STEPS,
     seconds: float = float("inf"),
     place: Callable[[Function, int], str] | None = None,
     watched: Mapping[str, frozenset[int]] | None = None,

@@ -64,6 +64,7 @@ class ConditionalIntervals:
         """``(value, depth)`` -> range. The depth is part of the question: what is found near the limit is less precise."""
         self._remainder_form_cache: dict[int, list[tuple[tuple[tuple[int, int], ...], int]]] = {}
         self._divisions: dict[int, Division | None] = {}
+        self._needs_no_facts: dict[int, bool] = {}
         self._no_ranges: KnownRanges = {}
         self._refined: dict[tuple[int, int, bool], tuple[KnownRanges, KnownRanges]] = {}
         """``(id(known), fact, truth)`` -> ``(known, refined)``. Stores the key object so that its id stays unique."""
@@ -86,7 +87,9 @@ class ConditionalIntervals:
 
     def _entails(self, p: int, node: Node, known: KnownRanges) -> bool | None:
         _, relation, left, right, signed, width = node
-        if not any(self._mentions(known, side) or self.loops.has_counter(side) for side in (left, right)):
+        if not self.needs_no_facts(p) and not any(
+            self._mentions(known, side) or self.loops.has_counter(side) for side in (left, right)
+        ):
             return None
         known = self._with_lockstep_ranges(known, left, right)
         one, two = self._canonical_range_of(left, known), self._range_of(right, known, 0)
@@ -105,6 +108,18 @@ class ConditionalIntervals:
             return False
         # The caller asks about *p* in its own form as well, which is enough for this search.
         return self._by_contradiction(p, known) if node is self.table.nodes[p] else None
+
+    def needs_no_facts(self, p: int) -> bool:
+        """Whether the form of the comparison *p* may decide it: a loop bounds the difference of its sides, or that
+        contains a maximum or minimum, of which both sides may be bounds.
+        """
+        found = self._needs_no_facts.get(p)
+        if found is None:
+            node = self.table.nodes[p]
+            base = self.loops.base(self.table.add(node[2], self.table.times(node[3], -1)))[0]
+            found = bool(self._alternatives(base) or self.loops.bounds(base))
+            self._needs_no_facts[p] = found
+        return found
 
     def _below(self, left: int, right: int, width: int, known: KnownRanges) -> bool | None:
         """Whether *left* < *right*, both unsigned. b - m is below b if m is at most b, and not 0. None if unknown."""

@@ -63,7 +63,6 @@ class LoopFacts:
         self._canonical_cache: dict[int, int] = {}
         self._comparison_cache: dict[int, tuple[Node, bool] | None] = {}
         self._bounds: dict[int, tuple[tuple[int, int, int], ...]] = {}
-        self._bounds_difference: dict[int, bool] = {}
 
     def base(self, value: int) -> tuple[int, int, bool]:
         """``(base, constant, negated)`` such that *value* is the base, negated or not, plus the constant."""
@@ -255,12 +254,3 @@ class LoopFacts:
             if not any(self.counter(t) for t, _ in table.linear(rest)[0]):
                 return (low, high, rest) if factor == 1 else (-high, -low, rest)
         return None
-
-    def bounds_difference(self, p: int) -> bool:
-        """Whether a loop bounds the difference that *p* compares, whatever the path condition is."""
-        found = self._bounds_difference.get(p)
-        if found is None:
-            node = self.table.nodes[p]
-            difference = self.table.add(node[2], self.table.times(node[3], -1))
-            found = self._bounds_difference[p] = bool(self.bounds(self.base(difference)[0]))
-        return found

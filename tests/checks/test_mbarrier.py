@@ -8,7 +8,8 @@ from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tests.tools.pages import block
-from tests.tools.support import by_rule, kernel, lint, module
+from tests.tools.support import by_rule, kernel, line_of, lint, module
+from tests.tools.support import found as lines_of
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 START = """
@@ -823,3 +824,58 @@ def test_a_note_about_one_store_hides_no_warning_about_another() -> None:
     store = "st.shared.u32 [%r3], %r4;"
     code = block("MB014", "one_lane_arrives").replace(ELECT, f"{ELECT}\n{store}")
     assert [f.severity for f in by_rule(lint(code), "MB014")] == [Severity.WARNING]
+
+
+STORE = "st.shared.u32 [%r3], %r4;"
+ARRIVE_LANE_0 = "@!%p0 mbarrier.arrive.shared::cta.b64 _, [full];"
+
+
+@pytest.mark.parametrize(
+    ("store", "between", "severities"),
+    [
+        (f"@%p0 {STORE}", "", [Severity.WARNING]),
+        (f"@!%p0 bra skip;\n{STORE}\nskip:", "", [Severity.WARNING]),
+        (f"@!%p0 bra skip;\n{STORE}\nskip:", "vote.sync.any.pred %p3, %p2, -1;", [Severity.INFO]),
+        (f"@%p0 {STORE}", "bar.warp.sync -1;", []),
+        (f"@!%p0 bra skip;\n{STORE}\nskip:", "bar.warp.sync -1;", []),
+        (f"@!%p0 bra skip;\n{STORE}\nbar.warp.sync -1;\nskip:", "", []),
+        # The arriving lane may be ordered after the others by way of another warp.
+        (
+            f"@%p0 {STORE}",
+            "relay: mbarrier.try_wait.parity.shared::cta.b64 %p2, [back], 0;\n@!%p2 bra relay;",
+            [],
+        ),
+        (f"@!%p0 {STORE}", "", []),
+    ],
+)
+def test_an_arrival_for_lanes_that_store_where_the_arriving_lane_does_not(
+    store: str, between: str, severities: list[Severity]
+) -> None:
+    code = block("MB014", "one_lane_arrives").replace(STORE, store)
+    code = code.replace(".shared .align 8 .b64 full;", ".shared .align 8 .b64 full, back;")
+    arrive = "@%leader mbarrier.arrive.shared::cta.b64 _, [full];"
+    code = code.replace(f"{ELECT}\n    {arrive}", f"{between}\n{ARRIVE_LANE_0}")
+    assert arrive not in code
+    assert [f.severity for f in by_rule(lint(code), "MB014")] == severities
+
+
+@pytest.mark.parametrize(
+    ("between", "names"),
+    [
+        ("", ["first"]),
+        ("st.shared.u32 [%r3], %r5;", ["first", "second"]),
+        ("bar.warp.sync -1;", ["first"]),
+    ],
+)
+def test_a_store_is_reported_at_the_arrival_that_publishes_it_first(between: str, names: list[str]) -> None:
+    arrive = "@%leader mbarrier.arrive.shared::cta.b64 _, [{}]; // {}"
+    code = block("MB014", "one_lane_arrives")
+    code = code.replace(".shared .align 8 .b64 full;", ".shared .align 8 .b64 full, more;")
+    code = code.replace("[full], 1;", "[full], 1;\nmbarrier.init.shared::cta.b64 [more], 1;")
+    arrivals = f"{arrive.format('full', 'first')}\n{between}\n{arrive.format('more', 'second')}"
+    code = code.replace("@%leader mbarrier.arrive.shared::cta.b64 _, [full];", arrivals)
+    consume = "mbarrier.try_wait.parity.shared::cta.b64 %ready, [full], 0;\n    @!%ready bra consume;"
+    again = f"{consume}\nagain: {consume.replace('[full]', '[more]').replace('bra consume', 'bra again')}"
+    code = code.replace(consume, again)
+    reported = [line for rule, line in lines_of(lint(code)) if rule == "MB014"]
+    assert reported == [line_of(code, f"// {name}") for name in names]

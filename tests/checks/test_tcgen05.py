@@ -281,6 +281,27 @@ relays:
     assert confidences(f"{phase('done', 3)}\n{phase('third', 2)}") == []
 
 
+@pytest.mark.parametrize(
+    ("awaited", "after", "found"),
+    [
+        (phase("done", 4), phase("third", 2), []),
+        (phase("done", 4), "", ["high"]),
+        (phase("done", 4), f"@%p3 bra skip;\n{phase('third', 2)}\nskip:", ["high"]),
+        # The loading threads observe no multiplication, so even the first one may follow the load.
+        ("", phase("third", 2), ["high"]),
+    ],
+)
+def test_the_multiplication_that_a_load_waits_for_is_not_let_start_by_its_signal(
+    awaited: str, after: str, found: list[str]
+) -> None:
+    """The first multiplication precedes the load, and the next one follows a later signal."""
+    multiplies = f"tile: {phase('other', 1)}\n{MMA}\n{COMMIT}\n{after}\n@%p4 bra tile;"
+    loads = f"load_tile: {awaited}\n{LOAD}\n{ARRIVE.format('other')}\n{LD_DONE}\n{USE}\n{ARRIVE.format('third')}\n"
+    # The thread that multiplies is in warp 4.
+    lead = f"{BOTH}\nsetp.eq.u32 %p1, %r0, 128;\nsetp.gt.s32 %p4, %r8, -1;"
+    assert releases(f"{lead}\n{multiplies}", f"{loads}@%p4 bra load_tile;") == found
+
+
 def test_a_signal_that_returns_to_the_loading_threads_lets_nothing_start() -> None:
     """Their own wait for the load precedes whatever they signal next."""
     back = f"{phase('other', 1)}\n{ARRIVE.format('third')}\n{phase('done', 2)}\n{OVERWRITES}"
@@ -294,6 +315,25 @@ def test_accesses_before_the_barrier_that_the_loading_threads_pass_are_not_let_s
     assert releases(stores, f"bar.sync 1, 160;\n{LOAD}\n{ARRIVE.format('other')}\n{LD_DONE}\n{USE}") == []
     late = f"bar.sync 1, 160;\n{phase('other', 1)}\n{OVERWRITES}"
     assert releases(late, f"bar.sync 1, 160;\n{LOAD}\n{ARRIVE.format('other')}\n{LD_DONE}\n{USE}") == ["high"]
+
+
+@pytest.mark.parametrize(
+    ("body", "rules"),
+    [
+        (
+            f"{ZEROS}\n@%p3 bra skip;\nbra.uni far;\nfar: {LOAD}\n{LD_DONE}\n{USE}\nskip: {ARRIVE.format('other')}",
+            ["TC004"],
+        ),
+        (f"{ZEROS}\n{ARRIVE.format('other')}\n{LOAD}\n{LD_DONE}\n{USE}", ["TC002"]),
+        (f"{ZEROS}\n@%p3 {ARRIVE.format('other')}\n{LOAD}\n{LD_DONE}\n{USE}", ["TC002"]),
+    ],
+)
+def test_a_use_that_no_signal_precedes_is_reported_rather_than_a_signal_on_another_path(
+    body: str, rules: list[str]
+) -> None:
+    other = other_role(f"{phase('other', 1)}\n{OVERWRITES}")
+    report = lint(text(f"{other}\n{body}\ndone_here: mov.u32 %r1, 0;", 160))
+    assert [f.rule.id for f in report.findings if f.rule.id in ("TC002", "TC003", "TC004")] == rules
 
 
 def test_the_finding_shows_what_may_start_too_early() -> None:

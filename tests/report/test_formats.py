@@ -417,6 +417,8 @@ def test_json_is_schema_1() -> None:
         "status": "failed",
         "problems": [{"line": None, "message": "absent"}],
         "findings": [],
+        "open_questions": [],
+        "executions": [],
     }
     assert (good["path"], good["status"], good["problems"]) == ("gemm.ptx", "analysed", [])
     (found,) = good["findings"]

@@ -39,6 +39,18 @@ def _file(report: FileReport, context: Context) -> dict[str, Any]:
             {"line": problem.line or None, "message": problem.message} for problem in report.problems
         ],
         "findings": [_finding(report, finding, context) for finding in report.findings],
+        "open_questions": [asdict(question) for question in report.open_questions],
+        "executions": [
+            {
+                "entry": run.entry,
+                "line": run.line,
+                "end": run.end,
+                "reason": run.reason or None,
+                "launch": run.launch or None,
+                "instructions": run.instructions,
+            }
+            for run in report.executions
+        ],
     }
 
 
@@ -155,6 +167,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "fixable": summary.fixable,
         "unsafe_fixable": summary.unsafe_fixable,
         "asm": {**asdict(summary.asm), "arch": summary.arch},
+        "executed": {"kernels": summary.executed, "incomplete": summary.incomplete},
     }
 
 
