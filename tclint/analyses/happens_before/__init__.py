@@ -334,6 +334,30 @@ class HappensBefore:
     def _path_avoiding(
         self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]
     ) -> Path | None:
+        path = self._continued(use, stops, start, given)
+        if path is not None or start >= 0:
+            return path
+        # No path passes a dispatcher. A role begins where its threads leave the dispatcher for the first time.
+        for dispatcher, first in self._roles:
+            path = self._continued(use, stops, first, given)
+            if path is not None and self._continued(dispatcher, stops, start, given) is not None:
+                return path
+        return None
+
+    @cached_property
+    def _roles(self) -> list[tuple[int, int]]:
+        """The dispatching branch and the first instruction of each role whose warps are known."""
+        cfg, reachability = self.model.cfg, self.model.reachability
+        return [
+            (cfg.blocks[block].end - 1, cfg.blocks[edge.target].start)
+            for block in sorted(reachability.dispatchers - reachability.unresolved_dispatchers)
+            for edge in cfg.successors[block]
+        ]
+
+    def _continued(
+        self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]
+    ) -> Path | None:
+        """A path from *start* to *use* that passes none of *stops* and no dispatcher."""
         model = self.model
         here = model.views.context_in_iteration(start)
         context = ThreadContext(here.threads, PathCondition({**here.facts, **given})) if given else here
