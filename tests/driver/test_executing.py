@@ -263,7 +263,7 @@ def test_an_observation_becomes_a_hit_of_a_rule_that_exists(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mbarrier-init", "shuffle", "left-in-flight", "tensor-memory-lanes"])
-def test_what_works_in_practice_is_no_hit(kind: str) -> None:
+def test_what_works_in_practice_makes_no_hit(kind: str) -> None:
     assert hazard(Observation(kind, 1, "seen", "warp 0", 2), prepared(built(RIGHT), "k")) is None
 
 
