@@ -197,26 +197,35 @@ class _Kernel:
                         del self.found[key]
 
     def hits(self) -> Iterator[Hit]:
-        """What was observed: one hit for each rule and pair of instructions, whichever of the two came first."""
-        shown: dict[tuple[str, frozenset[int]], _Found] = {}
+        """What was observed: one hit for each rule and instruction, the pairs of which it counts.
+
+        Which of two unordered accesses came first is chance, so a pair counts in one order only.
+        """
+        groups: dict[tuple[str, int], list[_Found]] = {}
+        pairs: set[tuple[str, frozenset[int]]] = set()
         for found in self.found.values():
-            if found.counts:
-                both = frozenset((found.observation.site, found.observation.other))
-                shown.setdefault((found.hit.rule, both), found)
-        for found in shown.values():
-            o = found.observation
-            yield replace(
-                found.hit,
-                confidence=Confidence.CONFIRMED,
-                method=Method.EXECUTION,
-                steps=tuple(
-                    Mark(site, f"executed ({found.schedule}): {message}", role=role)
-                    for site, message, role in evidence(o)
-                ),
-                confirmation=Confirmation(
-                    "confirmed", "", found.schedule, o.text, found.candidate.basis.name
-                ),
-            )
+            rule, both = found.hit.rule, frozenset((found.observation.site, found.observation.other))
+            if found.counts and (rule, both) not in pairs:
+                pairs.add((rule, both))
+                groups.setdefault((rule, found.observation.site), []).append(found)
+        for first, *others in groups.values():
+            yield _as_hit(first, 1 + len(others))
+
+
+def _as_hit(found: _Found, count: int) -> Hit:
+    """The hit of an observation, with its execution as the path."""
+    o = found.observation
+    return replace(
+        found.hit,
+        count=count,
+        confidence=Confidence.CONFIRMED,
+        method=Method.EXECUTION,
+        steps=tuple(
+            Mark(site, f"executed ({found.schedule}): {message}", role=role)
+            for site, message, role in evidence(o)
+        ),
+        confirmation=Confirmation("confirmed", "", found.schedule, o.text, found.candidate.basis.name),
+    )
 
 
 def _plausible(result: Execution) -> Iterator[Observation]:

@@ -44,6 +44,7 @@ from tclint.executor.state import (
     LaneGroup,
     Range,
     ReconvergencePoint,
+    Released,
     Shared,
     Warp,
 )
@@ -103,8 +104,8 @@ class Machine:
         self.ready: deque[LaneGroup] = deque()
         self.parked: list[LaneGroup] = []
         self.flights: list[AsyncOperation] = []
-        self.clocks: dict[int, tuple[Cluster, Clocks]] = {}
-        """The clock that the releasing accesses of an address published, with the cluster that it belongs to."""
+        self.released: dict[int, Released] = {}
+        """What the releasing accesses of an address published."""
         self._warp: Warp | None = None
         self._idle_turns = 0
         """Timeouts, and turns that executed no instruction, since the last :meth:`progress`."""

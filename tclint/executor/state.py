@@ -35,6 +35,7 @@ __all__ = [
     "LaneGroup",
     "Range",
     "ReconvergencePoint",
+    "Released",
     "Services",
     "Shared",
     "Tensor",
@@ -73,7 +74,7 @@ class Services(Protocol):
     schedule: Schedule
     parked: list[LaneGroup]
     flights: list[AsyncOperation]
-    clocks: dict[int, tuple[Cluster, Clocks]]
+    released: dict[int, Released]
 
     @property
     def code(self) -> Sizes: ...
@@ -307,6 +308,17 @@ class Arrival(NamedTuple):
 
 
 @dataclass
+class Released:
+    """The clocks that the warps of a cluster have released to an address."""
+
+    cluster: Cluster
+    beyond: Clocks
+    """For every CTA of the cluster."""
+    within: dict[int, Clocks] = field(default_factory=dict)
+    """Of the warps of each CTA, by its rank, for that CTA."""
+
+
+@dataclass
 class Barrier:
     """The current phase of a CTA barrier or a cluster barrier."""
 
@@ -390,6 +402,10 @@ class Warp:
         """The register count that the last ``setmaxnreg`` set; 0 before the first one."""
         self.fenced = False
         """Whether it has executed ``wgmma.fence``."""
+        self.widely_fenced = Clocks.new(cta.cluster.warps)
+        """Its clocks at its last memory fence of a scope that includes other CTAs."""
+        self.narrowly_fenced = False
+        """Whether a memory fence of CTA scope follows that fence."""
         self.issued = 0
         """How many ``wgmma`` it has issued."""
         self.polled = 0

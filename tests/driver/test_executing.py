@@ -94,6 +94,16 @@ def test_a_hazard_that_only_an_execution_shows_is_a_finding_of_its_rule() -> Non
     assert finding.confirmation.launch == "assuming a grid of one CTA, zeros in global memory"
 
 
+def test_two_stores_that_race_with_one_load_are_one_finding() -> None:
+    text = RACY.replace(
+        "st.shared.u32 [%r4], %r1;", "st.shared.u16 [%r4], %r1;\n    st.shared.u16 [%r4+2], %r1;"
+    )
+    findings = executed(checked(text))
+    pairs = {frozenset(step.span.start for step in f.steps) for f in findings}
+    assert len(pairs) == len(findings)
+    assert sum(f.count for f in findings) == 2
+
+
 def test_a_right_kernel_has_no_finding_and_is_counted() -> None:
     report = checked(RIGHT)
     assert not report.findings
@@ -263,7 +273,7 @@ def test_an_observation_becomes_a_hit_of_a_rule_that_exists(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mbarrier-init", "shuffle", "left-in-flight", "tensor-memory-lanes"])
-def test_what_works_in_practice_is_no_hit(kind: str) -> None:
+def test_what_works_in_practice_makes_no_hit(kind: str) -> None:
     assert hazard(Observation(kind, 1, "seen", "warp 0", 2), prepared(built(RIGHT), "k")) is None
 
 
