@@ -12,7 +12,7 @@ from tclint.findings.edits import Repair, retarget, reversion
 from tclint.findings.edits import opcode as opcode_at
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Pair, Use, Vector, registers
 from tclint.isa.directives import directives
-from tclint.isa.newer import beyond_table, later
+from tclint.isa.newer import beyond_table
 from tclint.isa.table import Match, Table, split_opcode, table
 from tclint.isa.target import INTRODUCED, KNOWN, NEWEST, Target, Version, dotted, parse_version
 from tclint.isa.widths import needed, width_of
@@ -38,7 +38,6 @@ _RULES_OF_BUILD_ERRORS = {
 }
 
 
-_LATER = "later versions of PTX have instructions of this kind"
 _NEWER = "the module has a newer version than tclint knows completely"
 
 
@@ -53,7 +52,7 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             yield rule.hit(
                 function=function, site=min(sites), count=len(sites), message=message, help=remedy,
                 fixes=_renamed(opcode, sites, remedy, function),
-            ).doubted(_LATER if later(opcode) else "")  # fmt: skip
+            )  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function)).items():
             yield PX003.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",

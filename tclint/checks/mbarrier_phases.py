@@ -20,7 +20,16 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tclint.analyses.bulk_rings import WIDEST, room, rows
-from tclint.analyses.mbarriers import RESPONSE, Arrivals, Delivery, Mbarrier, Mbarriers, Ring, first_parity
+from tclint.analyses.mbarriers import (
+    RESPONSE,
+    Arrivals,
+    Delivery,
+    Mbarrier,
+    Mbarriers,
+    Ring,
+    first_parity,
+    transaction_unit,
+)
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import times
@@ -445,10 +454,17 @@ def _total(model: KernelModel, group: Iterable[Delivery], role: str) -> int | No
 
 
 def _amount(model: KernelModel, site: int, role: str) -> int | None:
-    """The bytes that one thread expects (``tx``) or copies (``bytes``) at *site*, as a value; None if unknown."""
-    if role == "bytes" and model.instruction(site).event == "clc-request":
+    """What one thread expects (``tx``) or completes (``bytes``) at *site*, as a value; None if unknown."""
+    match, amount = model.instruction(site).match, model.value(site, role)
+    if role == "tx" or match is None:
+        return amount
+    if match.form.event == "clc-request":
         return model.values.constant(RESPONSE)
-    return model.value(site, role)
+    if match.form.scope != "thread":
+        return None
+    unit = transaction_unit(match)
+    constant = None if amount is None else model.values.constant_of(amount)
+    return amount if unit == 1 else None if constant is None else model.values.constant(constant // unit)
 
 
 Rest = Mapping[Ring, list[Delivery] | None]

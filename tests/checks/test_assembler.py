@@ -124,13 +124,13 @@ def test_availability(version: str, target: str, statement: str, rules: list[str
 @pytest.mark.parametrize(
     ("version", "statement", "rules"),
     [
-        ("9.2", "brandnew.u32 %r1;", ["PX001"]),
-        ("9.3", "brandnew.u32 %r1;", ["PX008"]),
-        ("9.5", "tcgen05.commit.brand::new.b64 [%r1];", ["PX008"]),
-        ("9.2", "tcgen05.commit.brand::new.b64 [%r1];", ["PX002"]),
+        ("9.5", "brandnew.u32 %r1;", ["PX001"]),
+        ("9.6", "brandnew.u32 %r1;", ["PX008"]),
+        ("9.6", "tcgen05.commit.brand::new.b64 [%r1];", ["PX008"]),
+        ("9.5", "tcgen05.commit.brand::new.b64 [%r1];", ["PX002"]),
         ("99.0", "brandnew.u32 %r1;\nbrandnew.u32 %r2;\nadd.tight.u32 %r1, %r1, 1;", ["PX008"]),
-        ("9.5", "add.u32 %r1, %r2;", ["PX003"]),
-        ("9.5", "bar.sync 16;", ["PX004"]),
+        ("9.6", "add.u32 %r1, %r2;", ["PX003"]),
+        ("9.6", "bar.sync 16;", ["PX004"]),
     ],
 )
 def test_what_a_newer_version_may_have_is_unknown_and_not_wrong(
@@ -145,21 +145,21 @@ def test_what_a_newer_version_may_have_is_unknown_and_not_wrong(
 def test_one_note_lists_what_a_newer_module_has() -> None:
     bodies = ("brandnew.u32 %r1;\nbrandnew.u32 %r2;\nret;", "add.tight.u32 %r1, %r1, 1;\nret;")
     code = module(
-        *(kernel(b, n) for b, n in zip(bodies, "ab", strict=True)), header=HEADER.replace("8.6", "9.5")
+        *(kernel(b, n) for b, n in zip(bodies, "ab", strict=True)), header=HEADER.replace("8.6", "9.6")
     )
     (found,) = by_rule(lint(code), "PX008")
     assert found.count == 3
-    assert found.message.endswith("(9.2): brandnew.u32, add.tight.u32")
+    assert found.message.endswith("(9.5): brandnew.u32, add.tight.u32")
 
 
 @pytest.mark.parametrize(
     ("unknown", "version", "confidence"),
     [
-        ("", "9.5", "high"),
-        ("tcgen05.dealloc.brand::new.b32 %r1, 32;", "9.5", "low"),  # may be what is missing
-        ("brandnew.b32 %r1;", "9.5", "low"),
-        ("add.tight.u32 %r1, %r1, 1;", "9.5", "low"),
-        ("cvt.tight.u32.f32 %r1, %f1;", "9.5", "low"),
+        ("", "9.6", "high"),
+        ("tcgen05.dealloc.brand::new.b32 %r1, 32;", "9.6", "low"),  # may be what is missing
+        ("brandnew.b32 %r1;", "9.6", "low"),
+        ("add.tight.u32 %r1, %r1, 1;", "9.6", "low"),
+        ("cvt.tight.u32.f32 %r1, %f1;", "9.6", "low"),
     ],
 )
 def test_what_an_unknown_instruction_may_do_is_not_missing(
@@ -178,10 +178,10 @@ def test_what_an_unknown_instruction_may_do_is_not_missing(
 @pytest.mark.parametrize(
     ("unknown", "version", "confidence"),
     [
-        ("", "9.5", "high"),
-        ("mbarrier.init.brand::new.b64 [done], 1;", "9.5", "low"),
-        ("mbarrier.init.brand::new.b64 [done], 1;", "9.2", "high"),
-        ("add.tight.u32 %r1, %r1, 1;", "9.5", "high"),  # no addition synchronises anything
+        ("", "9.6", "high"),
+        ("mbarrier.init.brand::new.b64 [done], 1;", "9.6", "low"),
+        ("mbarrier.init.brand::new.b64 [done], 1;", "9.5", "high"),
+        ("add.tight.u32 %r1, %r1, 1;", "9.6", "high"),  # no addition synchronises anything
     ],
 )
 def test_findings_beside_an_unknown_synchronisation_are_doubtful(

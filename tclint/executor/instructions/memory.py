@@ -290,7 +290,7 @@ def _plain(i: Instruction) -> bool:
     return not any(m in _SYNCHRONISING for m in i.match.modifiers)
 
 
-@executes("ld", "ld.volatile", "ld.sync", "ld.mmio", "ld.nc", "ldu")
+@executes("ld", "ld.volatile", "ld.sync", "ld.mmio", "ld.nc", "ld.readonly", "ldu")
 def _ld(d: Decoder, i: Instruction) -> Op:
     address = i.operands[1]
     space, size, plain = _space(d, i, address), _width(i), _plain(i)
