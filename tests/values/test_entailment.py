@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -203,3 +204,43 @@ def test_values_to_which_a_loop_adds_the_same_unknown_stay_as_far_apart(
     """%r6 is 3 more than %r5, so it is below %r1 exactly where %r5 is below %r1 less 3."""
     start = f"mov.u32 %r5, %r2; {first} mov.u32 %r7, 1; sub.s32 %r12, %r1, 3;"
     assert below(changes, start, known, asked) is (False if lockstep else None)
+
+
+AMOUNTS = st.lists(
+    st.tuples(st.sampled_from(["%r5", "%r6"]), st.sampled_from(["1", "-1", "2", "%r1", "%r7"])), max_size=3
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    AMOUNTS,
+    AMOUNTS,
+    st.tuples(st.sampled_from(["0", "%r2", "%r1"]), st.integers(-1, 3)),
+    st.permutations(["%r5", "%r6"]),
+    st.sampled_from(["%r1", "%r2", "0", "2"]),
+    st.integers(-3, 3),
+    st.randoms(use_true_random=False),
+)
+def test_what_follows_for_values_of_a_loop_holds_in_each_of_its_iterations(
+    one: list[tuple[str, str]],
+    other: list[tuple[str, str]],
+    start: tuple[str, int],
+    sides: list[str],
+    limit: str,
+    more: int,
+    random: Random,
+) -> None:
+    adds = ["\n".join(f"add.s32 {to}, {to}, {by};" for to, by in path) for path in (one, other)]
+    first = f"mov.u32 %r5, %r2; mov.u32 %r6, {start[0]}; add.s32 %r6, %r6, {start[1]};"
+    first += f" mov.u32 %r12, {limit}; add.s32 %r12, %r12, {more};"
+    changes = f"{TEST} {adds[0]} bra both; over: {adds[1]} both:"
+    answer = below(changes, first, f"{sides[0]}, {limit}", f"{sides[1]}, %r12")
+    for r1, r2 in product(range(-2, 4), repeat=2):
+        now = {"%r1": r1, "%r2": r2, "%r5": r2, "0": 0, "2": 2, "1": 1, "-1": -1}
+        now["%r6"] = now[start[0]] + start[1]
+        for _ in range(12):
+            if now[sides[0]] >= now[limit]:
+                assert answer in (None, now[sides[1]] < now[limit] + more), now
+            now["%r7"] = random.choice((0, random.randint(-3, 3)))
+            for to, by in other if now["%r7"] == 0 else one:
+                now[to] += now[by]
