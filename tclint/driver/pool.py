@@ -119,9 +119,7 @@ def _executed(
     from tclint.driver.executing import Executor
     from tclint.executor.launch import LaunchError
 
-    executor = Executor(
-        source, config.execute_steps, config.selected.min_confidence, lambda: _launches(source.path, config)
-    )
+    executor = Executor(source, config.execute_steps, config.selected, lambda: _launches(source.path, config))
     try:
         report = lint(source, config, clock, past, gave_up, executor)
     except LaunchError as error:
