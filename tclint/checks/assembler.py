@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from itertools import chain
 from typing import cast
 
@@ -14,7 +15,7 @@ from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, P
 from tclint.isa.directives import directives
 from tclint.isa.newer import beyond_table, later
 from tclint.isa.table import Match, Table, split_opcode, table
-from tclint.isa.target import INTRODUCED, KNOWN, NEWEST, Target, Version, dotted, parse_version
+from tclint.isa.target import INTRODUCED, KNOWN, NEWEST, RENAMED, Target, Version, dotted, parse_version
 from tclint.isa.widths import needed, width_of
 
 AV001 = RuleId("AV001")
@@ -248,6 +249,7 @@ def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             message=f".version {have} does not have .target {target}, which requires .version {need}",
             help=f"raise .version to {need}", fixes=reversion(module, target.introduced),
         )  # fmt: skip
+    moved = cache(partial(_moved, module))
     lacking: dict[int, list[tuple[str, str, str]]] = {}
     for function in module.functions:
         for use in function.uses:
@@ -266,7 +268,7 @@ def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
                     function=function, site=min(sites), count=len(sites),
                     message=f"{opcode} is not available on {target}: it requires {need}",
                     help=f"compile for {need}, or use another instruction on {target}",
-                    fixes=_retargeted(module, target, function.instructions[min(sites)]),
+                    fixes=_retargeted(module, target, function.instructions[min(sites)]) or moved(),
                 )  # fmt: skip
             else:
                 yield AV002.hit(
@@ -292,6 +294,21 @@ def _retargeted(module: Module, target: Target, instruction: Instruction) -> tup
             needed = max((a.version_for(other) for _, _, a in lacking), default=version)
             found += retarget(module, other, needed)
     return tuple(found)
+
+
+def _moved(module: Module) -> tuple[Repair, ...]:
+    """The repair that names the oldest target with all instructions of the module; empty if no target has them all."""
+    assert module.version is not None
+    matches = {id(u.match): u.match for f in module.functions for u in f.uses if u.match is not None}.values()
+    targets = (Target.parse(name) for name in INTRODUCED)
+    for target in sorted((t for t in targets if t), key=lambda t: (t.number, " fa".index(t.suffix or " "))):
+        version = max(module.version, target.introduced)
+        lacking = [missing for match in matches for missing in match.missing(target, version)]
+        if target.number not in RENAMED and all(kind == "version" for kind, _, _ in lacking):
+            return retarget(
+                module, target, max((a.version_for(target) for *_, a in lacking), default=version)
+            )
+    return ()
 
 
 def _lacking(match: Match, target: Target, version: tuple[int, int]) -> list[tuple[str, str, str]]:
