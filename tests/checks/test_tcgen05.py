@@ -302,6 +302,23 @@ def test_the_multiplication_that_a_load_waits_for_is_not_let_start_by_its_signal
     assert releases(f"{lead}\n{multiplies}", f"{loads}@%p4 bra load_tile;") == found
 
 
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (f"{LD_DONE}\n@%p1 {ARRIVE.format('other')}", ["high"]),
+        # Another barrier orders the arrival after the waits of the other warps.
+        (f"{LD_DONE}\nbar.sync 1, 128;\n@%p1 {ARRIVE.format('other')}", []),
+        # A lane of each warp arrives, after the wait of its own warp.
+        (f"{LD_DONE}\nelect.sync _|%p6, -1;\n@%p6 {ARRIVE.format('other')}", []),
+    ],
+)
+def test_one_thread_that_arrives_for_all_after_a_barrier_does_not_know_of_their_waits(
+    after: str, found: list[str]
+) -> None:
+    body = f"{LOAD}\nbar.sync 1, 128;\n{after}\n{USE}"
+    assert releases(f"{phase('other', 1)}\n{OVERWRITES}", body) == found
+
+
 def test_a_signal_that_returns_to_the_loading_threads_lets_nothing_start() -> None:
     """Their own wait for the load precedes whatever they signal next."""
     back = f"{phase('other', 1)}\n{ARRIVE.format('third')}\n{phase('done', 2)}\n{OVERWRITES}"
