@@ -226,6 +226,7 @@ def _conflicts(
     else:
         accessed = [("d", True), ("a", False)]
     ranges = [(tmem.range(i, role), writes) for role, writes in accessed]
+    threads = model.views.context_of(i).threads
     loads_read = 0
     for register in instruction.reads:
         loads_read |= tmem.derived.get(register, 0)
@@ -236,7 +237,7 @@ def _conflicts(
             mine = tmem.range(site, "taddr")
             # An instruction that reads a loaded value, or one computed from it, depends on the load and so waits for it.
             if not tmem.bits[site] & loads_read and any(
-                writes and tmem.meet(mine, r) for r, writes in ranges
+                writes and tmem.meet(mine, r, threads) for r, writes in ranges
             ):
                 how = "frees" if dealloc else "overwrites"
                 message = (
@@ -246,7 +247,7 @@ def _conflicts(
                 yield site, _Candidate(TC003, i, "ld", message, _WAIT.format("ld"))
         elif site in tmem.stores:
             mine = tmem.range(site, "taddr")
-            if group != "tcgen05.st" and any(tmem.meet(mine, r) for r, _ in ranges):
+            if group != "tcgen05.st" and any(tmem.meet(mine, r, threads) for r, _ in ranges):
                 message = (
                     f"{'frees' if dealloc else 'uses'} columns of tensor memory that an earlier tcgen05.st "
                     "may not have written yet: no intervening tcgen05.wait::st"
@@ -256,7 +257,7 @@ def _conflicts(
             mine = tmem.range(site, "d")
             # The columns of the first iteration count too, unless that iteration precedes the operation.
             first = None if model.reaches(i, site) else tmem.at_first(i, "taddr")
-            if any(tmem.meet(mine, r) for r in (*(r for r, _ in ranges), first)):
+            if any(tmem.meet(mine, r, threads) for r in (*(r for r, _ in ranges), first)):
                 missing = "wait for its tcgen05.commit" if status else "tcgen05.commit"
                 message = (
                     f"accesses the result of {model.name(site)}, which may not have completed yet: "

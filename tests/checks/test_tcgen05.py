@@ -234,6 +234,33 @@ def test_a_load_that_was_used_before_the_signal(between: str, confidence: str | 
     assert found == ([confidence] if confidence else [])
 
 
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        # In the warp of the multiplying thread, the store is to the columns of the accumulator.
+        ("and.b32 %r13, %r13, 4;", ["TC004"]),
+        ("and.b32 %r13, %r13, 4;\nxor.b32 %r13, %r13, 4;\nshl.b32 %r13, %r13, 5;", []),
+        ("add.s32 %r13, %r13, %r8;", []),
+    ],
+)
+def test_columns_that_depend_on_the_warp_are_compared_in_the_thread_that_uses_them(
+    column: str, found: list[str]
+) -> None:
+    body = f"""
+    shr.u32 %r13, %r0, 5;
+    {column}
+    shl.b32 %r14, %r13, 4;
+    add.s32 %r14, %r9, %r14;
+    {STORE.replace("[%r9]", "[%r14]")}
+    bar.sync 0;
+    {MMA}
+    {COMMIT}
+    {ST_DONE}
+"""
+    report = lint(text(body, 256))
+    assert [f.rule.id for f in report.findings if f.rule.id in ("TC002", "TC004")] == found
+
+
 BOTH = ".shared .align 8 .b64 third;"
 CHAIN = f"{ARRIVE.format('other')}\n{LD_DONE}\n{USE}\n{ARRIVE.format('done')}"
 """A signal while the load is pending, and one after it is complete."""
