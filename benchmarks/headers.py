@@ -41,6 +41,8 @@ __all__ = ["PACKAGES", "Wrapper", "main", "measure", "wrappers"]
 PACKAGES = ("nvidia-cuda-cccl==13.3.5.0.6", "nvidia-cuda-cccl-cu12==12.9.27")
 """The newest release of the headers, and one of the toolkit before."""
 
+_IMMEDIATE = b"128"
+"""A value that every immediate operand of the headers can have."""
 _GENERATED = "cuda/__ptx/instructions/generated"
 NEWEST = VERSIONS[-1]
 
@@ -83,7 +85,10 @@ def wrappers(paths: Iterable[Path]) -> list[Wrapper]:
     for path in paths:
         source = Source(path.read_bytes(), str(path.with_suffix(".cuh")))
         for asm, ptx in strings(source):
-            body = " ".join(clean(ptx.text.data.decode()).split())
+            data = bytearray(ptx.text.data)
+            for start, end in reversed(ptx.values):
+                data[start:end] = _IMMEDIATE
+            body = " ".join(clean(data.decode()).split())
             body = body if body.rstrip("} ").endswith(";") else f"{body};"
             text = f"{{ {' '.join(ptx.declarations)} {body} }}"
             found.setdefault(text, (path.name, source.position(asm.statement.start).line))

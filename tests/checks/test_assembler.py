@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tools.support import HEADER, agrees, by_rule, found, kernel, lint, module
+from tests.tools.support import HEADER, HOPPER, agrees, by_rule, found, kernel, lint, module
 
 
 def one(statement: str, header: str = HEADER) -> list[tuple[str, str]]:
@@ -197,6 +197,31 @@ def test_findings_beside_an_unknown_synchronisation_are_doubtful(
     report = lint(module(kernel(body, directives=".reqntid 32"), header=HEADER.replace("8.6", version)))
     (found,) = [f for f in report.findings if f.rule.id.startswith("MB")]
     assert found.confidence.label == confidence
+
+
+@pytest.mark.parametrize(
+    ("statement", "fix"),
+    [
+        ("addd.s32 %r1, %r2, %r3;", ""),  # add or addc
+        ("addd.s16 %h1, %h2, %h3;", "add.s16"),
+        ("add.s23 %r1, %r2, %r3;", "add.s32"),
+        ("wgma.fence.sync.aligned;", "wgmma.fence.sync.aligned"),
+        ("ad.s32 %r1, %r2;", ""),  # add has three operands
+        ("sha.b32 %r1, %r2, %r3;", ""),  # shl or shr
+        ("clmul.lo.u64 %rd1, %rd2, %rd3;", ""),  # mul computes something else
+        ("fmad.rn.f32 %f1, %f2, %f3, %f4;", ""),  # fma or mad
+        ("add.s3 %r1, %r2, %r3;", "add.s32"),
+        ("add.q32 %r1, %r2, %r3;", ""),  # of several types
+    ],
+)
+def test_a_fix_of_a_name_computes_what_was_meant(statement: str, fix: str) -> None:
+    (found,) = (
+        f
+        for f in lint(module(kernel(f"{statement}\nret;"), header=HOPPER)).findings
+        if f.rule.family == "ptx"
+    )
+    assert found.help.startswith("did you mean")
+    assert [f.message for f in found.fixes] == ([f"write {fix}"] if fix else [])
 
 
 def test_a_damaged_function_is_not_taken_at_its_word() -> None:

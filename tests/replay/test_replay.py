@@ -130,6 +130,67 @@ def test_a_barrier_that_too_few_threads_reach_deadlocks(count: int, deadlocks: b
     assert not list(replayed(asked.model))
 
 
+SEVERAL = """
+.version 9.5
+.target sm_107a
+.address_size 64
+.visible .entry k()
+.reqntid 32
+.explicitcluster
+.reqnctapercluster 2
+{
+    .reg .pred %p<3>;
+    .reg .b32 %r<3>;
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %cluster_ctarank;
+    mov.u32 %r2, full;
+    setp.ne.u32 %p0, %r0, 0;
+    setp.ne.or.u32 %p1, %r1, 0, %p0;
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    @!%p0 fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.acquire.aligned;
+    @%p1 bra wait;
+    mbarrier.arrive.release.cluster.shared::cluster.multicast::cluster::32b.b64 _, [%r2], 3;
+wait:
+    mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [full], 0;
+    @!%p2 bra wait;
+    barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.acquire.aligned;
+    ret;
+}
+"""
+"""One thread arrives at the mbarriers of both CTAs."""
+
+
+@pytest.mark.parametrize(
+    ("arrival", "deadlocks"),
+    [
+        ("", False),
+        ("_, [%r2], 1, 3;", False),
+        ("_, [%r2], 1;", True),
+        ("_, [%r2], 2;", True),
+    ],
+)
+def test_an_arrival_signals_the_ctas_of_its_mask(arrival: str, deadlocks: bool) -> None:
+    code = SEVERAL.replace("_, [%r2], 3;", arrival or "_, [%r2], 3;")
+    assert [f.rule.id for f in lint(code).findings] == ["MB016"] * deadlocks
+
+
+@pytest.mark.parametrize(("mask", "deadlocks"), [(3, False), (1, True)])
+def test_an_expectation_raises_the_tx_count_in_the_ctas_of_its_mask(mask: int, deadlocks: bool) -> None:
+    cluster = "relaxed.cluster.shared::cluster.multicast::cluster::32b.b64"
+    arrive = "mbarrier.arrive.release.cluster.shared::cluster.multicast::cluster::32b.b64 _, [%r2], 3;"
+    expect, complete = (
+        f"mbarrier.expect_tx.{cluster} [%r2], 16, 3;",
+        f"mbarrier.complete_tx.{cluster} [%r2], 16, {mask};",
+    )
+    assert arrive in SEVERAL
+    found = [f.rule.id for f in lint(SEVERAL.replace(arrive, f"{expect}\n{arrive}\n{complete}")).findings]
+    assert ("MB016" in found) == deadlocks
+
+
 def test_a_cluster_barrier_that_some_threads_do_not_reach_deadlocks() -> None:
     made = analysed(PAIR)
     at = made.sites("barrier-wait")[0]
