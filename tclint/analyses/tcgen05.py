@@ -20,7 +20,7 @@ from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
 from tclint.isa.table import Match
 from tclint.isa.target import tensor_columns
-from tclint.values.descriptors import Form, shape
+from tclint.values.descriptors import INSTRUCTION, Form, shape
 
 __all__ = [
     "COPIED",
@@ -372,7 +372,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         if match is not None and idesc is not None:
             form = Form.of(match)
             if role == "a":
-                return 1 if form.weights else _A_COLUMNS
+                return 1 if form.weights or not INSTRUCTION[form.kind] else _A_COLUMNS
             found = shape(form, values.known_bits(idesc))
             return found.columns(form) if found is not None else None
         if match is not None and "shape" in match.binding:

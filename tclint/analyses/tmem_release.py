@@ -44,6 +44,7 @@ class TmemRelease:
         self._conflicting: dict[tuple[int, int], bool] = {}
         self._own: dict[tuple[int, int, bool], dict[int, frozenset[int]]] = {}
         self._elsewhere: dict[tuple[int, int, bool], dict[int, int]] = {}
+        self._first_waits: dict[int, frozenset[int]] = {}
 
     def started_early(self, site: int, signal: int) -> int | None:
         """An operation of another thread on the columns of the load or store *site* that only *signal* orders after it.
@@ -114,41 +115,38 @@ class TmemRelease:
         block = self.model.cfg.block_of[user]
         # Without a wait in its block, the first user stands for all of them.
         first = user if block in self._waiting_blocks else self._first_users[block]
-        if self.order.unsynchronised_path(first, waits) is None:
-            return False
-        return not self._runs_first(first, site) or (
-            self.order.unsynchronised_path(first, waits, start=first) is not None
+        path = self.order.unsynchronised_path
+        return path(first, waits) is not None and (
+            path(first, waits, start=first) is not None or not self._runs_first(first, site)
         )
 
     def _runs_first(self, user: int, site: int) -> bool:
-        """Whether *site* is executed only after the first execution of *user*, an MMA, copy or shift, is complete.
-
-        Every path to *site* passes a wait for an mbarrier on which nothing arrives before *user* has been executed. An
-        earlier commit of operations on other columns is taken to be for another stage of the results.
-        """
-        order = self.order
-        waits = {
-            wait
-            for commit in order.completion_signals((user,), "tcgen05")
-            for wait in order.waits_completed_by(commit)
-            if not order.returns_at_once(user, wait)
-        }
-        if not waits or order.unsynchronised_path(site, waits) is not None:
-            return False
-        reaches, others = self.model.reaches, self.tmem.operations - {user}
-        earlier = [i for i in others if not self.tmem.apart(i, "d", user, "d") and reaches(-1, i, (user,))]
-        before = {
-            wait
-            for signal in order.points.signals
-            if waits.intersection(completed := order.waits_completed_by(signal))
-            and (
-                any(reaches(i, signal, (user,)) for i in earlier)
-                if self.model.instruction(signal).group == "tcgen05"
-                else reaches(-1, signal, (user,))
+        """Whether *site* is executed only after the first execution of *user*, an MMA, copy or shift, is complete."""
+        if user not in self._first_waits:
+            self._first_waits[user] = (
+                self._waits_for_first(user) if user in self.tmem.operations else frozenset()
             )
-            for wait in completed
-        }
-        return order.unsynchronised_path(site, waits - before) is None
+        waits = self._first_waits[user]
+        return bool(waits) and self.order.unsynchronised_path(site, waits) is None
+
+    def _waits_for_first(self, user: int) -> frozenset[int]:
+        """The waits for mbarriers of which no phase completes before the first execution of *user* is complete.
+
+        An earlier commit of operations on other columns is taken to be for another stage of the results.
+        """
+        order, reached_from = self.order, self.model.reached_from
+        commits = order.completion_signals((user,), "tcgen05")
+        waits = {i for commit in commits for i in order.waits_completed_by(commit)}
+        signals = [i for i in order.points.signals if not waits.isdisjoint(order.waits_completed_by(i))]
+        others = self.tmem.operations - {user}
+        alike = [i for i in others if not self.tmem.apart(i, "d", user, "d")]
+        earlier = reached_from((-1,), alike, (user,))
+        committed = [i for i in signals if self.model.instruction(i).group == "tcgen05"]
+        before = reached_from(earlier, committed, (user,)) | (
+            reached_from((-1,), signals, (user,)).difference(committed)
+        )
+        waits.difference_update(*(order.waits_completed_by(i) for i in before))
+        return frozenset(i for i in waits if not order.returns_at_once(user, i))
 
     @cached_property
     def _waiting_blocks(self) -> frozenset[int]:

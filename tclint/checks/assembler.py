@@ -1,4 +1,4 @@
-"""Checks of what an assembler rejects: unknown instructions, wrong operands, undefined names, unavailable features."""
+"""Checks of what an assembler rejects: unknown instructions, wrong operands, undefined names."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import cast
 
 from tclint.checks import Hit, RuleId, grouped, module_check
 from tclint.checks._wording import in_words
-from tclint.findings.edits import Repair, retarget, reversion
+from tclint.findings.edits import Repair
 from tclint.findings.edits import opcode as opcode_at
-from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Pair, Use, Vector, registers
+from tclint.ir.nodes import Function, Immediate, Module, Operand, Pair, Use, Vector, registers
 from tclint.isa.directives import directives
-from tclint.isa.newer import beyond_table, later
+from tclint.isa.newer import beyond_table
 from tclint.isa.table import Match, Table, split_opcode, table
-from tclint.isa.target import INTRODUCED, KNOWN, NEWEST, Target, Version, dotted, parse_version
+from tclint.isa.target import KNOWN, NEWEST, Version, dotted
 from tclint.isa.widths import needed, width_of
 
-AV001 = RuleId("AV001")
-AV002 = RuleId("AV002")
 PX001 = RuleId("PX001")
 PX002 = RuleId("PX002")
 PX003 = RuleId("PX003")
@@ -35,10 +33,10 @@ _RULES_OF_BUILD_ERRORS = {
     "duplicate-register": PX007,
     "duplicate-name": PX007,
     "duplicate-label": PX007,
+    "overflow": PX004,
 }
 
 
-_LATER = "later versions of PTX have instructions of this kind"
 _NEWER = "the module has a newer version than tclint knows completely"
 
 
@@ -53,7 +51,7 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             yield rule.hit(
                 function=function, site=min(sites), count=len(sites), message=message, help=remedy,
                 fixes=_renamed(opcode, sites, remedy, function),
-            ).doubted(_LATER if later(opcode) else "")  # fmt: skip
+            )  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function)).items():
             yield PX003.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
@@ -229,81 +227,3 @@ def _unknown(isa: Table, opcode: str) -> tuple[RuleId, str, str]:
             hint = f"did you mean {near[0]}?" if near else f"the syntax is {best[1].text}"
             return PX002, f"{root} does not accept the modifier {modifier} here", hint
     return PX002, f"{opcode}: these modifiers cannot be combined", f"the syntax is {best[1].text}"
-
-
-@module_check(AV001, AV002)
-def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
-    """Instructions and modifiers that .target or .version does not have (11.1.1, 11.1.2, the notes of each
-    instruction)."""
-    if module.version is None or not module.targets:
-        return
-    version = module.version
-    target = next((t for t in map(Target.parse, module.targets) if t), None)
-    if target is None:
-        return
-    if version < target.introduced:
-        have, need = dotted(version), dotted(target.introduced)
-        yield AV002.hit(
-            span=module.version_span,
-            message=f".version {have} does not have .target {target}, which requires .version {need}",
-            help=f"raise .version to {need}", fixes=reversion(module, target.introduced),
-        )  # fmt: skip
-    lacking: dict[int, list[tuple[str, str, str]]] = {}
-    for function in module.functions:
-        for use in function.uses:
-            if use.match is not None and id(use.match) not in lacking:
-                lacking[id(use.match)] = _lacking(use.match, target, version)
-        unavailable = (
-            (problem, i)
-            for use in function.uses
-            for problem in lacking.get(id(use.match), ())
-            for i in use.sites
-        )
-        for (kind, what, need), sites in grouped(unavailable).items():
-            opcode = _subject(function.instructions[min(sites)], what)
-            if kind == "target":
-                yield AV001.hit(
-                    function=function, site=min(sites), count=len(sites),
-                    message=f"{opcode} is not available on {target}: it requires {need}",
-                    help=f"compile for {need}, or use another instruction on {target}",
-                    fixes=_retargeted(module, target, function.instructions[min(sites)]),
-                )  # fmt: skip
-            else:
-                yield AV002.hit(
-                    function=function, site=min(sites), count=len(sites),
-                    message=f"{opcode} requires .version {need} on {target}; this module has {dotted(version)}",
-                    help=f"raise .version to {need}", fixes=reversion(module, parse_version(need)),
-                )  # fmt: skip
-
-
-def _retargeted(module: Module, target: Target, instruction: Instruction) -> tuple[Repair, ...]:
-    """Repairs that add a suffix to the target, where that provides what is missing; the more portable suffix is
-    first."""
-    assert instruction.match is not None
-    assert module.version is not None
-    found: list[Repair] = []
-    for suffix in "fa":
-        other = Target(target.number, suffix)
-        if target.suffix == suffix or str(other) not in INTRODUCED:
-            continue
-        version = max(module.version, other.introduced)
-        lacking = instruction.match.missing(other, version)
-        if all(kind == "version" for kind, _, _ in lacking):
-            needed = max((a.version_for(other) for _, _, a in lacking), default=version)
-            found += retarget(module, other, needed)
-    return tuple(found)
-
-
-def _lacking(match: Match, target: Target, version: tuple[int, int]) -> list[tuple[str, str, str]]:
-    """What *target* and *version* do not have: the kind (``target`` or ``version``), the feature, what it requires."""
-    return [
-        (kind, what, available.describe() if kind == "target" else dotted(available.version_for(target)))
-        for kind, what, available in match.missing(target, version)
-    ]
-
-
-def _subject(instruction: Instruction, what: str) -> str:
-    """The name of the instruction, or of its modifier or operand *what*, as a message shows it."""
-    root = instruction.opcode.split(".")
-    name = ".".join(root[:2]) if len(root) > 1 and not root[1][:1].isdigit() else root[0]
-    return f"{what} of {name}" if what else name

@@ -38,7 +38,7 @@ def hazard(observation: Observation, function: Function) -> Hit | None:
 def _may_be_harmless(rule: str, at: Instruction, other: Instruction, function: Function) -> bool:
     """Whether what was observed may be a case of the *rule* that working kernels have, which the checks report as notes.
 
-    An observation does not tell these cases apart as well as a check does.
+    An observation distinguishes these cases less well than a check does.
     """
     if rule == "PR001":  # a matrix store, or a memory fence wider than the CTA in place of the proxy fence
         return (other.match is not None and other.match.scope == "warp") or any(

@@ -69,6 +69,8 @@ class Execution:
     schedule: str = ""
     notes: Mapping[str, int] = field(default_factory=dict)
     """Deviations from what a GPU does: the text, with the first instruction that it applies to."""
+    unwritten: Mapping[int, int] = field(default_factory=dict)
+    """Bytes of shared memory that were read although nothing had written them, by the instruction that read them first."""
     reached: frozenset[int] = frozenset()
     """Of the instructions that were watched, those that some thread executed."""
 
@@ -142,12 +144,13 @@ def execute(
     place: Callable[[int], str] = str,
     watched: frozenset[int] = frozenset(),
     tracer: Callable[[Machine], None] | None = None,
+    fill: int = 0,
 ) -> Execution:
     """Execute *function* (see :func:`prepared`) once; *parameters* are the bytes of its parameters.
 
     *how* is a schedule, *steps* and *seconds* bound the execution, *place* returns the location of an instruction for
-    messages, *watched* are the instructions that :attr:`Execution.reached` is about, and *tracer* is called with the
-    machine before it runs. Nothing that the kernel does raises an exception: see :attr:`Execution.end`.
+    messages, *watched* are the instructions that :attr:`Execution.reached` is about, *tracer* is called with the
+    machine before it runs, and *fill* is the initial value of each byte of shared memory. Nothing that the kernel does raises an exception: see :attr:`Execution.end`.
     """
     began = perf_counter()
     chosen = schedule(how)
@@ -155,7 +158,7 @@ def execute(
     machine: Machine | None = None
     try:
         code = Decoder(function, module, memories.memory, parameters, place, watched).decode()
-        machine = Machine(code, geometry, memories.memory, chosen, steps=steps, seconds=seconds)
+        machine = Machine(code, geometry, memories.memory, chosen, steps=steps, seconds=seconds, fill=fill)
         if tracer is not None:
             tracer(machine)
         machine.run()
@@ -173,11 +176,12 @@ def execute(
             result.reason = f"{where}: {function.instructions[machine.at].opcode}: {problem}"  # type: ignore[union-attr]
     if machine is not None:
         result.observations = machine.observations
-        result.steps, result.notes, result.reached = (
-            machine.steps,
-            machine.notes,
-            frozenset(machine.code.reached),
-        )
+        result.steps, result.notes, result.unwritten = machine.steps, machine.notes, machine.unwritten
+        result.reached = frozenset(machine.code.reached)
+        if machine.unwritten:
+            count = sum(machine.unwritten.values())
+            text = f"{count} bytes of shared memory are read that nothing has written: they are zero here"
+            result.notes = {**machine.notes, text: min(machine.unwritten)}
         if result.end in ("fault", "unsupported"):
             result.site = machine.at
     result.seconds = perf_counter() - began
@@ -219,6 +223,7 @@ def execute_file(
     place: Callable[[Function, int], str] | None = None,
     watched: Mapping[str, frozenset[int]] | None = None,
     tracer: Callable[[Machine], None] | None = None,
+    fill: int = 0,
 ) -> tuple[list[Execution], dict[str, Array]]:
     """Execute the launches of a launch file in order: the executions, and the final contents of each buffer.
 
@@ -251,7 +256,7 @@ def execute_file(
         result = execute(
             module, function, extent, memories, values, how, steps=steps, seconds=seconds,
             place=partial(place, function) if place is not None else str,
-            watched=(watched or {}).get(launch.entry, frozenset()), tracer=tracer,
+            watched=(watched or {}).get(launch.entry, frozenset()), tracer=tracer, fill=fill,
         )  # fmt: skip
         executions.append(result)
         if result.end != "done":

@@ -174,7 +174,8 @@ class CFG:
         found: dict[int, set[int]] = {b: set() for b in self.order}
         for join in self.order:
             for b in self.sources[join]:
-                while b != self.idom[join]:
+                # Where the join is known already, so it is at all dominators further up.
+                while b != self.idom[join] and join not in found[b]:
                     found[b].add(join)
                     b = self.idom[b]
         return found

@@ -5,7 +5,8 @@ for each base, the interval to which comparisons with constants confine it; for 
 interval of that reading. A fact about a base is propagated to its operands where their range follows (masks that clear
 low bits, divisions, minima and maxima, sums of two terms). A query computes the ranges of both sides bottom-up,
 intersects them with the known ranges, and compares them. ``n - 1 < 3`` unsigned implies ``n & 3 == n``, and ``k >= 1``
-implies ``max(-2 - k, -3) == -3``: this is how a loop unrolled by four and its remainder loop are related.
+implies ``max(-2 - k, -3) == -3``: this is how a loop unrolled by four and its remainder loop are related. The range of
+a difference of maxima and minima may need no known range: ``max(min(i - 1, 5), 0) <= min(i + 1, 5)`` for i from 0 on.
 
 Loops contribute to ranges by their bounds and by counters in lockstep (``loop_facts``). Where ranges do not decide a
 comparison, these are tried:
@@ -88,7 +89,7 @@ class ConditionalIntervals:
     def _entails(self, p: int, node: Node, known: KnownRanges) -> bool | None:
         _, relation, left, right, signed, width = node
         if not self.needs_no_facts(p) and not any(
-            self._mentions(known, side) or self.loops.has_counter(side) for side in (left, right)
+            self._mentions(known, side) or self.loops.is_carried(side) for side in (left, right)
         ):
             return None
         known = self._with_lockstep_ranges(known, left, right)
@@ -480,10 +481,10 @@ class ConditionalIntervals:
                 return division.quotients(self._unsigned_range_of(number, width, known, depth + 1))
             return division.quotients(as_read(self._range_of(number, known, depth + 1), width, signed))
         found = self.bounds.interval(value) or UNBOUNDED
-        counter = self.loops.counter(value)
-        if counter is not None:
-            low, high = self._range_of(counter.start, known, depth + 1)
-            found = intersect(found, (low, INFINITY) if counter.step > 0 else (-INFINITY, high))
+        trend = self.loops.trend(value)
+        if trend is not None:
+            low, high = self._range_of(trend[0], known, depth + 1)
+            found = intersect(found, (low, INFINITY) if trend[1] > 0 else (-INFINITY, high))
         return found
 
     def _remainder_forms(self, value: int) -> list[tuple[tuple[tuple[int, int], ...], int]]:

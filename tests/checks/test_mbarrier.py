@@ -363,6 +363,14 @@ def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Con
     assert bool(hit.doubt) is (confidence is Confidence.LOW)
 
 
+def test_an_mbarrier_without_an_init_is_shown_with_the_inits_of_its_neighbours() -> None:
+    inits = [f"@!%p0 mbarrier.init.shared::cta.b64 [ring+{8 * k}], 1;" for k in (0, 2, 1)]
+    body = "\n".join((*inits, SIGNAL, "mbarrier.arrive.shared::cta.b64 _, [ring+24];"))
+    text = module(kernel(f"{START}\n{body}\nret;"), header=HEADER)
+    (finding,) = by_rule(lint(text), "MB009")
+    assert [text[step.span.start : step.span.end] for step in finding.steps] == inits[1:]
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     {
@@ -879,3 +887,37 @@ def test_a_store_is_reported_at_the_arrival_that_publishes_it_first(between: str
     code = code.replace(consume, again)
     reported = [line for rule, line in lines_of(lint(code)) if rule == "MB014"]
     assert reported == [line_of(code, f"// {name}") for name in names]
+
+
+COPY = "cp.async.ca.shared.global [%r3+4096], [%rd0], 4;"
+COPIES_ARRIVE = "cp.async.mbarrier.arrive.noinc.shared.b64 [full];"
+
+
+@pytest.mark.parametrize(
+    ("stores", "reads", "severity"),
+    [
+        (f"st.shared.u32 [%r3], %r0;\n{COPY}\n{COPIES_ARRIVE}", "[%r3+-128]", Severity.INFO),
+        (f"{COPY}\nst.shared.u32 [%r3], %r0;\n{COPIES_ARRIVE}", "[%r3+-128]", Severity.INFO),
+        (f"{COPY}\nst.shared.u32 [%r3], %r0;\n{COPIES_ARRIVE}", "[%r3+3968]", None),
+        (f"{COPY}\n{COPIES_ARRIVE}\nst.shared.u32 [%r3], %r0;", "[%r3+-128]", None),
+        (f"st.shared.u32 [%r3], %r0;\n{COPY}\n{COPIES_ARRIVE}\n{{arrive}}", "[%r3+-128]", None),
+        (f"st.shared.u32 [%r3], %r0;\n{COPY}\ncp.async.wait_all;\n{{arrive}}", "[%r3+-128]", None),
+    ],
+)
+def test_a_store_that_only_the_arrival_of_copies_publishes(
+    stores: str, reads: str, severity: Severity | None
+) -> None:
+    body = f"""
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 32;
+    {SIGNAL}
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r3, %r0, 4, %r3;
+    setp.lt.u32 %p5, %r0, 32;
+    @!%p5 bra reads;
+    {stores.format(arrive="mbarrier.arrive.shared.b64 _, [full];")}
+    bra done;
+    reads: {WAIT}
+    ld.shared.u32 %r4, {reads};
+    done: mov.u32 %r5, 0;
+    """
+    assert [hit.severity for hit in found(body, "MB013")] == ([severity] if severity else [])

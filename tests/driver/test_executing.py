@@ -20,6 +20,7 @@ from tclint.executor.run import prepared
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Method, Severity
+from tclint.findings.selection import Selected
 from tclint.report.formats import formats, renderer
 from tclint.report.summary import Context, exit_code, present, tally
 from tclint.syntax.source import Source
@@ -94,6 +95,16 @@ def test_a_hazard_that_only_an_execution_shows_is_a_finding_of_its_rule() -> Non
     assert finding.confirmation.launch == "assuming a grid of one CTA, zeros in global memory"
 
 
+def test_two_stores_that_race_with_one_load_are_one_finding() -> None:
+    text = RACY.replace(
+        "st.shared.u32 [%r4], %r1;", "st.shared.u16 [%r4], %r1;\n    st.shared.u16 [%r4+2], %r1;"
+    )
+    findings = executed(checked(text))
+    pairs = {frozenset(step.span.start for step in f.steps) for f in findings}
+    assert len(pairs) == len(findings)
+    assert sum(f.count for f in findings) == 2
+
+
 def test_a_right_kernel_has_no_finding_and_is_counted() -> None:
     report = checked(RIGHT)
     assert not report.findings
@@ -124,6 +135,41 @@ def test_a_comment_suppresses_what_an_execution_shows() -> None:
 def test_the_fingerprint_is_stable() -> None:
     prints = {only(checked(text)).fingerprint for text in (RACY, "// moved\n" + RACY)}
     assert len(prints) == 1
+
+
+NOTED = BODY.replace(
+    "//BARRIER",
+    """
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra LATER;
+    mbarrier.init.shared.b64 [%r3+512], 1;
+    mbarrier.init.shared.b64 [%r3+512], 1;
+LATER:""",
+).replace("tile[512]", "tile[1024]")
+"""The racy kernel with a note: an mbarrier is initialised again."""
+
+
+def test_a_note_does_not_keep_a_kernel_from_being_executed() -> None:
+    text = module(kernel(NOTED), header=HOPPER)
+    (note,) = [f for f in checked(text, Config()).findings if f.rule.id == "MB009"]
+    assert note.severity is Severity.INFO
+    report = checked(text)
+    assert "SM001" in {finding.rule.id for finding in executed(report)}
+    assert note in report.findings
+
+
+def test_an_error_of_the_executor_is_a_reason_and_loses_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise ZeroDivisionError("by hand")
+
+    monkeypatch.delenv("TCLINT_DEBUG", raising=False)
+    monkeypatch.setattr("tclint.driver.launches.execute_assumed", fail)
+    report = checked(module(kernel(NOTED), header=HOPPER))
+    assert report.status == "analysed"
+    assert [finding.rule.id for finding in report.findings if finding.rule.family == "mbarrier"] == ["MB009"]
+    (run,) = report.executions
+    assert run.end == "unsupported"
+    assert "internal error: ZeroDivisionError: by hand" in run.reason
 
 
 # ---------------------------------------------------------------- what an assumed launch cannot decide
@@ -263,7 +309,7 @@ def test_an_observation_becomes_a_hit_of_a_rule_that_exists(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mbarrier-init", "shuffle", "left-in-flight", "tensor-memory-lanes"])
-def test_what_works_in_practice_is_no_hit(kind: str) -> None:
+def test_what_works_in_practice_makes_no_hit(kind: str) -> None:
     assert hazard(Observation(kind, 1, "seen", "warp 0", 2), prepared(built(RIGHT), "k")) is None
 
 
@@ -366,7 +412,7 @@ def test_a_confirmation_leaves_the_finding_as_it_is() -> None:
 
 def test_an_executor_ignores_functions_that_are_not_entries() -> None:
     source = Source(RACY.encode(), "kernel.ptx")
-    executor = Executor(source, 1000, Confidence.MEDIUM, lambda: None)
+    executor = Executor(source, 1000, Selected(), lambda: None)
     made = built(RACY.replace(".visible .entry k(", ".visible .func k("))
     (function,) = made.functions
     assert list(executor(made, function, ())) == []

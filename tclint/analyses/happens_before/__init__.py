@@ -187,9 +187,11 @@ class HappensBefore:
         return found
 
     def synchronised_pairs(
-        self, arrivals: Iterable[int], waits: AbstractSet[int]
+        self, arrivals: Iterable[int], waits: AbstractSet[int], *, of_copies: bool = False
     ) -> Iterator[SynchronisedPair]:
         """The pairs of *arrivals* and *waits* that are certain to match: on one ring of mbarriers, or at one barrier.
+
+        A ``cp.async.mbarrier.arrive`` signals copies, not its thread, and counts only with *of_copies*.
 
         Where the threads of one side reach a CTA barrier at several sites, which of these match which sites of the
         other side is unknown. At the cluster barrier, all threads must arrive at one site, and wait after it.
@@ -199,8 +201,8 @@ class HappensBefore:
             for channel in self._single_barrier(self.points.waits.get(wait, frozenset())):
                 by_channel.setdefault(channel, []).append(wait)
         for arrival in arrivals:
-            if self.model.instruction(arrival).group == "cp.async":
-                continue  # it signals copies, not its thread
+            if self.model.instruction(arrival).group == "cp.async" and not of_copies:
+                continue
             for channel in self._single_barrier(self.points.signals.get(arrival, frozenset())) - {ANY}:
                 for wait in by_channel.get(channel, ()):
                     if self._matches(arrival, wait, channel):
