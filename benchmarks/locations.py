@@ -24,11 +24,11 @@ _NO_CODE = re.compile(rb"\s*(//.*|\.loc\b.*|[{}])?\s*")
 """A line without code: a blank, a comment, a ``.loc``, a brace."""
 
 TITLE = "Where planted faults are located"
-COMMAND = "python -m benchmarks.mutation fixtures/kernels FOLDER --each 6 --no-ptxas --record-locations"
+COMMAND = "python -m benchmarks.mutation fixtures/kernels --each 6 --no-ptxas --record-locations"
 SLICE = ""
 ABOUT = (
-    "Of the planted faults that are found: does a finding name the changed line? FOLDER has real kernels of the "
-    f"producers below. A line is named by what lies within {NEAR} lines of it: the primary location of the finding, a "
+    "Of the planted faults that are found: does a finding name the changed line? "
+    f"A line is named by what lies within {NEAR} lines of it: the primary location of the finding, a "
     "step of it, or an edit that it suggests. For a deletion that is the line of the deleted instruction, and for a move "
     "either end. The waits of a deadlock and the arrivals that it lacks are steps. *In lines of code* is any of these if "
     "comments, .loc, braces and blank lines do not count: inline assembly is between two comments."
