@@ -207,6 +207,17 @@ def test_what_a_launch_that_runs_right_contradicts_is_not_reported() -> None:
     assert not executed(checked(text))
 
 
+def test_a_path_that_the_contents_of_memory_decide_shows_nothing() -> None:
+    """Without items, the kernel skips its loop, which has the barrier."""
+    branch = """
+    ld.global.u32 %r11, [%rd2];
+    setp.eq.u32 %p2, %r11, 0;
+    @%p2 bra LATER;
+    bar.sync 0;
+LATER:"""
+    assert not executed(checked(module(kernel(BODY.replace("//BARRIER", branch)), header=HOPPER)))
+
+
 def test_a_launch_that_faults_shows_nothing() -> None:
     text = RACY.replace("    mul.wide.u32 %rd3, %r1, 4;", "    mov.b64 %rd3, 0x7f0000000000;")
     report = checked(text)
