@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from tclint.checks import Hit, RuleId, grouped, module_check
+from tclint.checks._operand_types import OperandTypes
 from tclint.checks._wording import in_words
 from tclint.findings.edits import Repair
 from tclint.findings.edits import opcode as opcode_at
-from tclint.ir.nodes import Function, Immediate, Module, Operand, Pair, Use, Vector, registers
+from tclint.ir.nodes import Function, Immediate, Module
 from tclint.ir.operands import shape
 from tclint.isa.directives import directives
 from tclint.isa.newer import beyond_table
 from tclint.isa.table import Match, Table, split_opcode, table
 from tclint.isa.target import KNOWN, NEWEST, Version, dotted
-from tclint.isa.widths import needed, width_of
 
 PX001 = RuleId("PX001")
 PX002 = RuleId("PX002")
@@ -53,7 +52,7 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
                 function=function, site=min(sites), count=len(sites), message=unknown.message, help=unknown.help,
                 fixes=_renamed(unknown, opcode, sites, function),
             )  # fmt: skip
-        for (opcode, problem), sites in grouped(_wrong(function)).items():
+        for (opcode, problem), sites in grouped(_wrong(function, module)).items():
             yield PX003.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
             ).doubted(_NEWER if newer else "")  # fmt: skip
@@ -106,10 +105,10 @@ def _unmatched(function: Function) -> Iterator[tuple[str, int]]:
     return ((use.opcode, i) for use in function.uses if use.match is None for i in use.sites)
 
 
-def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
+def _wrong(function: Function, module: Module) -> Iterator[tuple[tuple[str, str], int]]:
     """(opcode, what is wrong with its operands) and the instruction, for each known opcode with wrong operands."""
     undeclared = {error.start for error in function.errors}
-    widths = [width_of(register.type) for register in function.registers]
+    types = OperandTypes(function, module)
     for use in function.uses:
         match = use.match
         if match is not None and match.problem:
@@ -118,7 +117,7 @@ def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
                 if function.instructions[i].start not in undeclared:
                     yield (use.opcode, match.problem), i
         elif match is not None:
-            for i, problem in _misfits(function, use, match, widths):
+            for i, problem in types.misfits(use, match):
                 yield (use.opcode, problem), i
 
 
@@ -133,51 +132,6 @@ def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
                 if not any(operand.value in r for r in ranges):
                     problem = f"{name} is {operand.value}, but must be {in_words(ranges)}"
                     yield (use.opcode, problem), i
-
-
-def _misfits(function: Function, use: Use, match: Match, widths: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """The instructions with a register of the wrong size, with what is wrong with the first such operand of each."""
-    columns = [*zip(*(function.instructions[i].operands for i in use.sites), strict=True)]
-    # At all sites of a use the vectors have the same lengths. A register may be declared as a vector (5.4.2).
-    lengths = {
-        at: next(len(operand.items) for operand in column if isinstance(operand, Vector))
-        for at, column in enumerate(columns)
-        if Vector in map(type, column)
-    }
-    names = {at: name for name, at in reversed(list(match.named.items()))}
-    reported: set[int] = set()
-    for at, width in needed(match, lengths).items():
-        column, fits = columns[at], width.fits
-        if fits.issuperset(map(widths.__getitem__, _together(column))):
-            continue
-        for i, operand in zip(use.sites, column, strict=True):
-            wrong = next((bits for r in _typed(operand) if (bits := widths[r]) not in fits), 0)
-            if wrong and i not in reported:
-                reported.add(i)
-                have, want = _sized(wrong), _sized(width.bits, width.wider)
-                yield i, f"operand {at + 1} ({names[at]}) is {have}, but must be {want}"
-
-
-def _together(column: tuple[Operand, ...]) -> Iterable[int]:
-    """The registers with the type of the operand, in the same operand of several instructions."""
-    if {*map(type, column)} == {int}:
-        return cast("tuple[int, ...]", column)
-    return chain.from_iterable(map(_typed, column))
-
-
-def _typed(operand: Operand) -> tuple[int, ...]:
-    """The registers of an operand that have its type: the first of a pair, all of a vector, none of an address."""
-    if isinstance(operand, Pair):
-        return registers(operand.first)
-    if isinstance(operand, Vector):
-        return tuple(item for item in operand.items if type(item) is int)
-    return (operand,) if isinstance(operand, int) else ()
-
-
-def _sized(bits: int, wider: bool = False) -> str:
-    if bits == 1:
-        return "a predicate"
-    return f"a register of {bits} or more bits" if wider else f"a {bits}-bit register"
 
 
 def _renamed(unknown: _Unknown, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:

@@ -67,7 +67,7 @@ def test_what_no_assembler_takes(statement: str, rule: str, hint: str) -> None:
         "mul.wide.u32 %rd1, %r2, %r3;",
         "mov.b64 %rd1, {%r1, %r2};",
         "shl.b64 %rd1, %rd1, %r1;",
-        "mov.u32 %f1, %r1;",
+        "mov.b32 %f1, %r1;",
         "mov.u64 %rd1, f;",
     ],
 )

@@ -76,7 +76,7 @@ NOT_REFUSED = {
 }
 """Features that ptxas refuses for a reason outside the module."""
 OPEN = {
-    "special register as arithmetic operand", "ld from unsigned immediate address", "tensormap.replace elemtype 13",
+    "tensormap.replace elemtype 13",
     "tensormap.replace elemtype 14", "tensormap.replace elemtype 15", "cp.async ignore-src", "mbarrier.arrive sink _",
     "indirect tex (.u64 handle), unified", "indirect tex, texmode_independent", "tex residency predicate",
     "indirect suld (.u64)", "indirect txq", "suq indirect", "wmma with .aligned", "fence.proxy.alias",

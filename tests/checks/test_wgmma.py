@@ -332,6 +332,18 @@ def test_a_read_fragment_has_low_confidence_and_is_reported_once() -> None:
     assert (finding.severity, finding.confidence, finding.count) == (Severity.INFO, Confidence.LOW, 2)
 
 
+def test_an_accumulator_without_registers_is_left_to_the_operand_check() -> None:
+    opcode = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+    report = lint(
+        text(
+            f"{FENCE}\n{opcode} {{0f00000000, 0f00000000, 0f00000000, 0f00000000}}, %rd1, %rd1, 1, 1, 1, 0, 0;"
+        )
+    )
+    assert [f.message for f in by_rule(report, "PX003")] == [
+        f"{opcode}: operand 1 (d) is a result, but contains a constant"
+    ]
+
+
 def test_an_end_in_flight_says_what_is_missing() -> None:
     (finding,) = by_rule(lint(text(f"{FENCE}\n{ISSUE}\n{OTHER}")), "WG007")
     assert finding.count == 2
