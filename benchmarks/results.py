@@ -39,6 +39,7 @@ PARTS: dict[str, str] = {
     "availability": "benchmarks.availability",
     "headers": "benchmarks.headers",
     "mutation": "benchmarks.mutation",
+    "locations": "benchmarks.locations",
     "scoreboards": "benchmarks.studies.scoreboards",
     "lost_waits": "benchmarks.studies.lost_waits",
     "hardware": "benchmarks.hardware",

@@ -1,25 +1,22 @@
-"""Checks of what an assembler rejects: unknown instructions, wrong operands, undefined names, unavailable features."""
+"""Checks of what an assembler rejects: unknown instructions, wrong operands, undefined names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from tclint.checks import Hit, RuleId, grouped, module_check
+from tclint.checks._operand_types import OperandTypes
 from tclint.checks._wording import in_words
-from tclint.findings.edits import Repair, retarget, reversion
+from tclint.findings.edits import Repair
 from tclint.findings.edits import opcode as opcode_at
-from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Pair, Use, Vector, registers
+from tclint.ir.nodes import Function, Immediate, Module
 from tclint.ir.operands import shape
 from tclint.isa.directives import directives
 from tclint.isa.newer import beyond_table
 from tclint.isa.table import Match, Table, split_opcode, table
-from tclint.isa.target import INTRODUCED, KNOWN, NEWEST, Target, Version, dotted, parse_version
-from tclint.isa.widths import needed, width_of
+from tclint.isa.target import KNOWN, NEWEST, Version, dotted
 
-AV001 = RuleId("AV001")
-AV002 = RuleId("AV002")
 PX001 = RuleId("PX001")
 PX002 = RuleId("PX002")
 PX003 = RuleId("PX003")
@@ -36,6 +33,7 @@ _RULES_OF_BUILD_ERRORS = {
     "duplicate-register": PX007,
     "duplicate-name": PX007,
     "duplicate-label": PX007,
+    "overflow": PX004,
 }
 
 
@@ -54,7 +52,7 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
                 function=function, site=min(sites), count=len(sites), message=unknown.message, help=unknown.help,
                 fixes=_renamed(unknown, opcode, sites, function),
             )  # fmt: skip
-        for (opcode, problem), sites in grouped(_wrong(function)).items():
+        for (opcode, problem), sites in grouped(_wrong(function, module)).items():
             yield PX003.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
             ).doubted(_NEWER if newer else "")  # fmt: skip
@@ -107,10 +105,10 @@ def _unmatched(function: Function) -> Iterator[tuple[str, int]]:
     return ((use.opcode, i) for use in function.uses if use.match is None for i in use.sites)
 
 
-def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
+def _wrong(function: Function, module: Module) -> Iterator[tuple[tuple[str, str], int]]:
     """(opcode, what is wrong with its operands) and the instruction, for each known opcode with wrong operands."""
     undeclared = {error.start for error in function.errors}
-    widths = [width_of(register.type) for register in function.registers]
+    types = OperandTypes(function, module)
     for use in function.uses:
         match = use.match
         if match is not None and match.problem:
@@ -119,7 +117,7 @@ def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
                 if function.instructions[i].start not in undeclared:
                     yield (use.opcode, match.problem), i
         elif match is not None:
-            for i, problem in _misfits(function, use, match, widths):
+            for i, problem in types.misfits(use, match):
                 yield (use.opcode, problem), i
 
 
@@ -134,51 +132,6 @@ def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
                 if not any(operand.value in r for r in ranges):
                     problem = f"{name} is {operand.value}, but must be {in_words(ranges)}"
                     yield (use.opcode, problem), i
-
-
-def _misfits(function: Function, use: Use, match: Match, widths: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """The instructions with a register of the wrong size, with what is wrong with the first such operand of each."""
-    columns = [*zip(*(function.instructions[i].operands for i in use.sites), strict=True)]
-    # At all sites of a use the vectors have the same lengths. A register may be declared as a vector (5.4.2).
-    lengths = {
-        at: next(len(operand.items) for operand in column if isinstance(operand, Vector))
-        for at, column in enumerate(columns)
-        if Vector in map(type, column)
-    }
-    names = {at: name for name, at in reversed(list(match.named.items()))}
-    reported: set[int] = set()
-    for at, width in needed(match, lengths).items():
-        column, fits = columns[at], width.fits
-        if fits.issuperset(map(widths.__getitem__, _together(column))):
-            continue
-        for i, operand in zip(use.sites, column, strict=True):
-            wrong = next((bits for r in _typed(operand) if (bits := widths[r]) not in fits), 0)
-            if wrong and i not in reported:
-                reported.add(i)
-                have, want = _sized(wrong), _sized(width.bits, width.wider)
-                yield i, f"operand {at + 1} ({names[at]}) is {have}, but must be {want}"
-
-
-def _together(column: tuple[Operand, ...]) -> Iterable[int]:
-    """The registers with the type of the operand, in the same operand of several instructions."""
-    if {*map(type, column)} == {int}:
-        return cast("tuple[int, ...]", column)
-    return chain.from_iterable(map(_typed, column))
-
-
-def _typed(operand: Operand) -> tuple[int, ...]:
-    """The registers of an operand that have its type: the first of a pair, all of a vector, none of an address."""
-    if isinstance(operand, Pair):
-        return registers(operand.first)
-    if isinstance(operand, Vector):
-        return tuple(item for item in operand.items if type(item) is int)
-    return (operand,) if isinstance(operand, int) else ()
-
-
-def _sized(bits: int, wider: bool = False) -> str:
-    if bits == 1:
-        return "a predicate"
-    return f"a register of {bits} or more bits" if wider else f"a {bits}-bit register"
 
 
 def _renamed(unknown: _Unknown, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:
@@ -269,81 +222,3 @@ def _unknown(isa: Table, opcode: str) -> _Unknown:
             message = f"{root} does not accept the modifier {modifier} here"
             return _Unknown.word(PX002, message, modifier, near, everything, f"the syntax is {best[1].text}")
     return _Unknown(PX002, f"{opcode}: these modifiers cannot be combined", f"the syntax is {best[1].text}")
-
-
-@module_check(AV001, AV002)
-def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
-    """Instructions and modifiers that .target or .version does not have (11.1.1, 11.1.2, the notes of each
-    instruction)."""
-    if module.version is None or not module.targets:
-        return
-    version = module.version
-    target = next((t for t in map(Target.parse, module.targets) if t), None)
-    if target is None:
-        return
-    if version < target.introduced:
-        have, need = dotted(version), dotted(target.introduced)
-        yield AV002.hit(
-            span=module.version_span,
-            message=f".version {have} does not have .target {target}, which requires .version {need}",
-            help=f"raise .version to {need}", fixes=reversion(module, target.introduced),
-        )  # fmt: skip
-    lacking: dict[int, list[tuple[str, str, str]]] = {}
-    for function in module.functions:
-        for use in function.uses:
-            if use.match is not None and id(use.match) not in lacking:
-                lacking[id(use.match)] = _lacking(use.match, target, version)
-        unavailable = (
-            (problem, i)
-            for use in function.uses
-            for problem in lacking.get(id(use.match), ())
-            for i in use.sites
-        )
-        for (kind, what, need), sites in grouped(unavailable).items():
-            opcode = _subject(function.instructions[min(sites)], what)
-            if kind == "target":
-                yield AV001.hit(
-                    function=function, site=min(sites), count=len(sites),
-                    message=f"{opcode} is not available on {target}: it requires {need}",
-                    help=f"compile for {need}, or use another instruction on {target}",
-                    fixes=_retargeted(module, target, function.instructions[min(sites)]),
-                )  # fmt: skip
-            else:
-                yield AV002.hit(
-                    function=function, site=min(sites), count=len(sites),
-                    message=f"{opcode} requires .version {need} on {target}; this module has {dotted(version)}",
-                    help=f"raise .version to {need}", fixes=reversion(module, parse_version(need)),
-                )  # fmt: skip
-
-
-def _retargeted(module: Module, target: Target, instruction: Instruction) -> tuple[Repair, ...]:
-    """Repairs that add a suffix to the target, where that provides what is missing; the more portable suffix is
-    first."""
-    assert instruction.match is not None
-    assert module.version is not None
-    found: list[Repair] = []
-    for suffix in "fa":
-        other = Target(target.number, suffix)
-        if target.suffix == suffix or str(other) not in INTRODUCED:
-            continue
-        version = max(module.version, other.introduced)
-        lacking = instruction.match.missing(other, version)
-        if all(kind == "version" for kind, _, _ in lacking):
-            needed = max((a.version_for(other) for _, _, a in lacking), default=version)
-            found += retarget(module, other, needed)
-    return tuple(found)
-
-
-def _lacking(match: Match, target: Target, version: tuple[int, int]) -> list[tuple[str, str, str]]:
-    """What *target* and *version* do not have: the kind (``target`` or ``version``), the feature, what it requires."""
-    return [
-        (kind, what, available.describe() if kind == "target" else dotted(available.version_for(target)))
-        for kind, what, available in match.missing(target, version)
-    ]
-
-
-def _subject(instruction: Instruction, what: str) -> str:
-    """The name of the instruction, or of its modifier or operand *what*, as a message shows it."""
-    root = instruction.opcode.split(".")
-    name = ".".join(root[:2]) if len(root) > 1 and not root[1][:1].isdigit() else root[0]
-    return f"{what} of {name}" if what else name

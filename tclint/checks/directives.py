@@ -8,13 +8,13 @@ from math import prod
 from typing import NamedTuple
 
 from tclint.checks import Hit, RuleId, module_check
-from tclint.findings.edits import Repair, removed, reversion
+from tclint.findings.edits import Repair, removed
 from tclint.findings.finding import Edit, Span
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Directive, Function, Module
 from tclint.isa.directives import DirectiveSpec, directives
 from tclint.isa.newer import beyond_table
-from tclint.isa.target import Target, Version, dotted
+from tclint.isa.target import Version, dotted
 
 AV005 = RuleId("AV005")
 
@@ -24,13 +24,12 @@ _KINDS = {"entry": ".entry", "func": ".func"}
 @module_check(AV005)
 def conflicts(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Directives of functions that ptxas rejects, that no launch can satisfy, or that have no effect."""
-    target = next((t for t in map(Target.parse, module.targets) if t), None)
     for function in module.functions:
         seen: dict[str, Directive] = {}
         for directive in function.stated:
             if directive.name not in directives() and beyond_table(module.version):
                 continue  # PX008
-            for message, remedy, severity, fixes in _wrong(directive, function, module, target, seen):
+            for message, remedy, severity, fixes in _wrong(directive, function, module, seen):
                 yield AV005.hit(
                     function=function,
                     span=(function.start + directive.start, function.start + directive.end),
@@ -56,7 +55,6 @@ def _wrong(
     directive: Directive,
     function: Function,
     module: Module,
-    target: Target | None,
     seen: dict[str, Directive],
 ) -> Iterator[Problem]:
     name = directive.name
@@ -79,7 +77,9 @@ def _wrong(
         message = f"{name} is a directive of {_KINDS[allowed]}, not of {_KINDS[kind]}"
         yield Problem(message, "remove it", Severity.ERROR, _gone(function, directive))
         return
-    yield from _unavailable(spec, function, directive, module, target)
+    if module.version is not None and spec.until is not None and module.version >= spec.until:
+        message = f"{name} was removed in .version {dotted(spec.until)}"
+        yield Problem(message, f"use {spec.instead}", Severity.ERROR)
     yield from _values(spec, directive)
     earlier = seen.get(name)
     if earlier is not None and spec.once:
@@ -116,32 +116,6 @@ def _span(function: Function, directive: Directive) -> Span:
 
 def _gone(function: Function, directive: Directive, safe: bool = False) -> tuple[Repair, ...]:
     return (Repair(f"remove {_spelled(directive)}", (removed(_span(function, directive)),), safe),)
-
-
-def _unavailable(
-    spec: DirectiveSpec, function: Function, directive: Directive, module: Module, target: Target | None
-) -> Iterator[Problem]:
-    version = module.version
-    if target is not None and not spec.available.on(target):
-        needed = spec.available.describe()
-        yield Problem(
-            f"{spec.name} is not available on {target}: it requires {needed}",
-            f"compile for {needed}, or remove it",
-            Severity.ERROR,
-            _gone(function, directive),
-        )
-    elif version is not None and version < spec.available.since:
-        needed = dotted(spec.available.since)
-        yield Problem(
-            f"{spec.name} requires .version {needed}; this module has {dotted(version)}",
-            f"raise .version to {needed}",
-            Severity.ERROR,
-            reversion(module, spec.available.since),
-        )
-    elif version is not None and spec.until is not None and version >= spec.until:
-        yield Problem(
-            f"{spec.name} was removed in .version {dotted(spec.until)}", f"use {spec.instead}", Severity.ERROR
-        )
 
 
 def _values(spec: DirectiveSpec, directive: Directive) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped, module_check
 from tclint.checks._repairs import arrive_together, waits_for_all_groups
 from tclint.findings.edits import Repair, before, reversion
 from tclint.ir.nodes import Module, Vector, registers
-from tclint.isa.target import TOOLKITS, Target, Version, dotted, toolkit_for
+from tclint.isa.target import TOOLKITS, Version, dotted, toolkit_for
 
 TL001 = RuleId("TL001")
 TL002 = RuleId("TL002")
@@ -49,7 +49,7 @@ def version_too_high(module: Module, toolkit: Version | None) -> Iterator[Hit]:
 
 def _lowered(module: Module, newest: Version) -> tuple[Repair, ...]:
     """*newest* as the ``.version``; empty if the module uses a form that it does not have."""
-    target = next((t for t in map(Target.parse, module.targets) if t), None)
+    target = module.target
     uses = [use for function in module.functions for use in function.uses]
     if target is None or any(use.match is None or use.match.missing(target, newest) for use in uses):
         return ()

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from tclint.ir.features import FEATURED, note
 from tclint.ir.nodes import (
     BuildError,
     Directive,
@@ -33,7 +34,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.ir.operands import HEAD, LARGEST, clean, integer, parse_operand, shape, split_operands
+from tclint.ir.operands import HEAD, LARGEST, clean, integer, overflows, parse_operand, shape, split_operands
 from tclint.isa.callees import needs_no_declaration
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Match, Table, table
@@ -46,11 +47,11 @@ __all__ = ["build"]
 
 _SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
 _DECLARATION = re.compile(
-    r"\s*(?:\.(?:extern|visible|weak|common)\s+)*\.(reg|sreg|shared|global|const|local|param|tex)\b((?:\s*(?:\[\d+\])|\s*\.\w+(?:\s+\d+)?(?=[\s.(])(?:\s*\([^)]*\))?)*)\s*(.*?);?\s*$",
+    r"\s*(?:\.(?:extern|visible|weak|common)\s+)*\.(reg|sreg|shared|global|const|local|param|tex)\b((?:\s*(?:\[\d+\])|\s*\.\w+(?:\s+\d+U?)?(?=[\s.(])(?:\s*\([^)]*\))?)*)\s*(.*?);?\s*$",
     re.DOTALL,
 )
 _DECLARATOR = re.compile(r"([\w$%]+)\s*(?:<\s*(\d+)\s*>)?\s*((?:\[[^\]]*\]\s*)*)")
-_ALIGN = re.compile(r"\.align\s+(0[xX][0-9a-fA-F]+|\d+)")
+_ALIGN = re.compile(r"\.align\s+((?:0[xX][0-9a-fA-F]+|\d+)U?)")
 _TYPE = re.compile(r"\.([busf]|f16x|bf|e\dm)(\d+)(?:x\d+)?\b|\.pred\b|\.(?:tex|sampler|surf)ref\b|\.b128\b")
 _VECTOR = re.compile(r"\.v([248])\b")
 _LOC = re.compile(
@@ -103,6 +104,7 @@ class _Builder:
         """The elements of each register that is declared with ``.v2`` or ``.v4`` (5.4.2), by its own number."""
         self.constants: dict[str, tuple[Operand, str]] = {}  # operands that do not depend on the scope
         self.named = False  # whether the current instruction names a symbol
+        self.overflow = False  # whether it has a constant that is too large
         self.targets: dict[int, list[int]] = {}
         self.locations: dict[tuple[int, ...], Location] = {}
 
@@ -147,13 +149,13 @@ class _Builder:
         for space, kind, name, count, variable in _declared(text):
             if space in ("reg", "sreg"):
                 if count:
-                    self.claim(f"{name}<", start, end)
+                    self.claim_range(name, count, start, end)
                     self.scope.ranges[name] = (count, kind)
                     self.scope.absent.clear()
                     self.longest = max(self.longest, count)
                     if count <= self.plenty:
                         self.fill(name, count, kind)
-                elif name in self.scope.variables:
+                elif self.taken(name):
                     self.trouble(
                         "duplicate-register",
                         start,
@@ -184,12 +186,33 @@ class _Builder:
             )
         self.function.registers.extend(Register(f"{name}.{letter}", kind) for letter in "xyzw"[:length])
 
+    def taken(self, name: str) -> bool:
+        """Whether the current scope declares *name*, by itself or as an element of a range of registers (5.4.1)."""
+        scope = self.scope
+        if name in scope.variables:
+            return True
+        prefix = name.rstrip("0123456789")
+        found = scope.ranges.get(prefix) if len(prefix) < len(name) else None
+        digits = name[len(prefix) :]
+        return found is not None and (digits[0] != "0" or digits == "0") and int(digits) < found[0]
+
     def claim(self, name: str, start: int, end: int) -> None:
         """Record that the current scope declares *name*, which is an error the second time (5.4.1)."""
-        if name in self.scope.variables:
-            message = f"{_quoted(name.rstrip('<'))} is declared twice in one scope"
-            self.trouble("duplicate-name", start, end, message)
+        if self.taken(name):
+            self.trouble("duplicate-name", start, end, f"{_quoted(name)} is declared twice in one scope")
         self.scope.variables.add(name)
+
+    def claim_range(self, name: str, count: int, start: int, end: int) -> None:
+        """Record that the current scope declares *count* registers, which is an error if one of them exists."""
+        variables, first = self.scope.variables, len(name)
+        again = name if f"{name}<" in variables else ""
+        for other in variables if not again else ():
+            digits = other[first:]
+            if other.startswith(name) and digits.isdecimal() and (digits[0] != "0" or digits == "0"):
+                again = other if len(digits) < 19 and int(digits) < count else again
+        if again:
+            self.trouble("duplicate-name", start, end, f"{_quoted(again)} is declared twice in one scope")
+        variables.add(f"{name}<")
 
     def fill(self, prefix: str, count: int, kind: str) -> None:
         """Create all registers of a range, which is cheaper than on first use: compilers use all that they declare."""
@@ -223,15 +246,10 @@ class _Builder:
                 self.location(child)
             elif kind == "variable_declaration":
                 self.declare(self.text[child.start_byte : child.end_byte], child.start_byte, child.end_byte)
+                self.note("variable", child.start_byte, child.end_byte)
             elif kind == "label":
                 name = self.text[child.start_byte : child.end_byte - 1].strip()
-                if name in self.scope.labels:
-                    self.trouble(
-                        "duplicate-label",
-                        child.start_byte,
-                        child.end_byte,
-                        f"label {_quoted(name)} is defined twice in one scope",
-                    )
+                self.label(name, child.start_byte, child.end_byte)
                 self.scope.labels[name] = len(instructions)
                 self.function.labels.setdefault(len(instructions), name)
             elif kind == "block":
@@ -241,6 +259,7 @@ class _Builder:
             elif kind == "branch_targets":
                 match = _TABLE.match(clean(self.text[child.start_byte : child.end_byte]))
                 if match:
+                    self.label(match[1], child.start_byte, child.end_byte)
                     names: list[str] = []
                     # The function has at most as many labels as colons; one more name is enough for an error.
                     max_labels = self.text.count(":", self.base, self.function.end) + 1
@@ -253,6 +272,20 @@ class _Builder:
                 self.function.damaged = True
             elif kind == "directive":
                 self.unknown_directive(child)
+            elif kind in FEATURED:
+                self.note(FEATURED[kind], child.start_byte, child.end_byte)
+
+    def label(self, name: str, start: int, end: int) -> None:
+        """Check that the current scope declares no other thing called *name*."""
+        if name in self.scope.labels or self.taken(name):
+            self.trouble(
+                "duplicate-label", start, end, f"label {_quoted(name)} is defined twice in one scope"
+            )
+
+    def note(self, kind: str, start: int, end: int) -> None:
+        """Record the features of a statement of *kind*."""
+        function = self.function
+        note(function.features, kind, self.text, (start, end), function.version, self.base)
 
     def close(self) -> None:
         """Leave the current scope: resolve the branches to its labels, and pass the others to the enclosing scope."""
@@ -302,6 +335,9 @@ class _Builder:
         inlined = (
             (self.locations.get(call) or Location(*call)) if call is not None and call != position else None
         )
+        if call is not None and call not in self.locations:
+            span = node.start_byte - self.base, node.end_byte - self.base
+            self.function.unlocated.append((call, *span))
         self.locations[position] = location = Location(*position, inlined)
         at = len(self.function.instructions)
         locations = self.function.locations
@@ -398,6 +434,11 @@ class _Builder:
         if self.named:
             self.named = False
             self.symbols(instruction)
+        if self.overflow:
+            self.overflow = False
+            self.function.errors.append(
+                BuildError("overflow", start - self.base, end - self.base, "a constant has more than 64 bits")
+            )
 
     def _split_by_patterns(self, text: str, start: int, end: int) -> tuple[str, str, list[str]] | None:
         """The guard, opcode and operands of an instruction of any form; None, with an error, if it is unreadable."""
@@ -431,6 +472,8 @@ class _Builder:
         operand = parse_operand(text, self.lookup)
         if isinstance(operand, int):
             return operand, "r,"
+        if isinstance(operand, Immediate) and len(text) > 19 and _too_long(text, operand):
+            self.overflow = True
         if isinstance(operand, Special):
             vector = SPECIAL_REGISTERS[operand.name].type.startswith(".v4")
             made: tuple[Operand, str] = operand, "v4," if vector else "S,"
@@ -515,6 +558,13 @@ def _meaning(
         reads = tuple(i for i in reads if kinds[i] == "r")
         writes = tuple(i for i in writes if kinds[i] == "r")
     return match, reads, writes, scalar, bool(match and match.form.flow)
+
+
+def _too_long(text: str, operand: Immediate) -> bool:
+    """Whether the assembler rejects the constant *text*, which is *operand*, as too large."""
+    if isinstance(operand.value, float):
+        return False
+    return text.strip("-+~U").isalnum() and overflows(text)
 
 
 def _quoted(name: str) -> str:
@@ -635,12 +685,14 @@ class _Header:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.items = 0
+        self.last = ""
         self.defined: set[str] = set()
 
     def take(self, kind: str, start: int, end: int) -> None:
         """Check the next item of the module."""
-        if kind in self._EXTRAS:
+        if kind in self._EXTRAS or kind == self.last == "target_directive":  # ptxas uses the last of several
             return
+        self.last = kind
         if kind in self._ORDER and (position := self._ORDER.index(kind)) != self.items:
             name = kind.removesuffix("_directive")
             message = f".{name} must appear exactly once, {self._POSITIONS[position]}"
@@ -691,6 +743,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
             declaration = text[start:end]
             if message := _misaligned(declaration):
                 module.errors.append(BuildError("alignment", start, end, message))
+            note(module.features, "module-variable", text, (start, end), module.version)
             external = ".extern" in declaration
             for _, _, name, _, variable in _declared(declaration):
                 if not external:
@@ -698,8 +751,13 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                 first.setdefault(name, start)
                 module.variables[name] = variable
         elif kind == "directive":
+            module.sections |= text.startswith("@@", start)
             if message := _unknown_directive(text[start:end]):
                 module.errors.append(BuildError("misplaced", start, end, message))
+        elif kind == "loc_directive":
+            note(module.features, "module-loc", text, (start, end), module.version)
+        elif kind == "pragma_directive":
+            note(module.features, "module-pragma", text, (start, end), module.version)
         elif kind == "version_directive":
             try:
                 module.version = parse_version(clean(text[start:end]).split()[1])
@@ -708,15 +766,20 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
             module.version_span = (start, end)
         elif kind == "target_directive":
             words = clean(text[start:end]).partition(".target")[2]
-            module.targets = tuple(word.strip() for word in words.split(",") if word.strip())
+            module.targets += tuple(word.strip() for word in words.split(",") if word.strip())
             module.target_span = (start, end)
         elif kind == "address_size_directive":
             digits = re.search(r"\d+", text[start:end])
             module.address_size = integer(digits[0]) if digits else 0
+            note(module.features, "address-size", text, (start, end), module.version)
         elif kind == "file_directive":
             match = _FILE.match(text, start, end)
             if match:
                 module.files[int(match[1])] = match[2]
+            note(module.features, "file", text, (start, end), module.version)
+        elif kind in FEATURED:
+            module.sections |= kind == "section_directive"
+            note(module.features, FEATURED[kind], text, (start, end), module.version)
     names = {f.name for f in module.functions} | set(module.variables)
     for builder, function in pending:
         _report_undeclared(builder, function, names, first)
@@ -775,12 +838,16 @@ def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Fu
         damaged=node.has_error,
     )
     builder = _Builder(function, text, isa)
+    role = "entry" if function.entry else "func"
+    if kind_node is not None and kind_node.start_byte > node.start_byte:
+        builder.note(role, node.start_byte, kind_node.start_byte)
     for field_name in ("returns", "parameters"):
         listed = node.child_by_field_name(field_name)
         for child in listed.named_children if listed else ():
             if child.type == "parameter":
                 declaration = text[child.start_byte : child.end_byte]
                 builder.declare(declaration, child.start_byte, child.end_byte)
+                builder.note(f"{role}-parameter", child.start_byte, child.end_byte)
                 for space, _, _, _, variable in _declared(declaration):
                     if space == "param":
                         function.parameters.append(variable)
@@ -792,10 +859,15 @@ def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Fu
             start, end = child.start_byte - node.start_byte, child.end_byte - node.start_byte
             function.stated.append(Directive(name[1], numbers, start, end))
             function.noreturn |= name[1] == ".noreturn"
+        elif child.type == "pragma_directive":
+            builder.note("head-pragma", child.start_byte, child.end_byte)
+        elif child.type == "attribute":
+            builder.note(role, child.start_byte, child.end_byte)
     if body is None:
         function.declared_only = True
         return function, None
     builder.block(body)
     builder.own_errors = len(function.errors)
+    function.positions = builder.locations.keys()
     function.uses = list(builder.uses.values())
     return function, builder

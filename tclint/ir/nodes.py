@@ -7,7 +7,7 @@ the function, so that an edit elsewhere in a file leaves a function's instructio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import copysign, inf, prod
@@ -15,6 +15,7 @@ from operator import itemgetter
 from struct import pack
 from typing import Any, NamedTuple
 
+from tclint.isa.features import FeatureSpec
 from tclint.isa.table import Match
 from tclint.isa.target import Target, Version
 
@@ -22,6 +23,7 @@ __all__ = [
     "SINK",
     "BuildError",
     "Directive",
+    "FeatureUse",
     "Function",
     "Immediate",
     "Instruction",
@@ -300,6 +302,14 @@ class Directive(NamedTuple):
     end: int
 
 
+class FeatureUse(NamedTuple):
+    """A statement that is no instruction, or a part of one, with a feature of the table."""
+
+    spec: FeatureSpec
+    start: int
+    end: int
+
+
 MAX_CTA_THREADS = 1024
 """The maximum number of threads in a CTA, on every target (11.4.2)."""
 
@@ -309,7 +319,7 @@ class BuildError(NamedTuple):
 
     kind: str
     """``undefined-register``, ``undefined-guard``, ``undefined-label``, ``duplicate-label``, ``duplicate-register``,
-    ``duplicate-name``, ``unreadable``, ``misplaced``, ``alignment``"""
+    ``duplicate-name``, ``unreadable``, ``misplaced``, ``alignment``, ``overflow``"""
     start: int
     end: int
     message: str
@@ -337,10 +347,17 @@ class Function:
     ptxas."""
     stated: list[Directive] = field(default_factory=list)
     """All directives, in the order of the text."""
+    features: list[FeatureUse] = field(default_factory=list)
+    """The features of its head, parameters, declarations and pragmas, in the order of the text."""
     labels: dict[int, str] = field(default_factory=dict)
     """Instruction index -> one label in front of it."""
     locations: list[tuple[int, Location]] = field(default_factory=list)
     """``(first instruction, location)`` for each ``.loc``, in order."""
+    positions: Collection[tuple[int, ...]] = ()
+    """File, line and column of each ``.loc``."""
+    unlocated: list[tuple[tuple[int, int, int], int, int]] = field(default_factory=list)
+    """The position after each ``inlined_at`` that is not one of an earlier ``.loc`` of the function, and the span of the
+    directive."""
     errors: list[BuildError] = field(default_factory=list)
     declared_only: bool = False
     damaged: bool = False
@@ -384,13 +401,17 @@ class Module:
     functions: list[Function] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
+    features: list[FeatureUse] = field(default_factory=list)
+    """The features of the statements outside its functions, in the order of the text."""
+    sections: bool = False
+    """Whether it has data for a debugger: ``.section`` or ``@@DWARF`` (11.5.1, 11.5.2)."""
     errors: list[BuildError] = field(default_factory=list)
     """The errors outside its functions."""
 
     @property
     def target(self) -> Target | None:
-        """The first architecture that ``.target`` names; None if it names none that exists."""
-        return next((t for t in map(Target.parse, self.targets) if t), None)
+        """The last architecture that ``.target`` names, as ptxas takes it; None if it names none that exists."""
+        return next((t for t in map(Target.parse, reversed(self.targets)) if t), None)
 
     @property
     def debug(self) -> bool:

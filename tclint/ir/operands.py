@@ -14,7 +14,7 @@ from functools import lru_cache
 from tclint.ir.nodes import SINK, Immediate, Memory, Not, Operand, Pair, Special, Symbol, Vector
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 
-__all__ = ["HEAD", "LARGEST", "clean", "integer", "parse_operand", "shape", "split_operands"]
+__all__ = ["HEAD", "LARGEST", "clean", "integer", "overflows", "parse_operand", "shape", "split_operands"]
 
 HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:::\d+:\d+|\s*(?:\.|::)\w+)*)\s*")
 """Guard and opcode of an instruction."""
@@ -72,19 +72,36 @@ LARGEST = (1 << 64) - 1
 
 
 def integer(text: str) -> int:
-    """The value of the integer constant *text* (4.5.1); one of more than 64 bits is clamped to the largest."""
+    """The value of the integer constant *text* (4.5.1), of which 64 bits count, as in ptxas."""
+    sign, digits, base = _digits(text)
+    # Python refuses to convert decimal numbers with thousands of digits.
+    value = LARGEST if len(digits) > 99 and base == 10 else int(digits, base) & LARGEST
+    return -value if sign == "-" else ~value if sign == "~" else value
+
+
+def _digits(text: str) -> tuple[str, str, int]:
+    """The sign, the digits with their prefix, and the base of an integer constant."""
     text = text.replace(" ", "").rstrip("U")
     sign, digits = (text[0], text[1:]) if text[0] in "-+~" else ("", text)
-    base = 10
     if digits[:2] in ("0x", "0X"):
-        base = 16
-    elif digits[:2] in ("0b", "0B"):
-        base = 2
-    elif digits[0] == "0" and "8" not in digits and "9" not in digits:
-        base = 8
-    # Python refuses to convert decimal numbers with thousands of digits.
-    value = LARGEST if len(digits) > 99 and base == 10 else min(int(digits, base), LARGEST)
-    return -value if sign == "-" else ~value if sign == "~" else value
+        return sign, digits, 16
+    if digits[:2] in ("0b", "0B"):
+        return sign, digits, 2
+    return sign, digits, 8 if digits[0] == "0" and "8" not in digits and "9" not in digits else 10
+
+
+def overflows(text: str) -> bool:
+    """Whether the assembler rejects the integer constant *text* because it has more than 64 bits.
+
+    ptxas computes with 64 bits, and rejects a constant if bit 63 is set and another digit follows; others wrap.
+    """
+    _, digits, base = _digits(text)
+    value = 0
+    for digit in digits[2:] if base in (2, 16) else digits:
+        if value >> 63:
+            return True
+        value = (value * base + int(digit, base)) & LARGEST
+    return False
 
 
 _PLAIN_ADDRESS = re.compile(rf"\[\s*({_NAME})\s*(?:\+\s*(-?\d{{1,18}})\s*)?\]$")

@@ -207,8 +207,22 @@ def _edited(
         del sites[bisect_left(sites, first) : bisect_left(sites, end)]
     tail = instructions[end:]
     shift = len(nodes) - (end - first)
+    moved = [
+        use._replace(start=use.start + delta, end=use.end + delta) if use.start >= old_high else use
+        for use in function.features
+    ]
+    unlocated = [
+        (call, at + delta, end + delta) if at >= old_high else (call, at, end)
+        for call, at, end in function.unlocated
+    ]
     new = replace(
-        function, end=function.end + delta, instructions=instructions[:first], errors=[], damaged=False
+        function,
+        end=function.end + delta,
+        instructions=instructions[:first],
+        features=moved,
+        unlocated=unlocated,
+        errors=[],
+        damaged=False,
     )
     if shift and not _renumber(new, builder, tail, first, end, shift):
         return None

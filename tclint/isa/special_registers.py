@@ -250,7 +250,7 @@ def _counters() -> Iterator[SpecialRegister]:
 def _environment() -> Iterator[SpecialRegister]:
     """Registers that the driver and the launch define, apart from the shape."""
     for n in range(32):  # uniform in a CTA or in a grid, as the driver defines
-        yield SpecialRegister(f"%envreg{n}", ".b32", Scope.CTA, "10.27", _available("2.1"))
+        yield SpecialRegister(f"%envreg{n}", ".b32", Scope.CTA, "10.27", _available("2.0"))
     for name in ("begin", "end", "cap", "0", "1"):
         yield SpecialRegister(
             f"%reserved_smem_offset_{name}", ".b32", Scope.GRID, "10.29", _available("7.6", "sm_80+")
@@ -259,6 +259,11 @@ def _environment() -> Iterator[SpecialRegister]:
     yield SpecialRegister("%aggr_smem_size", ".u32", Scope.GRID, "10.31", _available("8.1", "sm_90+"))
     yield SpecialRegister("%dynamic_smem_size", ".u32", Scope.GRID, "10.32", _available("4.1", "sm_20+"))
     yield SpecialRegister("%current_graph_exec", ".u64", Scope.GRID, "10.33", _available("8.0", "sm_50+"))
+    # In no manual; as ptxas 13.5 takes them.
+    yield SpecialRegister("%perctamemoryoffset", ".u64", Scope.CTA, "", _available("9.4", "sm_80+"))
+    yield SpecialRegister("%perctamemorysize", ".u32", Scope.GRID, "", _available("9.4", "sm_80+"))
+    for name in ("id", "supplemental_sm"):
+        yield SpecialRegister(f"%locality_domain_{name}", ".u32", Scope.CTA, "", _available("9.5", "sm_100+"))
 
 
 SPECIAL_REGISTERS: Mapping[str, SpecialRegister] = {

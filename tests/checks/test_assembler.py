@@ -67,7 +67,7 @@ def test_what_no_assembler_takes(statement: str, rule: str, hint: str) -> None:
         "mul.wide.u32 %rd1, %r2, %r3;",
         "mov.b64 %rd1, {%r1, %r2};",
         "shl.b64 %rd1, %rd1, %r1;",
-        "mov.u32 %f1, %r1;",
+        "mov.b32 %f1, %r1;",
         "mov.u64 %rd1, f;",
     ],
 )
@@ -246,3 +246,26 @@ def test_a_vector_may_be_a_register_in_one_place_and_a_list_in_another(register_
     body = f"{declared} {' '.join(moves if register_first else reversed(moves))} ret;"
     (hit,) = by_rule(lint(module(kernel(body))), "PX003")
     assert hit.message == "mov.v4.u16: operand 1 (d) is a 32-bit register, but must be a 16-bit register"
+
+
+@pytest.mark.parametrize(
+    ("statement", "target"),
+    [
+        ("wgmma.fence.sync.aligned;", "sm_90a"),
+        ("cp.async.wait_all;", "sm_80"),
+        ("elect.sync _|%p1, -1;", "sm_90"),
+    ],
+)
+def test_a_fix_names_the_oldest_target_that_has_every_instruction(statement: str, target: str) -> None:
+    text = module(kernel(f"{statement}\nret;"), header=".version 8.6\n.target sm_75\n.address_size 64\n")
+    (finding,) = [f for f in lint(text).findings if f.rule.id == "AV001"]
+    (fix,) = finding.fixes
+    assert fix.message == f"use .target {target}"
+    assert not fix.safe
+
+
+def test_no_target_is_named_if_none_has_every_instruction() -> None:
+    body = "wgmma.fence.sync.aligned;\ntcgen05.wait::ld.sync.aligned;\nret;"
+    text = module(kernel(body), header=".version 8.6\n.target sm_100a\n.address_size 64\n")
+    (finding,) = [f for f in lint(text).findings if f.rule.id == "AV001"]
+    assert not finding.fixes

@@ -95,6 +95,16 @@ def test_a_phase_that_gets_too_few_arrivals() -> None:
     assert finding.help == "set the count of mbarrier.init to the number of arrivals in a phase"
 
 
+def test_a_phase_without_arrivals_is_shown_with_a_copy_that_completes_on_its_mbarrier() -> None:
+    bytes_ = "@!%p0 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], 512;"
+    (finding,) = by_rule(report(phase(1, bytes_, f"@!%p0 {COPY}")), "MB006")
+    assert [step.message for step in finding.steps] == [
+        "expects 1 arrival in each phase",
+        "completes its bytes on the mbarrier, but does not arrive",
+        "waits for the arrival",
+    ]
+
+
 def test_the_launch_may_decide_the_number_of_threads() -> None:
     (finding,) = by_rule(report(phase(128, f"@!%p8 {ARRIVE}"), directives=".maxntid 128"), "MB006")
     assert finding.confidence is Confidence.MEDIUM

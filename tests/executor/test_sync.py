@@ -181,6 +181,92 @@ def test_a_relaxed_arrival_orders_nothing(how: str) -> None:
     assert done(body.format(".relaxed"), grid=2, cluster=2, how=how).kinds == ["unordered"]
 
 
+HANDED_OVER = """
+    mov.u32 %r1, smem;
+    mov.u32 %r3, %cluster_ctarank;
+    mov.u32 %r4, 0;
+    st.shared.u32 [%r1], %r4;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    xor.b32 %r5, %r3, 1;
+    mapa.shared::cluster.u32 %r6, %r1, %r5;
+    mapa.shared::cluster.u32 %r8, %r1, %r3;
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra END;
+    mov.u32 %r4, 7;
+    setp.ne.u32 %p1, %r3, 0;
+    @%p1 bra WRITES;
+POLL:
+    {acquire}.shared::cluster.u32 %r7, [%r8];
+    setp.eq.u32 %p2, %r7, 0;
+    @%p2 bra POLL;
+    ld.shared::cluster.u32 %r4, [%r6+4];
+    bra.uni END;
+WRITES:
+    st.shared.u32 [%r1+4], %r4;
+    {fences}
+    {release}.shared::cluster.u32 [%r6], %r4;
+END:
+    mov.u32 %r0, %r4;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    """
+"""CTA 1 writes its shared memory and then a flag in CTA 0, which waits for the flag and reads what was written."""
+
+
+@pytest.mark.parametrize(
+    ("release", "acquire", "fences", "ordered"),
+    [
+        ("st.release.cluster", "ld.acquire.cluster", "", True),
+        ("st.release.cta", "ld.acquire.cluster", "", False),
+        ("st.release.cluster", "ld.acquire.cta", "", False),
+        ("st.release.cluster", "ld.acquire.cluster", "fence.acq_rel.cta;", True),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "fence.acq_rel.cluster;", True),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "membar.gl;", True),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "fence.acq_rel.cta;", False),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "membar.cta;", False),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "fence.acq_rel.cluster; fence.acq_rel.cta;", True),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "fence.acq_rel.cta; fence.acq_rel.cluster;", True),
+    ],
+)
+def test_a_scope_that_excludes_the_other_cta_orders_nothing(
+    release: str, acquire: str, fences: str, ordered: bool
+) -> None:
+    body = HANDED_OVER.format(release=release, acquire=acquire, fences=fences)
+    found = done(body + RESULT, grid=2, cluster=2)
+    assert found.kinds == ([] if ordered else ["unordered"])
+
+
+@pytest.mark.parametrize("release", ["st.release.cta", "st.release.cluster"])
+def test_a_cta_scope_orders_within_the_cta(release: str) -> None:
+    body = f"""
+    mov.u32 %r1, smem;
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r4, 0;
+    st.shared.u32 [%r1], %r4;
+    bar.sync 0;
+    setp.eq.u32 %p0, %r0, 0;
+    setp.ne.u32 %p1, %r0, 32;
+    @%p0 bra WRITES;
+    @%p1 bra END;
+POLL:
+    ld.acquire.cta.shared.u32 %r7, [%r1];
+    setp.eq.u32 %p2, %r7, 0;
+    @%p2 bra POLL;
+    ld.shared.u32 %r4, [%r1+4];
+    bra.uni END;
+WRITES:
+    mov.u32 %r4, 7;
+    st.shared.u32 [%r1+4], %r4;
+    fence.acq_rel.cta;
+    {release}.shared.u32 [%r1], %r4;
+END:
+    mov.u32 %r0, %r4;
+    """
+    assert not done(body + RESULT, block=64).kinds
+
+
 @every_schedule
 def test_threads_that_left_the_cluster_are_not_waited_for(how: str) -> None:
     """Nor do they count for those that have not come: the second CTA is waited for."""

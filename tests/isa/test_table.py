@@ -383,7 +383,7 @@ def test_operand_descriptions() -> None:
     assert (spec.access, spec.kinds) == ("read", "i")
     assert spec.immediates is not None
     assert [n for r in spec.immediates for n in r][-4:] == [31, 64, 96, 128]
-    assert parse_operand("write").kinds == "r_"
+    assert parse_operand("write").kinds == "r"
     assert parse_operand("read write vec(shape*num)").vector == "shape*num"
     assert parse_operand("vec").vector == "*"
 

@@ -1598,14 +1598,14 @@ def test_the_finding_about_a_result_that_is_loaded_too_early() -> None:
     (found,) = reports(changed(begins + "0;", begins + "1;", TWO))
     assert found.rule.id == "TC001"
     assert found.message.startswith("reads tensor memory that tcgen05.mma may not have written yet")
-    assert [step.role for step in found.steps] == ["warp 4", "warps 0-3", "warps 0-3"]
+    assert [step.role for step in found.steps] == ["warp 4", "warp 4", "warps 0-3", "warps 0-3"]
 
 
 def test_the_finding_about_a_result_that_is_overwritten_too_early() -> None:
     (found,) = reports(changed(LOADED + GIVE, GIVE + LOADED, TWO))
     assert found.rule.id == "TC002"
     assert found.message.startswith("overwrites tensor memory that tcgen05.ld may still be reading")
-    assert [step.role for step in found.steps] == ["warps 0-3", "warp 4", "warp 4"]
+    assert [step.role for step in found.steps] == ["warps 0-3", "warps 0-3", "warp 4", "warp 4"]
 
 
 HANDED = """.version 8.6
@@ -1958,7 +1958,12 @@ def test_each_of_two_warps_waits_for_its_own_copy(depth: int) -> None:
 def test_the_finding_about_a_stage_that_is_released_too_early() -> None:
     (found,) = reports(changed(READ, READ.replace("read 0", "read 1"), STORED))
     assert found.rule.id == "BK002"
-    assert [step.role for step in found.steps] == ["lane 0 of warp 4", "warps 0-3", "warps 0-3"]
+    assert [step.role for step in found.steps] == [
+        "lane 0 of warp 4",
+        "lane 0 of warp 4",
+        "warps 0-3",
+        "warps 0-3",
+    ]
     assert found.steps[0].message == "starts to read it"
     assert "cp.async.bulk.wait_group.read" in (found.help or "")
 
@@ -2446,10 +2451,21 @@ def test_the_finding_about_a_stage_that_is_filled_too_early() -> None:
     (hit,) = replayed(analysed(relaxed))
     assert [(step.message, step.role) for step in hit.steps] == [
         ("reads what was copied there before", "warps 0-3"),
+        ("arrives at the mbarrier; this does not order the access before the wait", "warps 0-3"),
         ("waits for an mbarrier; this does not cover the read", "lane 0 of warp 4"),
         ("starts to refill it", "lane 0 of warp 4"),
     ]
     assert hit.help.endswith("a .relaxed arrival or wait orders no memory without a fence")
+
+
+def test_a_phase_that_only_a_copy_reaches_is_shown_with_the_copy() -> None:
+    expects = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r29], 2048;"
+    bytes_ = "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r29], 2048;"
+    (hit,) = [h for h in replayed(replay(changed(expects, bytes_)).model) if h.rule == "MB016"]
+    assert [(step.message, step.object) for step in hit.steps][1] == (
+        "completes its bytes on the mbarrier, but does not arrive",
+        "mbarrier full[0]",
+    )
 
 
 def test_what_another_rule_explains_is_not_reported_again() -> None:

@@ -1,0 +1,120 @@
+"""The uses of features that are no instructions, for the checks of availability and of what ptxas refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tclint.ir.nodes import Function, Module, Special, Symbol, Variable, Vector
+from tclint.isa.features import FeatureSpec, feature
+from tclint.isa.target import Target, Version
+
+__all__ = ["Use", "feature_uses", "special_registers"]
+
+EVERYWHERE: tuple[Version, int] = (8, 1), 70
+"""From this version and target number on, all features that only a name or a size shows are available."""
+_LARGE, _TOO_LARGE = 4352, 32764
+"""Bytes of the parameters of a kernel: more are a feature of their own, and more than the second are refused."""
+_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
+
+
+class Use(NamedTuple):
+    """A feature that a module uses, and where."""
+
+    spec: FeatureSpec
+    function: Function | None
+    span: tuple[int, int]
+    """In the module."""
+
+
+def feature_uses(module: Module, target: Target | None) -> Iterator[Use]:
+    """Every feature that *module* uses: those of single statements, and those that only a name or a size shows."""
+    for use in module.features:
+        yield Use(use.spec, None, (use.start, use.end))
+    for name in _of_header(module):
+        yield Use(feature(name), None, module.target_span)
+    located: set[tuple[int, ...]] = set()
+    version, number = EVERYWHERE
+    old = module.version is None or target is None or module.version < version or target.number < number
+    for function in module.functions:
+        at = function.start
+        for use in function.features:
+            yield Use(use.spec, function, (at + use.start, at + use.end))
+        for call, start, end in function.unlocated:
+            if call not in located:
+                yield Use(feature("inlined_at without its .loc"), function, (at + start, at + end))
+        located.update(function.positions)
+        if function.damaged:
+            continue
+        head = at, at + len(function.name)
+        if function.entry and (size := _size(function.parameters)) > _LARGE:
+            yield Use(feature(f"parameters of more than {_LARGE} bytes"), function, head)
+            if size > _TOO_LARGE:
+                yield Use(feature(f"parameters of more than {_TOO_LARGE} bytes"), function, head)
+        if old:
+            yield from _old(module, function)
+    for variable in module.variables.values():
+        if variable.type == ".samplerref" and "texmode_independent" not in module.targets:
+            yield Use(feature("sampler in unified mode"), None, module.target_span)
+        for name in _NAME.findall(variable.initial) if old else ():
+            if (spec := _address_of(module, name)) is not None:
+                yield Use(spec, None, module.version_span)
+
+
+def _of_header(module: Module) -> Iterator[str]:
+    """The features that the options of ``.target`` show."""
+    options = set(module.targets)
+    if "debug" in options and not module.sections:
+        yield "debug without sections"
+    if "map_f64_to_f32" in options and module.target is not None and module.target.number >= 13:
+        yield "map_f64_to_f32"
+    if {"texmode_unified", "texmode_independent"} <= options:
+        yield "two texturing modes"
+
+
+def _size(parameters: Iterable[Variable]) -> int:
+    """The bytes of parameters in a row, each at its alignment."""
+    end = 0
+    for parameter in parameters:
+        end += -end % max(parameter.align, 1) + parameter.size
+    return end
+
+
+def _old(module: Module, function: Function) -> Iterator[Use]:
+    """The features of a function that an old version or target lacks and that no single statement shows."""
+    at = function.start
+    if any(location.inlined_at is not None for _, location in function.locations):
+        yield Use(feature("inlined_at"), function, (at, at + len(function.name)))
+    for instruction in function.instructions:
+        if instruction.opcode.startswith("mov."):
+            for operand in instruction.operands:
+                name = operand.name if isinstance(operand, Symbol) else ""
+                if (callee := module.function(name)) is not None:
+                    named = "kernel" if callee.entry else "function"
+                    span = at + instruction.start, at + instruction.end
+                    yield Use(feature(f"address of a {named}"), function, span)
+
+
+def _address_of(module: Module, name: str) -> FeatureSpec | None:
+    """The feature of an initial value that contains *name*; None if nothing of the module has that name."""
+    if name in module.variables:
+        return feature("address in an initial value")
+    function = module.function(name)
+    return None if function is None else feature(f"address of a {'kernel' if function.entry else 'function'}")
+
+
+def special_registers(function: Function) -> Iterator[tuple[int, int, str]]:
+    """Each special register that an instruction of *function* names: the instruction, the operand, and the name."""
+    for use in function.uses:
+        first = function.instructions[use.sites[0]].operands if use.sites else ()
+        for at, operand in enumerate(first):
+            if isinstance(operand, Special | Vector):
+                for site in use.sites:
+                    for item in _flat(function.instructions[site].operands[at]):
+                        if isinstance(item, Special):
+                            yield site, at, item.name
+
+
+def _flat(operand: object) -> tuple[object, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)

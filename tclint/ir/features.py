@@ -1,0 +1,58 @@
+"""The features of statements that are no instructions: linkage, declarations, pragmas, and so on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tclint.ir.nodes import FeatureUse
+from tclint.ir.operands import clean, overflows
+from tclint.isa.features import feature, used
+from tclint.isa.target import Version
+
+__all__ = ["FEATURED", "note"]
+
+FEATURED = {
+    "pragma_directive": "pragma",
+    "call_prototype": "callprototype",
+    "call_targets": "calltargets",
+    "alias_directive": "alias",
+    "file_directive": "file",
+    "section_directive": "section",
+    "address_size_directive": "address-size",
+}
+"""Node type -> the kind of statement whose features it has; a pragma outside functions has a kind of its own."""
+_LONG = re.compile(r"(?<![\w$%.])(?:0[xX][\da-fA-F]{17,}|0[bB][01]{65,}|\d{20,})(?=U?(?![\w.]))")
+"""An integer constant that may have more than 64 bits."""
+_DECLARING = ("variable", "parameter", "initial")
+
+
+def note(
+    found: list[FeatureUse],
+    kind: str,
+    text: str,
+    span: tuple[int, int],
+    version: Version | None,
+    base: int = 0,
+) -> None:
+    """Add the features of a statement of *kind* to *found*.
+
+    *span* is its position in *text*, the whole module; the recorded positions are relative to *base*.
+    """
+    start, end = span
+    for part, spelled in _parts(kind, text[start:end]):
+        for spec in used(part, spelled, version or (0, 0)):
+            found.append(FeatureUse(spec, start - base, end - base))
+        if part.endswith(_DECLARING) and any(overflows(match[0]) for match in _LONG.finditer(spelled)):
+            found.append(FeatureUse(feature("constant of more than 64 bits"), start - base, end - base))
+
+
+def _parts(kind: str, text: str) -> Iterator[tuple[str, str]]:
+    """The parts of a statement that have features of their own: the kind of each, and its text without comments."""
+    text = clean(text) if "/" in text and kind != "file" else text
+    if kind.endswith("variable") and "=" in text:
+        head, _, initial = text.partition("=")
+        yield kind, f"{head}="
+        yield "initial", initial
+    else:
+        yield kind, text

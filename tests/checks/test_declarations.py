@@ -1,0 +1,109 @@
+"""Declarations, pragmas and the like that ptxas refuses, and names and constants of a module."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.ir.operands import overflows
+from tests.tools.support import by_rule, lint
+
+
+def text(head: str = "", body: str = "", target: str = "sm_90") -> str:
+    return f".version 9.0\n.target {target}\n.address_size 64\n{head}\n.entry k()\n{{\n{body}\nret;\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "span"),
+    [
+        (text(".shared .b32 x = 1;"), ".shared .b32 x = 1;"),
+        (text("", ".reg .bf16 %h<4>;"), ".reg .bf16 %h<4>;"),
+        (text(".common .shared .b32 x;"), ".common .shared .b32 x;"),
+        (text("", target="sm_90, debug"), ".target sm_90, debug"),
+        (text(".loc 1 2 3"), ".loc 1 2 3"),
+    ],
+)
+def test_a_declaration_that_ptxas_refuses_is_reported_where_it_is(code: str, span: str) -> None:
+    (finding,) = by_rule(lint(code), "PX009")
+    assert code[finding.span.start : finding.span.end] == span
+
+
+def test_one_form_is_reported_once_in_a_function() -> None:
+    (finding,) = by_rule(lint(text("", ".reg .bf16 %a;\n.reg .bf16 %b;\n.reg .tf32 %c;")), "PX009")
+    assert finding.count == 3
+
+
+@pytest.mark.parametrize(
+    ("functions", "reported"),
+    [
+        (
+            ".func f() { .loc 1 5 5\nret; } .func g() { .loc 1 2 3, function_name n, inlined_at 1 5 5\nret; }",
+            0,
+        ),
+        (
+            ".func g() { .loc 1 2 3, function_name n, inlined_at 1 5 5\nret; } .func f() { .loc 1 5 5\nret; }",
+            1,
+        ),
+        (".func g() { .loc 1 2 3, function_name n, inlined_at 1 2 3\nret; }", 1),
+    ],
+)
+def test_the_position_of_a_call_is_that_of_an_earlier_loc(functions: str, reported: int) -> None:
+    assert len(by_rule(lint(text(functions)), "PX009")) == reported
+
+
+@pytest.mark.parametrize(
+    ("body", "duplicate"),
+    [
+        (".reg .b32 %r<10>; .reg .b32 %r5;", True),
+        (".reg .b32 %r5; .reg .b32 %r<10>;", True),
+        (".reg .b32 %r<10>; .local .b32 %r5;", True),
+        (".reg .b32 %r<10>; .reg .b32 %r10;", False),
+        (".reg .b32 %r<10>; .reg .b32 %r05;", False),
+        (".reg .b32 %r<10>; { .reg .b32 %r5; }", False),
+        (".reg .b32 %r<20>; .reg .b32 %r1<5>;", False),
+        (".reg .b32 a; a: ", True),
+        ("a: .callprototype _; b: ", False),
+    ],
+)
+def test_a_register_of_a_range_is_declared_twice_if_it_is_declared_by_itself(
+    body: str, duplicate: bool
+) -> None:
+    assert bool(by_rule(lint(text("", body)), "PX007")) == duplicate
+
+
+@pytest.mark.parametrize(
+    ("constant", "rejected"),
+    [
+        ("18446744073709551615", False),
+        ("18446744073709551616", False),
+        ("73786976294838206464", False),
+        ("147573952589676412928", True),
+        ("0x1FFFFFFFFFFFFFFFF", False),
+        ("0xFFFFFFFFFFFFFFFFFF", True),
+        ("0b1" + 64 * "0", True),
+        ("02000000000000000000000", False),
+        ("010000000000000000000000", True),
+        ("1" * 400, True),
+    ],
+)
+def test_a_constant_is_too_large_where_ptxas_cannot_read_it(constant: str, rejected: bool) -> None:
+    """Some constants of more than 64 bits wrap."""
+    assert overflows(constant) == rejected
+    body = f".reg .b32 %r<2>;\nadd.s32 %r1, %r1, {constant};"
+    assert [f.message for f in by_rule(lint(text("", body)), "PX004")] == rejected * [
+        "a constant has more than 64 bits"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "reported"),
+    [
+        (".target sm_80\n.target sm_90", False),
+        (".target sm_90\n.target sm_80", True),
+        (".target sm_80, sm_90", False),
+    ],
+)
+def test_the_last_target_counts(header: str, reported: bool) -> None:
+    code = text("", "fence.proxy.async;").replace(".target sm_90", header)
+    report = lint(code)
+    assert not report.problems
+    assert bool(by_rule(report, "AV001")) == reported
