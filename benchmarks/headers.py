@@ -19,6 +19,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,11 @@ from benchmarks.strangers.sources import Unreachable, fetch
 from tclint.inline.asm import Ptx
 from tclint.inline.module import strings
 from tclint.ir.build import build
-from tclint.ir.nodes import Immediate, Instruction
+from tclint.ir.nodes import Immediate, Instruction, Special
 from tclint.ir.operands import clean, shape
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import DEFAULT, Match, Table, table
-from tclint.isa.target import Target, Version, dotted
+from tclint.isa.target import Availability, Target, Version, dotted
 from tclint.syntax import parse, problems
 from tclint.syntax.source import Source
 
@@ -57,19 +59,25 @@ class Wrapper:
     text: str
     """The string as a block that declares its operands."""
     matches: tuple[Match, ...] = ()
+    specials: tuple[Availability, ...] = ()
+    """Where the special registers exist that it reads."""
     unknown: str = ""
     """Why tclint does not know it: a problem of syntax, an opcode without a form, operands that do not fit; or empty."""
 
     def available(self, target: Target, version: Version) -> bool:
-        """Whether the table has all of its instructions."""
-        return not any(match.missing(target, version) for match in self.matches)
+        """Whether the table has all that it uses."""
+        return all(a.on(target, version) and a.version_for(target) <= version for a in self._needed)
 
     def first(self, target: Target) -> Version | None:
-        """The first version that has all of its instructions on *target*; None if none has."""
-        needed = [a for m in self.matches for _, a in m.form.availability(m.modifiers, m.named)]
-        if not all(a.on(target) for a in needed):
+        """The first version that has all that it uses on *target*; None if none has."""
+        if not all(a.on(target) for a in self._needed):
             return None
-        return max((target.introduced, OLDEST, *(a.version_for(target) for a in needed)))
+        return max((target.introduced, OLDEST, *(a.version_for(target) for a in self._needed)))
+
+    @cached_property
+    def _needed(self) -> tuple[Availability, ...]:
+        of_forms = (a for m in self.matches for _, a in m.form.availability(m.modifiers, m.named))
+        return (*of_forms, *self.specials)
 
 
 # ---------------------------------------------------------------- reading the headers
@@ -122,7 +130,13 @@ def _read(text: str, header: str, line: int) -> Wrapper:
     isa = table()
     unknown = next(filter(None, (_unknown(isa, i) for i in function.instructions)), "")
     matches = tuple(i.match for i in function.instructions if i.match is not None)
-    return Wrapper(header, line, text, matches, unknown)
+    specials = tuple(
+        SPECIAL_REGISTERS[o.name].available
+        for i in function.instructions
+        for o in i.operands
+        if isinstance(o, Special)
+    )
+    return Wrapper(header, line, text, matches, specials, unknown)
 
 
 def _unknown(isa: Table, instruction: Instruction) -> str:
