@@ -277,7 +277,8 @@ def judge(data: Record) -> None:
         rules, lines = OPERATORS[record["operator"]].rules, places(record, kernel, fault)
         before = original(record["ptx"])
         after = mutation.lint(KERNELS / record["ptx"], mutant)
-        record["verdict"], record["new"] = mutation.verdict(before, after, rules, lines)
+        said = mutation.verdict(before, after, rules, lines)
+        record["verdict"], record["new"] = said.result, said.new
         record["family"] = OPERATORS[record["operator"]].family
         record["rule"] = rule(record["operator"], kernel)
         proof = equivalent(kernel, fault)

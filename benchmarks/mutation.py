@@ -1,12 +1,13 @@
 """Plant one fault at a time in real kernels and count how many tclint finds.
 
-    python -m benchmarks.mutation [FOLDER] [--operator REGEX] [--each 20] [--seed 7] [--output FILE.jsonl] [--record]
+    python -m benchmarks.mutation [FOLDER...] [--operator REGEX] [--each 20] [--seed 7] [--output FILE.jsonl] [--record]
 
-FOLDER has a subfolder of ``.ptx`` files for each producer, or files named ``PRODUCER-KERNEL.ptx``; without it the corpus
+FOLDER has a subfolder of ``.ptx`` files for each producer, or files named ``PRODUCER-KERNEL.ptx``; without one the corpus
 is taken. A fault is *found* when linting the changed kernel gives a finding that the original does not have, of a rule
 that is about the operator, at the right place: the finding or one of its steps lies on an instruction that the fault
 concerns. ``note`` and ``low`` are the same with severity info, or with low confidence; ``other`` is a new finding of
-another rule or elsewhere; ``missed`` is none. A change that is proven to be none (``benchmarks.equivalence``) is
+another rule or elsewhere; ``missed`` is none. What is found is also *located*: whether the primary location of such a
+finding, one of its steps, or an edit that it suggests lies within three lines of the change. A change that is proven to be none (``benchmarks.equivalence``) is
 labelled so, and whatever else was not found has a cause (``benchmarks.misses``).
 
 The places are drawn with a fixed seed, evenly over producers and kernels. The records are written one JSON object a
@@ -23,11 +24,12 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 from typing import Any
 
-from benchmarks import results
+from benchmarks import locations, results
 from benchmarks.corpus.builder import default_cache
 from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
@@ -41,7 +43,7 @@ from tclint.ir.frontend import analyse
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
 
-__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "main", "section", "verdict"]
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "Verdict", "main", "section", "verdict"]
 
 LARGEST = 250_000
 """Bytes of the largest file that is changed: a thousand mutants are linted, and many of them assembled."""
@@ -80,10 +82,20 @@ def _about(finding: Finding) -> frozenset[str]:
     return frozenset((finding.rule.id, "MB016") if finding.method is Method.REPLAY else (finding.rule.id,))
 
 
-def verdict(
-    before: FileReport, after: FileReport, rules: frozenset[str], lines: frozenset[int]
-) -> tuple[str, list[str]]:
-    """``found``, ``note``, ``low``, ``other``, ``refused`` or ``missed``, and the new findings in words.
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What linting says about a fault."""
+
+    result: str
+    """``found``, ``note``, ``low``, ``other``, ``refused`` or ``missed``."""
+    new: list[str]
+    """The new findings in words."""
+    fitting: tuple[Finding, ...] = ()
+    """The new findings that make it found; empty unless it is."""
+
+
+def verdict(before: FileReport, after: FileReport, rules: frozenset[str], lines: frozenset[int]) -> Verdict:
+    """What the report *after* a change has that the one *before* it does not have.
 
     *lines* are the right places; empty: anywhere.
     """
@@ -108,13 +120,13 @@ def verdict(
         return not lines or any(after.source.position(s.start).line in lines for s in spans)  # type: ignore[union-attr]
 
     fitting = [f for f in fresh if not rules.isdisjoint(_about(f)) and place(f)]
-    if any(map(_counts, fitting)):
-        return "found", said
+    if counted := tuple(filter(_counts, fitting)):
+        return Verdict("found", said, counted)
     if fitting:
-        return ("note" if any(f.confidence > Confidence.LOW for f in fitting) else "low"), said
+        return Verdict("note" if any(f.confidence > Confidence.LOW for f in fitting) else "low", said)
     if fresh:
-        return "other", said
-    return ("refused" if after.problems and not before.problems else "missed"), said
+        return Verdict("other", said)
+    return Verdict("refused" if after.problems and not before.problems else "missed", said)
 
 
 def producers(folder: Path) -> dict[str, list[Path]]:
@@ -212,7 +224,7 @@ _PLANTED = ("operator", "producer", "file", "sha256", "entry", "line", "note", "
 
 
 def run(
-    folder: Path, chosen: dict[Path, list[dict[str, Any]]], assembler: Assembler | None = None
+    chosen: dict[Path, list[dict[str, Any]]], assembler: Assembler | None = None
 ) -> Iterator[dict[str, Any]]:
     """Lint every mutant and complete its record. The original is linted once for all of its mutants.
 
@@ -237,19 +249,22 @@ def _ask(
     fault = Fault(edits, frozenset(), record["note"])
     changed = apply(kernel.data, edits)
 
-    def said() -> tuple[str, list[str]]:
+    def asked() -> Verdict:
         return verdict(before, lint(path, changed), operator.rules, places)
 
     def again() -> str:
         with patient():
-            return said()[0]
+            return asked().result
 
     began = process_time()
-    result, new = said()
-    record = record | {"verdict": result, "new": new, "seconds": round(process_time() - began, 3)}
+    said = asked()
+    record = record | {"verdict": said.result, "new": said.new, "seconds": round(process_time() - began, 3)}
     if proof := equivalent(kernel, fault):
         record |= {"equivalent": proof.reason, "manual": proof.manual}
-    if result != "found":
+    if said.result == "found":
+        lines = {kernel.line(edit.span.start) for edit in edits}
+        record["located"] = locations.located(Source(changed, str(path)), said.fitting, lines)
+    else:
         if proof is None and operator.rules and assembler:
             record["code"] = assembler.compare(kernel.data, changed)
         known = frozenset[str]().union(*map(_about, before.findings))
@@ -262,20 +277,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, nargs="?", help="the corpus")
+    parser.add_argument("folders", metavar="FOLDER", type=Path, nargs="*", help="kernels; the corpus if none")
     parser.add_argument(
         "--operator", default="", help="only operators whose name this regular expression finds"
     )
-    parser.add_argument("--each", type=int, default=20, help="faults of each operator (20)")
+    parser.add_argument("--each", type=int, default=20, help="faults of each operator in a folder (20)")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--output", type=Path, help="where the records go, one JSON object a line")
     parser.add_argument("--replay", type=Path, help="ask again about the mutants of an earlier run")
     parser.add_argument("--no-ptxas", action="store_true", help="do not ask ptxas about what was not found")
     parser.add_argument("--record", action="store_true", help="record the score for docs/results.md")
+    parser.add_argument(
+        "--record-locations", action="store_true", help="record for docs/results.md what locates the faults"
+    )
     options = parser.parse_args()
-    folder: Path = options.folder or default_cache()
-    if not folder.is_dir():
-        sys.exit(f"{folder} is not a folder")
+    folders: list[Path] = options.folders or [default_cache()]
+    if missing := [folder for folder in folders if not folder.is_dir()]:
+        sys.exit(f"{missing[0]} is not a folder")
     skipped = []
     assembler = None
     try:
@@ -286,18 +304,20 @@ def main() -> None:
         skipped.append(f"whether ptxas makes the same code of what was not found: {error}")
         print(skipped[-1], file=sys.stderr)
     wanted = re.compile(options.operator)
+    chosen: dict[Path, list[dict[str, Any]]] = defaultdict(list)
     if options.replay:
-        chosen: dict[Path, list[dict[str, Any]]] = defaultdict(list)
         for line in options.replay.read_text().splitlines():
             record = json.loads(line)
             if wanted.search(record["operator"]):
                 fresh = {k: record[k] for k in _PLANTED}
-                chosen[folder / record["file"]].append(fresh)
+                paths = [folder / record["file"] for folder in folders]
+                chosen[next(filter(Path.exists, paths), paths[0])].append(fresh)
     else:
-        chosen = choose(folder, wanted, options.each, options.seed)
+        for folder in folders:
+            chosen.update(choose(folder, wanted, options.each, options.seed))
     done: list[dict[str, Any]] = []
     with options.output.open("w") if options.output else nullcontext() as stream:
-        for record in run(folder, chosen, assembler if name else None):
+        for record in run(chosen, assembler if name else None):
             done.append(record)
             if stream:
                 print(json.dumps(record), file=stream, flush=True)
@@ -307,6 +327,9 @@ def main() -> None:
     if options.record:
         data = summary(done, each=options.each, seed=options.seed, assembler=name)
         results.save("mutation", data, {"ptxas": name.partition(" ")[2]} if name else {}, skipped)
+    if options.record_locations:
+        data = locations.summary(done, each=options.each, seed=options.seed)
+        results.save("locations", data, {}, skipped)
 
 
 if __name__ == "__main__":

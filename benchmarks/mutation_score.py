@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from benchmarks import results
+from benchmarks import locations, results
 from benchmarks.faults import OPERATORS
 from benchmarks.misses import CAUSES
 
@@ -83,12 +83,13 @@ def _split(counts: Counts, bare: Iterable[str]) -> tuple[Counts, Counts]:
     return [c for c in counts if c[0] not in without], [c for c in counts if c[0] in without]
 
 
-def table(records: Iterable[dict[str, Any]]) -> str:
-    """The score by operator, as Markdown."""
+def table(records: Collection[dict[str, Any]]) -> str:
+    """The score by operator, and what locates the changes that were found, as Markdown."""
     ruled, bare = _split(counted(records), {name for name, o in OPERATORS.items() if not o.rules})
     lines = results.table(("operator", *_HEAD), _scores(ruled, 0))
     if bare:
         lines += results.table(("operator without a rule", *_HEAD), _scores(bare, 0))
+    lines += locations.table(locations.counted(records))
     return "\n".join(lines)
 
 

@@ -38,6 +38,7 @@ PARTS: dict[str, str] = {
     "agreement": "benchmarks.agreement",
     "availability": "benchmarks.availability",
     "mutation": "benchmarks.mutation",
+    "locations": "benchmarks.locations",
     "scoreboards": "benchmarks.studies.scoreboards",
     "lost_waits": "benchmarks.studies.lost_waits",
     "hardware": "benchmarks.hardware",

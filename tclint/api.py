@@ -56,6 +56,8 @@ class Options(TypedDict, total=False):
     jobs: int
     confirm: bool
     confirm_seconds: int
+    execute: bool
+    execute_steps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +196,10 @@ def configured(
         layers.append(named(Path(file)))
     values = {key.replace("_", "-"): _as_in_a_file(value) for key, value in options.items()}
     config = resolve([*layers, Layer("the call", values, Path.cwd())]).config
-    if config.confirm and find_spec("numpy") is None:
-        raise SettingsError("confirm executes kernels, which needs numpy: pip install 'tclint-ptx[run]'")
+    if config.executes and find_spec("numpy") is None:
+        raise SettingsError(
+            f"{'confirm' if config.confirm else 'execute'} executes kernels, which needs numpy: pip install 'tclint-ptx[run]'"
+        )
     return config
 
 

@@ -183,7 +183,7 @@ def _mutant(
     data = path.read_bytes()
     changed = apply(data, _edits(record))
     rules = OPERATORS[record["operator"]].rules
-    result, new = verdict(_linted(path), lint(path, changed), rules, frozenset(record["places"]))
+    ours = verdict(_linted(path), lint(path, changed), rules, frozenset(record["places"]))
     one: Data = {
         "operator": record["operator"],
         "file": _name(path),
@@ -191,7 +191,11 @@ def _mutant(
         "line": record["line"],
         "note": record["note"][:100],
         "edits": [(a, b, text.strip()[:200]) for a, b, text in record["edits"]],
-        "tclint": {"found": result == "found", "verdict": result, "new": [s[:160] for s in new[:3]]},
+        "tclint": {
+            "found": ours.result == "found",
+            "verdict": ours.result,
+            "new": [s[:160] for s in ours.new[:3]],
+        },
     }
     mutant = scratch / path.name  # the same name, so that messages that quote it do not differ
     mutant.write_bytes(changed)

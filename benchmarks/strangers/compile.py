@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -32,14 +33,19 @@ class Toolkit:
         return self.folder / "bin" / "cuobjdump"
 
     def modules(self, folder: Path, job: Compile) -> Iterator[tuple[str, str | CannotRead]]:
-        """(name, PTX or why there is none) for each file and target of a job."""
-        for path in sorted({path for pattern in job.files for path in folder.glob(pattern)}):
-            for target in job.targets:
-                name = f"{path.relative_to(folder)}.{target}"
+        """(name, PTX or why there is none) for each file or instance and each target of a job."""
+        files = sorted({path for pattern in job.files for path in folder.glob(pattern)})
+        units = [(str(path.relative_to(folder)), path) for path in files]
+        with tempfile.TemporaryDirectory() as scratch:
+            for index, instance in enumerate(job.instances):
+                path = Path(scratch) / f"instance{index}.cu"
+                path.write_text(f"{job.prelude}\nvoid* kept = (void*)&{instance};\n", encoding="utf-8")
+                units.append((instance, path))
+            for (name, path), target in itertools.product(units, job.targets):
                 try:
-                    yield name, self._compile(path, folder, target, job.options)
+                    yield f"{name}.{target}", self._compile(path, folder, target, job.options)
                 except CannotRead as why:
-                    yield name, why
+                    yield f"{name}.{target}", why
 
     def _compile(self, path: Path, folder: Path, target: str, options: tuple[str, ...]) -> str:
         with tempfile.TemporaryDirectory() as scratch:

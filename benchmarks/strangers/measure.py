@@ -108,10 +108,10 @@ def _planted(name: str, candidate: Candidate, path: Path, rng: random.Random) ->
     (path.parent / "planted" / path.name).write_bytes(changed)
     places = frozenset(kernel.line(kernel.span(i).start) for i in fault.places)
     before = mutation.lint(path, kernel.data)
-    result, new = mutation.verdict(before, mutation.lint(path, changed), operator.rules, places)
+    said = mutation.verdict(before, mutation.lint(path, changed), operator.rules, places)
     proof = equivalent(kernel, fault)
     line = kernel.line(fault.edits[0].span.start)
-    return _fault(name, candidate, operator.name, line, result, proof.reason if proof else "", new)
+    return _fault(name, candidate, operator.name, line, said.result, proof.reason if proof else "", said.new)
 
 
 def _fault(

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +46,15 @@ class Unreachable(RuntimeError):
 
 @dataclass(frozen=True)
 class Compile:
-    """Files of a source that nvcc compiles."""
+    """Files of a source that nvcc compiles, or instances of its templates."""
 
-    files: tuple[str, ...]
-    """Patterns below the folder of the source."""
     targets: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    """Patterns below the folder of the source."""
+    instances: tuple[str, ...] = ()
+    """Kernels with template arguments, for a source that has only headers: what its own just-in-time compiler asks for."""
+    prelude: str = ""
+    """What precedes the instances in their file: the headers."""
     options: tuple[str, ...] = ()
     """Options of nvcc; ``{source}`` stands for the folder of the source."""
 
@@ -72,8 +77,9 @@ class Source:
 
     @property
     def version(self) -> str:
-        """What fixes the contents of the source."""
-        return self.package or f"{self.repository}@{self.commit}"
+        """What fixes the kernels of the source: its contents, and what is compiled of them."""
+        compiled = f" {zlib.crc32(repr(self.compile).encode()):08x}" if self.compile else ""
+        return (self.package or f"{self.repository}@{self.commit}") + compiled
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -91,16 +97,21 @@ def listed(path: Path = LIST) -> tuple[Source, ...]:
 
 
 def _source(entry: Mapping[str, Any]) -> Source:
-    jobs = tuple(
-        Compile(**{key: tuple(value) for key, value in job.items()}) for job in entry.get("compile", ())
-    )
     try:
+        jobs = tuple(_job(job) for job in entry.get("compile", ()))
         source = Source(**{**entry, "compile": jobs})
     except TypeError as error:
         raise ValueError(f"{entry.get('name')}: {error}") from None
     if bool(source.package) == bool(source.repository) or bool(source.repository) != bool(source.commit):
         raise ValueError(f"{source.name}: give a package, or a repository with a commit")
     return source
+
+
+def _job(entry: Mapping[str, Any]) -> Compile:
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
+    }
+    return Compile(**fields)
 
 
 def fetch(source: Source, folder: Path) -> None:

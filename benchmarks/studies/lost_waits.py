@@ -45,7 +45,7 @@ def measure(
                 data = apply(source.data, edits)
                 rules = OPERATORS[record["operator"]].rules
                 after = mutation.lint(path, data)
-                verdict, _ = mutation.verdict(report, after, rules, frozenset(record["places"]))
+                said = mutation.verdict(report, after, rules, frozenset(record["places"]))
                 try:
                     new = pairs(Source(data, str(path)), tools, before)
                 except Refused as error:
@@ -57,7 +57,7 @@ def measure(
                     "file": "/".join(path.parts[-2:]),
                     "line": record["line"],
                 }
-                row |= {"tclint": verdict, "sass": worst.ordering.verdict if worst else "no release"}
+                row |= {"tclint": said.result, "sass": worst.ordering.verdict if worst else "no release"}
                 if worst:
                     about = worst.said
                     row |= {"operation": worst.operation, "signal": worst.signal, "event": worst.event}

@@ -70,8 +70,9 @@ def _several(model: KernelModel, site: int) -> int:
 
 
 def copies_in_bulk(form: Form) -> bool:
-    """Whether a form is a bulk copy: it has a byte count, or a tensor map that determines it."""
-    return form.event == "issue" and not form.roles.keys().isdisjoint(("bytes", "tensormap"))
+    """Whether a form is a bulk copy that a thread issues: it has a byte count, or a tensor map that determines it."""
+    roles = form.roles.keys()
+    return form.event == "issue" and form.scope == "thread" and not roles.isdisjoint(("bytes", "tensormap"))
 
 
 def issued_by_each_lane(match: Match) -> bool:

@@ -28,7 +28,7 @@ from tclint.isa.table import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
-__all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_parity", "transferred"]  # fmt: skip
+__all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_parity", "transaction_unit", "transferred"]  # fmt: skip
 
 RESPONSE = 16
 """Bytes of the response to a request to cancel a launch; the request completes them on an mbarrier (9.7.13.17)."""
@@ -607,6 +607,11 @@ class Mbarriers:
         return WaitFreeRegions(self.model.cfg, (*self.sites.get("mbarrier-wait", ()), *self._barriers))
 
 
+def transaction_unit(match: Match) -> int:
+    """The bytes for which complete_tx lowers the tx-count by one: 16 with ``.mbarrier::complete_tx::16B``, else 1."""
+    return 16 if ".mbarrier::complete_tx::16B" in match.modifiers else 1
+
+
 def transferred(match: Match) -> int | None:
     """The bytes that an instruction completes on an mbarrier, if its form determines them; None otherwise.
 
@@ -616,6 +621,8 @@ def transferred(match: Match) -> int | None:
     if form.event == "clc-request":
         return RESPONSE
     if form.event != "issue" or "mbarrier" not in form.roles or form.roles.keys() & {"bytes", "tensormap"}:
+        return None
+    if transaction_unit(match) != 1:
         return None
     return int(match.element[2:]) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
 

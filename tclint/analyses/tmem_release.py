@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from tclint.analyses.happens_before import HappensBefore
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
 from tclint.analyses.tcgen05_sync import ThreadSync
+from tclint.values import thread_masks as T
 
 __all__ = ["TmemRelease"]
 
@@ -43,6 +44,7 @@ class TmemRelease:
         self._conflicting: dict[tuple[int, int], bool] = {}
         self._own: dict[tuple[int, int, bool], dict[int, frozenset[int]]] = {}
         self._elsewhere: dict[tuple[int, int, bool], dict[int, int]] = {}
+        self._first_waits: dict[int, frozenset[int]] = {}
 
     def started_early(self, site: int, signal: int) -> int | None:
         """An operation of another thread on the columns of the load or store *site* that only *signal* orders after it.
@@ -50,6 +52,25 @@ class TmemRelease:
         The thread signals while *site* is pending. None if every such operation may be ordered after a later signal.
         """
         return self._started(site, signal, self._pending)
+
+    def arrivals_for_others(self, site: int, barrier: int) -> list[int]:
+        """The arrivals after *barrier* by some of the warps that execute the load or store *site*, for all of them.
+
+        *site* is pending at the barrier and complete at the arrival: the arriving threads have waited for their own load
+        or store, but nothing orders them after the waits of the other warps, which may follow.
+        """
+        order, views = self.order, self.model.views
+        if not order.points.releases_together(barrier):
+            return []
+        threads, waits = views.context_of(site).threads, order.points.acquire_points(Scope.WARPS)
+        arrivals = self.model.reached_from((barrier,), self.model.sites("mbarrier-arrive"), {*waits, site})
+        return [
+            i
+            for i in sorted(arrivals)
+            if site not in self._pending.get(i, ())
+            and (arriving := views.context_of(i).threads) & threads
+            and threads & ~T.whole(arriving, 32)
+        ]
 
     def started_unfenced(self, site: int, signal: int) -> int | None:
         """:meth:`started_early`, where *site* is outstanding until ``tcgen05.fence::before_thread_sync``."""
@@ -79,18 +100,53 @@ class TmemRelease:
         ]
         for user, theirs in users.items():
             if any(
-                threads & theirs and user in reached and self._unordered(user, later)
+                threads & theirs and user in reached and self._unordered(site, user, later)
                 for threads, later, reached in admitted
             ):
                 return user
         return None
 
-    def _unordered(self, user: int, waits: frozenset[int]) -> bool:
-        """Whether a path from the entry to *user* passes none of *waits*."""
+    def _unordered(self, site: int, user: int, waits: frozenset[int]) -> bool:
+        """Whether a path to *user* passes none of *waits*: from the entry, or from an execution that precedes *site*.
+
+        If a thread reaches *site* only after the first execution of *user*, that execution is not the one that *site*
+        must precede. The path then begins at *user*.
+        """
         block = self.model.cfg.block_of[user]
         # Without a wait in its block, the first user stands for all of them.
         first = user if block in self._waiting_blocks else self._first_users[block]
-        return self.order.unsynchronised_path(first, waits) is not None
+        path = self.order.unsynchronised_path
+        return path(first, waits) is not None and (
+            path(first, waits, start=first) is not None or not self._runs_first(first, site)
+        )
+
+    def _runs_first(self, user: int, site: int) -> bool:
+        """Whether *site* is executed only after the first execution of *user*, an MMA, copy or shift, is complete."""
+        if user not in self._first_waits:
+            self._first_waits[user] = (
+                self._waits_for_first(user) if user in self.tmem.operations else frozenset()
+            )
+        waits = self._first_waits[user]
+        return bool(waits) and self.order.unsynchronised_path(site, waits) is None
+
+    def _waits_for_first(self, user: int) -> frozenset[int]:
+        """The waits for mbarriers of which no phase completes before the first execution of *user* is complete.
+
+        An earlier commit of operations on other columns is taken to be for another stage of the results.
+        """
+        order, reached_from = self.order, self.model.reached_from
+        commits = order.completion_signals((user,), "tcgen05")
+        waits = {i for commit in commits for i in order.waits_completed_by(commit)}
+        signals = [i for i in order.points.signals if not waits.isdisjoint(order.waits_completed_by(i))]
+        others = self.tmem.operations - {user}
+        alike = [i for i in others if not self.tmem.apart(i, "d", user, "d")]
+        earlier = reached_from((-1,), alike, (user,))
+        committed = [i for i in signals if self.model.instruction(i).group == "tcgen05"]
+        before = reached_from(earlier, committed, (user,)) | (
+            reached_from((-1,), signals, (user,)).difference(committed)
+        )
+        waits.difference_update(*(order.waits_completed_by(i) for i in before))
+        return frozenset(i for i in waits if not order.returns_at_once(user, i))
 
     @cached_property
     def _waiting_blocks(self) -> frozenset[int]:

@@ -20,6 +20,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 from tclint._data import modules
 from tclint.analyses.model import KernelModel
 from tclint.findings.edits import Repair
+from tclint.findings.finding import Confirmation
 from tclint.findings.moved import former, subject
 from tclint.findings.rules import ID, Rule
 from tclint.findings.scales import Confidence, Method, Severity
@@ -100,6 +101,8 @@ class Hit:
     """Whether it follows from the code, and a replay shows it too."""
     deadlock: tuple[Blocked, ...] = ()
     """The parties of a deadlock, in the order of the cycle."""
+    confirmation: Confirmation | None = None
+    """The execution that observed it, if that is how it was found; no check assigns this."""
     missing_before: bool = False
     """What is missing is missing before ``site``, so hits before ``site`` are not consequences of this one."""
 

@@ -20,14 +20,13 @@ from tclint.findings.edits import retarget
 from tclint.findings.scales import Severity
 from tclint.isa.table import Match
 from tclint.isa.target import Target
+from tclint.isa.widths import needed
 
 BK006 = RuleId("BK006")
 BK007 = RuleId("BK007")
 BK008 = RuleId("BK008")
 BK009 = RuleId("BK009")
 
-MAX_CTAS = 16
-"""Bits of a CTA mask (9.7.9.25.4.1)."""
 _WINDOW = 1 << 24
 """The size of the part of the ``.shared::cluster`` window that belongs to one CTA: smaller offsets stay within it."""
 
@@ -86,7 +85,7 @@ def _cluster(model: KernelModel) -> tuple[int, str] | None:
 
 
 def _multicasts(match: Match) -> bool:
-    return match.form.event in ("issue", "commit") and "mask" in match.form.roles
+    return {"mbarrier", "mask"} <= match.parts.keys()
 
 
 @check(BK007)
@@ -104,14 +103,15 @@ def multicast_mask(model: KernelModel) -> Iterator[Hit]:
 
 def _wrong_masks(model: KernelModel) -> Iterator[tuple[str, int]]:
     """What is wrong with a CTA mask, in words, and the instruction that takes it."""
-    size, why = _cluster(model) or (MAX_CTAS, "")
+    size, why = _cluster(model) or (0, "")
     for site in reachable(model, _multicasts):
-        value = model.value(site, "mask")
-        if value is None:
+        value, match = model.value(site, "mask"), model.instruction(site).match
+        if value is None or match is None:
             continue
-        zeros, ones = (bits & 0xFFFF for bits in model.values.known_bits(value))
-        beyond = ones >> size << size
-        if zeros == 0xFFFF:
+        every = (1 << needed(match)[match.parts["mask"][0]].bits) - 1  # one for each CTA (9.7.9.25.4.1)
+        zeros, ones = (bits & every for bits in model.values.known_bits(value))
+        beyond = ones >> size << size if size else 0
+        if zeros == every:
             yield "selects no CTA: nothing is sent to any CTA, and no mbarrier is signalled", site
         elif beyond:
             cta = beyond.bit_length() - 1

@@ -27,7 +27,7 @@ from tclint.dataflow.views import ThreadContext
 from tclint.findings.scales import Confidence
 from tclint.ir.cfg import Edge
 from tclint.isa.table import Match
-from tclint.values import PathCondition, UniformityScope
+from tclint.values import Node, PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.divergence import decided_by_own_data, trip_counts_differ
 
@@ -38,6 +38,8 @@ CV004 = RuleId("CV004")
 
 MAX_PATHS_PER_BRANCH = 8
 """Paths past an instruction that are tried for one branch, before the search gives up."""
+_LARGEST_MULTIPLE = 1 << 16
+"""The largest power of two of which the index of the first lane of a warp is looked for as a multiple."""
 _SIZES = {"warp": 32, "warpgroup": 128, "cta": 32}
 
 
@@ -343,9 +345,15 @@ class _Judge:
         if self._iterates_unequally(condition, arriving):
             why = "ends its loop after another number of iterations in some lanes"
             return _Verdict(CV001, group, Confidence.HIGH, reason=why)
-        if leaves and self._bounds_index(p):
-            left = "threads whose index is past a bound"
-            return _Verdict(CV003, group, Confidence.HIGH, left=left, doubt=_WHOLE_WARPS)
+        if self._bounds_index(p):
+            inside = self._bound_inside_warp(p, arriving)
+            if leaves:
+                left = "threads whose index is past a bound"
+                confidence, doubt = (Confidence.MEDIUM, "") if inside else (Confidence.HIGH, _WHOLE_WARPS)
+                return _Verdict(CV003, group, confidence, left=left, doubt=doubt)
+            if inside:
+                why = "compares an index with a bound that lies within a warp"
+                return _Verdict(CV001, group, Confidence.MEDIUM, reason=why)
         return None
 
     def _diverges(self, p: int) -> bool:
@@ -373,14 +381,41 @@ class _Judge:
 
     def _bounds_index(self, p: int) -> bool:
         """Whether *p* compares an index that differs in each lane with a warp-uniform value."""
+        values, node = self.model.values, self._comparison(p)
+        if node is None:
+            return False
+        index, limit = sorted(node[2:4], key=self._varies, reverse=True)
+        return self._varies(index) and values.uniformity(limit) <= UniformityScope.WARP
+
+    def _comparison(self, p: int) -> Node | None:
+        """The comparison that decides *p*; None if it is not one."""
         values = self.model.values
         node = values.node(p)
         if node[0] == "not":
             node = values.node(node[1])
-        if node[0] != "compare":
+        return node if node[0] == "compare" else None
+
+    def _bound_inside_warp(self, p: int, threads: int) -> bool:
+        """Whether *p* asks if an index is less than a constant, which only some lanes of a warp, in *threads*, may reach.
+
+        What the lanes have in common, such as a multiple of the CTA index, may have any value that its known bits allow:
+        a launch that never reaches the bound would not need the comparison.
+        """
+        values, shared, node = self.model.values, self.model.shared, self._comparison(p)
+        if node is None or node[1] != "lt":
             return False
-        index, limit = sorted(node[2:4], key=self._varies, reverse=True)
-        return self._varies(index) and values.uniformity(limit) <= UniformityScope.WARP
+        limit = values.constant_of(node[3])
+        index, bound = (node[2], limit) if limit is not None else (node[3], values.constant_of(node[2]))
+        if bound is None:
+            return False
+        least = bound if limit is not None else bound + 1
+        base, per_thread, constant = shared.split(index)
+        rest, _, modulus = shared.remainder(base, _LARGEST_MULTIPLE, lambda: threads)
+        return modulus >= 32 and any(
+            len({(rest + constant + offset - least) // modulus for offset in offsets}) > 1
+            for _, warp in T.by_warp(threads)
+            if (offsets := shared.offsets(per_thread, warp))
+        )
 
     def _varies(self, value: int) -> bool:
         """Whether *value* is divergent: the thread index, also with warp-uniform values added or multiplied."""

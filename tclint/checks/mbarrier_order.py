@@ -11,6 +11,7 @@ from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.edits import Repair, without_word
+from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory
 from tclint.values.shared_memory import Access
 
@@ -108,13 +109,15 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
 
 @check(MB013, needs="mbarrier", analyses=(HappensBefore,))
 def relaxed(model: KernelModel) -> Iterator[Hit]:
-    """Report relaxed arrivals and waits through which threads pass data in shared memory."""
+    """Report relaxed arrivals and waits through which threads pass data in shared memory, and arrivals of copies alone."""
     waits, arrivals = model.sites("mbarrier-wait"), model.sites("mbarrier-arrive")
     weak = {i for i in (*waits, *arrivals) if ".relaxed" in _modifiers(model, i)}
+    weak.update(model.sites("mbarrier-arrive", "cp.async"))
     if not weak:
         return
     signals = [*arrivals, *model.sites("issue", "mbarrier")]
-    for signal, wait in model.fact(HappensBefore).synchronised_pairs(signals, frozenset(waits)):
+    order = model.fact(HappensBefore)
+    for signal, wait in order.synchronised_pairs(signals, frozenset(waits), of_copies=True):
         if weak.isdisjoint((signal, wait)):
             continue
         copied = model.instruction(signal).event == "issue"
@@ -159,6 +162,7 @@ def _own(model: KernelModel, store: Access, load: Access) -> bool:
 def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) -> Hit | None:
     """The finding about bytes written before *arrival* and read after *wait*, one of which is relaxed; or None."""
     ends, order = _orders(model), model.fact(HappensBefore)
+    copies = model.sites("mbarrier-arrive", "cp.async")
     loads = list(_accesses(model, False))
     for store in _accesses(model, True):
         view = model.views.context_of(store.site)
@@ -175,6 +179,7 @@ def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) 
             if not _own(model, store, load)
             and _overlap(model, store, load)
             and order.unsynchronised_path(load.site, observers) is not None
+            and not (arrival in copies and _released(model, store.site, load.site, weak))
         ]
         others = [i for i in model.sites("mbarrier-wait") if i not in weak]
         path = (
@@ -187,6 +192,17 @@ def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) 
         if path is not None:
             return _unordered(model, wait if wait in weak else arrival, store.site, arrival, wait, path.end)
     return None
+
+
+def _released(model: KernelModel, store: int, load: int, weak: Collection[int]) -> bool:
+    """True if the thread of *store* may also give a releasing arrival after it, for which that of *load* may wait."""
+    order = model.fact(HappensBefore)
+    return any(
+        model.reaches(store, arrival) and model.reaches(wait, load)
+        for arrival in model.sites("mbarrier-arrive")
+        if arrival not in weak
+        for wait in order.waits_completed_by(arrival)
+    )
 
 
 def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
@@ -207,17 +223,27 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
 
 
 def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, wait: int, load: int) -> Hit:
+    steps = (
+        Mark(store, "writes the bytes" if arrival is not None else "starts to write the bytes"),
+        *((Mark(arrival, "arrives"),) if arrival is not None else ()),
+        Mark(wait, "waits"),
+        Mark(load, "reads the bytes"),
+    )
+    if model.instruction(site).group == "cp.async":
+        return MB013.hit(
+            site=site,
+            message="this arrival is ordered after the copies of its thread alone, so it does not order the shared memory"
+            " that a store has written and that is read after the wait",
+            steps=steps,
+            help="add mbarrier.arrive after the stores, and count it in mbarrier.init",
+            about=frozenset((site,)),
+        ).unshown(Severity.WARNING)
     side = "acquire" if site == wait else "release"
     return MB013.hit(
         site=site,
         message=f"this .relaxed {'wait' if site == wait else 'arrival'} has no accompanying fence, so it does not order"
         " the shared memory that is read after the wait",
-        steps=(
-            Mark(store, "writes the bytes" if arrival is not None else "starts to write the bytes"),
-            *((Mark(arrival, "arrives"),) if arrival is not None else ()),
-            Mark(wait, "waits"),
-            Mark(load, "reads the bytes"),
-        ),
+        steps=steps,
         fixes=(
             Repair(
                 f"order memory: .{side} instead of .relaxed",

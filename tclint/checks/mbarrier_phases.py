@@ -20,7 +20,16 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tclint.analyses.bulk_rings import WIDEST, room, rows
-from tclint.analyses.mbarriers import RESPONSE, Arrivals, Delivery, Mbarrier, Mbarriers, Ring, first_parity
+from tclint.analyses.mbarriers import (
+    RESPONSE,
+    Arrivals,
+    Delivery,
+    Mbarrier,
+    Mbarriers,
+    Ring,
+    first_parity,
+    transaction_unit,
+)
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import times
@@ -147,9 +156,12 @@ def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
     if bounds is None or not stage.count:
         return None
     arriving = [i for i in mbarriers.arriving if stage in mbarriers.named(i)]
+    # Without an arrival, a copy shows where one would be: it completes bytes only.
+    copies = [i for i in mbarriers.copies(ring) if stage in mbarriers.named(i)] if not arriving else []
     steps = (
         Mark(stage.inits[0], f"expects {times(stage.count)} in each phase"),
         *(Mark(i, "arrives", role=model.describe_threads(mbarriers.named(i)[stage])) for i in arriving),
+        *(_mark(model, i, "completes its bytes on the mbarrier, but does not arrive") for i in copies[:1]),
     )
     # Without .reqntid the CTA may have fewer or more threads than assumed here.
     confidence = None if model.function.threads else Confidence.MEDIUM
@@ -445,10 +457,17 @@ def _total(model: KernelModel, group: Iterable[Delivery], role: str) -> int | No
 
 
 def _amount(model: KernelModel, site: int, role: str) -> int | None:
-    """The bytes that one thread expects (``tx``) or copies (``bytes``) at *site*, as a value; None if unknown."""
-    if role == "bytes" and model.instruction(site).event == "clc-request":
+    """What one thread expects (``tx``) or completes (``bytes``) at *site*, as a value; None if unknown."""
+    match, amount = model.instruction(site).match, model.value(site, role)
+    if role == "tx" or match is None:
+        return amount
+    if match.form.event == "clc-request":
         return model.values.constant(RESPONSE)
-    return model.value(site, role)
+    if match.form.scope != "thread":
+        return None
+    unit = transaction_unit(match)
+    constant = None if amount is None else model.values.constant_of(amount)
+    return amount if unit == 1 else None if constant is None else model.values.constant(constant // unit)
 
 
 Rest = Mapping[Ring, list[Delivery] | None]

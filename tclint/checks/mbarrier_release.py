@@ -17,10 +17,11 @@ from typing import TypeVar
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarrier_addresses import array_of
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import calls, last, path_avoiding
+from tclint.analyses.role_paths import calls, follow, last, path_avoiding
 from tclint.analyses.since_barrier import SharedByWarps, plain
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between, insertion_site
+from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence, Severity
 from tclint.values import thread_masks as T
@@ -49,15 +50,19 @@ def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
     if not release.plain:
         return
     alike: Counter[tuple[tuple[int, ...], int]] = Counter()
+    compared = []
     for arrival in arrivals:
         key = release.waits(arrival), model.views.context_of(arrival).threads
         alike[key] += 1
         if key[0] and alike[key] > MAX_OPERATIONS_PER_MBARRIER:
             model.ledger.give_up(_QUESTION, arrival, f"more than {MAX_OPERATIONS_PER_MBARRIER} arrivals")
         elif key[0]:
-            hit = release.writes(arrival) or release.reads(arrival)
-            if hit is not None:
-                yield hit
+            compared.append(arrival)
+    written = release.writes(compared)
+    for arrival in compared:
+        hit = written[arrival] if arrival in written else release.reads(arrival)
+        if hit is not None:
+            yield hit
 
 
 def _by_one_lane(model: KernelModel, arrival: int) -> bool:
@@ -107,20 +112,57 @@ class _Release:
         self._arrivals = grouped((waits, arrival) for arrival, waits in self._waits.items())
         """The arrivals that are awaited by the same waits."""
 
-    def writes(self, arrival: int) -> Hit | None:
-        """The finding that a waiting thread reads what other lanes of the arriving warp have written; or None."""
-        found = self._unordered_before([arrival], True)
-        if found is None:
-            return None
-        held = self._unordered_before([arrival], True, self._meetings)
-        write, wait, use = held or found
-        hit = MB014.hit(
+    def writes(self, arrivals: list[int]) -> dict[int, Hit | None]:
+        """The *arrivals* after which a waiting thread reads what other lanes of the arriving warp have written.
+
+        A finding is about the arrival that publishes a write first: what orders the write before that one also orders
+        it before the arrivals that follow, which have None.
+        """
+        every = self._publishing(arrivals, self.lanes)
+        held = self._first_publishing(list(every), self.lanes | self._meetings)
+        # Past a collective, all lanes have issued their writes, and the arrival was never performed before these.
+        met = self._first_publishing([i for i in every if i not in held], self.lanes.union(held))
+        return {
+            i: self._unsynced(i, *held[i])
+            if i in held
+            else self._unsynced(i, *met[i]).unshown(Severity.WARNING)
+            if i in met
+            else None
+            for i in every
+        }
+
+    def _publishing(self, arrivals: list[int], ends: frozenset[int]) -> dict[int, tuple[int, int, int]]:
+        """Those of *arrivals* that publish a write of other lanes without passing *ends*; see :meth:`_unordered_before`."""
+        found = ((i, self._unordered_before([i], True, ends)) for i in arrivals)
+        return {i: unordered for i, unordered in found if unordered is not None}
+
+    def _first_publishing(self, arrivals: list[int], ends: frozenset[int]) -> dict[int, tuple[int, int, int]]:
+        """:meth:`_publishing`, without the arrivals that follow another one on every path from the writes."""
+        found = self._publishing(arrivals, ends)
+        first = {
+            i: unordered
+            for i in found
+            if (unordered := self._unordered_before([i], True, ends | (found.keys() - {i}))) is not None
+        }
+        for i in sorted(found.keys() - first.keys()):
+            first |= self._publishing([i], ends.union(first))
+        return first
+
+    def _unsynced(self, arrival: int, write: int, wait: int, use: int) -> Hit:
+        """The finding that nothing orders the *write* of other lanes before the *arrival*."""
+        views = self.model.views
+        among = views.context_of(write).threads & views.context_of(arrival).threads
+        return MB014.hit(
             site=arrival,
             message="one lane arrives for its warp, but nothing orders the writes of the other lanes before the "
             "arrival: its release covers its own accesses only",
             steps=(
                 Mark(write, "several lanes write shared memory", role=self._threads_in_words(write)),
-                Mark(arrival, "one of them arrives", role=self._threads_in_words(arrival)),
+                Mark(
+                    arrival,
+                    "one of them arrives" if among else "another lane of the warp arrives",
+                    role=self._threads_in_words(arrival),
+                ),
                 Mark(wait, "another thread waits for this arrival", role=self._threads_in_words(wait)),
                 Mark(use, "reads what the lanes have written"),
             ),
@@ -128,8 +170,6 @@ class _Release:
             fixes=_warp_barrier_before(self.model, write, arrival),
             about=frozenset((arrival,)),
         )
-        # Past a collective, all lanes have issued their writes, and the arrival was never performed before these.
-        return hit if held else hit.unshown(Severity.WARNING)
 
     def reads(self, arrival: int) -> Hit | None:
         """The finding that a waiting thread overwrites what other warps than the arriving one may read; or None."""
@@ -138,7 +178,7 @@ class _Release:
         arriving = self.model.views.context_of(arrival).threads
         if not together or (alone and arriving & (arriving - 1)):
             return None
-        found = self._unordered_before(together, False)
+        found = self._unordered_before(together, False, self.warps)
         if found is None:
             return None
         read, wait, use = found
@@ -180,17 +220,17 @@ class _Release:
         return [arrival, *found] if seen else []
 
     def _unordered_before(
-        self, arrivals: list[int], writes: bool, meetings: frozenset[int] = frozenset()
+        self, arrivals: list[int], writes: bool, ends: frozenset[int]
     ) -> tuple[int, int, int] | None:
         """An access that nothing orders before the *arrivals*, a wait for these, and a conflicting use after the wait.
 
         The access is a write by other lanes of the arriving warps, or a read by other warps. None without one. A path
-        through one of *meetings* does not count.
+        through one of *ends* does not count.
         """
         arrival, views = arrivals[0], self.model.views
         arriving = reduce(or_, (views.context_of(i).threads for i in arrivals))
         warps = T.whole(arriving, 32)
-        ends, rest = (self.lanes | meetings, warps & ~arriving) if writes else (self.warps, ~warps)
+        rest = warps & ~arriving if writes else ~warps
         if len(arrivals) > 1 or self._count(arrival) != 1:
             rest &= self._existing(arrivals)
         uses = self._uses(arrival, not writes)
@@ -214,10 +254,35 @@ class _Release:
     def _all_reach(self, access: Access, arrivals: list[int], ends: frozenset[int]) -> bool:
         """True if every arriving warp can reach its arrival from the *access* without passing one of *ends*."""
         return all(
-            path_avoiding(self.model, access.site, warp, (i,), ends).witness is not None
+            self._leads(access, warp, i, ends)
             for i in arrivals
             for _, warp in T.by_warp(self.model.views.context_of(i).threads)
         )
+
+    def _leads(self, access: Access, arriving: int, arrival: int, ends: frozenset[int]) -> bool:
+        """Whether *arriving* can reach *arrival* after the *access* without passing one of *ends*.
+
+        Lanes that skip a write continue where they rejoin the lanes that execute it. They may then be ordered after
+        these by way of another warp, so their path passes no wait either.
+        """
+        model, site = self.model, access.site
+        here = model.views.context_of(site).threads
+        if not access.writes or here & arriving or not here & T.whole(arriving, 32):
+            return path_avoiding(model, site, arriving, (arrival,), ends).witness is not None
+        cfg, reached = model.cfg, model.reachability.threads_at
+        block = cfg.block_of[site]
+        while block >= 0 and not reached.get(block, 0) & arriving:
+            block = cfg.ipdom.get(block, -1)
+        if block < 0:
+            return False
+        start = site if block == cfg.block_of[site] else cfg.blocks[block].start
+        ends |= self.warps
+        if start != site and (start in ends or not model.reaches(site, start, ends)):
+            return False
+        context = ThreadContext(
+            reached[block] & arriving, model.reachability.path_condition(block, in_iteration=True)
+        )
+        return start == arrival or follow(model, start, context, (arrival,), ends).witness is not None
 
     def waits(self, arrival: int) -> tuple[int, ...]:
         """The waits for the mbarriers of *arrival*."""
@@ -237,14 +302,16 @@ class _Release:
         """The plain accesses from which the arriving thread can reach the *arrival* without passing one of *ends*."""
         model = self.model
         block_of = model.cfg.block_of
-        accesses = [a for a in self.plain if a.writes is writes]
         arriving = model.views.context_of(arrival).threads
-        for site in last(model, [a.site for a in accesses], ends, (arrival,)):
-            if path_avoiding(model, site, arriving, (arrival,), ends).witness is not None:
+        by_site = grouped((a.site, a) for a in self.plain if a.writes is writes)
+        for site in last(model, by_site, ends, (arrival,)):
+            if self._leads(by_site[site][0], arriving, arrival, ends):
                 # Earlier accesses of its block follow the same barrier.
                 block = block_of[site]
                 first = max((end for end in ends if end < site and block_of[end] == block), default=-1)
-                yield from (a for a in accesses if block_of[a.site] == block and first < a.site <= site)
+                for at, accesses in by_site.items():
+                    if block_of[at] == block and first < at <= site:
+                        yield from accesses
 
     def _at_most(self, arrival: int, items: Iterable[Item], what: str) -> Iterator[Item]:
         """The first *items* that are compared for the *arrival*."""

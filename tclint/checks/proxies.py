@@ -118,6 +118,8 @@ class _Clash(NamedTuple):
     """The instructions between them."""
     threads: int
     """The threads that execute the last access."""
+    partly_fenced: bool = False
+    """Whether some of the threads that make the first access execute a fence, before they synchronise with the others."""
 
     @classmethod
     def of(cls, model: KernelModel, meeting: Conflict) -> _Clash:
@@ -186,18 +188,39 @@ def _across_roles(
 
     for start, access, use in _same_at_first(model, kind, synchronised_pairs, observed, writes):
         for handover in synchronised_pairs[start]:
-            if handover.wait not in observed[use.site] or not model.views.mutually_exclusive(start, use.site):
+            roles = model.views.mutually_exclusive(start, use.site)
+            if handover.wait not in observed[use.site] or not (
+                roles or (not writes and _partly_fenced(model, start, handover.arrival))
+            ):
                 continue
             here = unfenced_path(kind, start, handover.arrival)
             there = here and unfenced_path(UnfencedWaits, handover.wait, use.site)
             if not here or not there or _fenced_elsewhere(model, accessed, start, use.site, handover):
                 continue
+            others = here.threads & ~there.threads
+            if not roles and not (others and model.shared.overlap(access, use, others, there.threads)):
+                continue
             if writes or reads_the_store(access, use, here):
                 cfg = model.cfg
                 passed = (*here.sites(cfg, start), *handover, *there.sites(cfg, handover.wait))
                 wide = WIDE if is_wide(model.instruction(handover.arrival)) else 0
-                yield _Clash(access, use, here.state | wide | there.state, passed, there.threads)
+                yield _Clash(access, use, here.state | wide | there.state, passed, there.threads, not roles)
                 break
+
+
+def _partly_fenced(model: KernelModel, start: int, arrival: int) -> bool:
+    """True if some of the threads that execute *start*, but not all, execute a fence before the *arrival*.
+
+    The fence orders only their own accesses: nothing has ordered those of the other threads before it (8.9.5).
+    """
+    threads = model.views.context_of(start).threads
+    return any(
+        fences(model.instruction(i))
+        and threads & model.views.context_of(i).threads not in (0, threads)
+        and model.reaches(start, i, (arrival,))
+        and model.reaches(i, arrival)
+        for i in model.sites("proxy-fence")
+    )
 
 
 def _fenced_elsewhere(
@@ -291,10 +314,11 @@ def _answered_again(model: KernelModel) -> Iterator[_Clash]:
 
 
 def _mild(model: KernelModel, clash: _Clash) -> bool:
-    """True if hardware has never been observed to fail: after a matrix store, or a fence wider than the CTA."""
+    """True if hardware has never been observed to fail: after a matrix store, a fence wider than the CTA, or a proxy
+    fence in some of the threads."""
     match = model.instruction(clash.first.site).match
     assert match is not None
-    return match.scope == "warp" or bool(clash.since & WIDE)
+    return match.scope == "warp" or bool(clash.since & WIDE) or clash.partly_fenced
 
 
 def _folded(model: KernelModel, found: Iterable[_Clash]) -> Iterator[tuple[_Clash, int]]:
@@ -328,8 +352,12 @@ def _between(model: KernelModel, clash: _Clash, complete: int = -1) -> Iterator[
         if place == complete:
             why = "completes the copy, for the copying thread"
         elif event == "proxy-fence":
-            early = fences(instruction)
-            why = "this fence is too early" if early else "this fence does not cover shared memory"
+            if not fences(instruction):
+                why = "this fence does not cover shared memory"
+            elif clash.partly_fenced:
+                why = "this fence orders only the writes of the threads that execute it"
+            else:
+                why = "this fence is too early"
         elif event == "memory-fence":
             why = "this fence orders memory accesses, but not between proxies"
         elif event == "mbarrier-arrive":

@@ -102,7 +102,7 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
 def _instruction_fault(form: Form, bits: Bits, target: Target | None) -> tuple[str, Severity | None]:
     """What is wrong with an instruction descriptor, or else unknown on a *target* that is newer than the tables."""
     wrong = [field for field in instruction_fields(form, bits, target) if field.wrong(bits)]
-    known = target is not None and target.known
+    known = target is not None and target.documented
     sure = [field for field in wrong if known or not field.reserved]
     if sure:
         return f"the instruction descriptor does not fit {form}: {_reasons(sure, bits)}", None
@@ -123,7 +123,7 @@ def _reasons(fields: Iterable[Field], bits: Bits) -> str:
 def _is_known(model: KernelModel) -> bool:
     """Whether the tables have every bit that the target of the kernel defines in descriptors."""
     target = model.function.target
-    return target is not None and target.known
+    return target is not None and target.documented
 
 
 def _shared_reasons(
@@ -136,7 +136,7 @@ def _shared_reasons(
     absolute = SHARED["leading dimension mode"].read(shared) == 1
     if absolute and not _unknown_mode(model, shared) and swizzle not in (None, SWIZZLE_128):
         yield f"an absolute leading dimension address (bit 52) requires 128-byte swizzling (2), not mode {swizzle}"
-    if form is not None and idesc is not None and swizzle is not None:
+    if form is not None and INSTRUCTION[form.kind] and idesc is not None and swizzle is not None:
         transposed = INSTRUCTION[form.kind][f"transposition of {name}"].read(idesc) == 1
         if transposed and (form.kind == ".kind::tf32") != (swizzle == SWIZZLE_128_ATOM_32):
             only = "requires" if form.kind == ".kind::tf32" else "does not allow"
@@ -169,7 +169,7 @@ def scale_input(model: KernelModel) -> Iterator[Hit]:
         if scale is None or instruction.match is None:
             continue
         kind = instruction.match.binding["kind"]
-        if kind not in _SCALING:
+        if kind in _UNSCALED:
             message = f"scale-input-d with {kind}: only .kind::f16 and .kind::tf32 scale D"
             faults.add(
                 TC019,
@@ -181,7 +181,8 @@ def scale_input(model: KernelModel) -> Iterator[Hit]:
     yield from faults.hits()
 
 
-_SCALING = frozenset((".kind::f16", ".kind::tf32"))
+_UNSCALED = frozenset((".kind::f8f6f4", ".kind::i8"))
+"""Kinds that do not scale D; of ``.kind::ti16`` it is unknown."""
 
 
 @check(TC018, needs="tcgen05")

@@ -1,9 +1,10 @@
 """Checks of tensor memory that is freed while it is in use (PTX ISA 9.7.16.5, 9.7.16.7.1).
 
-A deallocation is reported in four cases: an operation of its own thread may be pending; another warp uses the memory and
-ends without signalling; the freeing warp waits for nothing since a barrier after which others start to use the memory;
-or it waits for nothing since it issued a copy that an MMA of another warp waits for. Except for operations of its own
-thread, any wait, and any signal of the other warp, counts as one for the accesses in question, which under-reports.
+A deallocation is reported in five cases: an operation of its own thread may be pending; no wait before it is for the
+commit of an operation of another warp; another warp uses the memory and ends without signalling; the freeing warp waits
+for nothing since a barrier after which others start to use the memory; or it waits for nothing since it issued a copy
+that an MMA of another warp waits for. In the last three cases, any wait, and any signal of the other warp, counts as one
+for the accesses in question, which under-reports.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def freed_in_use(model: KernelModel) -> Iterator[Hit]:
         if hit is not None:
             yield hit
     hit = (
-        _ends_without_signal(model, frees)
+        _never_observed(model, frees)
+        or _ends_without_signal(model, frees)
         or _no_wait_since_barrier(model, frees)
         or _no_wait_since_copy(model, frees)
     )
@@ -67,6 +69,39 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
                 Mark(free, "its tensor memory is freed", role=role),
             ),
             help="wait for the mbarrier of its tcgen05.commit before this instruction",
+            confidence=Confidence.MEDIUM,
+        )
+    return None
+
+
+def _never_observed(model: KernelModel, frees: list[int]) -> Hit | None:
+    """The hit for an MMA, copy or shift of another warp that is committed, and that no thread waits for before *frees*."""
+    order, commits = model.fact(HappensBefore), model.sites("commit", "tcgen05")
+    for site in model.sites("issue", "tcgen05") if not model.reachability.unresolved_dispatchers else ():
+        tracking = [commit for commit in commits if model.reaches(site, commit)]
+        free = next((f for f in frees if not model.views.exclusive(site, f)), None)
+        if (
+            not tracking
+            or free is None
+            or not _others(model, frees, site)
+            or not _may_use(model, site, frees)
+        ):
+            continue
+        observers = order.transitive_observers(order.waits_for(tracking))
+        if any(model.reaches(wait, f) for wait in observers for f in frees):
+            continue
+        role = model.describe_threads(model.views.context_of(site).threads)
+        return TM006.hit(
+            site=free,
+            message=f"frees tensor memory that {model.name(site)} of {role} may still be using: "
+            "no thread waits for its commit",
+            steps=(
+                Mark(site, f"{model.name(site)} starts", role=role),
+                Mark(tracking[0], "is to arrive when it has completed", role=role),
+                Mark(free, "freed here", role=model.describe_threads(model.views.context_of(free).threads)),
+            ),
+            help="wait for the mbarrier of its tcgen05.commit, and order that wait before this instruction",
+            about=frozenset((free,)),
             confidence=Confidence.MEDIUM,
         )
     return None

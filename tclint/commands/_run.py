@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchError, LaunchFile, beside, read, triton_beside
+from tclint.executor.machine import Machine
 from tclint.executor.results import differences
 from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import schedule
 from tclint.executor.trace import Trace
+from tclint.executor.unwritten import Outcome, observe_unwritten
 from tclint.ir.nodes import Module
 from tclint.syntax.source import Source
 
@@ -95,10 +97,14 @@ def run(source: Source, options: Options) -> Invocation:
 def _given(
     result: Invocation, module: Module, file: LaunchFile, how: str, options: Options, trace: Trace | None
 ) -> None:
-    executions, arrays = execute_file(
-        module, file, how, number=options.number, seconds=options.seconds,
-        place=lambda f, site: f"line {line_of(result.source, f, site)}", tracer=trace.follow if trace else None,
-    )  # fmt: skip
+    def execute(fill: int, tracer: Callable[[Machine], None] | None = None) -> Outcome:
+        return execute_file(
+            module, file, how, number=options.number, seconds=options.seconds,
+            place=lambda f, site: f"line {line_of(result.source, f, site)}", tracer=tracer, fill=fill,
+        )  # fmt: skip
+
+    executions, arrays = execute(0, trace.follow if trace else None)
+    observe_unwritten((executions, arrays), execute)
     result.executions += executions
     file.write(arrays)
     result.unevaluated = file.unevaluated
@@ -153,7 +159,7 @@ def _lines(result: Invocation) -> Iterator[str]:
         for text, site in execution.notes.items():
             yield f"{path}:{result.line(execution, site)}: note: {text}"
         for o in execution.observations:
-            yield f"{path}:{result.line(execution, o.site)}: {o.kind}: {o.message} ({o.thread})"
+            yield f"{path}:{result.line(execution, o.site)}: {o.kind}: {o.message}{f' ({o.thread})' if o.thread else ''}"
             if o.other >= 0:
                 yield f"{path}:{result.line(execution, o.other)}: note: {o.cause}"
         if execution.end != "done":

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 @click.option(
     "--launch",
     metavar="FILE",
-    help="Launch file for --confirm. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed launch.",
+    help="Launch file for --confirm and --execute. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed launch.",
 )
 @click.option(
     "--fix",
@@ -114,8 +114,8 @@ def command(
     ignore-entry[RULES], before or in a function, those of the function. To hide all present findings, use tclint
     baseline.
 
-    If nothing is reported, the last line counts the findings that are hidden, --pedantic shows those of low
-    confidence, and --timings counts what the analyses left open.
+    If nothing is reported, the last line counts the findings that are hidden and the kernels in which the analyses left
+    questions open. --pedantic shows findings of low confidence, and --timings counts the open questions.
 
     Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error, an input that could not be analysed, or a
     comment that suppresses nothing. With --fix, only the remaining findings count; with --diff, it is 1 if anything
@@ -145,7 +145,7 @@ def command(
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
     refuse_unused(stdin_filename, paths)
-    _refuse_unconfirmable(config)
+    _refuse_unexecutable(config)
     try:
         targets = parse(outputs)
     except OutputError as error:
@@ -193,8 +193,7 @@ def command(
     write_notes(summary.notes)
     if timings:
         write(timings_of(item.seconds for item in checked), sys.stderr)
-        open_ = [(item.report.path, item.gave_up) for item in checked]
-        write(gave_up_of(open_, each=debug()), sys.stderr)
+        write(gave_up_of(found, each=debug()), sys.stderr)
     return exit_code(shown, config.failing)
 
 
@@ -248,10 +247,10 @@ def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
         raise click.ClickException(MISSING)
 
 
-def _refuse_unconfirmable(config: Config) -> None:
-    if config.launch and not config.confirm:
-        raise click.UsageError("--launch requires --confirm.")
-    if config.confirm:
+def _refuse_unexecutable(config: Config) -> None:
+    if config.launch and not config.executes:
+        raise click.UsageError("--launch requires --confirm or --execute.")
+    if config.executes:
         need_numpy()
         from tclint.executor.launch import LaunchError, read
 

@@ -140,7 +140,7 @@ def _lint(
 
     if output_format not in formats():
         raise usage(f"unknown output format '{output_format}'{nearest(output_format, formats())}")
-    if config.confirm:
+    if config.executes:
         need_numpy()
     if config.toolkit is None:
         config = replace(config, toolkit=release(ptxas))

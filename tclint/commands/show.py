@@ -76,7 +76,7 @@ def command(
 
     refuse_unused(stdin_filename, (path,))
     config = resolve(configs, isolated, options).config
-    if config.confirm:
+    if config.executes:
         need_numpy()
     name = stdin_filename or STDIN_NAME
     target = output or _default(name if path == STDIN else path)

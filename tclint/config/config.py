@@ -91,7 +91,7 @@ def _path(value: object) -> str:
     return str(value)
 
 
-def _seconds(value: object) -> int:
+def _positive(value: object) -> int:
     _check(isinstance(value, int) and not isinstance(value, bool) and value >= 1)
     return int(value)  # type: ignore[call-overload, no-any-return]
 
@@ -139,9 +139,9 @@ JOBS = Kind(
 )
 
 
-SECONDS = Kind(
-    "a number of seconds, at least 1", {"type": "integer", "minimum": 1}, _seconds, int, metavar="N"
-)
+_POSITIVE = {"type": "integer", "minimum": 1}
+SECONDS = Kind("a number of seconds, at least 1", _POSITIVE, _positive, int, metavar="N")
+STEPS = Kind("a number of instructions, at least 1", _POSITIVE, _positive, int, metavar="N")
 
 
 def _about(kind: Kind, text: str) -> dict[str, Any]:
@@ -263,11 +263,30 @@ class Config:
         default=10, metadata=_about(SECONDS, "Maximum number of seconds that --confirm spends on a finding.")
     )
 
+    execute: bool = field(
+        default=False,
+        metadata=_about(
+            FLAG,
+            "Also execute kernels without findings on the CPU, and report what goes wrong there (needs"
+            " tclint-ptx[run]).",
+        ),
+    )
+
+    execute_steps: int = field(
+        default=100_000,
+        metadata=_about(STEPS, "Maximum number of instructions that --execute executes for a kernel."),
+    )
+
     launch: str | None = None
-    """The launch file for ``confirm``; None: the one beside the kernel, or an assumed launch."""
+    """The launch file for ``confirm`` and ``execute``; None: the one beside the kernel, or an assumed launch."""
 
     rules: frozenset[str] | None = None
     """The subjects of the rules to check, which the Selections made; None: those that are on by default."""
+
+    @property
+    def executes(self) -> bool:
+        """Whether kernels are executed, which needs numpy."""
+        return self.confirm or self.execute
 
     @property
     def failing(self) -> Severity | None:

@@ -9,7 +9,7 @@ Owns :class:`Analysis` and :func:`solve` (may-analyses over the CFG), the thread
 Change this package when a path is reported that no thread can take, or a feasible one is not found.
 """
 
-from tclint.dataflow.answers import Answer, Found, GaveUp, Infeasible, Search, next_answer
+from tclint.dataflow.answers import Answer, Found, GaveUp, Infeasible, Search, Unanswered, next_answer
 from tclint.dataflow.feasible_paths import EXIT, Path, PathQuery, find_paths
 from tclint.dataflow.path_search_cache import PathSearchCache
 from tclint.dataflow.solver import Analysis, LimitExceeded, Results, solve
@@ -27,6 +27,7 @@ __all__ = [
     "PathSearchCache",
     "Results",
     "Search",
+    "Unanswered",
     "find_paths",
     "next_answer",
     "solve",

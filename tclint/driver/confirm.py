@@ -8,16 +8,15 @@ severity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from tclint.driver.evidence import EVIDENCE, Basis, Claim, demonstrations
-from tclint.executor.assume import Assumed, Parameters
+from tclint.driver.evidence import EVIDENCE, Basis, Claim, demonstrations, evidence
+from tclint.driver.launches import Candidate, candidates
 from tclint.executor.errors import Unsupported
-from tclint.executor.launch import LaunchFile, triton_beside
-from tclint.executor.observations import Observation
-from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
+from tclint.executor.launch import LaunchFile
+from tclint.executor.run import Execution, prepared
 from tclint.executor.schedule import Schedule
 from tclint.findings.finding import Confirmation, FileReport, Finding, Span, Step
 from tclint.findings.scales import Confidence, Method
@@ -56,7 +55,7 @@ def confirm(report: FileReport, launches: LaunchFile | None = None, budget: floa
     :class:`~tclint.executor.launch.LaunchError` if a launch does not fit the kernel.
     """
     source = report.source
-    open_ = {n: f for n, f in enumerate(report.findings) if f.suppressed is None}
+    open_ = {n: f for n, f in enumerate(report.findings) if f.suppressed is None and f.confirmation is None}
     if source is None or not open_:
         return report
     verdicts = {
@@ -135,8 +134,8 @@ class _Entry:
         for site, instruction in enumerate(self.function.instructions):
             starts.setdefault(self.function.start + instruction.start, []).append(site)
         self.cases = {n: _Case(f, self._claim(f, starts)) for n, f in self.findings.items()}
-        for name, launch, basis in self._launches():
-            if not self._try(name, launch, basis):
+        for candidate in candidates(self.source, self.module, self.function, self.launches):
+            if not self._try(candidate):
                 break
         return {n: _with_verdict(case.finding, self._verdict(case)) for n, case in self.cases.items()}
 
@@ -155,38 +154,7 @@ class _Entry:
     def _open(self) -> list[_Case]:
         return [c for c in self.cases.values() if c.verdict is None and c.spent < self.budget]
 
-    def _launches(self) -> Iterator[tuple[str, _Launch, Basis]]:
-        """What to execute, with a name for messages: all launches of the launch file at once, or assumed launches."""
-        if self.launches is not None:
-            name = str(self.launches.path)
-            yield name, self._given(self.launches), Basis(name)
-            return
-        parameters = Parameters(self.function)
-        for assumed in parameters.launches(self.module, triton_beside(self.source.path)):
-            basis = Basis(f"assuming {assumed.assumptions}", assumed.assumes, parameters.is_guessed)
-            yield f"an assumed launch ({assumed})", self._assumed(assumed), basis
-
-    def _assumed(self, assumed: Assumed) -> _Launch:
-        def run(schedule: Schedule, seconds: float, watched: frozenset[int]) -> Execution:
-            return execute_assumed(
-                self.module, self.function, assumed, schedule, seconds=seconds, place=self._location, watched=watched
-            )  # fmt: skip
-
-        return run
-
-    def _given(self, file: LaunchFile) -> _Launch:
-        def run(schedule: Schedule, seconds: float, watched: frozenset[int]) -> Execution:
-            executions, _ = execute_file(
-                self.module, file, schedule, seconds=seconds, place=lambda f, site: self._location(site),
-                watched={self.entry: watched},
-            )  # fmt: skip
-            own = [e for e in executions if e.function.name == self.entry]
-            reason = f"{file.path} does not launch {self.entry}"
-            return own[-1] if own else Execution(self.function, "unsupported", reason)
-
-        return run
-
-    def _try(self, name: str, launch: _Launch, basis: Basis) -> bool:
+    def _try(self, candidate: Candidate) -> bool:
         """Execute a launch under the schedules that may demonstrate the open findings.
 
         All of them under ``lazy``, then each one that was reached for the first time under further schedules. False if
@@ -195,37 +163,32 @@ class _Entry:
         if not self._open():
             return False
         fresh = [c for c in self._open() if not c.reached]
-        late = self._execute(name, launch, basis, Schedule("lazy"), self._open())
+        late = self._execute(candidate, Schedule("lazy"), self._open())
         if late.end == "unsupported":
             return False
         for case in fresh:
             for schedule in (Schedule("targeted", case.claim.sites), Schedule("eager"), Schedule("random:1")):
                 if case.reached and case.verdict is None and case.spent < self.budget:
-                    self._execute(name, launch, basis, schedule, [case])
+                    self._execute(candidate, schedule, [case])
         return bool(self._open())
 
-    def _execute(
-        self, name: str, launch: _Launch, basis: Basis, schedule: Schedule, cases: list[_Case]
-    ) -> Execution:
+    def _execute(self, candidate: Candidate, schedule: Schedule, cases: list[_Case]) -> Execution:
         """Execute a launch once, and match the result with all open findings; *cases* share its cost."""
         began = perf_counter()
         seconds = self.budget * _EXECUTION_SHARE
         watched = frozenset().union(*(c.claim.sites for c in cases))
-        try:
-            result = launch(schedule, seconds, watched)
-        except Unsupported as problem:  # before the first instruction: variables, parameters
-            result = Execution(self.function, "unsupported", str(problem))
+        result = candidate.run(schedule, seconds=seconds, watched=watched)
         took = (perf_counter() - began) / len(cases)
         self.last = result
         self.failure = result.reason
         if result.end in ("fault", "deadlock", "budget"):
-            self.failure = f"under {name}, {result.reason}"
+            self.failure = f"under {candidate.name}, {result.reason}"
         for case in cases:
             case.spent += took
             case.reached |= bool(case.claim.sites & result.reached)
             for other in self.cases.values():
                 if other.verdict is None:
-                    self._match(other, result, basis)
+                    self._match(other, result, candidate.basis)
         return result
 
     def _match(self, case: _Case, result: Execution, basis: Basis) -> None:
@@ -236,22 +199,16 @@ class _Entry:
             if twice and first is basis:
                 continue
             launch = f"{basis.name}; and {first.name}" if twice else basis.name
-            text = (
-                f"{observation.thread}: {observation.message}" if observation.thread else observation.message
-            )
             steps = tuple(
                 Step(self._span(site), f"executed ({result.schedule}): {message}", self.entry, role)
-                for site, message, role in _evidence(observation)
+                for site, message, role in evidence(observation)
             )
-            case.verdict = Confirmation("confirmed", "", result.schedule, text, launch, steps)
+            case.verdict = Confirmation("confirmed", "", result.schedule, observation.text, launch, steps)
             return
 
     def _span(self, site: int) -> Span:
         instruction = self.function.instructions[min(site, len(self.function.instructions) - 1)]
         return Span(self.function.start + instruction.start, self.function.start + instruction.end)
-
-    def _location(self, site: int) -> str:
-        return f"line {line_of(self.source, self.function, site)}"
 
     def _verdict(self, case: _Case) -> Confirmation:
         """The verdict on a finding after the last execution."""
@@ -265,16 +222,3 @@ class _Entry:
         what = "no observation demonstrates it in these runs" if case.reached else "not reached"
         failure = f"; {self.failure}" if self.failure else ""
         return Confirmation("not-reproduced", what + failure, schedule)
-
-
-def _evidence(observation: Observation) -> Iterator[tuple[int, str, str | None]]:
-    """The steps of an observation: instruction, message, threads."""
-    if observation.other >= 0:
-        yield observation.other, observation.cause, None
-    yield observation.site, observation.message, observation.thread or None
-
-
-# ---------------------------------------------------------------- launches
-
-_Launch = Callable[[Schedule, float, frozenset[int]], Execution]
-"""Executes the kernel once, given a schedule, a limit in seconds, and the instructions to watch."""

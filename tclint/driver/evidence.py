@@ -14,7 +14,19 @@ from typing import Literal, NamedTuple
 from tclint.executor.observations import Observation
 from tclint.executor.run import Execution
 
-__all__ = ["CAUSED_BY", "EVIDENCE", "Basis", "Claim", "Proof", "Where", "demonstrations", "seen"]
+__all__ = [
+    "CAUSED_BY",
+    "EVIDENCE",
+    "Basis",
+    "Claim",
+    "Proof",
+    "Where",
+    "demonstrations",
+    "depends_on_integers",
+    "due_to_assumption",
+    "evidence",
+    "seen",
+]
 
 Where = Literal["pair", "instruction", "operation", "mbarrier", "wait"]
 """What the finding and the observation must have in common.
@@ -183,15 +195,14 @@ def demonstrations(claim: Claim, execution: Execution, basis: Basis) -> Iterator
         for observation in seen(execution):
             if observation.kind not in proof.kinds or not _about(claim, proof.where, observation, execution):
                 continue
-            if basis.assumes is None:
-                yield observation, False
-            elif not _assumed(observation, basis):
-                yield observation, "integers" in basis.assumes and observation.kind in CAUSED_BY["integers"]
+            if not due_to_assumption(observation, basis):
+                yield observation, depends_on_integers(observation, basis)
 
 
-def _assumed(observation: Observation, basis: Basis) -> bool:
-    """Whether an observation of an assumed launch may be due to an assumption."""
-    assert basis.assumes is not None
+def due_to_assumption(observation: Observation, basis: Basis) -> bool:
+    """Whether an observation of an assumed launch may be due to an assumption; never for a launch file."""
+    if basis.assumes is None:
+        return False
     kind = observation.kind
     if kind.startswith("fault-") or (observation.crosses and basis.assumes & {"threads", "cluster"}):
         return True
@@ -199,6 +210,22 @@ def _assumed(observation: Observation, basis: Basis) -> bool:
         return True
     sites = (site for site in (observation.site, observation.other) if site >= 0)
     return kind in CAUSED_BY["addresses"] and any(map(basis.guessed, sites))
+
+
+def depends_on_integers(observation: Observation, basis: Basis) -> bool:
+    """Whether an observation counts only if launches with other integers have it too."""
+    return (
+        basis.assumes is not None
+        and "integers" in basis.assumes
+        and observation.kind in CAUSED_BY["integers"]
+    )
+
+
+def evidence(observation: Observation) -> Iterator[tuple[int, str, str | None]]:
+    """The steps of an observation: instruction, message, threads."""
+    if observation.other >= 0:
+        yield observation.other, observation.cause, None
+    yield observation.site, observation.message, observation.thread or None
 
 
 def _about(claim: Claim, where: Where, observation: Observation, execution: Execution) -> bool:

@@ -56,7 +56,7 @@ class Fixed:
 
 def apply_fixes(source: Source, config: Config, unsafe: bool = False, known: Baseline | None = None) -> Fixed:
     """*source* with the fixes of findings that are shown and not *known*: the safe fixes, with *unsafe* all of them."""
-    return _Fixer(source, replace(config, confirm=False), unsafe, known).run()
+    return _Fixer(source, replace(config, confirm=False, execute=False), unsafe, known).run()
 
 
 _Key = tuple[str, str | None, int]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport
-from tclint.findings.give_up import GiveUp
 from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
     from tclint.linting.cache import IncrementalCache
+    from tclint.linting.check import Observer
 
 __all__ = ["Input", "debug", "internal_error", "lint"]
 
@@ -27,19 +26,21 @@ def lint(
     config: Config,
     clock: Callable[[str, float], None] | None = None,
     past: IncrementalCache | None = None,
-    gave_up: Counter[GiveUp] | None = None,
+    observer: Observer | None = None,
 ) -> FileReport:
     """The report on one text: PTX, or a CUDA C++ or Python source with PTX in its strings, as its file name indicates.
 
-    *past* caches earlier states of a PTX text, and *gave_up* counts questions that were given up, as in
-    :func:`tclint.linting.check.check_source`. Raises SourceError as :func:`tclint.inline.check` does.
+    *past* caches earlier states of a PTX text, and *observer* adds hits, as in :func:`tclint.linting.check.check_source`.
+    Raises SourceError as :func:`tclint.inline.check` does.
     """
     from tclint.inline.hosts import is_host
 
     if not is_host(source.path):
         from tclint.linting.check import check_source
 
-        return check_source(source, config.selected, config.toolkit, clock=clock, past=past, gave_up=gave_up)
+        return check_source(
+            source, config.selected, config.toolkit, clock=clock, past=past, observer=observer
+        )
     from time import perf_counter
 
     from tclint import inline

@@ -6,20 +6,20 @@ import os
 import signal
 import sys
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
-from tclint.findings.finding import FileReport
-from tclint.findings.give_up import GiveUp
+from tclint.findings.finding import FileReport, OpenQuestion
 from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
+    from tclint.executor.launch import LaunchFile
     from tclint.linting.cache import IncrementalCache
 
 __all__ = ["Checked", "check", "reports"]
@@ -41,8 +41,6 @@ class Checked(NamedTuple):
     report: FileReport
     seconds: Counter[str]
     """By stage, for ``--timings``."""
-    gave_up: Counter[GiveUp]
-    """How often each question was given up, for ``--timings``."""
 
 
 def reports(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
@@ -79,12 +77,16 @@ def check(item: Input, config: Config) -> Checked:
     from tclint.linting.cache import IncrementalCache
 
     path, source = item
-    seconds, gave_up = Counter[str](), Counter[GiveUp]()
+    seconds = Counter[str]()
     if isinstance(source, SourceError):
-        return Checked(FileReport.failed(path, str(source), source.line), seconds, gave_up)
+        return Checked(FileReport.failed(path, str(source), source.line), seconds)
     try:
         past = IncrementalCache()
-        report = lint(source, config, lambda stage, took: seconds.update({stage: took}), past, gave_up)
+        clock = lambda stage, took: seconds.update({stage: took})
+        if config.execute:
+            report = _executed(source, config, clock, past)
+        else:
+            report = lint(source, config, clock, past)
         if any(finding.fixes for finding in report.findings):
             report = _proven(report, config, seconds, past)
         if config.confirm and report.findings and report.asm is None:
@@ -97,7 +99,45 @@ def check(item: Input, config: Config) -> Checked:
         report = replace(FileReport.failed(path, internal_error(error)), member=source.member)
     # Without findings, nothing of the text is shown: free it before the next one is read.
     changes: dict[str, Any] = {"origin": origin(path)} if report.findings else {"source": None}
-    return Checked(replace(report, **changes), seconds, gave_up)
+    return Checked(replace(report, **changes), seconds)
+
+
+def _executed(
+    source: Source,
+    config: Config,
+    clock: Callable[[str, float], None],
+    past: IncrementalCache,
+) -> FileReport:
+    """The report on a text whose kernels without findings are executed. Raises SourceError for a launch file that is
+    invalid or does not fit the kernel."""
+    from dataclasses import replace
+
+    from tclint.driver.executing import Executor
+    from tclint.executor.launch import LaunchError
+
+    executor = Executor(source, config.execute_steps, config.selected, lambda: _launches(source.path, config))
+    try:
+        report = lint(source, config, clock, past, executor)
+    except LaunchError as error:
+        raise SourceError(str(error)) from None
+    unfinished = [
+        OpenQuestion(run.entry, run.line, "execution", f"{run.end}: {run.reason}", 1)
+        for run in executor.executions
+        if run.end != "done"
+    ]
+    return replace(
+        report,
+        executions=tuple(executor.executions),
+        open_questions=(*report.open_questions, *unfinished),
+    )
+
+
+def _launches(path: str, config: Config) -> LaunchFile | None:
+    """The launch file for the kernels of an input, if there is one. Raises LaunchError."""
+    from tclint.executor.launch import beside, read
+
+    found = config.launch or beside(path)
+    return read(found) if found else None
 
 
 def _proven(report: FileReport, config: Config, seconds: Counter[str], past: IncrementalCache) -> FileReport:
@@ -116,12 +156,11 @@ def _confirmed(report: FileReport, config: Config, seconds: Counter[str]) -> Fil
     from time import perf_counter
 
     from tclint.driver.confirm import confirm
-    from tclint.executor.launch import LaunchError, beside, read
+    from tclint.executor.launch import LaunchError
 
     began = perf_counter()
-    path = config.launch or beside(report.path)
     try:
-        report = confirm(report, read(path) if path else None, config.confirm_seconds)
+        report = confirm(report, _launches(report.path, config), config.confirm_seconds)
     except LaunchError as error:
         raise SourceError(str(error)) from None
     seconds.update({"confirm": perf_counter() - began})
@@ -185,7 +224,7 @@ def _alone(item: Input, config: Config) -> Checked:
             return _submitted(pool, item, config).result()
         except BrokenProcessPool:
             member = item[1].member if isinstance(item[1], Source) else None
-            return Checked(replace(FileReport.failed(item[0], _DIED), member=member), Counter(), Counter())
+            return Checked(replace(FileReport.failed(item[0], _DIED), member=member), Counter())
         except BaseException:
             _abandon(pool)
             raise

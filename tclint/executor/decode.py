@@ -45,6 +45,12 @@ FORMS: dict[str, Factory] = {}
 
 _WHOLE = frozenset(("warp", "warpgroup", "cta", "cluster"))
 """Convergence scopes in which all threads of a warp must execute the instruction together."""
+_NOT_EXECUTED = (
+    ".override::", ".mbarrier::report::validity", ".multicast::cluster::32b", ".im2col_no_offs::w", ".kind::ti16", ".decompress::",
+    ".alloc_",
+)  # fmt: skip
+"""Beginnings of modifiers that change what an instruction of an older form does; all but the last belong to sm_107."""
+
 _UNDEFINED_AFTER_EXIT = ("mma.", "wmma.", "ldmatrix", "stmatrix", "tcgen05.ld", "tcgen05.st", "tcgen05.alloc")
 """Prefixes of forms whose behaviour is undefined if a thread of the warp has exited."""
 
@@ -263,6 +269,9 @@ class Decoder:
         if match is None or match.problem:
             reason = match.problem if match is not None else "not in the ISA table"
             return _refuse(f"{where}: {instruction.opcode}: {reason}")
+        newer = next((m for m in match.modifiers if m.startswith(_NOT_EXECUTED)), None)
+        if newer is not None:
+            return _refuse(f"{where}: {instruction.opcode}: the executor does not implement {newer}")
         factory = FORMS.get(match.form.name)
         if factory is None:
             return _refuse(

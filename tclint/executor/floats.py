@@ -513,6 +513,13 @@ def _approximate(function: Callable[[Array], Any]) -> Factory:
     return make
 
 
+def _periodic(function: Callable[[Array], Any]) -> Factory:
+    """The sine or cosine; with ``.2pi``, of an argument in turns."""
+    plain = _approximate(function)
+    turns = _approximate(lambda x: function(2 * np.pi * (x - np.round(x))))
+    return lambda match: (turns if ".2pi" in match.modifiers else plain)(match)
+
+
 def _upper_word(function: Callable[[Array], Any]) -> Factory:
     """The f64 approximations, which read and write only the upper 32 bits (9.7.3.14, 9.7.3.17)."""
     upper = np.array(0xFFFFFFFF00000000, dtype=np.uint64)
@@ -548,8 +555,8 @@ FLOATS: dict[str, Factory] = {
     "sqrt": _arithmetic("sqrt"),
     "rsqrt": _approximate(lambda x: 1 / np.sqrt(x)),
     "rsqrt.ftz.f64": _upper_word(lambda x: 1 / np.sqrt(x)),
-    "sin": _approximate(np.sin),
-    "cos": _approximate(np.cos),
+    "sin": _periodic(np.sin),
+    "cos": _periodic(np.cos),
     "lg2": _approximate(np.log2),
     "ex2.float": _approximate(np.exp2),
     "tanh.float": _approximate(np.tanh),

@@ -549,6 +549,7 @@ _INTEGERS: dict[str, Factory] = {
     "sub.int": _sum(operator.sub),
     "mul.int": _mul,
     "mad.int": _mad,
+    "clmad": _lane_by_lane,
     "mul24": _lane_by_lane,
     "mad24": _lane_by_lane,
     "sad": _lane_by_lane,

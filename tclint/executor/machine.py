@@ -44,6 +44,8 @@ from tclint.executor.state import (
     LaneGroup,
     Range,
     ReconvergencePoint,
+    Released,
+    Shared,
     Warp,
 )
 from tclint.executor.sync import Clocks, Mbarrier
@@ -83,9 +85,11 @@ class Machine:
         *,
         steps: int = 50_000_000,
         seconds: float = float("inf"),
+        fill: int = 0,
     ) -> None:
         self.code = code
         self.geometry = geometry
+        self.fill = fill
         self.memory = memory
         self.parameters = code.parameters
         self.schedule = schedule
@@ -100,8 +104,8 @@ class Machine:
         self.ready: deque[LaneGroup] = deque()
         self.parked: list[LaneGroup] = []
         self.flights: list[AsyncOperation] = []
-        self.clocks: dict[int, tuple[Cluster, Clocks]] = {}
-        """The clock that the releasing accesses of an address published, with the cluster that it belongs to."""
+        self.released: dict[int, Released] = {}
+        """What the releasing accesses of an address published."""
         self._warp: Warp | None = None
         self._idle_turns = 0
         """Timeouts, and turns that executed no instruction, since the last :meth:`progress`."""
@@ -116,6 +120,9 @@ class Machine:
         """Called with an event, the warp, the instruction and a text (:class:`tclint.executor.trace.Trace`)."""
         self.notes: dict[str, int] = {}
         """Deviations from what a GPU does: the text, with the first instruction that it applies to."""
+        self.unwritten: dict[int, int] = {}
+        """Bytes of shared memory that were read although nothing had written them, by the instruction that read them
+        first."""
 
     def _positions(self) -> Iterator[tuple[int, int, int]]:
         """The position of each cluster in the grid, counted in clusters."""
@@ -614,6 +621,7 @@ class Machine:
         for memory, words in reads:
             if memory.exited:
                 self.observe("exited-cta", w, f"the {what} reads shared memory of a CTA that has exited")
+            self.count_unwritten(w, memory, words)
             if memory.filling[words].any():
                 other = memory.pending_operation(words, writes=True)
                 self.observe(
@@ -755,6 +763,11 @@ class Machine:
             return "an asynchronous copy"
         rank = f" of CTA {number // warps} of the cluster" if self.geometry.ranks > 1 else ""
         return f"warp {number % warps}{rank}"
+
+    def count_unwritten(self, w: Warp, memory: Shared, words: slice | Array) -> None:
+        """Record a read of *words* if nothing has written some of them."""
+        if count := memory.first_reads(words):
+            self.unwritten[w.site] = self.unwritten.get(w.site, 0) + 4 * count
 
     def note(self, text: str, site: int) -> None:
         """Record a deviation from what a GPU does, once for each text."""

@@ -14,6 +14,7 @@ KINDS = {
     "register-twice": "a register appears twice in the accumulator of a `wgmma`",
     "wgmma-fence": "an operand of `wgmma` was written and no `wgmma.fence` follows the write",
     "read-too-early": "shared memory is read that a copy is still to write",
+    "unwritten": "shared memory is read that nothing has written, and a stored result or the path taken depends on it",
     "source-overwritten": "shared memory is overwritten that a copy or a multiplication is still to read",
     "filled-twice": "two writes to the same bytes, one of which is still in flight",
     "unordered": (
@@ -80,6 +81,11 @@ class Observation:
     """The instructions that had used the mbarrier that it concerns, or on which the conflicting operation completes."""
     crosses: bool = False
     """Whether the two accesses, or the access and the operation, are of different warps."""
+
+    @property
+    def text(self) -> str:
+        """The thread and what it does, for a message."""
+        return f"{self.thread}: {self.message}" if self.thread else self.message
 
     @property
     def cause(self) -> str:

@@ -27,6 +27,7 @@ from tclint.ir.nodes import Function, Module
 from tclint.syntax.source import Source
 
 __all__ = [
+    "STEPS",
     "Argument",
     "End",
     "Execution",
@@ -39,6 +40,9 @@ __all__ = [
     "line_of",
     "prepared",
 ]
+
+STEPS = 50_000_000
+"""Instructions of warps after which an execution ends, unless another limit is given."""
 
 End = Literal["done", "fault", "deadlock", "budget", "unsupported"]
 
@@ -65,6 +69,8 @@ class Execution:
     schedule: str = ""
     notes: Mapping[str, int] = field(default_factory=dict)
     """Deviations from what a GPU does: the text, with the first instruction that it applies to."""
+    unwritten: Mapping[int, int] = field(default_factory=dict)
+    """Bytes of shared memory that were read although nothing had written them, by the instruction that read them first."""
     reached: frozenset[int] = frozenset()
     """Of the instructions that were watched, those that some thread executed."""
 
@@ -133,17 +139,18 @@ def execute(
     parameters: bytes,
     how: str | Schedule = "lazy",
     *,
-    steps: int = 50_000_000,
+    steps: int = STEPS,
     seconds: float = float("inf"),
     place: Callable[[int], str] = str,
     watched: frozenset[int] = frozenset(),
     tracer: Callable[[Machine], None] | None = None,
+    fill: int = 0,
 ) -> Execution:
     """Execute *function* (see :func:`prepared`) once; *parameters* are the bytes of its parameters.
 
     *how* is a schedule, *steps* and *seconds* bound the execution, *place* returns the location of an instruction for
-    messages, *watched* are the instructions that :attr:`Execution.reached` is about, and *tracer* is called with the
-    machine before it runs. Nothing that the kernel does raises an exception: see :attr:`Execution.end`.
+    messages, *watched* are the instructions that :attr:`Execution.reached` is about, *tracer* is called with the
+    machine before it runs, and *fill* is the initial value of each byte of shared memory. Nothing that the kernel does raises an exception: see :attr:`Execution.end`.
     """
     began = perf_counter()
     chosen = schedule(how)
@@ -151,7 +158,7 @@ def execute(
     machine: Machine | None = None
     try:
         code = Decoder(function, module, memories.memory, parameters, place, watched).decode()
-        machine = Machine(code, geometry, memories.memory, chosen, steps=steps, seconds=seconds)
+        machine = Machine(code, geometry, memories.memory, chosen, steps=steps, seconds=seconds, fill=fill)
         if tracer is not None:
             tracer(machine)
         machine.run()
@@ -169,11 +176,12 @@ def execute(
             result.reason = f"{where}: {function.instructions[machine.at].opcode}: {problem}"  # type: ignore[union-attr]
     if machine is not None:
         result.observations = machine.observations
-        result.steps, result.notes, result.reached = (
-            machine.steps,
-            machine.notes,
-            frozenset(machine.code.reached),
-        )
+        result.steps, result.notes, result.unwritten = machine.steps, machine.notes, machine.unwritten
+        result.reached = frozenset(machine.code.reached)
+        if machine.unwritten:
+            count = sum(machine.unwritten.values())
+            text = f"{count} bytes of shared memory are read that nothing has written: they are zero here"
+            result.notes = {**machine.notes, text: min(machine.unwritten)}
         if result.end in ("fault", "unsupported"):
             result.site = machine.at
     result.seconds = perf_counter() - began
@@ -186,6 +194,7 @@ def execute_assumed(
     launch: Assumed,
     how: str | Schedule = "lazy",
     *,
+    steps: int = STEPS,
     seconds: float = float("inf"),
     place: Callable[[int], str] = str,
     watched: frozenset[int] = frozenset(),
@@ -198,8 +207,8 @@ def execute_assumed(
     memories = Memories(module, launch.buffers)
     values = launch.values({name: memories.memory.address(name) for name in launch.buffers})
     return execute(
-        module, function, launch.geometry, memories, layout(function, values), how, seconds=seconds, place=place,
-        watched=watched, tracer=tracer,
+        module, function, launch.geometry, memories, layout(function, values), how, steps=steps,
+        seconds=seconds, place=place, watched=watched, tracer=tracer,
     )  # fmt: skip
 
 
@@ -209,11 +218,12 @@ def execute_file(
     how: str | Schedule = "lazy",
     *,
     number: int = 0,
-    steps: int = 50_000_000,
+    steps: int = STEPS,
     seconds: float = float("inf"),
     place: Callable[[Function, int], str] | None = None,
     watched: Mapping[str, frozenset[int]] | None = None,
     tracer: Callable[[Machine], None] | None = None,
+    fill: int = 0,
 ) -> tuple[list[Execution], dict[str, Array]]:
     """Execute the launches of a launch file in order: the executions, and the final contents of each buffer.
 
@@ -246,7 +256,7 @@ def execute_file(
         result = execute(
             module, function, extent, memories, values, how, steps=steps, seconds=seconds,
             place=partial(place, function) if place is not None else str,
-            watched=(watched or {}).get(launch.entry, frozenset()), tracer=tracer,
+            watched=(watched or {}).get(launch.entry, frozenset()), tracer=tracer, fill=fill,
         )  # fmt: skip
         executions.append(result)
         if result.end != "done":

@@ -35,6 +35,7 @@ __all__ = [
     "LaneGroup",
     "Range",
     "ReconvergencePoint",
+    "Released",
     "Services",
     "Shared",
     "Tensor",
@@ -66,12 +67,14 @@ class Services(Protocol):
     polls: int
     """Accesses that may be polls of memory since a waiting group of lanes was last woken."""
     geometry: Geometry
+    fill: int
+    """The initial value of each byte of shared memory."""
     memory: Global
     parameters: Array
     schedule: Schedule
     parked: list[LaneGroup]
     flights: list[AsyncOperation]
-    clocks: dict[int, tuple[Cluster, Clocks]]
+    released: dict[int, Released]
 
     @property
     def code(self) -> Sizes: ...
@@ -93,6 +96,7 @@ class Services(Protocol):
     def capture(self, flight: AsyncOperation) -> None: ...
     def unlock(self, w: Warp, flight: AsyncOperation) -> None: ...
     def complete(self, flight: AsyncOperation) -> None: ...
+    def count_unwritten(self, w: Warp, memory: Shared, words: slice | Array) -> None: ...
     def observe(
         self,
         kind: str,
@@ -142,6 +146,10 @@ _POISON = 0xFBFBFBFB
 """Fills words that an asynchronous operation has yet to write; as a floating-point number, large and negative."""
 
 
+_UNTOUCHED, _READ_ONLY = -1, -2
+"""In place of the last writer of a word that nothing has written, before and after it is first read."""
+
+
 class Shared(Memory):
     """Shared memory of a CTA, with the state of each of its words of four bytes.
 
@@ -152,14 +160,16 @@ class Shared(Memory):
 
     what = "shared memory"
 
-    def __init__(self, size: int, rank: int) -> None:
+    def __init__(self, size: int, rank: int, fill: int) -> None:
+        """*fill* is the initial value of each byte."""
         super().__init__(RESERVED + size)
+        self.data[:] = fill
         self.rank = rank
         self.exited = False
         words = (self.size + 15 & ~15) // 4
         self.written: Array = np.zeros(words, np.int64)
         self.read_by: Array = np.zeros(words, np.int64)
-        self.writer: Array = np.zeros(words, np.int32)
+        self.writer: Array = np.full(words, _UNTOUCHED, np.int32)
         self.reader: Array = np.zeros(words, np.int32)
         self.filling: Array = np.zeros(words, np.int16)
         self.draining: Array = np.zeros(words, np.int16)
@@ -179,6 +189,21 @@ class Shared(Memory):
     def poison(self, words: slice | Array) -> None:
         """Fill *words*, which an asynchronous operation has yet to write."""
         self.views[4][words] = _POISON
+
+    def first_reads(self, words: slice | Array) -> int:
+        """The number of *words* that nothing has written or is writing, each counted only when it is first read."""
+        if not (fresh := self.writer[words] == _UNTOUCHED).any():
+            return 0
+        numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words
+        untouched = np.unique(numbers[fresh & (self.filling[words] == 0)])
+        self.writer[untouched] = _READ_ONLY
+        return len(untouched)
+
+    def presume_written(self, start: int, site: int) -> None:
+        """Treat what nothing has written from byte *start* on as written by the instruction *site*, a copy of unknown
+        size."""
+        rest = self.writer[start >> 2 :]
+        rest[rest < 0] = site
 
     def unordered_accesses(self, words: slice | Array, writes: bool, known: Array) -> list[tuple[int, int]]:
         """The stamp of the last plain write of *words* (read, unless *writes*) that *known* does not cover.
@@ -283,6 +308,17 @@ class Arrival(NamedTuple):
 
 
 @dataclass
+class Released:
+    """The clocks that the warps of a cluster have released to an address."""
+
+    cluster: Cluster
+    beyond: Clocks
+    """For every CTA of the cluster."""
+    within: dict[int, Clocks] = field(default_factory=dict)
+    """Of the warps of each CTA, by its rank, for that CTA."""
+
+
+@dataclass
 class Barrier:
     """The current phase of a CTA barrier or a cluster barrier."""
 
@@ -366,6 +402,10 @@ class Warp:
         """The register count that the last ``setmaxnreg`` set; 0 before the first one."""
         self.fenced = False
         """Whether it has executed ``wgmma.fence``."""
+        self.widely_fenced = Clocks.new(cta.cluster.warps)
+        """Its clocks at its last memory fence of a scope that includes other CTAs."""
+        self.narrowly_fenced = False
+        """Whether a memory fence of CTA scope follows that fence."""
         self.issued = 0
         """How many ``wgmma`` it has issued."""
         self.polled = 0
@@ -472,7 +512,7 @@ class Cta:
         self.rank = rank
         self.ctaid = ctaid
         self.number = number
-        self.shared = Shared(machine.code.shared_size + machine.geometry.dynamic, rank)
+        self.shared = Shared(machine.code.shared_size + machine.geometry.dynamic, rank, machine.fill)
         self.mbarriers: dict[int, Mbarrier] = {}
         self.barriers: dict[int, Barrier] = {}
         self.tensor: Tensor | None = None

@@ -66,6 +66,7 @@ class Mbarrier:
     """Whether such a copy has completed in this phase: the tx-count then does not determine when the phase is complete."""
     users: set[int] = field(default_factory=set)
     """The instructions that have used it."""
+    layout: int = 0
 
     def __post_init__(self) -> None:
         self.pending = self.count

@@ -128,6 +128,23 @@ class Confirmation:
         return f"{self.status.replace('-', ' ')}{how}: {detail}" if detail else f"{self.status}{how}"
 
 
+@dataclass(frozen=True, slots=True)
+class KernelExecution:
+    """How a kernel without findings fared when it was executed (:mod:`tclint.driver.executing`)."""
+
+    entry: str
+    end: Literal["done", "fault", "deadlock", "budget", "unsupported"]
+    """``done`` if it ran to completion in some launch; else how the last launch ended."""
+    reason: str = ""
+    """Why it did not run to completion; empty if it did."""
+    launch: str = ""
+    """The launch file, or what was assumed; empty if nothing was executed."""
+    instructions: int = 0
+    """Instructions that warps executed, in all launches."""
+    line: int = 0
+    """The line at which the kernel begins."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One defect: one finding per (rule, asynchronous operation, cause)."""
@@ -192,6 +209,19 @@ class AsmCount:
 Status = Literal["analysed", "partial", "failed"]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question about one line of a kernel that was left unanswered, so that the absence of a finding proves
+    nothing."""
+
+    kernel: str
+    line: int
+    question: str
+    why: str
+    times: int
+    """How often it was left open."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
     """The result for one input.
@@ -214,6 +244,9 @@ class FileReport:
     """The functions that have a body, whether or not they were selected."""
     asm: AsmCount | None = None
     """The inline assembly in the input; None if the input is PTX."""
+    open_questions: tuple[OpenQuestion, ...] = ()
+    executions: tuple[KernelExecution, ...] = ()
+    """The kernels that were executed since they have no finding."""
 
     def __post_init__(self) -> None:
         if (self.status == "analysed") == bool(self.problems):

@@ -46,4 +46,5 @@ class Method(str, Enum):
     REPLAY = "replay"
     """It was observed in replays of the kernel's synchronisation, for assumed launches (:mod:`tclint.replay`)."""
     EXECUTION = "execution"
-    """It was observed when the kernel was executed, to confirm the finding (:mod:`tclint.driver.confirm`)."""
+    """It was observed when the kernel was executed, to confirm the finding (:mod:`tclint.driver.confirm`) or since it had
+    none (:mod:`tclint.driver.executing`)."""

@@ -36,7 +36,8 @@ _PTX = re.compile(
 )
 _WORD = re.compile(rb"\.(?:[busf](?:8|16|32|64|128)|f16x2|bf16x2?|pred|b128|sync|aligned|reg)\b")
 _STATEMENT = re.compile(
-    rb"(?:^|[;{}:\n])\s*(?:@\s*!?\s*[\w$%]+\s+)?([a-z]\w*)((?:(?:\.|::)\w+)*)(?=[\s;])", re.MULTILINE
+    rb"(?:^|[;{}:\n])\s*(?:@\s*!?\s*[\w$%]+\s+)?([a-z]\w*)((?:::\d+:\d+|(?:\.|::)\w+)*)(?=[\s;])",
+    re.MULTILINE,
 )
 _BRACES = re.compile(rb"[\s{}]*[{}][\s{}]*")
 _PLAIN = re.compile(r"[\w.:, \[\]+-]*")
@@ -192,15 +193,15 @@ class _Fragments:
         from tclint.findings.rules import all_rules
         from tclint.inline.asm import ptx_of
         from tclint.inline.conditions import compiled
-        from tclint.isa.target import KNOWN, NEWEST, TOOLKITS, Target
+        from tclint.isa.target import KNOWN, TOOLKITS, Target
 
         self.source = source
         self.toolkit = toolkit
         self.rules, self.strict = selected.on, selected.strict
         self.all_rules = all_rules()
         self.target = Target.parse(arch) if arch else None
-        # Without a toolkit, no version is stated: what the table lacks is an error unless its spelling is newer.
-        self.version = TOOLKITS.get(toolkit, NEWEST) if toolkit else KNOWN
+        # Without a toolkit, no version is stated.
+        self.version = TOOLKITS.get(toolkit, KNOWN) if toolkit else KNOWN
         found = [asm for asm in found if selected.wants(asm.entry or "")]
         self.made = [(asm, ptx_of(asm)) for asm in found]
         self.declared = _lend(self.made)
@@ -234,7 +235,6 @@ class _Fragments:
         If it has syntax errors, they are split until the others are unaffected.
         """
         from tclint.ir.build import build
-        from tclint.isa.newer import later
         from tclint.syntax import parse, problems
 
         if not made:
@@ -250,7 +250,7 @@ class _Fragments:
             return
         for problem in wrong:
             one = placed[0]
-            if one.ptx.whole and not one.ptx.missing and not later(one.ptx.text.data.decode("latin-1")):
+            if one.ptx.whole and not one.ptx.missing:
                 at = min(max(problem.start_byte, one.start), max(one.end - 1, one.start)) - one.start
                 line = self.source.position(one.ptx.text.host(at, at + 1).start).line
                 self.problems.append(Problem(line, problem.message))

@@ -361,8 +361,11 @@ class _Builder:
             if len(parts) > 1 and parts[0][0] == "@" and len(parts[0]) > 1:
                 guard_name = parts[0][1:]
                 del parts[0]
-            # If the number of operands does not match the commas, a sum or an address contained blanks.
-            if ("[" in text or "+" in text) and len(parts) - 2 != text.count(","):
+            # If the number of operands does not match the commas, a sum or an address contained blanks. An address may
+            # contain commas, too.
+            if ("[" in text or "+" in text) and (
+                len(parts) - 2 != text.count(",") or _SEVERAL_PARTS.search(text)
+            ):
                 parts, guard_name = [], ""
         # A separate @ or !, and blanks before the dots of an opcode, need the pattern too.
         if parts and guard_name != "!" and parts[0][0] != "@" and (len(parts) < 2 or parts[1][0] not in ".:"):
@@ -604,6 +607,10 @@ def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:
             yield from _symbols((operand.base, *operand.extras))
         elif isinstance(operand, Pair):
             yield from _symbols((operand.first, operand.second))
+
+
+_SEVERAL_PARTS = re.compile(r"\[[^\]]*,")
+"""The beginning of an address with several parts: ``[r0, d1]``."""
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ closure. The import of networkx alone takes more than 100 ms, so code that only 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -167,6 +167,30 @@ class CFG:
         return _dominators(
             self.order, rank, lambda b: [e.source for e in self.predecessors[b] if e.source in rank]
         )
+
+    @cached_property
+    def frontiers(self) -> dict[int, set[int]]:
+        """The dominance frontier of every reachable block: the joins of paths through it with paths that avoid it."""
+        found: dict[int, set[int]] = {b: set() for b in self.order}
+        for join in self.order:
+            for b in self.sources[join]:
+                # Where the join is known already, so it is at all dominators further up.
+                while b != self.idom[join] and join not in found[b]:
+                    found[b].add(join)
+                    b = self.idom[b]
+        return found
+
+    def joins(self, blocks: Iterable[int]) -> set[int]:
+        """The joins of paths on which different ones of *blocks* are the last: their iterated dominance frontier.
+
+        A path from the entry that passes none of them counts as well. Unreachable blocks are ignored.
+        """
+        found, work = set[int](), list(blocks)
+        while work:
+            new = self.frontiers.get(work.pop(), set()) - found
+            found |= new
+            work += new
+        return found
 
     def aborts(self, block: int) -> bool:
         """Whether *block* ends the program (``trap``)."""

@@ -16,7 +16,7 @@ from tclint.isa.special_registers import SPECIAL_REGISTERS
 
 __all__ = ["HEAD", "LARGEST", "clean", "integer", "overflows", "parse_operand", "shape", "split_operands"]
 
-HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:\s*(?:\.|::)\w+)*)\s*")
+HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:::\d+:\d+|\s*(?:\.|::)\w+)*)\s*")
 """Guard and opcode of an instruction."""
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -142,7 +142,7 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
         parts = split_operands(text[1:-1].strip())
         base, offset = _address(parts[0], lookup) if parts else (Symbol(""), 0)
         return Memory(base, offset, tuple(parse_operand(part, lookup) for part in parts[1:]))
-    elif first == "{":
+    elif first == "{" and text[-1] == "}":
         return _list(text, lookup)
     elif first == "(" and _encloses(text):
         value = _constant(text)

@@ -255,6 +255,20 @@ def _mad(modifiers: tuple[str, ...]) -> Callable[..., int]:
     return lambda a, b, c=0: _product(binding, a, b, c, t.width, t.width)
 
 
+@_made("clmad")
+def _clmad(modifiers: tuple[str, ...]) -> Callable[..., int]:
+    """The product of two polynomials over one bit; c is added to one half of it, which has no carries either."""
+    t = _typed(modifiers)[0]
+
+    def compute(a: int, b: int, c: int) -> int:
+        product = 0
+        for bit in range(t.width):
+            product ^= (a << bit) * (b >> bit & 1)
+        return (product & t.mask if ".lo" in modifiers else product >> t.width) ^ c
+
+    return compute
+
+
 @_named("mul24")
 @_named("mad24")
 def _mad24(binding: Binding, a: int, b: int, c: int = 0) -> int:

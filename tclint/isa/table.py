@@ -31,7 +31,7 @@ EVENTS = frozenset(
 )
 """The meanings that an instruction can have to the analyses (key ``event``)."""
 
-GROUPS = frozenset("wgmma cp.async bulk mbarrier tcgen05 tcgen05.ld tcgen05.st cluster none".split())
+GROUPS = frozenset("wgmma cp.async bulk fabric mbarrier tcgen05 tcgen05.ld tcgen05.st cluster none".split())
 """The mechanisms that complete an asynchronous operation (key ``group``)."""
 
 SCOPES = ("thread", "active", "lanes", "warp", "warpgroup", "cta", "cluster")
@@ -91,6 +91,7 @@ class Form:
     optimized: tuple[Requirement, ...]
     combinations: tuple[Rule, ...]
     operands: Mapping[str, OperandSpec]
+    with_: Mapping[str, frozenset[str]]
     numbers: Mapping[str, Mapping[str, int]]
     manual: str
     examples: tuple[str, ...]
@@ -131,6 +132,23 @@ class Form:
             return mapped.get(spelling)
         found = _NUMBER.findall(spelling)
         return int(found[-1]) if found else None
+
+    def taken(
+        self, operands: tuple[OperandSlot, ...], binding: Mapping[str, str]
+    ) -> list[tuple[OperandSlot, bool]]:
+        """The operands of a line that an instruction with these modifiers may have, and whether each may be left out.
+
+        An optional operand with an entry in the key ``with`` is present exactly if one of its modifiers is.
+        """
+        have = frozenset(binding.values())
+        found = []
+        for operand in operands:
+            modifiers = self.with_.get(operand.name) if operand.optional else None
+            if modifiers is None:
+                found.append((operand, operand.optional))
+            elif modifiers & have:
+                found.append((operand, False))
+        return found
 
     def vector_length(self, spec: OperandSpec, binding: Mapping[str, str]) -> int | None:
         """The number of registers that a vector operand must have; None if it may not be a vector, or of any length."""
@@ -395,8 +413,8 @@ class Table:
         """Operand name -> index, the number of operands that fit, and what is wrong with the first that does not."""
         if syntax.open:
             return {}, len(shapes), ""
-        operands = syntax.operands
-        spare = len(shapes) - sum(not o.optional for o in operands)
+        operands = form.taken(syntax.operands, binding)
+        spare = len(shapes) - sum(not optional for _, optional in operands)
         best: tuple[int, str] = (-1, "")
 
         def place(k: int, at: int, spare: int, named: dict[str, int]) -> dict[str, int] | None:
@@ -409,19 +427,19 @@ class Table:
                     (at, _wrong_count(syntax, shapes)),
                 )
                 return None
-            operand = operands[k]
-            if at < len(shapes) and (not operand.optional or spare > 0):
+            operand, optional = operands[k]
+            if at < len(shapes) and (not optional or spare > 0):
                 spec = form.operands.get(operand.name, DEFAULT)
                 wrong = fits(spec, operand, shapes[at], form.vector_length(spec, binding))
                 if not wrong:
                     alone = operand.style == "pair" and "|" not in shapes[at]
                     names = operand.names[:1] if alone else operand.names
-                    placed = place(k + 1, at + 1, spare - operand.optional, named | dict.fromkeys(names, at))
+                    placed = place(k + 1, at + 1, spare - optional, named | dict.fromkeys(names, at))
                     if placed is not None:
                         return placed
-                elif not operand.optional:
+                elif not optional:
                     best = max(best, (at, f"operand {at + 1} ({operand.name}): {wrong}"))
-            if operand.optional:
+            if optional:
                 return place(k + 1, at, spare, named)
             if at >= len(shapes):
                 best = max(best, (at, _wrong_count(syntax, shapes)))
@@ -462,8 +480,8 @@ def _accesses(
 # ---------------------------------------------------------------- reading the TOML files
 
 _FORM_KEYS = frozenset(
-    """name syntax where since targets requires optimized combinations operands numbers manual examples summary event group
-    flow compute scope scope_when issued_by completion proxy space memory async roles align types
+    """name syntax where since targets requires optimized combinations operands with numbers manual examples summary event
+    group flow compute scope scope_when issued_by completion proxy space memory async roles align types
     address_lanes all_lanes_valid""".split()
 )
 _FORM = re.compile(r"^\[\[form\]\]", re.MULTILINE)
@@ -521,7 +539,7 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
     unknown = set(raw) - _FORM_KEYS
     if unknown:
         raise TableError(f"{family}.toml: form {name} has unknown keys: {', '.join(sorted(unknown))}")
-    where, types = ({**shared.get(key, {}), **raw.get(key, {})} for key in ("where", "types"))
+    where, types, with_ = ({**shared.get(key, {}), **raw.get(key, {})} for key in ("where", "types", "with"))
     try:
         syntax = tuple(parse_syntax(line, where) for line in _texts(raw["syntax"]))
         available = Availability.parse(str(raw.get("since", "1.0")), raw.get("targets", ""))
@@ -555,7 +573,8 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
     )
     return Form(
         name=name, family=family, place=(family, number), syntax=syntax, available=available,
-        requires=requires, optimized=optimized, combinations=combinations, operands=operands, numbers=raw.get("numbers", {}),
+        requires=requires, optimized=optimized, combinations=combinations, operands=operands,
+        with_={name: _set(modifiers) for name, modifiers in with_.items()}, numbers=raw.get("numbers", {}),
         manual=raw.get("manual", ""), examples=_texts(raw.get("examples", ())), summary=raw.get("summary", ""),
         event=event, group=group, flow=flow, compute=raw.get("compute", ""), scope=scope,
         scope_when=raw.get("scope_when", ""), issued_by=raw.get("issued_by", ""),

@@ -131,9 +131,9 @@ class Target:
         return INTRODUCED[str(self)]
 
     @property
-    def known(self) -> bool:
-        """Whether the table has every bit of a descriptor that the target defines: it came with :data:`KNOWN` or before."""
-        return self.introduced <= KNOWN
+    def documented(self) -> bool:
+        """Whether the manual documents every bit of a descriptor that the target defines."""
+        return self.introduced <= _DOCUMENTED
 
 
 def tensor_columns(target: Target | None) -> int:
@@ -225,8 +225,11 @@ class Availability:
 NEWEST = max(TOOLKITS.values())
 """The newest .version that the ISA table was checked against (ptxas 13.5)."""
 
-KNOWN: Version = (9, 2)
+KNOWN: Version = (9, 5)
 """The newest .version all of whose instructions, modifiers and directives are in the ISA table.
 
-Of later versions the table has a part. What it lacks in a module of such a version is unknown, and not wrong.
+What it lacks in a module of a later version is unknown, and not wrong.
 """
+
+_DOCUMENTED: Version = (9, 2)
+"""The newest .version whose targets have descriptors that the manual describes."""

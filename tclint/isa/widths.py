@@ -103,6 +103,8 @@ def needed(match: Match, lengths: Mapping[int, int] | None = None) -> dict[int, 
         declared = match.form.types.get(
             operand.name, "1" if operand.name in _PLAIN and len(types) == 1 else ""
         )
+        if declared.isalpha():
+            declared = f".b{match.number(declared)}"
         width = _width(declared, types, match.modifiers, (lengths or {}).get(at, 0))
         if width is not None and width.bits:
             found[at] = width

@@ -8,8 +8,10 @@ from itertools import takewhile
 from math import inf
 from operator import eq
 from time import perf_counter
+from typing import NamedTuple
 
 from tclint.checks import Hit
+from tclint.dataflow import Unanswered
 from tclint.findings.finding import Edit
 from tclint.ir.inline import reached
 from tclint.ir.nodes import Function, Module, Variable
@@ -18,10 +20,18 @@ from tclint.isa.target import Version
 
 __all__ = ["CheckResult", "Facts", "IncrementalCache"]
 
-CheckResult = tuple[tuple[Hit, ...], tuple[str, ...]]
-"""The hits of the checks in a function, and the messages of the analyses that exceeded a limit."""
 MAX_RECENT_STATES = 3
 """States of a function that are kept, so that undoing or retyping an edit costs no analysis."""
+
+
+class CheckResult(NamedTuple):
+    """What the checks of a function gave."""
+
+    hits: tuple[Hit, ...]
+    limits: tuple[str, ...]
+    """The messages of the analyses that exceeded a limit."""
+    unanswered: dict[Unanswered, int]
+    """The questions that were left open, with the number of times each was."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class _Checked:
     def holds(self, function: Function, facts: Facts, called: tuple[Function, ...]) -> bool:
         """Whether the checks of *function* have the same result, except for positions in the text."""
         return (
-            not any(_has_spans(hit) for hit in self.result[0])
+            not any(_has_spans(hit) for hit in self.result.hits)
             and self.facts == facts
             and same_program(self.function, function)
             and len(self.called) == len(called)
@@ -67,7 +77,7 @@ class _Checked:
         )
 
     def moved(self, function: Function) -> CheckResult:
-        """The hits of which every instruction still exists in *function*, with their new sites, and the limits."""
+        """The result with the new sites of its instructions, without the hits and questions of which one is gone."""
         old, new = ([ins.opcode for ins in f.instructions] for f in (self.function, function))
         first = _common_prefix(old, new)
         last = min(_common_prefix(reversed(old), reversed(new)), len(old) - first, len(new) - first)
@@ -76,9 +86,13 @@ class _Checked:
             """The new number of the instruction; -1 if it was in the edited part."""
             return site if site < first else site + len(new) - len(old) if site >= len(old) - last else -1
 
-        hits, limits = self.result
-        found = (_moved(hit, new_site) for hit in hits)
-        return tuple(hit for hit in found if hit is not None), limits
+        found = (_moved(hit, new_site) for hit in self.result.hits)
+        unanswered = {
+            open_ if open_.site < 0 else open_._replace(site=new_site(open_.site)): times
+            for open_, times in self.result.unanswered.items()
+            if open_.site < 0 or new_site(open_.site) >= 0
+        }
+        return CheckResult(tuple(hit for hit in found if hit is not None), self.result.limits, unanswered)
 
 
 def _common_prefix(one: Iterable[str], other: Iterable[str]) -> int:

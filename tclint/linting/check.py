@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from time import perf_counter
@@ -13,10 +12,10 @@ from time import perf_counter
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, kernel_checks, module_checks
+from tclint.dataflow import Unanswered
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
-from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, Span, Step
-from tclint.findings.give_up import GiveUp
+from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Span, Step
 from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
@@ -32,7 +31,10 @@ from tclint.linting.subsumption import without_subsumed
 from tclint.linting.suppress import apply
 from tclint.syntax.source import Problem, Source
 
-__all__ = ["as_findings", "check_source"]
+__all__ = ["Observer", "as_findings", "check_source"]
+
+Observer = Callable[[Module, Function, Sequence[Hit]], Iterable[Hit]]
+"""Returns further hits for a function of a module, with the inlined callees that its present hits refer to."""
 
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
@@ -44,7 +46,7 @@ def check_source(
     *,
     clock: Callable[[str, float], None] | None = None,
     past: IncrementalCache | None = None,
-    gave_up: Counter[GiveUp] | None = None,
+    observer: Observer | None = None,
 ) -> FileReport:
     """The report of linting one source: the findings of the rules that are *selected*, by default all.
 
@@ -56,21 +58,13 @@ def check_source(
     *clock* is called with each stage and the seconds that it took. A function whose analysis exceeds its limit, or that
     contains a syntax error, is reported as a problem; the other functions are still checked.
 
-    *gave_up* counts the unanswered questions about each function. Those about a function that *past* knows were counted in
-    the earlier run.
-
     *past* has the results for earlier states of the same text, and is updated. With it, the report is the same as without,
     unless a deadline is set (:attr:`IncrementalCache.until`).
+
+    *observer* adds hits to those of each function; *past* does not keep them.
     """
     with _without_collector():
-        return _check(
-            source,
-            selected or Selected(),
-            toolkit,
-            clock,
-            past or IncrementalCache(),
-            Counter() if gave_up is None else gave_up,
-        )
+        return _check(source, selected or Selected(), toolkit, clock, past or IncrementalCache(), observer)
 
 
 @contextmanager
@@ -90,7 +84,7 @@ def _check(
     toolkit: Version | None,
     clock: Callable[[str, float], None] | None,
     past: IncrementalCache,
-    gave_up: Counter[GiveUp],
+    observer: Observer | None,
 ) -> FileReport:
     on = selected.on
     began = perf_counter()
@@ -122,25 +116,28 @@ def _check(
     def check(function: Function) -> CheckResult:
         model = KernelModel(function, module, toolkit, past.pause)
         hits, limits = _kernel_hits(model, on, tick)
-        gave_up.update(_located(source, model))
         hits = tuple(_described(model, hit) for hit in hits)
         model.release()
         tick("describe findings")
-        return hits, limits
+        return CheckResult(hits, limits, dict(model.ledger.unanswered))
 
+    open_questions: list[OpenQuestion] = []
     for function in module.functions:
         if not function.instructions or function.declared_only or not _wanted(function, selected):
             continue
         if any(e.kind in ("undefined-guard", "undefined-label", "duplicate-label") for e in function.errors):
             continue
         whole = inline(function, callees)
-        hits, limits = past.checked(module, whole, facts, check)
+        hits, limits, unanswered = past.checked(module, whole, facts, check)
+        open_questions += _located(source, whole, unanswered)
         line = source.position(function.start).line if limits else 0
         problems += [Problem(line, limit) for limit in limits]
         off = selected.ignored(source.path, function.name) if hits else ()
-        found += [
-            (whole, hit) for hit in without_subsumed(hits, selected.min_confidence, off, selected.strict)
-        ]
+        hits = tuple(without_subsumed(hits, selected.min_confidence, off, selected.strict))
+        found += [(whole, hit) for hit in hits]
+        if observer is not None:
+            found += [(whole, hit) for hit in observer(module, whole, hits) if hit.subject in on]
+            tick("execute")
     if not problems:
         past.forget_all_but(module)
     made = as_findings(source, module, found, strict=selected.strict)
@@ -155,10 +152,13 @@ def _check(
         findings=findings,
         source=source,
         entries=tuple(function.name for function in module.functions if function.instructions),
+        open_questions=tuple(open_questions),
     )
 
 
-def _kernel_hits(model: KernelModel, on: frozenset[str], tick: Callable[[str], None]) -> CheckResult:
+def _kernel_hits(
+    model: KernelModel, on: frozenset[str], tick: Callable[[str], None]
+) -> tuple[tuple[Hit, ...], tuple[str, ...]]:
     """The hits of the rules that are *on* in a function, and the messages of the checks that exceeded a limit."""
     hits: list[Hit] = []
     limits: list[str] = []
@@ -221,18 +221,14 @@ def _described(model: KernelModel, hit: Hit) -> Hit:
     )
 
 
-def _located(source: Source, model: KernelModel) -> Counter[GiveUp]:
-    """The unanswered questions about a function, with their lines."""
-    function = model.function
-    starts = [0, *(instruction.start for instruction in function.instructions)]  # the function itself is -1
-    return Counter(
-        {
-            GiveUp(
-                function.name, source.position(function.start + starts[open_.site + 1]).line, *open_[::2]
-            ): times
-            for open_, times in model.ledger.unanswered.items()
-        }
-    )
+def _located(
+    source: Source, function: Function, unanswered: Mapping[Unanswered, int]
+) -> Iterator[OpenQuestion]:
+    """The unanswered questions about *function*, each at the line of its instruction or of the function."""
+    for open_, times in unanswered.items():
+        start = function.instructions[open_.site].start if open_.site >= 0 else 0
+        line = source.position(function.start + start).line
+        yield OpenQuestion(function.name, line, open_.question, open_.why, times)
 
 
 def _wanted(function: Function, selected: Selected) -> bool:
@@ -281,6 +277,7 @@ def as_findings(
                 steps=tuple(steps),
                 method=hit.method,
                 replayed=hit.replayed,
+                confirmation=hit.confirmation,
                 deadlock=tuple(
                     BlockedWait(
                         _step(module, party.wait, owner),

@@ -25,7 +25,7 @@ from functools import cache, partial
 from itertools import repeat
 from typing import Any
 
-from tclint.analyses.mbarriers import RESPONSE, transferred
+from tclint.analyses.mbarriers import RESPONSE, transaction_unit, transferred
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.abstract_lanes import Lanes, apply, broadcast, collapse
@@ -567,6 +567,16 @@ class Machine(ThreadGroupScheduler):
             raise UninitialisedMbarrier(step.site, Reason.UNINITIALISED_MBARRIER, address & OFFSET, made)
         return found
 
+    def _ctas(self, group: ThreadGroup, step: Step) -> Lanes:
+        """The mask of the CTAs that an operation signals; _OWN without a mask."""
+        return self._role(group, step, "mask", _OWN)
+
+    def _signalled(self, step: Step, address: int, mask: int) -> list[Mbarrier]:
+        """The mbarrier at an address, or with a mask of CTAs the one at the same offset in each of them."""
+        if mask == _OWN:
+            return [self._mbarrier(step, address)]
+        return [self._mbarrier(step, address & OFFSET | rank << 24) for rank in self._ranks(step, mask)]
+
     def _by_operands(
         self, step: Step, positions: Sequence[int], *values: Lanes
     ) -> Mapping[tuple[int, ...], Sequence[int]]:
@@ -611,20 +621,22 @@ class Machine(ThreadGroupScheduler):
             # (9.7.13.15.15).
             count = int(".noinc" in instruction.opcode)
         phases = set()
-        for (at, number, bytes_), who in self._by_operands(step, positions, address, count, tx).items():
-            mbarrier, threads = self._mbarrier(step, at), len(who)
-            phases.add(mbarrier.phase)
-            mbarrier.expect(None if given else bytes_ * threads)
-            if "drop" in instruction.opcode:
-                mbarrier.count -= number * threads  # first: the next phase counts fewer (9.7.13.15.14)
-            clock = (
-                self.epochs.released_by_fence(group, who, at >> 24)
-                if relaxed
-                else self.epochs.release_clock(group, who)
-            )
-            clock = join(clock, self._issued_operations(CP_ASYNC, group, who)) if tracks else clock
-            mbarrier.arrive(number * threads, clock)
-            self._overrun(step.site, group.threads, mbarrier)
+        operands = address, self._ctas(group, step), count, tx
+        for (at, mask, number, bytes_), who in self._by_operands(step, positions, *operands).items():
+            threads = len(who)
+            for mbarrier in self._signalled(step, at, mask):
+                phases.add(mbarrier.phase)
+                mbarrier.expect(None if given else bytes_ * threads)
+                if "drop" in instruction.opcode:
+                    mbarrier.count -= number * threads  # first: the next phase counts fewer (9.7.13.15.14)
+                clock = (
+                    self.epochs.released_by_fence(group, who, mbarrier.address >> 24)
+                    if relaxed
+                    else self.epochs.release_clock(group, who)
+                )
+                clock = join(clock, self._issued_operations(CP_ASYNC, group, who)) if tracks else clock
+                mbarrier.arrive(number * threads, clock)
+                self._overrun(step.site, group.threads, mbarrier)
         state = instruction.role("state")
         if isinstance(state, int):
             self._set(group, state, phases.pop() if len(phases) == 1 else None, where)
@@ -637,8 +649,10 @@ class Machine(ThreadGroupScheduler):
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
     ) -> None:
         address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
-        for (at, bytes_), who in self._by_operands(step, positions, address, tx).items():
-            self._mbarrier(step, at).expect(None if given else bytes_ * len(who))
+        operands = address, self._ctas(group, step), tx
+        for (at, mask, bytes_), who in self._by_operands(step, positions, *operands).items():
+            for mbarrier in self._signalled(step, at, mask):
+                mbarrier.expect(None if given else bytes_ * len(who))
 
     def _tx(self, group: ThreadGroup, step: Step) -> tuple[Lanes, bool]:
         """The bytes of an expect_tx or complete_tx, and whether the launch decides them; then the bytes are 0."""
@@ -649,10 +663,12 @@ class Machine(ThreadGroupScheduler):
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
     ) -> None:
         address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
-        for (at, bytes_), who in self._by_operands(step, positions, address, tx).items():
-            # It is relaxed: with a fence before it, it is a release pattern (8.8).
-            released = self.epochs.released_by_fence(group, who, at >> 24)
-            self._mbarrier(step, at).complete_tx(None if given else bytes_ * len(who), released)
+        operands = address, self._ctas(group, step), tx
+        for (at, mask, bytes_), who in self._by_operands(step, positions, *operands).items():
+            for mbarrier in self._signalled(step, at, mask):
+                # It is relaxed: with a fence before it, it is a release pattern (8.8).
+                released = self.epochs.released_by_fence(group, who, mbarrier.address >> 24)
+                mbarrier.complete_tx(None if given else bytes_ * len(who), released)
 
     def _on_mbarrier_wait(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
@@ -955,6 +971,7 @@ class Machine(ThreadGroupScheduler):
         tensor_map = self._role(group, step, "tensormap")
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
+        together = step.instruction.match is not None and step.instruction.match.scope == "warp"
         operands = address, _known(destination), _known(size), ctas
         self.epochs.end(group)
         clocks: dict[tuple[int, ...], Clock] = {}
@@ -969,7 +986,7 @@ class Machine(ThreadGroupScheduler):
                 reports = rank & ~1 | at >> 24 & 1 if several and pairs else rank
                 mbarrier = self._mbarrier(step, at & OFFSET | reports << 24)
                 agent = self.epochs.agent("copy", reports, mbarrier=mbarrier.address)
-                for _ in who:
+                for _ in warps if together else who:
                     self.copy_counts[agent] = number = self.copy_counts.get(agent, 0) + 1
                     before = self._issue_clocks.get((agent.index, number - 1), BOTTOM)
                     self._issue_clocks[agent.index, number] = join(before, known)
@@ -1001,9 +1018,10 @@ class Machine(ThreadGroupScheduler):
         assert match is not None
         if "bytes" not in match.form.roles:
             return transferred(match)
-        return (
-            None if self.program.depends_on_launch(step.site, "bytes") else self._role(group, step, "bytes")
-        )
+        if self.program.depends_on_launch(step.site, "bytes"):
+            return None
+        size, unit = self._role(group, step, "bytes"), transaction_unit(match)
+        return size if unit == 1 else apply(lambda bytes_: bytes_ // unit, [size])
 
     def _ranks(self, step: Step, mask: int) -> list[int]:
         """The CTAs of the cluster in a mask."""
@@ -1041,11 +1059,10 @@ class Machine(ThreadGroupScheduler):
         else:
             self.epochs.end(group)
             clock = join(self.epochs.release_clock(group, positions), issued)
-            address, ctas = self._role(group, step, "mbarrier"), self._role(group, step, "mask", _OWN)
+            address, ctas = self._role(group, step, "mbarrier"), self._ctas(group, step)
             for (at, mask), who in self._by_operands(step, positions, address, ctas).items():
                 threads = len(who)
-                for rank in self._ranks(step, mask) if mask >= 0 else (at >> 24,):
-                    mbarrier = self._mbarrier(step, at & OFFSET | rank << 24)
+                for mbarrier in self._signalled(step, at, mask):
                     transfer = Transfer(clock, arrivals=threads, site=step.site, threads=group.threads)
                     mbarrier.transfers.append(transfer)
                     if threads > mbarrier.count:  # in any order

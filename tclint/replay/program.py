@@ -872,7 +872,7 @@ def _between_ctas(match: Match) -> bool:
 
     A remote arrival does not: it may be at an mbarrier of its own CTA.
     """
-    if ".multicast::cluster" in match.modifiers or ".cta_group::2" in match.modifiers:
+    if {"mbarrier", "mask"} <= match.parts.keys() or ".cta_group::2" in match.modifiers:
         return True
     form = match.form
     return match.space == ".shared::cluster" and (bool(form.memory) or "remote" in form.roles)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from tclint._version import __version__
 from tclint.findings import selection
 from tclint.findings.finding import AsmCount, FileReport, Finding
-from tclint.findings.give_up import GiveUp
 from tclint.findings.moved import note
 from tclint.findings.places import displayed_name
 from tclint.findings.rules import all_rules
@@ -63,6 +62,12 @@ class Summary:
     """The inline assembly strings of all inputs."""
     arch: str | None = None
     """The architecture for which inline assembly is compiled; None if not given."""
+    kernels_with_open_questions: int = 0
+    """Functions in which the search for some hazard gave up, so that the absence of a finding proves nothing."""
+    executed: int = 0
+    """Kernels without findings that were to be executed."""
+    incomplete: int = 0
+    """Those of them that did not run to completion."""
     notes: tuple[str, ...] = ()
     """What comments and the baseline should name instead of the former rule of a finding."""
 
@@ -134,6 +139,11 @@ def present(
         min_confidence=selected.min_confidence,
         asm=_added([report.asm for report in shown if report.asm is not None]),
         arch=arch,
+        kernels_with_open_questions=sum(
+            len({open_.kernel for open_ in report.open_questions}) for report in shown
+        ),
+        executed=sum(len(report.executions) for report in shown),
+        incomplete=sum(run.end != "done" for report in shown for run in report.executions),
         notes=tuple(dict.fromkeys(notes)),
     )
     return shown, summary
@@ -190,8 +200,13 @@ def tally(summary: Summary) -> str:
     if summary.unsafe_fixable:
         hidden = count(summary.unsafe_fixable, "more fix").replace("fixs", "fixes")
         parts.append(f"{hidden} with --unsafe-fixes")
+    parts += _executed(summary)
     parts += _inline(summary)
     parts += _hidden(summary)
+    if summary.kernels_with_open_questions:
+        parts.append(
+            f"questions left open in {count(summary.kernels_with_open_questions, 'kernel')} (--timings)"
+        )
     if summary.excluded:
         parts.append(f"{count(summary.excluded, 'path')} excluded by the configuration")
     if summary.failed:
@@ -225,23 +240,30 @@ def timings_of(seconds: Iterable[Mapping[str, float]]) -> str:
     return "\n".join([*rows, f"{whole:8.3f} s        all stages"]) + "\n"
 
 
-def gave_up_of(reports: Iterable[tuple[str, Mapping[GiveUp, int]]], each: bool = False) -> str:
+def gave_up_of(reports: Iterable[FileReport], each: bool = False) -> str:
     """How often each question was given up over all inputs, with its most frequent reason; the most frequent first.
 
     With *each*, every occurrence follows with its location.
     """
     total, reasons, lines = Counter[str](), Counter[tuple[str, str]](), list[str]()
-    for path, gave_up in reports:
-        for open_, times in gave_up.items():
-            total[open_.question] += times
-            reasons[open_.question, open_.why] += times
-            often = f" ({times} times)" if times > 1 else ""
-            lines.append(f"{path}:{open_.line}: {open_.kernel}: {open_.question}: {open_.why}{often}")
+    for report in reports:
+        for open_ in report.open_questions:
+            total[open_.question] += open_.times
+            reasons[open_.question, open_.why] += open_.times
+            often = f" ({open_.times} times)" if open_.times > 1 else ""
+            lines.append(f"{report.path}:{open_.line}: {open_.kernel}: {open_.question}: {open_.why}{often}")
     rows = [
         f"gave up {number:>6}  {question}: {max((n, why) for (of, why), n in reasons.items() if of == question)[1]}"
         for question, number in total.most_common()
     ]
     return "".join(f"{line}\n" for line in (*rows, *(lines if each else ())))
+
+
+def _executed(summary: Summary) -> Iterator[str]:
+    """The number of kernels that were executed since they have no finding."""
+    if summary.executed:
+        incomplete = f", {summary.incomplete} of them not to completion (--timings gives the reasons)"
+        yield f"{count(summary.executed, 'kernel')} executed{incomplete if summary.incomplete else ''}"
 
 
 def _inline(summary: Summary) -> Iterator[str]:

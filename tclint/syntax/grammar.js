@@ -288,8 +288,9 @@ module.exports = grammar({
 
     // ---- tokens ----
 
-    // Whitespace is allowed before a dot of an opcode; ptxas accepts it too.
-    opcode: _ => token(prec(1, /[a-zA-Z][a-zA-Z0-9_]*(\s*(\.|::)[a-zA-Z0-9_]+)+/)),
+    // Whitespace is allowed before a dot of an opcode; ptxas accepts it too. A single colon is between the two numbers
+    // of a sparsity: `.sp::2:4`.
+    opcode: _ => token(prec(1, /[a-zA-Z][a-zA-Z0-9_]*(\s*(\.|::)[a-zA-Z0-9_]+|::[0-9]+:[0-9]+)+/)),
 
     dot_word: _ => /\.[a-zA-Z_][a-zA-Z0-9_]*/,
 

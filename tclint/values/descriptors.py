@@ -152,8 +152,9 @@ INSTRUCTION: Mapping[str, Mapping[str, Field]] = {
     ),
     ".kind::mxf4": _table(*_SCALED, *_FOUR_BITS, _field("scale type", 23, 23, 1)),
     ".kind::mxf4nvf4": _table(*_SCALED, *_FOUR_BITS),
+    ".kind::ti16": _table(),
 }
-"""The instruction descriptor by the kind of the multiplication."""
+"""The instruction descriptor by the kind of the multiplication; empty for one that is not documented."""
 
 _SCALE_FORMAT = (_field("scale type", 23, 24), _field("reserved bits 25-26", 25, 26, 0))
 _CHANGED: Mapping[int, Mapping[str, tuple[Field, ...]]] = {
@@ -295,5 +296,5 @@ class Shape:
 def shape(form: Form, bits: Bits) -> Shape | None:
     """The shape that the descriptor gives, if it is known; else None."""
     fields = INSTRUCTION[form.kind]
-    m, n = fields["M"].read(bits), fields["N"].read(bits)
+    m, n = (fields[side].read(bits) if fields else None for side in "MN")
     return None if m is None or n is None else Shape(m, n)

@@ -5,7 +5,8 @@ for each base, the interval to which comparisons with constants confine it; for 
 interval of that reading. A fact about a base is propagated to its operands where their range follows (masks that clear
 low bits, divisions, minima and maxima, sums of two terms). A query computes the ranges of both sides bottom-up,
 intersects them with the known ranges, and compares them. ``n - 1 < 3`` unsigned implies ``n & 3 == n``, and ``k >= 1``
-implies ``max(-2 - k, -3) == -3``: this is how a loop unrolled by four and its remainder loop are related.
+implies ``max(-2 - k, -3) == -3``: this is how a loop unrolled by four and its remainder loop are related. The range of
+a difference of maxima and minima may need no known range: ``max(min(i - 1, 5), 0) <= min(i + 1, 5)`` for i from 0 on.
 
 Loops contribute to ranges by their bounds and by counters in lockstep (``loop_facts``). Where ranges do not decide a
 comparison, these are tried:
@@ -64,6 +65,7 @@ class ConditionalIntervals:
         """``(value, depth)`` -> range. The depth is part of the question: what is found near the limit is less precise."""
         self._remainder_form_cache: dict[int, list[tuple[tuple[tuple[int, int], ...], int]]] = {}
         self._divisions: dict[int, Division | None] = {}
+        self._needs_no_facts: dict[int, bool] = {}
         self._no_ranges: KnownRanges = {}
         self._refined: dict[tuple[int, int, bool], tuple[KnownRanges, KnownRanges]] = {}
         """``(id(known), fact, truth)`` -> ``(known, refined)``. Stores the key object so that its id stays unique."""
@@ -86,7 +88,9 @@ class ConditionalIntervals:
 
     def _entails(self, p: int, node: Node, known: KnownRanges) -> bool | None:
         _, relation, left, right, signed, width = node
-        if not any(self._mentions(known, side) or self.loops.has_counter(side) for side in (left, right)):
+        if not self.needs_no_facts(p) and not any(
+            self._mentions(known, side) or self.loops.is_carried(side) for side in (left, right)
+        ):
             return None
         known = self._with_lockstep_ranges(known, left, right)
         one, two = self._canonical_range_of(left, known), self._range_of(right, known, 0)
@@ -105,6 +109,18 @@ class ConditionalIntervals:
             return False
         # The caller asks about *p* in its own form as well, which is enough for this search.
         return self._by_contradiction(p, known) if node is self.table.nodes[p] else None
+
+    def needs_no_facts(self, p: int) -> bool:
+        """Whether the form of the comparison *p* may decide it: a loop bounds the difference of its sides, or that
+        contains a maximum or minimum, of which both sides may be bounds.
+        """
+        found = self._needs_no_facts.get(p)
+        if found is None:
+            node = self.table.nodes[p]
+            base = self.loops.base(self.table.add(node[2], self.table.times(node[3], -1)))[0]
+            found = bool(self._alternatives(base) or self.loops.bounds(base))
+            self._needs_no_facts[p] = found
+        return found
 
     def _below(self, left: int, right: int, width: int, known: KnownRanges) -> bool | None:
         """Whether *left* < *right*, both unsigned. b - m is below b if m is at most b, and not 0. None if unknown."""
@@ -465,10 +481,10 @@ class ConditionalIntervals:
                 return division.quotients(self._unsigned_range_of(number, width, known, depth + 1))
             return division.quotients(as_read(self._range_of(number, known, depth + 1), width, signed))
         found = self.bounds.interval(value) or UNBOUNDED
-        counter = self.loops.counter(value)
-        if counter is not None:
-            low, high = self._range_of(counter.start, known, depth + 1)
-            found = intersect(found, (low, INFINITY) if counter.step > 0 else (-INFINITY, high))
+        trend = self.loops.trend(value)
+        if trend is not None:
+            low, high = self._range_of(trend[0], known, depth + 1)
+            found = intersect(found, (low, INFINITY) if trend[1] > 0 else (-INFINITY, high))
         return found
 
     def _remainder_forms(self, value: int) -> list[tuple[tuple[tuple[int, int], ...], int]]:

@@ -1,7 +1,9 @@
 """What loops imply about values, whatever the path condition: counters, exit conditions, and bounds.
 
-In a loop whose only exit is ``i == n``, i does not pass n (a *loop bound*). Counters that the same iterations change are
-linear functions of each other (*lockstep*); in the *canonical* form of a sum, one of them represents all.
+In a loop whose only exit is ``i == n``, i does not pass n (a *loop bound*). A value to which some iterations add and from
+which none subtracts, such as the number of copies issued, is never below its start (its *trend*). Values that the same
+iterations change by the same amounts stay a fixed distance apart (*lockstep*), whether the amounts are constants or not;
+in the *canonical* form of a sum, one of them represents all.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ __all__ = ["Counter", "LoopFacts"]
 
 MAX_COUNTER_STEP = 1 << 20
 """The largest step of a loop counter. A value that changes by more is meant to wrap, and is not a counter."""
+MAX_JOINS_PER_ITERATION = 16
+"""Joins through which one iteration may carry a value that only grows or only shrinks."""
 _COMPARED_WIDTHS = (8, 16, 32, 64)
 """Widths in bits of the integer comparisons that are understood."""
 
@@ -49,6 +53,16 @@ class Counter(NamedTuple):
         return max(start[0] + low, -INFINITY), min(start[1] + high, INFINITY)
 
 
+class _Pace(NamedTuple):
+    """How a loop changes a value. Values with equal keys are in lockstep."""
+
+    key: tuple[object, ...]
+    sign: int
+    """-1: it shrinks by what others with this key grow by."""
+    start: int
+    """The value on entry to the loop."""
+
+
 class LoopFacts:
     """The counters of loops, and what holds in all iterations because of how a loop ends."""
 
@@ -58,12 +72,13 @@ class LoopFacts:
         self._bases: dict[int, tuple[int, int, bool]] = {}
         self._counters: dict[int, Counter | None] = {}
         self._exit_condition_cache: dict[int, dict[int, bool]] = {}
-        self._mates: dict[tuple[int, int, tuple[bool, ...]], int] = {}
-        """A representative of each class of lockstep counters, by loop header, step size and advancing edges."""
+        self._trends: dict[int, tuple[int, int] | None] = {}
+        self._paces: dict[int, _Pace | None] = {}
+        self._mates: dict[tuple[object, ...], int] = {}
+        """A representative of each class of values in lockstep, by the key of their pace."""
         self._canonical_cache: dict[int, int] = {}
         self._comparison_cache: dict[int, tuple[Node, bool] | None] = {}
         self._bounds: dict[int, tuple[tuple[int, int, int], ...]] = {}
-        self._bounds_difference: dict[int, bool] = {}
 
     def base(self, value: int) -> tuple[int, int, bool]:
         """``(base, constant, negated)`` such that *value* is the base, negated or not, plus the constant."""
@@ -116,12 +131,87 @@ class LoopFacts:
             self._counters[value] = found
         return self._counters[value]
 
-    def has_counter(self, value: int) -> bool:
-        """Whether *value* contains a loop counter, which only grows or only shrinks."""
-        return any(self.counter(term) is not None for term, _ in self.table.linear(value)[0])
+    def is_carried(self, value: int) -> bool:
+        """Whether *value* contains one that a loop only lets grow or shrink, or that may be in lockstep with others."""
+        return any(
+            self.trend(term) is not None or self._pace(term) is not None
+            for term, _ in self.table.linear(value)[0]
+        )
+
+    def trend(self, value: int) -> tuple[int, int] | None:
+        """``(start, sign)`` if *value* never passes its start: it only grows (1) or only shrinks (-1); else None."""
+        if value not in self._trends:
+            counter = self.counter(value)
+            found = self._compute_trend(value) if counter is None else (counter.start, counter.step)
+            self._trends[value] = None if found is None else (found[0], 1 if found[1] > 0 else -1)
+        return self._trends[value]
+
+    def _compute_trend(self, value: int) -> tuple[int, int] | None:
+        """``(start, some step)`` if every path around the loop adds constants of one sign to *value*, or nothing."""
+        table = self.table
+        node, arguments = table.node(value), table.arguments(value)
+        loop = self.cfg.loops.get(node[1]) if node[0] == "phi" else None
+        if loop is None or not arguments:
+            return None
+        incoming = list(zip(self.cfg.sources[node[1]], arguments, strict=True))
+        starts = {argument for source, argument in incoming if source not in loop}
+        work = [argument for source, argument in incoming if source in loop]
+        steps, seen = set[int](), {value}
+        while work:
+            terms, step = table.linear(work.pop())
+            if len(terms) != 1 or terms[0][1] != 1 or abs(step) > MAX_COUNTER_STEP:
+                return None
+            steps.add(step)
+            ((term, _),) = terms
+            if term not in seen:
+                seen.add(term)
+                joined = self._joined(term, loop)
+                if not joined or len(seen) > MAX_JOINS_PER_ITERATION:
+                    return None
+                work += joined
+        steps.discard(0)
+        if len(starts) != 1 or not steps or min(steps) < 0 < max(steps):
+            return None
+        return starts.pop(), steps.pop()
+
+    def _joined(self, value: int, loop: frozenset[int]) -> tuple[int, ...]:
+        """The values one of which *value* is because of a branch in *loop* or a select; empty for any other value."""
+        node = self.table.node(value)
+        if node[0] == "select":
+            return node[2:4]
+        return self.table.arguments(value) if node[0] == "phi" and node[1] in loop else ()
+
+    def _pace(self, value: int) -> _Pace | None:
+        """How a loop changes *value* in every iteration; None if it is not known to add something in each of them."""
+        if value not in self._paces:
+            self._paces[value] = self._compute_pace(value)
+        return self._paces[value]
+
+    def _compute_pace(self, value: int) -> _Pace | None:
+        """See :meth:`_pace`."""
+        table = self.table
+        node, arguments = table.node(value), table.arguments(value)
+        loop = self.cfg.loops.get(node[1]) if node[0] == "phi" else None
+        if loop is None or not arguments:
+            return None
+        counter = self.counter(value)
+        if counter is not None:
+            step = counter.step
+            key = node[1], abs(step), counter.advances
+            return _Pace(key, 1 if step > 0 else -1, counter.start) if counter.in_every_iteration else None
+        starts, added = set[int](), list[int]()
+        for source, argument in zip(self.cfg.sources[node[1]], arguments, strict=True):
+            if source not in loop:
+                starts.add(argument)
+                continue
+            by = table.add(argument, table.times(value, -1))
+            if any(term == value for term, _ in table.linear(by)[0]):
+                return None
+            added.append(by)
+        return _Pace((node[1], *added), 1, starts.pop()) if len(starts) == 1 else None
 
     def canonical(self, value: int) -> int:
-        """The canonical form of *value*: constants hoisted out of minima and maxima, lockstep counters merged."""
+        """The canonical form of *value*: constants hoisted out of minima and maxima, values in lockstep merged."""
         found = self._canonical_cache.get(value)
         if found is None:
             table = self.table
@@ -133,18 +223,14 @@ class LoopFacts:
                 if (moved := table.hoisted_constant(term)) is not None:
                     term, by = moved
                     constant += by * factor
-                counter = self.counter(term)
-                if counter is not None and counter.in_every_iteration:
-                    key = table.node(term)[1], abs(counter.step), counter.advances
-                    partner = self._mates.setdefault(key, term)
-                    if partner != term and (other := self.counter(partner)) is not None:
-                        same = counter.step // other.step
-                        more, difference = table.linear(
-                            table.add(counter.start, table.times(other.start, -same))
-                        )
-                        constant += difference * factor
-                        work += [(t, f * factor) for t, f in more]
-                        term, factor = partner, factor * same
+                pace = self._pace(term)
+                partner = term if pace is None else self._mates.setdefault(pace.key, term)
+                if pace is not None and partner != term and (other := self._pace(partner)) is not None:
+                    same = pace.sign * other.sign
+                    more, difference = table.linear(table.add(pace.start, table.times(other.start, -same)))
+                    constant += difference * factor
+                    work += [(t, f * factor) for t, f in more]
+                    term, factor = partner, factor * same
                 total[term] = total.get(term, 0) + factor
             terms = tuple(sorted((t, f) for t, f in total.items() if f))
             found = self._canonical_cache[value] = table.total(terms, constant)
@@ -255,12 +341,3 @@ class LoopFacts:
             if not any(self.counter(t) for t, _ in table.linear(rest)[0]):
                 return (low, high, rest) if factor == 1 else (-high, -low, rest)
         return None
-
-    def bounds_difference(self, p: int) -> bool:
-        """Whether a loop bounds the difference that *p* compares, whatever the path condition is."""
-        found = self._bounds_difference.get(p)
-        if found is None:
-            node = self.table.nodes[p]
-            difference = self.table.add(node[2], self.table.times(node[3], -1))
-            found = self._bounds_difference[p] = bool(self.bounds(self.base(difference)[0]))
-        return found

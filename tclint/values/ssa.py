@@ -1,8 +1,9 @@
 """The value that a register holds at an instruction: SSA construction on demand.
 
 Definitions are found from the use backwards, as in Braun et al., *Simple and Efficient Construction of SSA Form*
-(2013). A guarded definition becomes a select over its guard, and a join of several definitions a phi. A phi whose
-arguments are one value, or itself, is replaced by that value.
+(2013). A guarded definition becomes a select over its guard, and a join of several definitions a phi. There is one only
+where definitions meet (Cytron et al., *Efficiently Computing Static Single Assignment Form*, 1991), and one whose
+arguments are a single value, or itself, is replaced by that value.
 
 The graph is cyclic, so a definition in a loop may be asked for while it is being computed. An ``unknown`` node, the
 *stand-in*, then represents it. If only copies and phis have used the stand-in, it becomes an alias of the value;
@@ -67,6 +68,7 @@ class Registers:
         self._after: dict[tuple[int, int], int] = {}  # (register, definition) -> value after it
         self._only: dict[int, int] = {}  # register with a single definition -> its value
         self._entry: dict[tuple[int, int], int] = {}  # (register, block) -> value at its entry
+        self._joins: dict[int, set[int]] = {}  # register -> see _joins_of
         self._entries_at_start: dict[tuple[int, int], int] = {}
         """Definition -> the size of :attr:`_entry` when the phis that it depends on were last created."""
         self._depth = 0
@@ -142,7 +144,7 @@ class Registers:
     def _reaching(self, register: int, block: int, at: int) -> int:
         """The value of *register* that reaches instruction *at* of *block* (or its end)."""
         defs = self.defs[register]
-        blocks, entered = self.cfg.blocks, self.cfg.sources
+        blocks, entered, dominators = self.cfg.blocks, self.cfg.sources, self.cfg.idom
         if len(defs) == 1 and self.function.instructions[defs[0]].guard < 0:
             return self._defined(register, defs[0])
         crossed: list[int] = []
@@ -156,22 +158,27 @@ class Registers:
                 value = known
                 break
             sources = entered[block]
-            if len(sources) == 1 and block != 0:
-                crossed.append(block)
-                (block,) = sources
-                at = blocks[block].end
-                if len(crossed) > len(blocks):
-                    value = self.table.intern("undefined", register)
-                    break
-                continue
             if not sources or block == 0:
                 value = self.table.intern("undefined", register)
-            else:
+                break
+            if len(sources) > 1 and block in self._joins_of(register):
                 value = self._phi(register, block, sources)
-            break
+                break
+            # No definition is between the end of the immediate dominator and this block.
+            crossed.append(block)
+            block = dominators[block]
+            at = blocks[block].end
         for passed in crossed:
             self._entry[register, passed] = value
         return value
+
+    def _joins_of(self, register: int) -> set[int]:
+        """The blocks where definitions of *register* meet, and where alone it may need a phi."""
+        found = self._joins.get(register)
+        if found is None:
+            block_of = self.cfg.block_of
+            found = self._joins[register] = self.cfg.joins({block_of[at] for at in self.defs[register]})
+        return found
 
     def _phi(self, register: int, block: int, sources: tuple[int, ...]) -> int:
         phi = self.table.intern("phi", block, register)

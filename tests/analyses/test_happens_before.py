@@ -105,6 +105,45 @@ def test_a_path_on_which_nothing_is_observed_is_found(lines: str, unsynchronised
         assert path.end == at["use"]
 
 
+DISPATCHED = f"""
+    .shared .align 8 .b8 global_smem[64];
+    shr.u32 %r1, %r0, 5;
+    mov.u32 %r2, global_smem;
+    add.s32 %r2, %r2, %r1;
+    st.shared.b32 [global_smem+16], 0x02020100;
+dispatch:
+    bar.sync 0;
+    ld.shared.b8 %r4, [%r2+16];
+    roles: .branchtargets copies, reads, ends;
+    brx.idx %r4, roles;
+copies:
+    {{copy}}
+    bra dispatch;
+reads:
+    mov.u32 %r5, 0;
+    {{waiting}}
+use: {READ}
+    bra dispatch;
+ends:
+"""
+
+
+@pytest.mark.parametrize(
+    ("waiting", "stops", "unsynchronised"),
+    [
+        (wait("w", "full"), "w", False),
+        (f"@%p0 bra use;\n{wait('w', 'full')}", "w", True),
+        # Every thread passes the barrier before it takes a role.
+        (f"@%p0 bra use;\n{wait('w', 'full')}", "w dispatch", False),
+    ],
+)
+def test_a_path_to_a_role_begins_at_its_dispatcher(waiting: str, stops: str, unsynchronised: bool) -> None:
+    kernel, order, at = ordered(DISPATCHED.format(copy=COPY, waiting=waiting))
+    assert kernel.reachability.dispatchers
+    path = order.unsynchronised_path(at["use"], {at[name] for name in stops.split()})
+    assert (path is not None) is unsynchronised
+
+
 EXCHANGES = f"""
 warp: bar.warp.sync -1;
 cta: bar.sync 1, 64;
@@ -322,11 +361,22 @@ def test_an_asynchronous_operation_is_certainly_complete_after_a_wait_for_all_gr
 
 
 def test_a_barrier_whose_number_follows_from_the_thread_index_is_resolved() -> None:
-    """It signals no mbarrier, unlike one whose number is unknown, and certainly joins no pair of sites."""
+    """It signals no other barrier, unlike one whose number is unknown, and certainly joins no pair of sites."""
     for number, observed in (("%r5", ""), ("%r9", "v")):
-        _, order, at = ordered(f"{OWN_BARRIER}\n{wait('v', 'full')}\nhere: {READ}\nw: bar.sync {number}, 64;")
+        _, order, at = ordered(f"{OWN_BARRIER}\nv: bar.sync 9, 64;\nhere: {READ}\nw: bar.sync {number}, 64;")
         assert {name for name in "v" if at[name] in order.observers_of([at["here"]])} == set(observed)
         assert not [*order.synchronised_pairs([at["w"]], frozenset((at["w"],)))]
+
+
+@pytest.mark.parametrize(("other", "observed"), [("3", ""), ("%r9", "w")])
+def test_a_barrier_has_one_of_the_numbers_that_paths_to_it_set(other: str, observed: str) -> None:
+    """One whose number is unknown signals all barriers, but no mbarrier."""
+    _, order, at = ordered(
+        f"w: bar.sync 1, 64;\n{wait('v', 'full')}\nmov.u32 %r5, 2;\n@%p3 bra here;\nmov.u32 %r5, {other};\n"
+        f"here: {READ}\nbar.sync %r5, 64;"
+    )
+    found = order.observers_of([at["here"]])
+    assert {name for name in "wv" if at[name] in found} == set(observed)
 
 
 OPERATIONS = (

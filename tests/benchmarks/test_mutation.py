@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 
 from benchmarks import mutation
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
+from benchmarks.locations import located
 from benchmarks.mutation import kernels, table, verdict
-from tclint.findings.finding import Edit, Span
+from tclint.findings.finding import BlockedWait, Edit, Fix, Span, Step
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.syntax.source import Source
@@ -120,7 +122,7 @@ def test_a_fault_is_found_in_some_kernel(pages: list[tuple[Path, Kernel]], name:
         before = mutation.lint(path, kernel.data)
         after = mutation.lint(path, apply(kernel.data, fault.edits))
         lines = frozenset(kernel.data.count(b"\n", 0, kernel.span(i).start) + 1 for i in fault.places)
-        verdicts.append(verdict(before, after, OPERATORS[name].rules, lines)[0])
+        verdicts.append(verdict(before, after, OPERATORS[name].rules, lines).result)
         if verdicts[-1] in ("found", *quiet(name)):
             return
     raise AssertionError(verdicts)
@@ -147,10 +149,50 @@ def test_a_verdict_is_about_new_findings_of_the_right_rule_at_the_right_place(
 ) -> None:
     before = report(SOURCE, OLD)
     after = report(SOURCE, OLD, finding(SOURCE, "two", **changes))
-    assert verdict(before, after, frozenset(rules), frozenset(lines))[0] == expected
-    assert verdict(before, before, frozenset(rules), frozenset(lines))[0] == "missed"
+    assert verdict(before, after, frozenset(rules), frozenset(lines)).result == expected
+    assert verdict(before, before, frozenset(rules), frozenset(lines)).result == "missed"
     twice = report(SOURCE, NEW, NEW)
-    assert verdict(report(SOURCE, NEW), twice, frozenset((RULE.id,)), frozenset((2,)))[0] == "found"
+    assert verdict(report(SOURCE, NEW), twice, frozenset((RULE.id,)), frozenset((2,))).result == "found"
+
+
+def test_a_change_is_located_by_what_lies_within_three_lines() -> None:
+    source = Source.from_bytes(b"".join(b"line%02d\n" % i for i in range(1, 21)), "a.ptx")
+
+    def span(line: int) -> Span:
+        return Span(7 * (line - 1), 7 * line - 1)
+
+    wait, arrival = Step(span(9), "waits"), Step(span(13), "arrives")
+    found = replace(
+        finding(source, "line01"),
+        steps=(Step(span(5), "one"),),
+        deadlock=(BlockedWait(wait, (arrival,)),),
+        fixes=(Fix("add it", (Edit(span(18), "new"),), True),),
+    )
+    how = {line: located(source, [found], [line]) for line in range(1, 21)}
+    assert [line for line, one in how.items() if one == "primary"] == [1, 2, 3, 4]
+    assert [line for line, one in how.items() if one == "step"] == [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
+    assert [line for line, one in how.items() if one == "edit"] == [17, 18, 19, 20]
+    assert located(source, [replace(found, fixes=())], [19, 20]) == ""
+    assert located(source, [found], [20, 2]) == "primary"
+
+
+def test_comments_do_not_count_as_lines_of_code() -> None:
+    asm = b"// begin inline asm\nwait;\n// end inline asm\n\n.loc 1 2 3\n"
+    source = Source.from_bytes(b"first;\n" + asm * 4, "a.ptx")
+    first = finding(source, "first")
+    assert [located(source, [first], [line]) for line in (3, 8, 13, 18)] == ["primary", "code", "code", ""]
+
+
+def test_the_table_of_places_sums_up_what_locates_a_change() -> None:
+    fault = "wgmma.fence deleted"
+    records = [
+        {"operator": fault, "producer": "a", "verdict": "found", "located": how}
+        for how in ("primary", "step", "step", "edit", "code", "")
+    ]
+    missed = {"operator": fault, "producer": "a", "verdict": "missed", "cause": "budget"}
+    lines = table([*records, missed]).splitlines()
+    assert "| wgmma.fence deleted | 6 | 1 | 3 | 4 | 5 | 17% | 50% | 67% | 83% |" in lines
+    assert "| all | 6 | 1 | 3 | 4 | 5 | 17% | 50% | 67% | 83% |" in lines
 
 
 def test_edits_are_made_from_the_end() -> None:

@@ -17,6 +17,7 @@ from benchmarks import findings
 from benchmarks.corpus.producers import PRODUCERS
 from benchmarks.corpus.producers import strangers as producer
 from benchmarks.strangers import __main__ as command
+from benchmarks.strangers import compile as compiler
 from benchmarks.strangers import containers, draw, kernels, ledger, measure, pool, score, sources
 from benchmarks.strangers.pool import Candidate
 from benchmarks.strangers.table import table
@@ -176,12 +177,24 @@ def test_the_list_has_enough_sources_and_none_of_a_corpus() -> None:
         ('[[source]]\nname = "a"\ngives = "x"\n', "give a package"),
         ('[[source]]\nname = "a"\ngives = "x"\nrepository = "r"\n', "with a commit"),
         ('[[source]]\nname = "a"\ngives = "x"\npackage = "p==1"\ncolour = "red"\n', "colour"),
+        (
+            '[[source]]\nname = "a"\ngives = "x"\npackage = "p==1"\n[[source.compile]]\nfiles = ["a.cu"]\n',
+            "targets",
+        ),
     ],
 )
 def test_a_wrong_entry_of_the_list_is_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "list.toml").write_text(text)
     with pytest.raises(ValueError, match=said):
         sources.listed(tmp_path / "list.toml")
+
+
+def test_a_source_is_gathered_again_when_what_is_compiled_of_it_changes() -> None:
+    jobs = [(sources.Compile(targets=(target,), instances=("copy<4>",)),) for target in ("sm_90a", "sm_100a")]
+    first, second = (sources.Source("p", "x", package="p==1", compile=job) for job in jobs)
+    assert first.version != second.version
+    assert first.version == replace(first, gives="y").version
+    assert sources.Source("p", "x", package="p==1").version == "p==1"
 
 
 def test_a_repository_is_checked_out_at_its_commit(tmp_path: Path) -> None:
@@ -223,6 +236,42 @@ def test_a_wheel_is_unpacked_and_a_source_distribution_is_never_downloaded(
     assert (tmp_path / "p" / "k.ptx").read_text() == MODULE
 
 
+# ---------------------------------------------------------------- the compiler
+
+
+def test_instances_of_templates_are_compiled_one_by_one_after_their_prelude(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: list[str], **_: Any) -> Any:
+        unit = Path(command[-3]).read_text()
+        assert unit.startswith("#include <copy.cuh>\n")
+        if "copy<3>" in unit:
+            return SimpleNamespace(
+                returncode=1, stderr="x.cu(2): error: 3 is not a power of two\n", stdout=""
+            )
+        Path(command[-1]).write_text(unit + " ".join(command))
+        return SimpleNamespace(returncode=0, stderr="", stdout="")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    toolkit = object.__new__(compiler.Toolkit)
+    toolkit.folder = tmp_path
+    (tmp_path / "job").mkdir()
+    job = sources.Compile(
+        targets=("sm_90a", "sm_100a"),
+        instances=("copy<4, float>", "copy<3>"),
+        prelude="#include <copy.cuh>\n",
+        options=("-I{source}/include",),
+    )
+    made = dict(toolkit.modules(tmp_path / "job", job))
+    assert list(made) == [f"{name}.{target}" for name in job.instances for target in job.targets]
+    good, bad = made["copy<4, float>.sm_100a"], made["copy<3>.sm_90a"]
+    assert "(void*)&copy<4, float>;" in str(good)
+    assert "-arch=sm_100a" in str(good)
+    assert f"-I{tmp_path}/job/include" in str(good)
+    assert isinstance(bad, containers.CannotRead)
+    assert "power of two" in str(bad)
+
+
 # ---------------------------------------------------------------- pool
 
 
@@ -244,7 +293,9 @@ def test_the_pool_keeps_one_kernel_of_each_skeleton_and_names_what_failed(
         (folder / "same.ptx").write_text(MODULE.replace(" 5;", " 6;"))
 
     monkeypatch.setattr(pool, "fetch", fetch)
-    source = sources.Source("p", "x", package="p==1", compile=(sources.Compile(("*.cu",), ("sm_90a",)),))
+    source = sources.Source(
+        "p", "x", package="p==1", compile=(sources.Compile(files=("*.cu",), targets=("sm_90a",)),)
+    )
     about = pool.gather(source, tmp_path, Toolkit())  # type: ignore[arg-type]
     assert about["failures"] == ["bad.cu.sm_90a: no such header"]
     assert (about["modules"], about["kernels"], about["skeletons"], about["asynchronous"]) == (3, 5, 3, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tools.support import HEADER, agrees, by_rule, found, kernel, lint, module
+from tests.tools.support import HEADER, HOPPER, agrees, by_rule, found, kernel, lint, module
 
 
 def one(statement: str, header: str = HEADER) -> list[tuple[str, str]]:
@@ -124,13 +124,13 @@ def test_availability(version: str, target: str, statement: str, rules: list[str
 @pytest.mark.parametrize(
     ("version", "statement", "rules"),
     [
-        ("9.2", "brandnew.u32 %r1;", ["PX001"]),
-        ("9.3", "brandnew.u32 %r1;", ["PX008"]),
-        ("9.5", "tcgen05.commit.brand::new.b64 [%r1];", ["PX008"]),
-        ("9.2", "tcgen05.commit.brand::new.b64 [%r1];", ["PX002"]),
+        ("9.5", "brandnew.u32 %r1;", ["PX001"]),
+        ("9.6", "brandnew.u32 %r1;", ["PX008"]),
+        ("9.6", "tcgen05.commit.brand::new.b64 [%r1];", ["PX008"]),
+        ("9.5", "tcgen05.commit.brand::new.b64 [%r1];", ["PX002"]),
         ("99.0", "brandnew.u32 %r1;\nbrandnew.u32 %r2;\nadd.tight.u32 %r1, %r1, 1;", ["PX008"]),
-        ("9.5", "add.u32 %r1, %r2;", ["PX003"]),
-        ("9.5", "bar.sync 16;", ["PX004"]),
+        ("9.6", "add.u32 %r1, %r2;", ["PX003"]),
+        ("9.6", "bar.sync 16;", ["PX004"]),
     ],
 )
 def test_what_a_newer_version_may_have_is_unknown_and_not_wrong(
@@ -145,21 +145,21 @@ def test_what_a_newer_version_may_have_is_unknown_and_not_wrong(
 def test_one_note_lists_what_a_newer_module_has() -> None:
     bodies = ("brandnew.u32 %r1;\nbrandnew.u32 %r2;\nret;", "add.tight.u32 %r1, %r1, 1;\nret;")
     code = module(
-        *(kernel(b, n) for b, n in zip(bodies, "ab", strict=True)), header=HEADER.replace("8.6", "9.5")
+        *(kernel(b, n) for b, n in zip(bodies, "ab", strict=True)), header=HEADER.replace("8.6", "9.6")
     )
     (found,) = by_rule(lint(code), "PX008")
     assert found.count == 3
-    assert found.message.endswith("(9.2): brandnew.u32, add.tight.u32")
+    assert found.message.endswith("(9.5): brandnew.u32, add.tight.u32")
 
 
 @pytest.mark.parametrize(
     ("unknown", "version", "confidence"),
     [
-        ("", "9.5", "high"),
-        ("tcgen05.dealloc.brand::new.b32 %r1, 32;", "9.5", "low"),  # may be what is missing
-        ("brandnew.b32 %r1;", "9.5", "low"),
-        ("add.tight.u32 %r1, %r1, 1;", "9.5", "low"),
-        ("cvt.tight.u32.f32 %r1, %f1;", "9.5", "low"),
+        ("", "9.6", "high"),
+        ("tcgen05.dealloc.brand::new.b32 %r1, 32;", "9.6", "low"),  # may be what is missing
+        ("brandnew.b32 %r1;", "9.6", "low"),
+        ("add.tight.u32 %r1, %r1, 1;", "9.6", "low"),
+        ("cvt.tight.u32.f32 %r1, %f1;", "9.6", "low"),
     ],
 )
 def test_what_an_unknown_instruction_may_do_is_not_missing(
@@ -178,10 +178,10 @@ def test_what_an_unknown_instruction_may_do_is_not_missing(
 @pytest.mark.parametrize(
     ("unknown", "version", "confidence"),
     [
-        ("", "9.5", "high"),
-        ("mbarrier.init.brand::new.b64 [done], 1;", "9.5", "low"),
-        ("mbarrier.init.brand::new.b64 [done], 1;", "9.2", "high"),
-        ("add.tight.u32 %r1, %r1, 1;", "9.5", "high"),  # no addition synchronises anything
+        ("", "9.6", "high"),
+        ("mbarrier.init.brand::new.b64 [done], 1;", "9.6", "low"),
+        ("mbarrier.init.brand::new.b64 [done], 1;", "9.5", "high"),
+        ("add.tight.u32 %r1, %r1, 1;", "9.6", "high"),  # no addition synchronises anything
     ],
 )
 def test_findings_beside_an_unknown_synchronisation_are_doubtful(
@@ -197,6 +197,31 @@ def test_findings_beside_an_unknown_synchronisation_are_doubtful(
     report = lint(module(kernel(body, directives=".reqntid 32"), header=HEADER.replace("8.6", version)))
     (found,) = [f for f in report.findings if f.rule.id.startswith("MB")]
     assert found.confidence.label == confidence
+
+
+@pytest.mark.parametrize(
+    ("statement", "fix"),
+    [
+        ("addd.s32 %r1, %r2, %r3;", ""),  # add or addc
+        ("addd.s16 %h1, %h2, %h3;", "add.s16"),
+        ("add.s23 %r1, %r2, %r3;", "add.s32"),
+        ("wgma.fence.sync.aligned;", "wgmma.fence.sync.aligned"),
+        ("ad.s32 %r1, %r2;", ""),  # add has three operands
+        ("sha.b32 %r1, %r2, %r3;", ""),  # shl or shr
+        ("clmul.lo.u64 %rd1, %rd2, %rd3;", ""),  # mul computes something else
+        ("fmad.rn.f32 %f1, %f2, %f3, %f4;", ""),  # fma or mad
+        ("add.s3 %r1, %r2, %r3;", "add.s32"),
+        ("add.q32 %r1, %r2, %r3;", ""),  # of several types
+    ],
+)
+def test_a_fix_of_a_name_computes_what_was_meant(statement: str, fix: str) -> None:
+    (found,) = (
+        f
+        for f in lint(module(kernel(f"{statement}\nret;"), header=HOPPER)).findings
+        if f.rule.family == "ptx"
+    )
+    assert found.help.startswith("did you mean")
+    assert [f.message for f in found.fixes] == ([f"write {fix}"] if fix else [])
 
 
 def test_a_damaged_function_is_not_taken_at_its_word() -> None:
@@ -221,3 +246,26 @@ def test_a_vector_may_be_a_register_in_one_place_and_a_list_in_another(register_
     body = f"{declared} {' '.join(moves if register_first else reversed(moves))} ret;"
     (hit,) = by_rule(lint(module(kernel(body))), "PX003")
     assert hit.message == "mov.v4.u16: operand 1 (d) is a 32-bit register, but must be a 16-bit register"
+
+
+@pytest.mark.parametrize(
+    ("statement", "target"),
+    [
+        ("wgmma.fence.sync.aligned;", "sm_90a"),
+        ("cp.async.wait_all;", "sm_80"),
+        ("elect.sync _|%p1, -1;", "sm_90"),
+    ],
+)
+def test_a_fix_names_the_oldest_target_that_has_every_instruction(statement: str, target: str) -> None:
+    text = module(kernel(f"{statement}\nret;"), header=".version 8.6\n.target sm_75\n.address_size 64\n")
+    (finding,) = [f for f in lint(text).findings if f.rule.id == "AV001"]
+    (fix,) = finding.fixes
+    assert fix.message == f"use .target {target}"
+    assert not fix.safe
+
+
+def test_no_target_is_named_if_none_has_every_instruction() -> None:
+    body = "wgmma.fence.sync.aligned;\ntcgen05.wait::ld.sync.aligned;\nret;"
+    text = module(kernel(body), header=".version 8.6\n.target sm_100a\n.address_size 64\n")
+    (finding,) = [f for f in lint(text).findings if f.rule.id == "AV001"]
+    assert not finding.fixes

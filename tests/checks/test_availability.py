@@ -76,13 +76,10 @@ NOT_REFUSED = {
 }
 """Features that ptxas refuses for a reason outside the module."""
 OPEN = {
-    "tensormap.replace elemtype 13",
-    "tensormap.replace elemtype 14", "tensormap.replace elemtype 15", "cp.async ignore-src", "mbarrier.arrive sink _",
-    "indirect tex (.u64 handle), unified", "indirect tex, texmode_independent", "tex residency predicate",
-    "indirect suld (.u64)", "indirect txq", "suq indirect", "wmma with .aligned", "fence.proxy.alias",
-    "nanosleep immediate", "st.bulk 32-bit size register (register address)", "texref residency: vector|pred",
-    "tld4 residency: vector|pred", "mbarrier.test_wait with report operands", "fabric composite address [r, d]",
-    ".language in an entry head",
+    "tensormap.replace elemtype 13", "tensormap.replace elemtype 14", "tensormap.replace elemtype 15", "cp.async ignore-src",
+    "mbarrier.arrive sink _", "indirect tex (.u64 handle), unified", "indirect tex, texmode_independent",
+    "indirect suld (.u64)", "indirect txq", "suq indirect", "wmma with .aligned", "fence.proxy.alias", "nanosleep immediate",
+    "st.bulk 32-bit size register (register address)", ".language in an entry head",
 }  # fmt: skip
 """What tclint does not decide as ptxas does yet."""
 OTHER_RULES = ("MB", "TM", "MO")

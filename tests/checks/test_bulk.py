@@ -366,6 +366,25 @@ def test_masks(mask: str, directive: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("mask", "size", "message"),
+    [
+        ("0x20000", 32, ""),
+        ("0x20000", 2, "selects CTA 17"),
+        ("0", 2, "selects no CTA"),
+        ("3", 2, ""),
+    ],
+)
+def test_masks_of_32_ctas(mask: str, size: int, message: str) -> None:
+    code = (
+        f"mbarrier.complete_tx.relaxed.cluster.shared::cluster.multicast::cluster::32b.b64 [%r3], 16, {mask};"
+    )
+    header = ".version 9.5\n.target sm_107a\n.address_size 64\n"
+    directives = f".reqntid 128\n.explicitcluster\n.reqnctapercluster {size}"
+    hits = by_rule(lint(module(kernel(f"{code}\nret;", directives=directives), header=header)), "BK007")
+    assert [message in f.message for f in hits] == [True] * bool(message)
+
+
+@pytest.mark.parametrize(
     ("code", "own"),
     [
         (
@@ -412,3 +431,42 @@ def test_where_multicast_is_slow(target: str, slow: bool) -> None:
     if slow:
         assert hits[0].count == 2
         assert bool(hits[0].help) == (target == "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("issued", "counts", "rule"),
+    [
+        ("1", "add.u32 %r20, %r20, 1;\nover:", ""),
+        ("1", "over:", "BK002"),  # the counter does not count the copy
+        ("2", "add.u32 %r20, %r20, 1;\nover:", "BK002"),  # after the first copy it is still too small
+        ("1", "add.u32 %r20, %r20, -1;\nover:", "BK002"),
+    ],
+)
+def test_a_wait_under_the_count_of_issued_copies_is_not_skipped_while_one_is_in_flight(
+    issued: str, counts: str, rule: str
+) -> None:
+    ring = f"""
+    mov.u32 %r20, 0;
+    mov.u32 %r21, 0;
+outer:
+    ld.global.u32 %r22, [%rd1+65536];
+    setp.eq.u32 %p3, %r22, 0;
+    setp.lt.s32 %p4, %r20, {issued};
+    or.pred %p5, %p3, %p4;
+    @%p5 bra skipped;
+    {wait()}
+    {BARRIER}
+skipped:
+    @%p3 bra over;
+    {WRITE} // want {rule}
+    fence.proxy.async.shared::cta;
+    {BARRIER}
+    {STORE}
+    {COMMIT}
+    {counts}
+    {BARRIER}
+    add.u32 %r21, %r21, 1;
+    setp.ne.u32 %p2, %r21, %r9;
+    @%p2 bra outer;
+    {wait()}"""
+    agrees(text(ring), "BK")

@@ -533,3 +533,26 @@ def test_the_next_kernel_may_be_the_dependent() -> None:
     assert [(step.entry, step.message) for step in found.steps] == [
         ("second", "second reads global memory and may be a dependent")
     ]
+
+
+@pytest.mark.parametrize(("ahead", "shown"), [("%r10", False), ("0", True)])
+def test_an_arrival_before_the_last_iteration_ends_is_not_repeated(ahead: str, shown: bool) -> None:
+    """A tile and the one after it, by a stride that the launch decides: there is no next iteration after the last tile."""
+    body = f"""
+    mov.u32 %r10, %nctaid.x;
+    mov.u32 %r11, %ctaid.x;
+    add.s32 %r12, %r11, {ahead};
+    {ARRIVE}
+    {WAIT}
+tiles:
+    add.s32 %r11, %r11, %r10;
+    setp.lt.s32 %p3, %r12, %r9;
+    @%p3 bra more;
+    {ARRIVE}
+more:
+    add.s32 %r12, %r12, %r10;
+    setp.lt.s32 %p4, %r11, %r9;
+    @%p4 bra tiles;
+    {WAIT}
+    """
+    assert bool(hits("CL001", body)) is shown

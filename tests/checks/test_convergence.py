@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.scales import Confidence
 from tests.tools.support import HEADER, agrees, by_rule, kernel, lint, model, module, value
 
 HOPPER = HEADER.replace("sm_100a", "sm_90a")
@@ -126,6 +127,29 @@ def test_threads_that_left(body: str, says: str) -> None:
         message = f"{found[0].confidence.label}: {found[0].message}"
         assert message == says.format("tcgen05.wait::ld") + "have left the kernel before it"
         assert found[0].steps[0].message.endswith("(%p1)")
+
+
+@pytest.mark.parametrize(
+    ("test", "splits"),
+    [
+        ("setp.ge.s32 %p1, %r4, 1000;", True),
+        ("setp.ge.s32 %p1, %r4, 1024;", False),
+        ("setp.gt.s32 %p1, %r4, 1023;", False),
+        ("setp.gt.s32 %p1, %r4, 1024;", True),
+        ("add.s32 %r4, %r4, 24; setp.ge.s32 %p1, %r4, 1048;", False),
+        ("add.s32 %r4, %r4, 24; setp.ge.s32 %p1, %r4, 1024;", True),
+        ("setp.eq.s32 %p1, %r4, 1000;", False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("instructions", "rule"), [(f"@%p1 ret;\n{WAIT}", "CV003"), (f"@%p1 bra L;\n{WAIT}\nL:", "CV001")]
+)
+def test_a_constant_bound_splits_the_warp_in_which_it_lies(
+    test: str, splits: bool, instructions: str, rule: str
+) -> None:
+    index = "mov.u32 %r5, %ctaid.x; mad.lo.s32 %r4, %r5, 128, %r1;"
+    found = by_rule(lint(text(f"{index} {test} {instructions} mov.u32 %r9, 0;", 128)), rule)
+    assert [f.confidence for f in found if f.confidence > Confidence.LOW] == [Confidence.MEDIUM] * splits
 
 
 PASCAL = ".version 6.0\n.target sm_60\n.address_size 64\n"

@@ -8,7 +8,8 @@ from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tests.tools.pages import block
-from tests.tools.support import by_rule, kernel, lint, module
+from tests.tools.support import by_rule, kernel, line_of, lint, module
+from tests.tools.support import found as lines_of
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 START = """
@@ -360,6 +361,14 @@ def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Con
     )
     assert hit.confidence is confidence
     assert bool(hit.doubt) is (confidence is Confidence.LOW)
+
+
+def test_an_mbarrier_without_an_init_is_shown_with_the_inits_of_its_neighbours() -> None:
+    inits = [f"@!%p0 mbarrier.init.shared::cta.b64 [ring+{8 * k}], 1;" for k in (0, 2, 1)]
+    body = "\n".join((*inits, SIGNAL, "mbarrier.arrive.shared::cta.b64 _, [ring+24];"))
+    text = module(kernel(f"{START}\n{body}\nret;"), header=HEADER)
+    (finding,) = by_rule(lint(text), "MB009")
+    assert [text[step.span.start : step.span.end] for step in finding.steps] == inits[1:]
 
 
 @pytest.mark.parametrize(
@@ -823,3 +832,92 @@ def test_a_note_about_one_store_hides_no_warning_about_another() -> None:
     store = "st.shared.u32 [%r3], %r4;"
     code = block("MB014", "one_lane_arrives").replace(ELECT, f"{ELECT}\n{store}")
     assert [f.severity for f in by_rule(lint(code), "MB014")] == [Severity.WARNING]
+
+
+STORE = "st.shared.u32 [%r3], %r4;"
+ARRIVE_LANE_0 = "@!%p0 mbarrier.arrive.shared::cta.b64 _, [full];"
+
+
+@pytest.mark.parametrize(
+    ("store", "between", "severities"),
+    [
+        (f"@%p0 {STORE}", "", [Severity.WARNING]),
+        (f"@!%p0 bra skip;\n{STORE}\nskip:", "", [Severity.WARNING]),
+        (f"@!%p0 bra skip;\n{STORE}\nskip:", "vote.sync.any.pred %p3, %p2, -1;", [Severity.INFO]),
+        (f"@%p0 {STORE}", "bar.warp.sync -1;", []),
+        (f"@!%p0 bra skip;\n{STORE}\nskip:", "bar.warp.sync -1;", []),
+        (f"@!%p0 bra skip;\n{STORE}\nbar.warp.sync -1;\nskip:", "", []),
+        # The arriving lane may be ordered after the others by way of another warp.
+        (
+            f"@%p0 {STORE}",
+            "relay: mbarrier.try_wait.parity.shared::cta.b64 %p2, [back], 0;\n@!%p2 bra relay;",
+            [],
+        ),
+        (f"@!%p0 {STORE}", "", []),
+    ],
+)
+def test_an_arrival_for_lanes_that_store_where_the_arriving_lane_does_not(
+    store: str, between: str, severities: list[Severity]
+) -> None:
+    code = block("MB014", "one_lane_arrives").replace(STORE, store)
+    code = code.replace(".shared .align 8 .b64 full;", ".shared .align 8 .b64 full, back;")
+    arrive = "@%leader mbarrier.arrive.shared::cta.b64 _, [full];"
+    code = code.replace(f"{ELECT}\n    {arrive}", f"{between}\n{ARRIVE_LANE_0}")
+    assert arrive not in code
+    assert [f.severity for f in by_rule(lint(code), "MB014")] == severities
+
+
+@pytest.mark.parametrize(
+    ("between", "names"),
+    [
+        ("", ["first"]),
+        ("st.shared.u32 [%r3], %r5;", ["first", "second"]),
+        ("bar.warp.sync -1;", ["first"]),
+    ],
+)
+def test_a_store_is_reported_at_the_arrival_that_publishes_it_first(between: str, names: list[str]) -> None:
+    arrive = "@%leader mbarrier.arrive.shared::cta.b64 _, [{}]; // {}"
+    code = block("MB014", "one_lane_arrives")
+    code = code.replace(".shared .align 8 .b64 full;", ".shared .align 8 .b64 full, more;")
+    code = code.replace("[full], 1;", "[full], 1;\nmbarrier.init.shared::cta.b64 [more], 1;")
+    arrivals = f"{arrive.format('full', 'first')}\n{between}\n{arrive.format('more', 'second')}"
+    code = code.replace("@%leader mbarrier.arrive.shared::cta.b64 _, [full];", arrivals)
+    consume = "mbarrier.try_wait.parity.shared::cta.b64 %ready, [full], 0;\n    @!%ready bra consume;"
+    again = f"{consume}\nagain: {consume.replace('[full]', '[more]').replace('bra consume', 'bra again')}"
+    code = code.replace(consume, again)
+    reported = [line for rule, line in lines_of(lint(code)) if rule == "MB014"]
+    assert reported == [line_of(code, f"// {name}") for name in names]
+
+
+COPY = "cp.async.ca.shared.global [%r3+4096], [%rd0], 4;"
+COPIES_ARRIVE = "cp.async.mbarrier.arrive.noinc.shared.b64 [full];"
+
+
+@pytest.mark.parametrize(
+    ("stores", "reads", "severity"),
+    [
+        (f"st.shared.u32 [%r3], %r0;\n{COPY}\n{COPIES_ARRIVE}", "[%r3+-128]", Severity.INFO),
+        (f"{COPY}\nst.shared.u32 [%r3], %r0;\n{COPIES_ARRIVE}", "[%r3+-128]", Severity.INFO),
+        (f"{COPY}\nst.shared.u32 [%r3], %r0;\n{COPIES_ARRIVE}", "[%r3+3968]", None),
+        (f"{COPY}\n{COPIES_ARRIVE}\nst.shared.u32 [%r3], %r0;", "[%r3+-128]", None),
+        (f"st.shared.u32 [%r3], %r0;\n{COPY}\n{COPIES_ARRIVE}\n{{arrive}}", "[%r3+-128]", None),
+        (f"st.shared.u32 [%r3], %r0;\n{COPY}\ncp.async.wait_all;\n{{arrive}}", "[%r3+-128]", None),
+    ],
+)
+def test_a_store_that_only_the_arrival_of_copies_publishes(
+    stores: str, reads: str, severity: Severity | None
+) -> None:
+    body = f"""
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 32;
+    {SIGNAL}
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r3, %r0, 4, %r3;
+    setp.lt.u32 %p5, %r0, 32;
+    @!%p5 bra reads;
+    {stores.format(arrive="mbarrier.arrive.shared.b64 _, [full];")}
+    bra done;
+    reads: {WAIT}
+    ld.shared.u32 %r4, {reads};
+    done: mov.u32 %r5, 0;
+    """
+    assert [hit.severity for hit in found(body, "MB013")] == ([severity] if severity else [])

@@ -45,6 +45,7 @@ DRAIN = """
     wgmma.commit_group.sync.aligned;
     wgmma.wait_group.sync.aligned 0;"""
 OUT = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd5], [%r1], 2048;"
+OTHER = "setp.eq.u32 %p4, %r0, 32;"
 SENT = "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;"
 IN = "@%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd5], 2048, [full];"
 PASS = "wait: mbarrier.try_wait.parity.shared.b64 %p3, [full], 0;\n@!%p3 bra wait;"
@@ -69,6 +70,13 @@ CASES = {
     "a fence between aliases": f"{STORE}\nfence.proxy.alias;\n{SYNC}\n{MMA} // want PR001",
     "a fence in front of the stores": f"{FENCE}\n{STORE}\n{SYNC}\n{MMA} // want PR001",
     "a fence on one way": f"{STORE}\nsetp.eq.u32 %p4, %r9, 0;\n@%p4 bra on;\n{FENCE}\non: {SYNC}\n{MMA} // want PR001",
+    "a fence of other threads after the barrier": f"{STORE}\n{SYNC}\n{OTHER}\n@%p4 {FENCE}\n{OUT} // want PR001",
+    "a fence of other threads before the barrier of the one that issues": f"{STORE}\n@%p1 {FENCE}\n{SYNC}\n{OTHER}\n{OUT.replace('%p1', '%p4')} // want PR001",
+    "a fence of the issuing thread alone before the barrier": f"{STORE}\n@%p1 {FENCE}\n{SYNC}\n{OUT} // want PR001",
+    "a fence of all writers in different branches": f"{STORE}\n@%p2 bra zero;\n{FENCE}\nbra on;\nzero: {FENCE}\non: {SYNC}\n{OUT}",
+    "a fence of one thread, and of another one between two barriers": f"{STORE}\n@%p1 {FENCE}\n{SYNC}\n{OTHER}\n@%p4 {FENCE}\n{SYNC}\n{OUT}",
+    "a fence of the issuing thread on both sides of the barrier": f"{STORE}\n@%p1 {FENCE}\n{SYNC}\n@%p1 {FENCE}\n{OUT}",
+    "a fence of those that write what is read": f"@%p2 {STORE}\n@%p2 {FENCE}\n{SYNC}\n{OUT.replace('2048', '512')}",
     "a later fence": f"{STORE}\n{SYNC}\n{MMA} // want PR001\n{FENCE}",
     "matrix stores": f"{MATRIX}\n{SYNC}\n{MMA} // want PR001",
     "atomics": f"{ATOM}\n{SYNC}\n{MMA} // want PR001",
@@ -309,6 +317,9 @@ def test_roles_that_meet_at_the_cluster_barrier(fence: str, arrives: str, wrong:
         (f"{STORE}\nmembar.gl;\n{SYNC}\n{MMA}", Severity.WARNING),
         (f"{STORE}\nfence.acq_rel.cluster;\n{SYNC}\n{MMA}", Severity.WARNING),
         (f"{STORE}\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n{MMA}", Severity.WARNING),
+        (f"{STORE}\n@%p1 {FENCE}\n{SYNC}\n{OUT}", Severity.WARNING),
+        (f"{STORE}\n@!%p2 bra skip;\n{FENCE}\nskip: {SYNC}\n{OUT}", Severity.WARNING),
+        (f"{STORE}\n{SYNC}\n{OUT}", Severity.ERROR),
     ],
 )
 def test_what_hardware_never_did_wrong_is_a_note_unless_strict(body: str, severity: Severity) -> None:

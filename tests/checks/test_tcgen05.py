@@ -234,6 +234,33 @@ def test_a_load_that_was_used_before_the_signal(between: str, confidence: str | 
     assert found == ([confidence] if confidence else [])
 
 
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        # In the warp of the multiplying thread, the store is to the columns of the accumulator.
+        ("and.b32 %r13, %r13, 4;", ["TC004"]),
+        ("and.b32 %r13, %r13, 4;\nxor.b32 %r13, %r13, 4;\nshl.b32 %r13, %r13, 5;", []),
+        ("add.s32 %r13, %r13, %r8;", []),
+    ],
+)
+def test_columns_that_depend_on_the_warp_are_compared_in_the_thread_that_uses_them(
+    column: str, found: list[str]
+) -> None:
+    body = f"""
+    shr.u32 %r13, %r0, 5;
+    {column}
+    shl.b32 %r14, %r13, 4;
+    add.s32 %r14, %r9, %r14;
+    {STORE.replace("[%r9]", "[%r14]")}
+    bar.sync 0;
+    {MMA}
+    {COMMIT}
+    {ST_DONE}
+"""
+    report = lint(text(body, 256))
+    assert [f.rule.id for f in report.findings if f.rule.id in ("TC002", "TC004")] == found
+
+
 BOTH = ".shared .align 8 .b64 third;"
 CHAIN = f"{ARRIVE.format('other')}\n{LD_DONE}\n{USE}\n{ARRIVE.format('done')}"
 """A signal while the load is pending, and one after it is complete."""
@@ -281,6 +308,44 @@ relays:
     assert confidences(f"{phase('done', 3)}\n{phase('third', 2)}") == []
 
 
+@pytest.mark.parametrize(
+    ("awaited", "after", "found"),
+    [
+        (phase("done", 4), phase("third", 2), []),
+        (phase("done", 4), "", ["high"]),
+        (phase("done", 4), f"@%p3 bra skip;\n{phase('third', 2)}\nskip:", ["high"]),
+        # The loading threads observe no multiplication, so even the first one may follow the load.
+        ("", phase("third", 2), ["high"]),
+    ],
+)
+def test_the_multiplication_that_a_load_waits_for_is_not_let_start_by_its_signal(
+    awaited: str, after: str, found: list[str]
+) -> None:
+    """The first multiplication precedes the load, and the next one follows a later signal."""
+    multiplies = f"tile: {phase('other', 1)}\n{MMA}\n{COMMIT}\n{after}\n@%p4 bra tile;"
+    loads = f"load_tile: {awaited}\n{LOAD}\n{ARRIVE.format('other')}\n{LD_DONE}\n{USE}\n{ARRIVE.format('third')}\n"
+    # The thread that multiplies is in warp 4.
+    lead = f"{BOTH}\nsetp.eq.u32 %p1, %r0, 128;\nsetp.gt.s32 %p4, %r8, -1;"
+    assert releases(f"{lead}\n{multiplies}", f"{loads}@%p4 bra load_tile;") == found
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (f"{LD_DONE}\n@%p1 {ARRIVE.format('other')}", ["high"]),
+        # Another barrier orders the arrival after the waits of the other warps.
+        (f"{LD_DONE}\nbar.sync 1, 128;\n@%p1 {ARRIVE.format('other')}", []),
+        # A lane of each warp arrives, after the wait of its own warp.
+        (f"{LD_DONE}\nelect.sync _|%p6, -1;\n@%p6 {ARRIVE.format('other')}", []),
+    ],
+)
+def test_one_thread_that_arrives_for_all_after_a_barrier_does_not_know_of_their_waits(
+    after: str, found: list[str]
+) -> None:
+    body = f"{LOAD}\nbar.sync 1, 128;\n{after}\n{USE}"
+    assert releases(f"{phase('other', 1)}\n{OVERWRITES}", body) == found
+
+
 def test_a_signal_that_returns_to_the_loading_threads_lets_nothing_start() -> None:
     """Their own wait for the load precedes whatever they signal next."""
     back = f"{phase('other', 1)}\n{ARRIVE.format('third')}\n{phase('done', 2)}\n{OVERWRITES}"
@@ -294,6 +359,25 @@ def test_accesses_before_the_barrier_that_the_loading_threads_pass_are_not_let_s
     assert releases(stores, f"bar.sync 1, 160;\n{LOAD}\n{ARRIVE.format('other')}\n{LD_DONE}\n{USE}") == []
     late = f"bar.sync 1, 160;\n{phase('other', 1)}\n{OVERWRITES}"
     assert releases(late, f"bar.sync 1, 160;\n{LOAD}\n{ARRIVE.format('other')}\n{LD_DONE}\n{USE}") == ["high"]
+
+
+@pytest.mark.parametrize(
+    ("body", "rules"),
+    [
+        (
+            f"{ZEROS}\n@%p3 bra skip;\nbra.uni far;\nfar: {LOAD}\n{LD_DONE}\n{USE}\nskip: {ARRIVE.format('other')}",
+            ["TC004"],
+        ),
+        (f"{ZEROS}\n{ARRIVE.format('other')}\n{LOAD}\n{LD_DONE}\n{USE}", ["TC002"]),
+        (f"{ZEROS}\n@%p3 {ARRIVE.format('other')}\n{LOAD}\n{LD_DONE}\n{USE}", ["TC002"]),
+    ],
+)
+def test_a_use_that_no_signal_precedes_is_reported_rather_than_a_signal_on_another_path(
+    body: str, rules: list[str]
+) -> None:
+    other = other_role(f"{phase('other', 1)}\n{OVERWRITES}")
+    report = lint(text(f"{other}\n{body}\ndone_here: mov.u32 %r1, 0;", 160))
+    assert [f.rule.id for f in report.findings if f.rule.id in ("TC002", "TC003", "TC004")] == rules
 
 
 def test_the_finding_shows_what_may_start_too_early() -> None:

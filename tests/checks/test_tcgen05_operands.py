@@ -55,7 +55,7 @@ def wrong(number: int, **form: object) -> set[str]:
 # ---------------------------------------------------------------- the tables
 
 
-@pytest.mark.parametrize("kind", INSTRUCTION)
+@pytest.mark.parametrize("kind", [kind for kind, fields in INSTRUCTION.items() if fields])
 def test_the_fields_of_a_kind_fill_32_bits_once(kind: str) -> None:
     bits = [bit for field in INSTRUCTION[kind].values() for bit in range(field.low, field.low + field.size)]
     assert len(bits) == len(set(bits)), kind

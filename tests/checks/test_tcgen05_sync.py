@@ -94,6 +94,8 @@ ORDER: dict[str, str] = {
     "another N elsewhere": f"{BIG}\nadd.u32 %r1, %r9, 128;\n{SMALL.replace('[%r9]', '[%r1]')}\n{COMMIT}",
     "another N in some of the columns": f"{BIG}\n{SMALL.replace('[%r9]', FAR)} // want TC009\n{COMMIT}",
     "a copy over the accumulator": f"{MMA}\n{COPY} // want TC009\n{COMMIT}",
+    "a copy over the accumulator of the previous iteration": f"again: {COPY} // want TC009\n{MMA}\n{COMMIT}\n@%p3 bra again;\n{wait()}\n{LOAD}\n{LD_DONE}",
+    "a copy that follows the wait in each iteration": f"again: {COPY}\n{MMA}\n{COMMIT}\n{wait()}\n@%p3 bra again;\n{LOAD}\n{LD_DONE}",
     "a copy elsewhere": f"{MMA}\n{COPY.replace('[%r9]', FAR)}\n{COMMIT}",
     "a copy after the wait": f"{MMA}\n{COMMIT}\n{wait()}\n{COPY}\n{COMMIT}",
     "a copy after a wait, with no commit": f"{MMA}\n{wait()}\n{COPY} // want TC009\n{COMMIT}",

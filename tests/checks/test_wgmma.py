@@ -407,3 +407,13 @@ def test_each_defect_of_a_kernel_is_found() -> None:
     whole = f"{FENCE}\n{ISSUE}\n{COMMIT}\n{USE}\n{wait()}\n"
     report = lint(text(whole + whole.replace("add.f32 %f9", "sub.f32 %f8")))
     assert len(by_rule(report, "WG001")) >= 1
+
+
+def test_a_missing_fence_is_shown_between_the_last_ordering_instruction_and_the_wgmma() -> None:
+    body = f"bar.sync 0;\nadd.u32 %r1, %r9, 1;\n{ISSUE}\n{COMMIT}\n{wait()}\n{USE}"
+    code = text(body)
+    (finding,) = by_rule(lint(code), "WG002")
+    assert [(code[s.span.start : s.span.end], s.message) for s in finding.steps] == [
+        ("bar.sync 0;", "no wgmma.fence follows on the path"),
+        (ISSUE, "the first wgmma.mma_async on the path"),
+    ]

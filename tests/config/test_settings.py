@@ -58,6 +58,8 @@ include = ["*.cu", "src/*.py"]
 jobs = 3
 confirm = true
 confirm-seconds = 5
+execute = true
+execute-steps = 1000
 [per-file-ignores]
 "gen/*.ptx" = ["wgmma"]
 "b.ptx" = ["PX"]
@@ -91,6 +93,8 @@ def test_every_setting_can_be_in_a_file() -> None:
         jobs=3,
         confirm=True,
         confirm_seconds=5,
+        execute=True,
+        execute_steps=1000,
         rules=config.rules,
     )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path as File
 
 import pytest
 
+import tclint
 from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import path_avoiding
@@ -27,7 +30,13 @@ from tclint.dataflow import (
 from tclint.dataflow.answers import Ledger, Unanswered
 from tclint.dataflow.feasible_paths import ENTRY_PATH, FEASIBLE_PATH, concrete_entry_path
 from tclint.dataflow.views import ThreadContext
+from tclint.findings.selection import Selected
 from tclint.ir.cfg import Edge
+from tclint.linting.cache import IncrementalCache
+from tclint.linting.check import check_source
+from tclint.report.formats.json import render
+from tclint.report.summary import Context, present
+from tclint.syntax.source import Source
 from tclint.values import substitution
 from tclint.values import thread_masks as T
 from tests.tools.support import analysed, label, model, value
@@ -299,6 +308,43 @@ def test_a_search_that_gives_up_is_counted_with_the_timings(
     assert timings(capsys, "few.ptx") == []
     (row,) = timings(capsys, "many.ptx")
     assert re.fullmatch(r"gave up +[1-9]\d*  feasible path: more than 500 states", row)
+
+
+def test_kernels_with_open_questions_are_counted_in_the_last_line(
+    folder: File, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def last_line(*paths: str) -> str:
+        with pytest.raises(SystemExit):
+            _cli.main(["check", "--isolated", *paths])
+        return capsys.readouterr().out.splitlines()[-1]
+
+    assert "left open" not in last_line("few.ptx")
+    assert "; questions left open in 1 kernel (--timings)" in last_line("few.ptx", "many.ptx")
+
+
+def test_json_lists_each_open_question_with_its_location(folder: File) -> None:
+    (report,) = tclint.check("many.ptx").files
+    text = (folder / "many.ptx").read_text()
+    (question,) = report.open_questions
+    assert (question.kernel, question.question, question.why) == (
+        "k",
+        "feasible path",
+        "more than 500 states",
+    )
+    assert question.line == text[: text.index("wgmma.mma_async")].count("\n") + 1
+    (listed,) = json.loads(render([report], Context(present([report], Selected())[1])))["files"]
+    assert listed["open_questions"] == [asdict(question)]
+
+
+def test_an_edited_text_has_the_open_questions_of_functions_that_were_not_checked_again(folder: File) -> None:
+    past = IncrementalCache()
+    text = (folder / "many.ptx").read_bytes()
+    first = check_source(Source(text, "k.ptx"), past=past)
+    second = check_source(Source(b"// one more line\n" + text, "k.ptx"), past=past)
+    assert [(q.line + 1, q.question) for q in first.open_questions] == [
+        (q.line, q.question) for q in second.open_questions
+    ]
+    assert first.open_questions
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

@@ -243,7 +243,7 @@ def test_the_command_line_confirms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--launch", "x.toml"], "--launch requires --confirm"),
+        (["--launch", "x.toml"], "--launch requires --confirm or --execute"),
         (["--confirm", "--launch", "absent.toml"], "absent.toml"),
         (["--confirm", "--confirm-seconds", "0"], "confirm-seconds"),
     ],

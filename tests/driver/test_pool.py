@@ -294,7 +294,7 @@ class Terminal:
 
 
 def test_progress_is_shown_on_a_terminal_in_a_long_run_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    items = [Checked(FileReport(path=f"{n}\x1b" + "x" * 100), Counter(), Counter()) for n in range(3)]
+    items = [Checked(FileReport(path=f"{n}\x1b" + "x" * 100), Counter()) for n in range(3)]
     monkeypatch.delenv("TERM", raising=False)
     for tty, patience in ((False, 0.0), (True, 60.0)):
         monkeypatch.setattr(_progress, "_DELAY_SECONDS", patience)

@@ -415,6 +415,10 @@ LOOP:
 
 # ---------------------------------------------------------------- observations
 
+SENT = """@%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd63], [%r2], 512;
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+ret;"""
 CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     "a copy of a thread is read too early": (
         "read-too-early",
@@ -444,6 +448,14 @@ CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         ("@!%p0 ret;\nst.shared.u32 [%r2], 1;\nHOLEcp.async.bulk.global.shared::cta.bulk_group [%rd63], [%r2], 16;\n"
         "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\nret;"),
         "fence.proxy.async.shared::cta;\n", {},
+    ),
+    "a proxy fence of the issuing thread alone, before the barrier": (
+        "proxy", MINE + "st.shared.u32 [%r3], 1;\n@%p0 fence.proxy.async.shared::cta;\nHOLEbar.sync 0;\n" + SENT,
+        "fence.proxy.async.shared::cta;\n", {"block": 64},
+    ),
+    "a proxy fence of another warp alone, after the barrier": (
+        "proxy", MINE + "st.shared.u32 [%r3], 1;\nbar.sync 0;\nsetp.eq.u32 %p1, %r199, 32;\n"
+        "@%p1 fence.proxy.async.shared::cta;\nHOLE" + SENT, "@%p0 fence.proxy.async.shared::cta;\n", {"block": 64},
     ),
     "no barrier between a write and a read": (
         "unordered", MINE + "st.shared.u32 [%r3], 1;\nHOLExor.b32 %r4, %r199, 32;\nmad.lo.u32 %r3, %r4, 8, %r2;\n"

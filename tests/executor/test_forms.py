@@ -12,6 +12,7 @@ LAYOUT = "the manual leaves open which register holds which element"
 MULTICAST = "a multicast object spans several devices"
 VIDEO = "no compiler of today emits video instructions"
 STACK = "no compiler of today emits it, and what it allocates has no bound"
+FABRIC = "the memory of an endpoint is that of another device"
 NEW = "newer than every kernel at hand, and nothing to compare with"
 
 MISSING = {
@@ -24,7 +25,22 @@ MISSING = {
     **dict.fromkeys("video.scalar video.shift vmad vset video.simd2 video.simd4 vset.simd".split(), VIDEO),
     **dict.fromkeys("stacksave stackrestore alloca".split(), STACK),
     **dict.fromkeys("cvt.rs cvt.ue5m3x2 spcompress spdecompress tcgen05.ld.spcompress".split(), NEW),
-    **dict.fromkeys("tcgen05.alloc.exclusive tcgen05.dealloc.exclusive".split(), NEW),
+    **dict.fromkeys("tcgen05.alloc.exclusive tcgen05.dealloc.exclusive tcgen05.commit.reads".split(), NEW),
+    **dict.fromkeys(
+        "mbarrier.arrive.multicast mbarrier.expect_tx.multicast mbarrier.complete_tx.multicast".split(), NEW
+    ),
+    **dict.fromkeys("applypriority.async.bulk applypriority.async.bulk.tensor".split(), NEW),
+    **dict.fromkeys(
+        "set.packed cvt.pzo cvt.scaled.n1 add.f8x4 fma.f8x4 ldmatrix.s4 tensormap.query".split(), NEW
+    ),
+    **dict.fromkeys("multimem.st.async multimem.red.async".split(), MULTICAST),
+    **dict.fromkeys(
+        "fabric.try_get fabric.try_put fabric.try_red fabric.try_pullred fabric.try_atom".split(), FABRIC
+    ),
+    **dict.fromkeys(
+        "fabric.try_get.tensor fabric.try_put.tensor fabric.submit fabric.submit.commit_group".split(), FABRIC
+    ),
+    **dict.fromkeys("fabric.wait.reads fabric.wait.read fence.proxy.fabric".split(), FABRIC),
 }
 """Form -> why there is no factory for it."""
 

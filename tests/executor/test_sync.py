@@ -181,6 +181,92 @@ def test_a_relaxed_arrival_orders_nothing(how: str) -> None:
     assert done(body.format(".relaxed"), grid=2, cluster=2, how=how).kinds == ["unordered"]
 
 
+HANDED_OVER = """
+    mov.u32 %r1, smem;
+    mov.u32 %r3, %cluster_ctarank;
+    mov.u32 %r4, 0;
+    st.shared.u32 [%r1], %r4;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    xor.b32 %r5, %r3, 1;
+    mapa.shared::cluster.u32 %r6, %r1, %r5;
+    mapa.shared::cluster.u32 %r8, %r1, %r3;
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra END;
+    mov.u32 %r4, 7;
+    setp.ne.u32 %p1, %r3, 0;
+    @%p1 bra WRITES;
+POLL:
+    {acquire}.shared::cluster.u32 %r7, [%r8];
+    setp.eq.u32 %p2, %r7, 0;
+    @%p2 bra POLL;
+    ld.shared::cluster.u32 %r4, [%r6+4];
+    bra.uni END;
+WRITES:
+    st.shared.u32 [%r1+4], %r4;
+    {fences}
+    {release}.shared::cluster.u32 [%r6], %r4;
+END:
+    mov.u32 %r0, %r4;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    """
+"""CTA 1 writes its shared memory and then a flag in CTA 0, which waits for the flag and reads what was written."""
+
+
+@pytest.mark.parametrize(
+    ("release", "acquire", "fences", "ordered"),
+    [
+        ("st.release.cluster", "ld.acquire.cluster", "", True),
+        ("st.release.cta", "ld.acquire.cluster", "", False),
+        ("st.release.cluster", "ld.acquire.cta", "", False),
+        ("st.release.cluster", "ld.acquire.cluster", "fence.acq_rel.cta;", True),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "fence.acq_rel.cluster;", True),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "membar.gl;", True),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "fence.acq_rel.cta;", False),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "membar.cta;", False),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "fence.acq_rel.cluster; fence.acq_rel.cta;", True),
+        ("st.relaxed.cluster", "ld.acquire.cluster", "fence.acq_rel.cta; fence.acq_rel.cluster;", True),
+    ],
+)
+def test_a_scope_that_excludes_the_other_cta_orders_nothing(
+    release: str, acquire: str, fences: str, ordered: bool
+) -> None:
+    body = HANDED_OVER.format(release=release, acquire=acquire, fences=fences)
+    found = done(body + RESULT, grid=2, cluster=2)
+    assert found.kinds == ([] if ordered else ["unordered"])
+
+
+@pytest.mark.parametrize("release", ["st.release.cta", "st.release.cluster"])
+def test_a_cta_scope_orders_within_the_cta(release: str) -> None:
+    body = f"""
+    mov.u32 %r1, smem;
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r4, 0;
+    st.shared.u32 [%r1], %r4;
+    bar.sync 0;
+    setp.eq.u32 %p0, %r0, 0;
+    setp.ne.u32 %p1, %r0, 32;
+    @%p0 bra WRITES;
+    @%p1 bra END;
+POLL:
+    ld.acquire.cta.shared.u32 %r7, [%r1];
+    setp.eq.u32 %p2, %r7, 0;
+    @%p2 bra POLL;
+    ld.shared.u32 %r4, [%r1+4];
+    bra.uni END;
+WRITES:
+    mov.u32 %r4, 7;
+    st.shared.u32 [%r1+4], %r4;
+    fence.acq_rel.cta;
+    {release}.shared.u32 [%r1], %r4;
+END:
+    mov.u32 %r0, %r4;
+    """
+    assert not done(body + RESULT, block=64).kinds
+
+
 @every_schedule
 def test_threads_that_left_the_cluster_are_not_waited_for(how: str) -> None:
     """Nor do they count for those that have not come: the second CTA is waited for."""
@@ -471,3 +557,41 @@ def test_arrivals_of_copies_of_a_thread(noinc: str, count: int, how: str) -> Non
     ld.shared.u64 %rd0, [%r3+8];
     """ + STORE, how=how, buffers={"data": DATA})  # fmt: skip
     assert found.out == [2 * (n ^ 5) + 1 for n in range(32)]
+
+
+@every_schedule
+@pytest.mark.parametrize(
+    "wait", ["primary.acquire.cta.shared::cta.b64 %p1|%p2, %b0,", "conditional.shared::cta.b64 %p1,"]
+)
+def test_a_wait_of_a_phase_type_waits_and_reports_nothing(how: str, wait: str) -> None:
+    found = right(f"""
+    .reg .b8 %b<1>;
+    setp.ne.u32 %p2, %r199, 999;
+    setp.ne.u32 %p0, %r199, 0;
+    @!%p0 mbarrier.init.layout::v1.shared::cta.b64 [bars], 64;
+    bar.sync 0;
+    mbarrier.check_layout.layout::v1.shared::cta.b64 %p3, [bars];
+    mbarrier.arrive.shared::cta.b64 _, [bars];
+WAIT:
+    mbarrier.try_wait.parity.phase_type::{wait} [bars], 0;
+    @!%p1 bra WAIT;
+    selp.u32 %r1, 1, 0, %p2;
+    selp.u32 %r0, 2, 0, %p3;
+    add.u32 %r0, %r0, %r1;
+    """ + RESULT, block=64, how=how)  # fmt: skip
+    assert found.out == [2 + ("conditional" in wait)] * 64
+
+
+@pytest.mark.parametrize(
+    "older", ["mbarrier.init.shared::cta.b64", "mbarrier.init.layout::v0.shared::cta.b64"]
+)
+def test_the_layout_of_an_mbarrier_is_the_older_one_unless_stated(older: str) -> None:
+    found = right(f"""
+    {older} [bars], 1;
+    mbarrier.check_layout.layout::v0.shared::cta.b64 %p0, [bars];
+    mbarrier.check_layout.layout::v1.shared::cta.b64 %p1, [bars];
+    selp.u32 %r0, 1, 0, %p0;
+    selp.u32 %r1, 2, 0, %p1;
+    add.u32 %r0, %r0, %r1;
+    """ + RESULT, block=1)  # fmt: skip
+    assert found.out == [1]

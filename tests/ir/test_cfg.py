@@ -179,6 +179,27 @@ def _reached(g: networkx.DiGraph[int], start: int, without: int) -> set[int]:
     return {start, *networkx.descendants(rest, start)}
 
 
+@settings(max_examples=100, deadline=None)
+@given(bodies(), st.sets(st.integers(0, 9), max_size=3))
+def test_only_at_joins_the_last_of_some_blocks_differs_from_that_at_the_dominator(
+    body: str, numbers: set[int]
+) -> None:
+    cfg = graph(body)
+    last: dict[int, set[int]] = {b: set() for b in cfg.order}
+    work = [(0, -1)]
+    while work:
+        block, before = work.pop()
+        if before not in last[block]:
+            last[block].add(before)
+            work += [(e.target, block if block in numbers else before) for e in cfg.successors[block]]
+    joins = cfg.joins(numbers)
+    for block in set(cfg.order) - joins - {0}:
+        above = cfg.idom[block]
+        assert last[block] == ({above} if above in numbers else last[above]), block
+    for block in joins:
+        assert len(cfg.sources[block]) > 1 or block == 0, "it joins no paths"
+
+
 @settings(max_examples=80, deadline=None)
 @given(bodies())
 def test_what_controls_a_block_decides_whether_it_runs(body: str) -> None:

@@ -100,7 +100,15 @@ def test_types_name_operands_of_the_form() -> None:
     everything = {name for form in ISA for syntax in form.syntax for o in syntax.operands for name in o.names}
     for form in ISA:
         assert set(form.types) <= everything, form.name
-        assert all(re.fullmatch(r"|[12][+w/]?|\.\w+", said) for said in form.types.values()), form.name
+        assert all(
+            re.fullmatch(r"|[12][+w/]?|\.\w+", said) or said.isalpha() for said in form.types.values()
+        ), form.name
+        # A choice has a number for each spelling.
+        for line in form.syntax:
+            for name in {form.types.get(o.name, "") for o in line.operands}:
+                for slot in line.slots if name.isalpha() else ():
+                    if slot.name == name:
+                        assert slot.spellings == set(form.numbers[name]), form.name
 
 
 def _variants() -> Iterator[tuple[Match, str, list[str]]]:

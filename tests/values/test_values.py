@@ -14,6 +14,7 @@ from tclint.analyses.model import KernelModel
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.integers import as_signed
+from tclint.values.ssa import MAX_DEFINITION_DEPTH
 from tests.tools.support import label, model, value
 from tests.tools.support import register as number_of
 
@@ -1111,6 +1112,40 @@ past:
     )
     assert m.values.node(value(m, "%r1", asked))[0] == "select"
     assert value(m, "%r1", "inner") == value(m, "%r1", "outer") == value(m, "%r1", "past")
+
+
+def test_a_register_that_no_branch_of_a_loop_writes_is_one_value_after_any_number_of_joins() -> None:
+    joins = "\n".join(f"@%p9 bra J{n}; mov.u32 %r3, {n}; J{n}:" for n in range(MAX_DEFINITION_DEPTH + 20))
+    m = of(
+        f"""
+    setp.ne.u32 %p1, %r1, 0;
+    @%p8 bra loop;
+    setp.ne.u32 %p1, %r2, 0;
+loop:
+    setp.eq.u32 %p2, %r5, 0;
+    and.pred %p3, %p1, %p2;
+    {joins}
+    not.pred %p4, %p1;
+    @%p7 bra loop;"""
+    )
+    assert decided(m, {"%p2": True, "%p4": False}, "%p3") is True
+    assert decided(m, {"%p2": True, "%p4": True}, "%p3") is False
+
+
+def test_a_register_that_one_branch_of_a_loop_writes_is_another_value_after_the_join() -> None:
+    m = of(
+        """
+    setp.ne.u32 %p1, %r1, 0;
+loop:
+    setp.eq.u32 %p2, %r5, 0;
+    and.pred %p3, %p1, %p2;
+    @%p9 bra J;
+    setp.ne.u32 %p1, %r2, 0;
+J:
+    not.pred %p4, %p1;
+    @%p7 bra loop;"""
+    )
+    assert decided(m, {"%p2": True, "%p4": False}, "%p3") is None
 
 
 # ---------------------------------------------------------------- allocations and addresses

@@ -187,9 +187,11 @@ class HappensBefore:
         return found
 
     def synchronised_pairs(
-        self, arrivals: Iterable[int], waits: AbstractSet[int]
+        self, arrivals: Iterable[int], waits: AbstractSet[int], *, of_copies: bool = False
     ) -> Iterator[SynchronisedPair]:
         """The pairs of *arrivals* and *waits* that are certain to match: on one ring of mbarriers, or at one barrier.
+
+        A ``cp.async.mbarrier.arrive`` signals copies, not its thread, and counts only with *of_copies*.
 
         Where the threads of one side reach a CTA barrier at several sites, which of these match which sites of the
         other side is unknown. At the cluster barrier, all threads must arrive at one site, and wait after it.
@@ -199,8 +201,8 @@ class HappensBefore:
             for channel in self._single_barrier(self.points.waits.get(wait, frozenset())):
                 by_channel.setdefault(channel, []).append(wait)
         for arrival in arrivals:
-            if self.model.instruction(arrival).group == "cp.async":
-                continue  # it signals copies, not its thread
+            if self.model.instruction(arrival).group == "cp.async" and not of_copies:
+                continue
             for channel in self._single_barrier(self.points.signals.get(arrival, frozenset())) - {ANY}:
                 for wait in by_channel.get(channel, ()):
                     if self._matches(arrival, wait, channel):
@@ -334,6 +336,30 @@ class HappensBefore:
     def _path_avoiding(
         self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]
     ) -> Path | None:
+        path = self._continued(use, stops, start, given)
+        if path is not None or start >= 0:
+            return path
+        # No path passes a dispatcher. A role begins where its threads leave the dispatcher for the first time.
+        for dispatcher, first in self._roles:
+            path = self._continued(use, stops, first, given)
+            if path is not None and self._continued(dispatcher, stops, start, given) is not None:
+                return path
+        return None
+
+    @cached_property
+    def _roles(self) -> list[tuple[int, int]]:
+        """The dispatching branch and the first instruction of each role whose warps are known."""
+        cfg, reachability = self.model.cfg, self.model.reachability
+        return [
+            (cfg.blocks[block].end - 1, cfg.blocks[edge.target].start)
+            for block in sorted(reachability.dispatchers - reachability.unresolved_dispatchers)
+            for edge in cfg.successors[block]
+        ]
+
+    def _continued(
+        self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]
+    ) -> Path | None:
+        """A path from *start* to *use* that passes none of *stops* and no dispatcher."""
         model = self.model
         here = model.views.context_in_iteration(start)
         context = ThreadContext(here.threads, PathCondition({**here.facts, **given})) if given else here

@@ -15,6 +15,7 @@ from collections.abc import Hashable
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 
+from tclint.analyses.happens_before.answers import Scope
 from tclint.analyses.happens_before.points import ANY, CLUSTER, CtaBarrier, SynchronisationPoints
 from tclint.values import thread_masks as T
 
@@ -108,6 +109,8 @@ class MayOrder:
                     waits |= {signal} if signal in self.points.waits else self.next_waits(signal, channel)
                 elif channel != ANY:
                     channels.add(channel)
+                elif self.model.instruction(signal).event.startswith("barrier"):
+                    waits |= self.points.barrier_sites(Scope.WARPS)  # its number is unknown
                 elif not self._writes(signal):
                     waits.update(self.points.waits)
             self._targets_of[signal] = frozenset(waits), frozenset(channels)

@@ -214,7 +214,8 @@ class SynchronisationPoints:
         if "mbarrier" in match.form.roles:
             return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._variable(site),))
         if "id" in match.form.roles:
-            return frozenset(map(CtaBarrier, self.barrier_numbers(site))) or frozenset((ANY,))
+            numbers = self.barrier_numbers(site) or self._joined_numbers(site)
+            return frozenset(map(CtaBarrier, numbers)) or frozenset((ANY,))
         return frozenset((CLUSTER,)) if match.form.event.startswith("barrier") else frozenset((ANY,))
 
     def barrier_numbers(self, site: int) -> dict[int, int]:
@@ -228,6 +229,23 @@ class SynchronisationPoints:
             return {constant: threads}
         planes = values.bit_slices(value)
         return dict(T.numbers(planes, threads)) if planes is not None else {}
+
+    def _joined_numbers(self, site: int) -> frozenset[int]:
+        """The numbers of the CTA barriers at *site* if each path to it sets a constant; empty if unknown."""
+        values, found = self.model.values, set[int]()
+        value = self.model.value(site, "id")
+        work = [] if value is None else [value]
+        seen = set(work)
+        while work:
+            value = work.pop()
+            constant, arguments = values.constant_of(value), set[int]()
+            if constant is not None:
+                found.add(constant)
+            elif values.node(value)[0] != "phi" or not (arguments := {*values.arguments(value)}):
+                return frozenset()
+            work += arguments - seen
+            seen |= arguments
+        return frozenset(found)
 
     def _variable(self, site: int) -> Hashable:
         """The channel of an mbarrier in a shared variable that the kernel does not initialise; any if unresolved."""

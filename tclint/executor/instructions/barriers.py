@@ -169,12 +169,29 @@ def _cluster_wait(d: Decoder, i: Instruction) -> Op:
 # ---------------------------------------------------------------- fences
 
 
+@executes("fence", "membar")
+def _memory_fence(d: Decoder, i: Instruction) -> Op:
+    """Bounds what later relaxed writes release to other CTAs (8.8).
+
+    Memory is coherent here, so a fence has no other effect, and a kernel without any fence is not observed.
+    """
+    assert i.match is not None
+    narrow = ".cta" in i.match.modifiers
+
+    def op(w: Warp) -> None:
+        w.narrowly_fenced = narrow
+        if not narrow:
+            w.widely_fenced = w.clocks.copy()
+
+    return op
+
+
 @executes(
-    "fence", "membar", "fence.sync_restrict", "fence.proxy.alias", "fence.mbarrier_init", "fence.proxy.async_generic",
+    "fence.sync_restrict", "fence.proxy.alias", "fence.proxy.alias.ordered", "fence.mbarrier_init", "fence.proxy.async_generic",
     "fence.proxy.tensormap.release", "fence.proxy.tensormap.acquire",
 )  # fmt: skip
 def _fence(d: Decoder, i: Instruction) -> Op:
-    """A no-op: memory is coherent here, so the accesses that a fence orders are ordered already."""
+    """A no-op: memory is coherent here, and only generic writes have to be made visible to the async proxy."""
     return lambda w: None
 
 

@@ -119,7 +119,7 @@ def _printf(d: Decoder, i: Instruction) -> Op:
 
 
 @executes(
-    "nanosleep", "pmevent", "pmevent.mask", "prefetch", "prefetch.tensormap", "prefetchu",
+    "nanosleep", "pmevent", "pmevent.mask", "trace.mark", "prefetch", "prefetch.tensormap", "prefetchu",
     "applypriority", "discard", "cp.async.bulk.prefetch", "cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch.tensor.im2col",
 )  # fmt: skip
 def _nothing(d: Decoder, i: Instruction) -> Op:

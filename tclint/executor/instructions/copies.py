@@ -244,6 +244,8 @@ def _load(
             data: list[Array] = data,
         ) -> None:
             write(memory, offset, data[0])
+            if unknown:
+                memory.presume_written(offset, site)
             if clocks is not None:  # a wait for the copy is ordered after the read of its source
                 mbarrier.clocks.join(clocks)
             mbarrier.unknown -= unknown

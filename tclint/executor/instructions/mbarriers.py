@@ -13,7 +13,7 @@ from tclint.executor.memory import RANK, Array, Fault, Misaligned
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Warp
 from tclint.executor.sync import Clocks, Mbarrier
-from tclint.ir.nodes import SINK, Immediate, Instruction
+from tclint.ir.nodes import SINK, Immediate, Instruction, Operand, Pair
 
 __all__ = ["arrive_on", "complete", "mbarrier_at"]
 
@@ -76,7 +76,7 @@ def _address(d: Decoder, i: Instruction) -> Callable[[Warp], Array]:
 
 @executes("mbarrier.init")
 def _init(d: Decoder, i: Instruction) -> Op:
-    where, count, site = _address(d, i), d.fetch(i.operands[1]), d.site
+    where, count, site, layout = _address(d, i), d.fetch(i.operands[1]), d.site, _layout(i)
 
     def op(w: Warp) -> None:
         addresses, counts = where(w), count(w)
@@ -89,9 +89,28 @@ def _init(d: Decoder, i: Instruction) -> Op:
             mbarriers = w.cta.cluster.ctas[key >> RANK].mbarriers
             if key in mbarriers:
                 w.machine.observe("mbarrier-init", w, "re-initialises a live mbarrier", mbarriers[key])
-            mbarriers[key] = Mbarrier(key, number, Clocks.new(w.cta.cluster.warps), site=site)
+            mbarriers[key] = Mbarrier(key, number, Clocks.new(w.cta.cluster.warps), site=site, layout=layout)
 
     return op
+
+
+@executes("mbarrier.check_layout")
+def _check_layout(d: Decoder, i: Instruction) -> Op:
+    where, put, layout = d.address(i.operands[1]), d.put(i.operands[0]), _layout(i)
+
+    def op(w: Warp) -> None:
+        results = np.zeros(LANES, bool)
+        addresses = where(w)
+        for lane in w.lanes.tolist():
+            results[lane] = mbarrier_at(w, int(addresses[lane])).layout == layout
+        put(w, results)
+
+    return op
+
+
+def _layout(i: Instruction) -> int:
+    """The layout of an mbarrier that the opcode states; the older one if it states none."""
+    return int(".layout::v1" in i.opcode)
 
 
 @executes("mbarrier.inval")
@@ -185,8 +204,9 @@ def _wait(d: Decoder, i: Instruction) -> Op:
     assert match is not None
     where = _address(d, i)
     parity = match.form.name == "mbarrier.wait.parity"
-    phase = d.fetch(i.operands[2], 4 if parity else 8)
-    put = d.put(i.operands[0])
+    phase = d.fetch(d.needed(i, "phaseParity" if parity else "state"), 4 if parity else 8)
+    complete, *reported = _results(i)
+    put, silent = d.put(complete), list(map(d.put, reported))
     acquires = ".relaxed" not in match.modifiers
 
     def op(w: Warp) -> int | None:
@@ -215,9 +235,18 @@ def _wait(d: Decoder, i: Instruction) -> Op:
             w.split.asked = asked
         w.split.timeout = False
         put(w, results)
+        for report in silent:  # what is executed here reports nothing
+            report(w, np.zeros(LANES, bool))
         return None
 
     return op
+
+
+def _results(i: Instruction) -> list[Operand]:
+    """The destinations of a wait: whether the phase is complete, whether there was a report, and its value."""
+    first, value = i.operands[0], i.named("reportValue")
+    seen: list[Operand] = [*first] if isinstance(first, Pair) else [first]
+    return seen if value is None else [*seen, value]
 
 
 @executes("mbarrier.pending_count")

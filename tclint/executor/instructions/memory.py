@@ -24,7 +24,8 @@ from tclint.executor.memory import (
     Memory,
     Misaligned,
 )
-from tclint.executor.state import LANES, Shared, Warp
+from tclint.executor.state import LANES, Released, Shared, Warp
+from tclint.executor.sync import Clocks
 from tclint.executor.tensor_maps import reduce
 from tclint.ir.nodes import Instruction, Operand, Symbol
 from tclint.ir.nodes import Memory as Address
@@ -139,6 +140,7 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
             )
     if memory.exited:
         w.machine.observe("exited-cta", w, "reads shared memory of a CTA that has exited")
+    w.machine.count_unwritten(w, memory, words)
     if not plain:
         return
     for stamp, site in memory.unordered_accesses(words, True, w.clocks.seen):
@@ -288,7 +290,7 @@ def _plain(i: Instruction) -> bool:
     return not any(m in _SYNCHRONISING for m in i.match.modifiers)
 
 
-@executes("ld", "ld.volatile", "ld.sync", "ld.mmio", "ld.nc", "ldu")
+@executes("ld", "ld.volatile", "ld.sync", "ld.mmio", "ld.nc", "ld.readonly", "ldu")
 def _ld(d: Decoder, i: Instruction) -> Op:
     address = i.operands[1]
     space, size, plain = _space(d, i, address), _width(i), _plain(i)
@@ -300,13 +302,13 @@ def _ld(d: Decoder, i: Instruction) -> Op:
     size, count = (8, 2) if wide else (size, len(targets))
     where = d.address(address)
     puts = [d.put(t, signed) for t in targets]
-    acquires = not plain
+    acquires, wide_scope = not plain, _wide(i)
 
     def op(w: Warp) -> None:
         addresses = where(w)
         values = fetch(w, space, addresses, size, count, plain)
         if acquires:
-            acquire(w, addresses)
+            acquire(w, addresses, wide_scope)
             w.machine.polls += 1
             w.polled = int(addresses[int(w.mask.argmax())])
         if wide:
@@ -344,12 +346,12 @@ def _st(d: Decoder, i: Instruction) -> Op:
     where = d.address(i.operands[0])
     sources = [d.fetch(o, size) for o in parts(i.operands[1])]
     wide = size == 16
-    releases = not plain
+    releases, wide_scope, fenced = not plain, _wide(i), _fenced(i)
 
     def op(w: Warp) -> None:
         addresses = where(w)
         if releases:
-            release(w, addresses)
+            release(w, addresses, wide_scope, fenced)
         if wide:
             halves = _bytes(sources[0](w), 16).view(np.uint64).T
             store(w, space, addresses, 8, list(halves), plain)
@@ -364,25 +366,48 @@ def _st(d: Decoder, i: Instruction) -> Op:
 # ---------------------------------------------------------------- release and acquire through memory
 
 
-def release(w: Warp, addresses: Array) -> None:
-    """Release the clock of the warp to the addresses that it writes (8.8)."""
+def _wide(i: Instruction) -> bool:
+    """Whether the scope of a strong access includes other CTAs (8.5): it does unless it is ``.cta``."""
+    assert i.match is not None
+    return ".cta" not in i.match.modifiers
+
+
+def _fenced(i: Instruction) -> bool:
+    """Whether a strong write releases only what a fence before it does: it is not a release itself."""
+    assert i.match is not None
+    return ".release" not in i.match.modifiers and ".acq_rel" not in i.match.modifiers
+
+
+def release(w: Warp, addresses: Array, wide: bool, fenced: bool) -> None:
+    """Release the clock of the warp to the addresses that it writes (8.8).
+
+    To other CTAs it releases nothing unless the access is *wide*, and if it is *fenced*, no more than what precedes the
+    last fence that is wide too, unless none is narrower.
+    """
+    everything = w.widely_fenced if fenced and w.narrowly_fenced else w.clocks
     for address in set(addresses[w.mask].tolist()):
-        known = w.machine.clocks.get(address)
-        if known is None or known[0] is not w.cta.cluster:
-            w.machine.clocks[address] = (w.cta.cluster, w.clocks.copy())
-        else:
-            known[1].join(w.clocks)
+        known = w.machine.released.get(address)
+        if known is None or known.cluster is not w.cta.cluster:
+            known = w.machine.released[address] = Released(w.cta.cluster, Clocks.new(w.cta.cluster.warps))
+        known.within.setdefault(w.cta.rank, Clocks.new(w.cta.cluster.warps)).join(w.clocks)
+        if wide:
+            known.beyond.join(everything)
     w.tick()
 
 
-def acquire(w: Warp, addresses: Array) -> None:
-    """Acquire the clocks that were released to the addresses, by warps of the same cluster."""
-    clocks = w.machine.clocks
-    if clocks:
+def acquire(w: Warp, addresses: Array, wide: bool) -> None:
+    """Acquire the clocks that were released to the addresses by warps of the CTA and, if the access is *wide*, of the
+    cluster."""
+    released = w.machine.released
+    if released:
         for address in set(addresses[w.mask].tolist()):
-            known = clocks.get(address)
-            if known is not None and known[0] is w.cta.cluster:
-                w.clocks.join(known[1])
+            known = released.get(address)
+            if known is None or known.cluster is not w.cta.cluster:
+                continue
+            if w.cta.rank in known.within:
+                w.clocks.join(known.within[w.cta.rank])
+            if wide:
+                w.clocks.join(known.beyond)
 
 
 # ---------------------------------------------------------------- atomic operations
@@ -450,14 +475,15 @@ def _atom(d: Decoder, i: Instruction) -> Op:
     puts = [d.put(o) for o in parts(i.named("d"))]
     length = size * len(sources[0])
     change = change_of(operation, kind.name)
+    wide_scope, fenced = _wide(i), _fenced(i)
     flushed = (
         change_of(operation, "f32.ftz") if kind.name == "f32" and ".noftz" not in match.modifiers else change
     )
 
     def op(w: Warp) -> None:
         addresses = where(w)
-        acquire(w, addresses)
-        release(w, addresses)
+        acquire(w, addresses, wide_scope)
+        release(w, addresses, wide_scope, fenced)
         values = [np.concatenate([_bytes(f(w), size) for f in group], axis=1) for group in sources]
         results = np.zeros((LANES, length), np.uint8)
         lanes, changed = w.lanes, False

@@ -1924,44 +1924,44 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
   eof = lexer->eof(lexer);
   switch (state) {
     case 0:
-      if (eof) ADVANCE(214);
+      if (eof) ADVANCE(217);
       ADVANCE_MAP(
-        '!', 283,
+        '!', 286,
         '"', 8,
-        '#', 468,
-        '$', 211,
-        '%', 134,
-        '&', 298,
-        '(', 242,
-        ')', 243,
-        '*', 290,
-        '+', 222,
-        ',', 217,
-        '-', 286,
-        '.', 44,
-        '/', 291,
-        '0', 446,
-        ':', 277,
-        ';', 226,
-        '<', 264,
-        '=', 263,
-        '>', 265,
-        '?', 303,
-        '@', 281,
-        '[', 266,
-        ']', 267,
-        '^', 299,
-        '_', 444,
-        '{', 268,
-        '|', 300,
-        '}', 269,
-        '~', 288,
+        '#', 473,
+        '$', 214,
+        '%', 136,
+        '&', 301,
+        '(', 245,
+        ')', 246,
+        '*', 293,
+        '+', 225,
+        ',', 220,
+        '-', 289,
+        '.', 46,
+        '/', 294,
+        '0', 451,
+        ':', 280,
+        ';', 229,
+        '<', 267,
+        '=', 266,
+        '>', 268,
+        '?', 306,
+        '@', 284,
+        '[', 269,
+        ']', 270,
+        '^', 302,
+        '_', 449,
+        '{', 271,
+        '|', 303,
+        '}', 272,
+        '~', 291,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(0);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(447);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(452);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(442);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(447);
       END_STATE();
     case 1:
       if (lookahead == '\n') ADVANCE(29);
@@ -1969,144 +1969,144 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       END_STATE();
     case 2:
       ADVANCE_MAP(
-        '!', 282,
-        '#', 468,
-        '(', 242,
-        ')', 243,
-        '+', 222,
-        '-', 287,
-        '.', 60,
+        '!', 285,
+        '#', 473,
+        '(', 245,
+        ')', 246,
+        '+', 225,
+        '-', 290,
+        '.', 62,
         '/', 14,
-        '0', 451,
-        ':', 277,
-        ';', 226,
-        '[', 266,
-        ']', 267,
-        '_', 444,
-        '{', 268,
-        '}', 269,
-        '~', 288,
-        '$', 211,
-        '%', 211,
+        '0', 456,
+        ':', 280,
+        ';', 229,
+        '[', 269,
+        ']', 270,
+        '_', 449,
+        '{', 271,
+        '}', 272,
+        '~', 291,
+        '$', 214,
+        '%', 214,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(2);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(452);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(457);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(443);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(448);
       END_STATE();
     case 3:
       ADVANCE_MAP(
-        '!', 282,
-        '#', 468,
-        '(', 242,
-        '+', 222,
-        ',', 217,
-        '-', 286,
-        '.', 107,
+        '!', 285,
+        '#', 473,
+        '(', 245,
+        '+', 225,
+        ',', 220,
+        '-', 289,
+        '.', 109,
         '/', 14,
-        '0', 446,
-        ';', 226,
-        '_', 444,
-        '{', 268,
-        '}', 269,
-        '~', 288,
-        '$', 211,
-        '%', 211,
+        '0', 451,
+        ';', 229,
+        '_', 449,
+        '{', 271,
+        '}', 272,
+        '~', 291,
+        '$', 214,
+        '%', 214,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(3);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(447);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(452);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(443);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(448);
       END_STATE();
     case 4:
       ADVANCE_MAP(
-        '!', 34,
-        '#', 468,
-        '%', 134,
-        '&', 298,
-        '(', 241,
-        ')', 243,
-        '*', 290,
-        '+', 222,
-        ',', 217,
-        '-', 285,
-        '.', 62,
-        '/', 291,
-        ':', 277,
-        ';', 226,
-        '<', 264,
-        '=', 35,
-        '>', 265,
-        '?', 303,
-        '@', 281,
-        ']', 267,
-        '^', 299,
-        '{', 268,
-        '|', 300,
-        '}', 269,
-        '$', 211,
-        '_', 211,
+        '!', 36,
+        '#', 473,
+        '%', 136,
+        '&', 301,
+        '(', 244,
+        ')', 246,
+        '*', 293,
+        '+', 225,
+        ',', 220,
+        '-', 288,
+        '.', 64,
+        '/', 294,
+        ':', 280,
+        ';', 229,
+        '<', 267,
+        '=', 37,
+        '>', 268,
+        '?', 306,
+        '@', 284,
+        ']', 270,
+        '^', 302,
+        '{', 271,
+        '|', 303,
+        '}', 272,
+        '$', 214,
+        '_', 214,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(4);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(442);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(447);
       END_STATE();
     case 5:
       ADVANCE_MAP(
-        '!', 34,
-        '#', 468,
-        '%', 133,
-        '&', 298,
-        '(', 241,
-        ')', 243,
-        '*', 290,
-        '+', 222,
-        ',', 217,
-        '-', 285,
-        '.', 208,
-        '/', 291,
-        ':', 277,
-        ';', 226,
-        '<', 264,
-        '=', 263,
-        '>', 265,
-        '?', 303,
-        '[', 266,
-        ']', 267,
-        '^', 299,
-        '|', 300,
-        '}', 269,
+        '!', 36,
+        '#', 473,
+        '%', 135,
+        '&', 301,
+        '(', 244,
+        ')', 246,
+        '*', 293,
+        '+', 225,
+        ',', 220,
+        '-', 288,
+        '.', 211,
+        '/', 294,
+        ':', 280,
+        ';', 229,
+        '<', 267,
+        '=', 266,
+        '>', 268,
+        '?', 306,
+        '[', 269,
+        ']', 270,
+        '^', 302,
+        '|', 303,
+        '}', 272,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(6);
       END_STATE();
     case 6:
       ADVANCE_MAP(
-        '!', 34,
-        '#', 468,
-        '%', 133,
-        '&', 298,
-        '(', 241,
-        ')', 243,
-        '*', 290,
-        '+', 222,
-        ',', 217,
-        '-', 285,
-        '/', 291,
-        ':', 277,
-        ';', 226,
-        '<', 264,
-        '=', 263,
-        '>', 265,
-        '?', 303,
-        '[', 266,
-        ']', 267,
-        '^', 299,
-        '|', 300,
-        '}', 269,
+        '!', 36,
+        '#', 473,
+        '%', 135,
+        '&', 301,
+        '(', 244,
+        ')', 246,
+        '*', 293,
+        '+', 225,
+        ',', 220,
+        '-', 288,
+        '/', 294,
+        ':', 280,
+        ';', 229,
+        '<', 267,
+        '=', 266,
+        '>', 268,
+        '?', 306,
+        '[', 269,
+        ']', 270,
+        '^', 302,
+        '|', 303,
+        '}', 272,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(6);
@@ -2114,104 +2114,104 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
     case 7:
       ADVANCE_MAP(
         '"', 8,
-        '#', 468,
-        '(', 241,
-        ',', 217,
+        '#', 473,
+        '(', 244,
+        ',', 220,
         '-', 28,
-        '.', 155,
+        '.', 158,
         '/', 14,
-        '0', 451,
-        ';', 226,
-        '$', 211,
-        '%', 211,
-        '_', 211,
+        '0', 456,
+        ';', 229,
+        '$', 214,
+        '%', 214,
+        '_', 214,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(7);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(452);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(457);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(443);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(448);
       END_STATE();
     case 8:
-      if (lookahead == '"') ADVANCE(463);
-      if (lookahead == '\\') ADVANCE(212);
+      if (lookahead == '"') ADVANCE(468);
+      if (lookahead == '\\') ADVANCE(215);
       if (lookahead != 0 &&
           lookahead != '\n') ADVANCE(8);
       END_STATE();
     case 9:
       ADVANCE_MAP(
-        '#', 468,
-        '(', 241,
-        ')', 243,
-        ',', 217,
-        '.', 49,
+        '#', 473,
+        '(', 244,
+        ')', 246,
+        ',', 220,
+        '.', 51,
         '/', 14,
-        ';', 226,
-        '=', 262,
-        '[', 266,
-        '_', 444,
-        '$', 211,
-        '%', 211,
+        ';', 229,
+        '=', 265,
+        '[', 269,
+        '_', 449,
+        '$', 214,
+        '%', 214,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(9);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(443);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(448);
       END_STATE();
     case 10:
       ADVANCE_MAP(
-        '#', 468,
-        '(', 241,
+        '#', 473,
+        '(', 244,
         '-', 30,
-        '.', 108,
+        '.', 110,
         '/', 14,
-        '0', 453,
-        ';', 226,
-        '{', 268,
+        '0', 458,
+        ';', 229,
+        '{', 271,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(10);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(455);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(460);
       END_STATE();
     case 11:
-      if (lookahead == '#') ADVANCE(468);
+      if (lookahead == '#') ADVANCE(473);
       if (lookahead == '-') ADVANCE(30);
-      if (lookahead == '.') ADVANCE(209);
+      if (lookahead == '.') ADVANCE(212);
       if (lookahead == '/') ADVANCE(14);
-      if (lookahead == '0') ADVANCE(453);
-      if (lookahead == ';') ADVANCE(226);
+      if (lookahead == '0') ADVANCE(458);
+      if (lookahead == ';') ADVANCE(229);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(11);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(455);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(460);
       END_STATE();
     case 12:
       ADVANCE_MAP(
-        '#', 468,
+        '#', 473,
         '-', 28,
-        '.', 55,
+        '.', 57,
         '/', 14,
-        '0', 451,
-        '@', 281,
-        '{', 268,
-        '}', 269,
-        '$', 211,
-        '%', 211,
-        '_', 211,
+        '0', 456,
+        '@', 284,
+        '{', 271,
+        '}', 272,
+        '$', 214,
+        '%', 214,
+        '_', 214,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') SKIP(12);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(452);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(457);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(442);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(447);
       END_STATE();
     case 13:
-      if (lookahead == ')') ADVANCE(289);
+      if (lookahead == ')') ADVANCE(292);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(13);
       END_STATE();
     case 14:
-      if (lookahead == '*') ADVANCE(467);
-      if (lookahead == '/') ADVANCE(465);
+      if (lookahead == '*') ADVANCE(472);
+      if (lookahead == '/') ADVANCE(470);
       END_STATE();
     case 15:
       if (lookahead == '*') ADVANCE(17);
@@ -2227,14 +2227,14 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead != 0) ADVANCE(17);
       END_STATE();
     case 18:
-      if (lookahead == '+') ADVANCE(141);
-      if (lookahead == ',') ADVANCE(81);
+      if (lookahead == '+') ADVANCE(143);
+      if (lookahead == ',') ADVANCE(83);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(18);
       END_STATE();
     case 19:
-      if (lookahead == '+') ADVANCE(141);
-      if (lookahead == ',') ADVANCE(81);
+      if (lookahead == '+') ADVANCE(143);
+      if (lookahead == ',') ADVANCE(83);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(18);
       if (lookahead == '$' ||
@@ -2249,53 +2249,53 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == ' ') ADVANCE(20);
       END_STATE();
     case 21:
-      if (lookahead == ',') ADVANCE(74);
+      if (lookahead == ',') ADVANCE(76);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(21);
       END_STATE();
     case 22:
-      if (lookahead == ',') ADVANCE(81);
+      if (lookahead == ',') ADVANCE(83);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(22);
       END_STATE();
     case 23:
-      if (lookahead == ',') ADVANCE(81);
+      if (lookahead == ',') ADVANCE(83);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(22);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(23);
       END_STATE();
     case 24:
       if (lookahead == '-') ADVANCE(27);
-      if (lookahead == '.') ADVANCE(152);
-      if (lookahead == '0') ADVANCE(270);
+      if (lookahead == '.') ADVANCE(154);
+      if (lookahead == '0') ADVANCE(273);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(24);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(271);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(274);
       END_STATE();
     case 25:
-      if (lookahead == '.') ADVANCE(129);
+      if (lookahead == '.') ADVANCE(131);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(25);
       END_STATE();
     case 26:
-      if (lookahead == '.') ADVANCE(210);
+      if (lookahead == '.') ADVANCE(213);
       if (lookahead == ':') ADVANCE(33);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(26);
       END_STATE();
     case 27:
-      if (lookahead == '.') ADVANCE(152);
-      if (lookahead == '0') ADVANCE(270);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(271);
+      if (lookahead == '.') ADVANCE(154);
+      if (lookahead == '0') ADVANCE(273);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(274);
       END_STATE();
     case 28:
-      if (lookahead == '.') ADVANCE(154);
-      if (lookahead == '0') ADVANCE(451);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(452);
+      if (lookahead == '.') ADVANCE(157);
+      if (lookahead == '0') ADVANCE(456);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(457);
       END_STATE();
     case 29:
       if (lookahead == '/') ADVANCE(15);
-      if (lookahead == '}') ADVANCE(220);
+      if (lookahead == '}') ADVANCE(223);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ' ||
           lookahead == '$' ||
@@ -2306,8 +2306,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           ('a' <= lookahead && lookahead <= 'z')) ADVANCE(29);
       END_STATE();
     case 30:
-      if (lookahead == '0') ADVANCE(453);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(455);
+      if (lookahead == '0') ADVANCE(458);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(460);
       END_STATE();
     case 31:
       if (lookahead == '4') ADVANCE(13);
@@ -2316,456 +2316,463 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead == '6') ADVANCE(31);
       END_STATE();
     case 33:
-      if (lookahead == ':') ADVANCE(210);
+      if (lookahead == ':') ADVANCE(213);
       END_STATE();
     case 34:
-      if (lookahead == '=') ADVANCE(297);
+      if (lookahead == ':') ADVANCE(155);
       END_STATE();
     case 35:
-      if (lookahead == '=') ADVANCE(296);
+      if (lookahead == ':') ADVANCE(155);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(308);
       END_STATE();
     case 36:
-      if (lookahead == '@') ADVANCE(38);
+      if (lookahead == '=') ADVANCE(300);
       END_STATE();
     case 37:
-      if (lookahead == 'A') ADVANCE(40);
+      if (lookahead == '=') ADVANCE(299);
       END_STATE();
     case 38:
-      if (lookahead == 'D') ADVANCE(41);
+      if (lookahead == '@') ADVANCE(40);
       END_STATE();
     case 39:
-      if (lookahead == 'F') ADVANCE(228);
+      if (lookahead == 'A') ADVANCE(42);
       END_STATE();
     case 40:
-      if (lookahead == 'R') ADVANCE(39);
+      if (lookahead == 'D') ADVANCE(43);
       END_STATE();
     case 41:
-      if (lookahead == 'W') ADVANCE(37);
+      if (lookahead == 'F') ADVANCE(231);
       END_STATE();
     case 42:
-      if (lookahead == '_') ADVANCE(50);
+      if (lookahead == 'R') ADVANCE(41);
       END_STATE();
     case 43:
-      if (lookahead == '_') ADVANCE(95);
+      if (lookahead == 'W') ADVANCE(39);
       END_STATE();
     case 44:
-      ADVANCE_MAP(
-        'a', 329,
-        'b', 401,
-        'c', 310,
-        'e', 389,
-        'f', 362,
-        'g', 372,
-        'l', 391,
-        'p', 317,
-        'r', 333,
-        's', 341,
-        't', 309,
-        'v', 342,
-        'w', 344,
-      );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(458);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('d' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+      if (lookahead == '_') ADVANCE(52);
       END_STATE();
     case 45:
-      if (lookahead == 'a') ADVANCE(89);
+      if (lookahead == '_') ADVANCE(97);
       END_STATE();
     case 46:
       ADVANCE_MAP(
-        'a', 330,
-        'c', 390,
-        'e', 389,
-        'f', 362,
-        'g', 372,
-        'l', 391,
-        'p', 317,
-        'r', 333,
-        's', 341,
-        't', 309,
-        'v', 342,
-        'w', 344,
+        'a', 334,
+        'b', 406,
+        'c', 315,
+        'e', 394,
+        'f', 367,
+        'g', 377,
+        'l', 396,
+        'p', 322,
+        'r', 338,
+        's', 346,
+        't', 314,
+        'v', 347,
+        'w', 349,
       );
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(463);
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('d' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 47:
-      if (lookahead == 'a') ADVANCE(112);
+      if (lookahead == 'a') ADVANCE(91);
       END_STATE();
     case 48:
-      if (lookahead == 'a') ADVANCE(83);
+      ADVANCE_MAP(
+        'a', 335,
+        'c', 395,
+        'e', 394,
+        'f', 367,
+        'g', 377,
+        'l', 396,
+        'p', 322,
+        'r', 338,
+        's', 346,
+        't', 314,
+        'v', 347,
+        'w', 349,
+      );
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 49:
-      if (lookahead == 'a') ADVANCE(375);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+      if (lookahead == 'a') ADVANCE(114);
       END_STATE();
     case 50:
-      if (lookahead == 'a') ADVANCE(117);
-      END_STATE();
-    case 51:
-      if (lookahead == 'a') ADVANCE(90);
-      END_STATE();
-    case 52:
-      if (lookahead == 'a') ADVANCE(84);
-      END_STATE();
-    case 53:
-      if (lookahead == 'a') ADVANCE(111);
-      END_STATE();
-    case 54:
       if (lookahead == 'a') ADVANCE(85);
       END_STATE();
-    case 55:
-      ADVANCE_MAP(
-        'b', 401,
-        'c', 311,
-        'g', 372,
-        'l', 391,
-        'p', 317,
-        'r', 333,
-        's', 357,
-        't', 334,
-      );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(461);
+    case 51:
+      if (lookahead == 'a') ADVANCE(380);
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 52:
+      if (lookahead == 'a') ADVANCE(119);
+      END_STATE();
+    case 53:
+      if (lookahead == 'a') ADVANCE(92);
+      END_STATE();
+    case 54:
+      if (lookahead == 'a') ADVANCE(86);
+      END_STATE();
+    case 55:
+      if (lookahead == 'a') ADVANCE(113);
       END_STATE();
     case 56:
-      if (lookahead == 'b') ADVANCE(88);
+      if (lookahead == 'a') ADVANCE(87);
       END_STATE();
     case 57:
-      if (lookahead == 'b') ADVANCE(54);
+      ADVANCE_MAP(
+        'b', 406,
+        'c', 316,
+        'g', 377,
+        'l', 396,
+        'p', 322,
+        'r', 338,
+        's', 362,
+        't', 339,
+      );
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(466);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 58:
-      if (lookahead == 'c') ADVANCE(115);
+      if (lookahead == 'b') ADVANCE(90);
       END_STATE();
     case 59:
-      if (lookahead == 'c') ADVANCE(231);
+      if (lookahead == 'b') ADVANCE(56);
       END_STATE();
     case 60:
-      ADVANCE_MAP(
-        'c', 102,
-        'e', 101,
-        'f', 121,
-        'g', 87,
-        'l', 105,
-        'p', 47,
-        'r', 67,
-        's', 77,
-        't', 68,
-        'v', 79,
-        'w', 73,
-      );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(461);
+      if (lookahead == 'c') ADVANCE(117);
       END_STATE();
     case 61:
-      if (lookahead == 'c') ADVANCE(52);
+      if (lookahead == 'c') ADVANCE(234);
       END_STATE();
     case 62:
-      if (lookahead == 'c') ADVANCE(397);
-      if (lookahead == 'g') ADVANCE(372);
-      if (lookahead == 'l') ADVANCE(391);
-      if (lookahead == 'p') ADVANCE(317);
-      if (lookahead == 'r') ADVANCE(333);
-      if (lookahead == 's') ADVANCE(357);
-      if (lookahead == 't') ADVANCE(334);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+      ADVANCE_MAP(
+        'c', 104,
+        'e', 103,
+        'f', 123,
+        'g', 89,
+        'l', 107,
+        'p', 49,
+        'r', 69,
+        's', 79,
+        't', 70,
+        'v', 81,
+        'w', 75,
+      );
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(466);
       END_STATE();
     case 63:
-      if (lookahead == 'd') ADVANCE(252);
+      if (lookahead == 'c') ADVANCE(54);
       END_STATE();
     case 64:
-      if (lookahead == 'd') ADVANCE(42);
+      if (lookahead == 'c') ADVANCE(402);
+      if (lookahead == 'g') ADVANCE(377);
+      if (lookahead == 'l') ADVANCE(396);
+      if (lookahead == 'p') ADVANCE(322);
+      if (lookahead == 'r') ADVANCE(338);
+      if (lookahead == 's') ADVANCE(362);
+      if (lookahead == 't') ADVANCE(339);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 65:
-      if (lookahead == 'e') ADVANCE(139);
+      if (lookahead == 'd') ADVANCE(255);
       END_STATE();
     case 66:
-      if (lookahead == 'e') ADVANCE(64);
+      if (lookahead == 'd') ADVANCE(44);
       END_STATE();
     case 67:
-      if (lookahead == 'e') ADVANCE(75);
+      if (lookahead == 'e') ADVANCE(141);
       END_STATE();
     case 68:
-      if (lookahead == 'e') ADVANCE(122);
+      if (lookahead == 'e') ADVANCE(66);
       END_STATE();
     case 69:
-      if (lookahead == 'e') ADVANCE(235);
+      if (lookahead == 'e') ADVANCE(77);
       END_STATE();
     case 70:
-      if (lookahead == 'e') ADVANCE(63);
+      if (lookahead == 'e') ADVANCE(124);
       END_STATE();
     case 71:
-      if (lookahead == 'e') ADVANCE(76);
+      if (lookahead == 'e') ADVANCE(238);
       END_STATE();
     case 72:
-      if (lookahead == 'e') ADVANCE(110);
+      if (lookahead == 'e') ADVANCE(65);
       END_STATE();
     case 73:
-      if (lookahead == 'e') ADVANCE(48);
+      if (lookahead == 'e') ADVANCE(78);
       END_STATE();
     case 74:
-      if (lookahead == 'f') ADVANCE(120);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(74);
+      if (lookahead == 'e') ADVANCE(112);
       END_STATE();
     case 75:
-      if (lookahead == 'g') ADVANCE(246);
+      if (lookahead == 'e') ADVANCE(50);
       END_STATE();
     case 76:
-      if (lookahead == 'g') ADVANCE(248);
+      if (lookahead == 'f') ADVANCE(122);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(76);
       END_STATE();
     case 77:
-      if (lookahead == 'h') ADVANCE(53);
-      if (lookahead == 'r') ADVANCE(71);
+      if (lookahead == 'g') ADVANCE(249);
       END_STATE();
     case 78:
-      if (lookahead == 'i') ADVANCE(104);
+      if (lookahead == 'g') ADVANCE(251);
       END_STATE();
     case 79:
-      if (lookahead == 'i') ADVANCE(113);
+      if (lookahead == 'h') ADVANCE(55);
+      if (lookahead == 'r') ADVANCE(73);
       END_STATE();
     case 80:
-      if (lookahead == 'i') ADVANCE(56);
+      if (lookahead == 'i') ADVANCE(106);
       END_STATE();
     case 81:
-      if (lookahead == 'i') ADVANCE(96);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(81);
+      if (lookahead == 'i') ADVANCE(115);
       END_STATE();
     case 82:
-      if (lookahead == 'i') ADVANCE(99);
+      if (lookahead == 'i') ADVANCE(58);
       END_STATE();
     case 83:
-      if (lookahead == 'k') ADVANCE(237);
+      if (lookahead == 'i') ADVANCE(98);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(83);
       END_STATE();
     case 84:
-      if (lookahead == 'l') ADVANCE(250);
+      if (lookahead == 'i') ADVANCE(101);
       END_STATE();
     case 85:
-      if (lookahead == 'l') ADVANCE(254);
+      if (lookahead == 'k') ADVANCE(240);
       END_STATE();
     case 86:
-      if (lookahead == 'l') ADVANCE(82);
+      if (lookahead == 'l') ADVANCE(253);
       END_STATE();
     case 87:
-      if (lookahead == 'l') ADVANCE(103);
+      if (lookahead == 'l') ADVANCE(257);
       END_STATE();
     case 88:
-      if (lookahead == 'l') ADVANCE(69);
+      if (lookahead == 'l') ADVANCE(84);
       END_STATE();
     case 89:
-      if (lookahead == 'm') ADVANCE(65);
+      if (lookahead == 'l') ADVANCE(105);
       END_STATE();
     case 90:
-      if (lookahead == 'm') ADVANCE(244);
+      if (lookahead == 'l') ADVANCE(71);
       END_STATE();
     case 91:
-      if (lookahead == 'm') ADVANCE(92);
-      if (lookahead == 'n') ADVANCE(114);
+      if (lookahead == 'm') ADVANCE(67);
       END_STATE();
     case 92:
-      if (lookahead == 'm') ADVANCE(106);
+      if (lookahead == 'm') ADVANCE(247);
       END_STATE();
     case 93:
-      if (lookahead == 'n') ADVANCE(58);
+      if (lookahead == 'm') ADVANCE(94);
+      if (lookahead == 'n') ADVANCE(116);
       END_STATE();
     case 94:
-      if (lookahead == 'n') ADVANCE(43);
+      if (lookahead == 'm') ADVANCE(108);
       END_STATE();
     case 95:
-      if (lookahead == 'n') ADVANCE(45);
+      if (lookahead == 'n') ADVANCE(60);
       END_STATE();
     case 96:
-      if (lookahead == 'n') ADVANCE(86);
+      if (lookahead == 'n') ADVANCE(45);
       END_STATE();
     case 97:
-      if (lookahead == 'n') ADVANCE(239);
+      if (lookahead == 'n') ADVANCE(47);
       END_STATE();
     case 98:
-      if (lookahead == 'n') ADVANCE(233);
+      if (lookahead == 'n') ADVANCE(88);
       END_STATE();
     case 99:
-      if (lookahead == 'n') ADVANCE(66);
+      if (lookahead == 'n') ADVANCE(242);
       END_STATE();
     case 100:
-      if (lookahead == 'n') ADVANCE(59);
+      if (lookahead == 'n') ADVANCE(236);
       END_STATE();
     case 101:
-      if (lookahead == 'n') ADVANCE(118);
-      if (lookahead == 'x') ADVANCE(119);
+      if (lookahead == 'n') ADVANCE(68);
       END_STATE();
     case 102:
-      if (lookahead == 'o') ADVANCE(91);
+      if (lookahead == 'n') ADVANCE(61);
       END_STATE();
     case 103:
-      if (lookahead == 'o') ADVANCE(57);
+      if (lookahead == 'n') ADVANCE(120);
+      if (lookahead == 'x') ADVANCE(121);
       END_STATE();
     case 104:
-      if (lookahead == 'o') ADVANCE(94);
+      if (lookahead == 'o') ADVANCE(93);
       END_STATE();
     case 105:
-      if (lookahead == 'o') ADVANCE(61);
+      if (lookahead == 'o') ADVANCE(59);
       END_STATE();
     case 106:
-      if (lookahead == 'o') ADVANCE(97);
+      if (lookahead == 'o') ADVANCE(96);
       END_STATE();
     case 107:
-      if (lookahead == 'p') ADVANCE(403);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(458);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+      if (lookahead == 'o') ADVANCE(63);
       END_STATE();
     case 108:
-      if (lookahead == 'p') ADVANCE(403);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+      if (lookahead == 'o') ADVANCE(99);
       END_STATE();
     case 109:
-      if (lookahead == 'r') ADVANCE(123);
+      if (lookahead == 'p') ADVANCE(408);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(463);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 110:
-      if (lookahead == 'r') ADVANCE(98);
+      if (lookahead == 'p') ADVANCE(408);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 111:
-      if (lookahead == 'r') ADVANCE(70);
+      if (lookahead == 'r') ADVANCE(125);
       END_STATE();
     case 112:
-      if (lookahead == 'r') ADVANCE(51);
+      if (lookahead == 'r') ADVANCE(100);
       END_STATE();
     case 113:
-      if (lookahead == 's') ADVANCE(80);
+      if (lookahead == 'r') ADVANCE(72);
       END_STATE();
     case 114:
-      if (lookahead == 's') ADVANCE(116);
+      if (lookahead == 'r') ADVANCE(53);
       END_STATE();
     case 115:
-      if (lookahead == 't') ADVANCE(78);
+      if (lookahead == 's') ADVANCE(82);
       END_STATE();
     case 116:
-      if (lookahead == 't') ADVANCE(258);
+      if (lookahead == 's') ADVANCE(118);
       END_STATE();
     case 117:
-      if (lookahead == 't') ADVANCE(148);
+      if (lookahead == 't') ADVANCE(80);
       END_STATE();
     case 118:
-      if (lookahead == 't') ADVANCE(109);
+      if (lookahead == 't') ADVANCE(261);
       END_STATE();
     case 119:
-      if (lookahead == 't') ADVANCE(72);
+      if (lookahead == 't') ADVANCE(150);
       END_STATE();
     case 120:
-      if (lookahead == 'u') ADVANCE(93);
+      if (lookahead == 't') ADVANCE(111);
       END_STATE();
     case 121:
-      if (lookahead == 'u') ADVANCE(100);
+      if (lookahead == 't') ADVANCE(74);
       END_STATE();
     case 122:
-      if (lookahead == 'x') ADVANCE(256);
+      if (lookahead == 'u') ADVANCE(95);
       END_STATE();
     case 123:
-      if (lookahead == 'y') ADVANCE(229);
+      if (lookahead == 'u') ADVANCE(102);
       END_STATE();
     case 124:
-      if (lookahead == '{') ADVANCE(29);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(124);
+      if (lookahead == 'x') ADVANCE(259);
       END_STATE();
     case 125:
+      if (lookahead == 'y') ADVANCE(232);
+      END_STATE();
+    case 126:
       if (lookahead == '{') ADVANCE(29);
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(124);
+          lookahead == ' ') ADVANCE(126);
+      END_STATE();
+    case 127:
+      if (lookahead == '{') ADVANCE(29);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(126);
       if (lookahead == '$' ||
           lookahead == '.' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(125);
-      END_STATE();
-    case 126:
-      if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(151);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(460);
-      END_STATE();
-    case 127:
-      if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(153);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(276);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(127);
       END_STATE();
     case 128:
       if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(156);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(462);
+          lookahead == '-') ADVANCE(153);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(465);
       END_STATE();
     case 129:
+      if (lookahead == '+' ||
+          lookahead == '-') ADVANCE(156);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(279);
+      END_STATE();
+    case 130:
+      if (lookahead == '+' ||
+          lookahead == '-') ADVANCE(159);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(467);
+      END_STATE();
+    case 131:
       if (lookahead == 's' ||
           lookahead == 'u') ADVANCE(32);
       END_STATE();
-    case 130:
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(448);
-      END_STATE();
-    case 131:
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(272);
-      END_STATE();
     case 132:
       if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(454);
+          lookahead == '1') ADVANCE(453);
       END_STATE();
     case 133:
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(304);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(275);
       END_STATE();
     case 134:
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(459);
+      END_STATE();
+    case 135:
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(304);
+          lookahead == ' ') ADVANCE(307);
+      END_STATE();
+    case 136:
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(307);
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(443);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(448);
       END_STATE();
-    case 135:
+    case 137:
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(135);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(145);
+          lookahead == ' ') ADVANCE(137);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(147);
       END_STATE();
-    case 136:
+    case 138:
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(136);
+          lookahead == ' ') ADVANCE(138);
       if (lookahead == '$' ||
           lookahead == '%' ||
           lookahead == '.' ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(125);
-      END_STATE();
-    case 137:
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(137);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(223);
-      END_STATE();
-    case 138:
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(137);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(138);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(127);
       END_STATE();
     case 139:
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(140);
+          lookahead == ' ') ADVANCE(139);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(226);
       END_STATE();
     case 140:
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(140);
+          lookahead == ' ') ADVANCE(139);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(140);
+      END_STATE();
+    case 141:
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(142);
+      END_STATE();
+    case 142:
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(142);
       if (lookahead == '$' ||
           lookahead == '%' ||
           lookahead == '.' ||
@@ -2773,25 +2780,15 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '_' ||
           ('a' <= lookahead && lookahead <= 'z')) ADVANCE(19);
       END_STATE();
-    case 141:
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(141);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(23);
-      END_STATE();
-    case 142:
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(142);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(224);
-      END_STATE();
     case 143:
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(142);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(143);
+          lookahead == ' ') ADVANCE(143);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(23);
       END_STATE();
     case 144:
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(144);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(138);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(227);
       END_STATE();
     case 145:
       if (('\t' <= lookahead && lookahead <= '\r') ||
@@ -2801,7 +2798,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
     case 146:
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(146);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(143);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(140);
       END_STATE();
     case 147:
       if (('\t' <= lookahead && lookahead <= '\r') ||
@@ -2810,81 +2807,82 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       END_STATE();
     case 148:
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(149);
+          lookahead == ' ') ADVANCE(148);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(145);
       END_STATE();
     case 149:
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(149);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(147);
+          lookahead == ' ') ADVANCE(148);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(149);
       END_STATE();
     case 150:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(458);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(151);
       END_STATE();
     case 151:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(460);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(151);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(149);
       END_STATE();
     case 152:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(274);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(463);
       END_STATE();
     case 153:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(276);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(465);
       END_STATE();
     case 154:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(461);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(277);
       END_STATE();
     case 155:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(461);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(310);
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(309);
       END_STATE();
     case 156:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(462);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(279);
       END_STATE();
     case 157:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(449);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(466);
       END_STATE();
     case 158:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(275);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(466);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 159:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(273);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(467);
       END_STATE();
     case 160:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(459);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(454);
       END_STATE();
     case 161:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(456);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(278);
       END_STATE();
     case 162:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(457);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(276);
       END_STATE();
     case 163:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(160);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(464);
       END_STATE();
     case 164:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(158);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(461);
       END_STATE();
     case 165:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(162);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(462);
       END_STATE();
     case 166:
       if (('0' <= lookahead && lookahead <= '9') ||
@@ -2894,7 +2892,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
     case 167:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(164);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(161);
       END_STATE();
     case 168:
       if (('0' <= lookahead && lookahead <= '9') ||
@@ -3097,390 +3095,377 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           ('a' <= lookahead && lookahead <= 'f')) ADVANCE(204);
       END_STATE();
     case 208:
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(284);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(205);
       END_STATE();
     case 209:
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(206);
       END_STATE();
     case 210:
       if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(305);
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(207);
       END_STATE();
     case 211:
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(287);
+      END_STATE();
+    case 212:
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 213:
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(309);
+      END_STATE();
+    case 214:
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(443);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(448);
       END_STATE();
-    case 212:
+    case 215:
       if (lookahead != 0 &&
           lookahead != '\n') ADVANCE(8);
       END_STATE();
-    case 213:
-      if (eof) ADVANCE(214);
+    case 216:
+      if (eof) ADVANCE(217);
       ADVANCE_MAP(
-        '!', 282,
-        '#', 468,
-        '(', 241,
-        ')', 243,
-        ',', 217,
+        '!', 285,
+        '#', 473,
+        '(', 244,
+        ')', 246,
+        ',', 220,
         '-', 30,
-        '.', 46,
+        '.', 48,
         '/', 14,
-        '0', 453,
-        ';', 226,
-        '@', 36,
-        '_', 444,
-        '{', 268,
-        '$', 211,
-        '%', 211,
+        '0', 458,
+        ';', 229,
+        '@', 38,
+        '_', 449,
+        '{', 271,
+        '$', 214,
+        '%', 214,
       );
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') SKIP(213);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(455);
+          lookahead == ' ') SKIP(216);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(460);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(443);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(448);
       END_STATE();
-    case 214:
+    case 217:
       ACCEPT_TOKEN(ts_builtin_sym_end);
       END_STATE();
-    case 215:
+    case 218:
       ACCEPT_TOKEN(anon_sym_DOTversion);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 216:
+    case 219:
       ACCEPT_TOKEN(anon_sym_DOTtarget);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 217:
+    case 220:
       ACCEPT_TOKEN(anon_sym_COMMA);
       END_STATE();
-    case 218:
+    case 221:
       ACCEPT_TOKEN(anon_sym_DOTaddress_size);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 219:
+    case 222:
       ACCEPT_TOKEN(anon_sym_DOTfile);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 220:
+    case 223:
       ACCEPT_TOKEN(sym_section_directive);
       END_STATE();
-    case 221:
+    case 224:
       ACCEPT_TOKEN(anon_sym_DOTloc);
-      if (lookahead == 'a') ADVANCE(370);
+      if (lookahead == 'a') ADVANCE(375);
       if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(135);
+          lookahead == ' ') ADVANCE(137);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 222:
-      ACCEPT_TOKEN(anon_sym_PLUS);
-      END_STATE();
-    case 223:
-      ACCEPT_TOKEN(sym__location);
-      if (lookahead == ',') ADVANCE(74);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(21);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(223);
-      END_STATE();
-    case 224:
-      ACCEPT_TOKEN(sym__location);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(224);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 225:
+      ACCEPT_TOKEN(anon_sym_PLUS);
+      END_STATE();
+    case 226:
+      ACCEPT_TOKEN(sym__location);
+      if (lookahead == ',') ADVANCE(76);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(21);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(226);
+      END_STATE();
+    case 227:
+      ACCEPT_TOKEN(sym__location);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(227);
+      END_STATE();
+    case 228:
       ACCEPT_TOKEN(anon_sym_DOTpragma);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 226:
+    case 229:
       ACCEPT_TOKEN(anon_sym_SEMI);
       END_STATE();
-    case 227:
+    case 230:
       ACCEPT_TOKEN(anon_sym_DOTalias);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 228:
-      ACCEPT_TOKEN(aux_sym_directive_token1);
-      if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(228);
-      END_STATE();
-    case 229:
-      ACCEPT_TOKEN(anon_sym_DOTentry);
-      END_STATE();
-    case 230:
-      ACCEPT_TOKEN(anon_sym_DOTentry);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 231:
-      ACCEPT_TOKEN(anon_sym_DOTfunc);
+      ACCEPT_TOKEN(aux_sym_directive_token1);
+      if (lookahead != 0 &&
+          lookahead != '\n') ADVANCE(231);
       END_STATE();
     case 232:
+      ACCEPT_TOKEN(anon_sym_DOTentry);
+      END_STATE();
+    case 233:
+      ACCEPT_TOKEN(anon_sym_DOTentry);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 234:
+      ACCEPT_TOKEN(anon_sym_DOTfunc);
+      END_STATE();
+    case 235:
       ACCEPT_TOKEN(anon_sym_DOTfunc);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 233:
-      ACCEPT_TOKEN(anon_sym_DOTextern);
-      END_STATE();
-    case 234:
-      ACCEPT_TOKEN(anon_sym_DOTextern);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 235:
-      ACCEPT_TOKEN(anon_sym_DOTvisible);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 236:
+      ACCEPT_TOKEN(anon_sym_DOTextern);
+      END_STATE();
+    case 237:
+      ACCEPT_TOKEN(anon_sym_DOTextern);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 238:
+      ACCEPT_TOKEN(anon_sym_DOTvisible);
+      END_STATE();
+    case 239:
       ACCEPT_TOKEN(anon_sym_DOTvisible);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 237:
-      ACCEPT_TOKEN(anon_sym_DOTweak);
-      END_STATE();
-    case 238:
-      ACCEPT_TOKEN(anon_sym_DOTweak);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 239:
-      ACCEPT_TOKEN(anon_sym_DOTcommon);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 240:
+      ACCEPT_TOKEN(anon_sym_DOTweak);
+      END_STATE();
+    case 241:
+      ACCEPT_TOKEN(anon_sym_DOTweak);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 242:
+      ACCEPT_TOKEN(anon_sym_DOTcommon);
+      END_STATE();
+    case 243:
       ACCEPT_TOKEN(anon_sym_DOTcommon);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 241:
+    case 244:
       ACCEPT_TOKEN(anon_sym_LPAREN);
       END_STATE();
-    case 242:
+    case 245:
       ACCEPT_TOKEN(anon_sym_LPAREN);
-      if (lookahead == '.') ADVANCE(129);
+      if (lookahead == '.') ADVANCE(131);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(25);
       END_STATE();
-    case 243:
+    case 246:
       ACCEPT_TOKEN(anon_sym_RPAREN);
       END_STATE();
-    case 244:
-      ACCEPT_TOKEN(anon_sym_DOTparam);
-      END_STATE();
-    case 245:
-      ACCEPT_TOKEN(anon_sym_DOTparam);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 246:
-      ACCEPT_TOKEN(anon_sym_DOTreg);
-      END_STATE();
     case 247:
-      ACCEPT_TOKEN(anon_sym_DOTreg);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+      ACCEPT_TOKEN(anon_sym_DOTparam);
       END_STATE();
     case 248:
-      ACCEPT_TOKEN(anon_sym_DOTsreg);
+      ACCEPT_TOKEN(anon_sym_DOTparam);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 249:
+      ACCEPT_TOKEN(anon_sym_DOTreg);
+      END_STATE();
+    case 250:
+      ACCEPT_TOKEN(anon_sym_DOTreg);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 251:
+      ACCEPT_TOKEN(anon_sym_DOTsreg);
+      END_STATE();
+    case 252:
       ACCEPT_TOKEN(anon_sym_DOTsreg);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 250:
-      ACCEPT_TOKEN(anon_sym_DOTlocal);
-      END_STATE();
-    case 251:
-      ACCEPT_TOKEN(anon_sym_DOTlocal);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 252:
-      ACCEPT_TOKEN(anon_sym_DOTshared);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 253:
+      ACCEPT_TOKEN(anon_sym_DOTlocal);
+      END_STATE();
+    case 254:
+      ACCEPT_TOKEN(anon_sym_DOTlocal);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 255:
+      ACCEPT_TOKEN(anon_sym_DOTshared);
+      END_STATE();
+    case 256:
       ACCEPT_TOKEN(anon_sym_DOTshared);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 254:
-      ACCEPT_TOKEN(anon_sym_DOTglobal);
-      END_STATE();
-    case 255:
-      ACCEPT_TOKEN(anon_sym_DOTglobal);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 256:
-      ACCEPT_TOKEN(anon_sym_DOTtex);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 257:
+      ACCEPT_TOKEN(anon_sym_DOTglobal);
+      END_STATE();
+    case 258:
+      ACCEPT_TOKEN(anon_sym_DOTglobal);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 259:
+      ACCEPT_TOKEN(anon_sym_DOTtex);
+      END_STATE();
+    case 260:
       ACCEPT_TOKEN(anon_sym_DOTtex);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 258:
+    case 261:
       ACCEPT_TOKEN(anon_sym_DOTconst);
       END_STATE();
-    case 259:
+    case 262:
       ACCEPT_TOKEN(anon_sym_DOTconst);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 260:
+    case 263:
       ACCEPT_TOKEN(anon_sym_DOTalign);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 261:
+    case 264:
       ACCEPT_TOKEN(anon_sym_DOTattribute);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 262:
-      ACCEPT_TOKEN(anon_sym_EQ);
-      END_STATE();
-    case 263:
-      ACCEPT_TOKEN(anon_sym_EQ);
-      if (lookahead == '=') ADVANCE(296);
-      END_STATE();
-    case 264:
-      ACCEPT_TOKEN(anon_sym_LT);
-      if (lookahead == '<') ADVANCE(292);
-      if (lookahead == '=') ADVANCE(294);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 265:
-      ACCEPT_TOKEN(anon_sym_GT);
-      if (lookahead == '=') ADVANCE(295);
-      if (lookahead == '>') ADVANCE(293);
+      ACCEPT_TOKEN(anon_sym_EQ);
       END_STATE();
     case 266:
-      ACCEPT_TOKEN(anon_sym_LBRACK);
+      ACCEPT_TOKEN(anon_sym_EQ);
+      if (lookahead == '=') ADVANCE(299);
       END_STATE();
     case 267:
-      ACCEPT_TOKEN(anon_sym_RBRACK);
+      ACCEPT_TOKEN(anon_sym_LT);
+      if (lookahead == '<') ADVANCE(295);
+      if (lookahead == '=') ADVANCE(297);
       END_STATE();
     case 268:
-      ACCEPT_TOKEN(anon_sym_LBRACE);
+      ACCEPT_TOKEN(anon_sym_GT);
+      if (lookahead == '=') ADVANCE(298);
+      if (lookahead == '>') ADVANCE(296);
       END_STATE();
     case 269:
-      ACCEPT_TOKEN(anon_sym_RBRACE);
+      ACCEPT_TOKEN(anon_sym_LBRACK);
       END_STATE();
     case 270:
-      ACCEPT_TOKEN(sym_data);
-      ADVANCE_MAP(
-        ',', 24,
-        '.', 274,
-        'U', 275,
-        'B', 131,
-        'b', 131,
-        'D', 206,
-        'd', 206,
-        'E', 127,
-        'e', 127,
-        'F', 182,
-        'f', 182,
-        'X', 159,
-        'x', 159,
-      );
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(271);
+      ACCEPT_TOKEN(anon_sym_RBRACK);
       END_STATE();
     case 271:
-      ACCEPT_TOKEN(sym_data);
-      if (lookahead == ',') ADVANCE(24);
-      if (lookahead == '.') ADVANCE(274);
-      if (lookahead == 'U') ADVANCE(275);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(127);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(271);
+      ACCEPT_TOKEN(anon_sym_LBRACE);
       END_STATE();
     case 272:
-      ACCEPT_TOKEN(sym_data);
-      if (lookahead == ',') ADVANCE(24);
-      if (lookahead == 'U') ADVANCE(275);
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(272);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
+      ACCEPT_TOKEN(anon_sym_RBRACE);
       END_STATE();
     case 273:
       ACCEPT_TOKEN(sym_data);
-      if (lookahead == ',') ADVANCE(24);
-      if (lookahead == 'U') ADVANCE(275);
+      ADVANCE_MAP(
+        ',', 24,
+        '.', 277,
+        'U', 278,
+        'B', 133,
+        'b', 133,
+        'D', 209,
+        'd', 209,
+        'E', 129,
+        'e', 129,
+        'F', 185,
+        'f', 185,
+        'X', 162,
+        'x', 162,
+      );
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(20);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(273);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(274);
       END_STATE();
     case 274:
       ACCEPT_TOKEN(sym_data);
       if (lookahead == ',') ADVANCE(24);
+      if (lookahead == '.') ADVANCE(277);
+      if (lookahead == 'U') ADVANCE(278);
       if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(127);
+          lookahead == 'e') ADVANCE(129);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(20);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(274);
@@ -3488,1444 +3473,1491 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
     case 275:
       ACCEPT_TOKEN(sym_data);
       if (lookahead == ',') ADVANCE(24);
+      if (lookahead == 'U') ADVANCE(278);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(275);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(20);
       END_STATE();
     case 276:
       ACCEPT_TOKEN(sym_data);
       if (lookahead == ',') ADVANCE(24);
+      if (lookahead == 'U') ADVANCE(278);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(20);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(276);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(276);
       END_STATE();
     case 277:
-      ACCEPT_TOKEN(anon_sym_COLON);
+      ACCEPT_TOKEN(sym_data);
+      if (lookahead == ',') ADVANCE(24);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(129);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(277);
       END_STATE();
     case 278:
+      ACCEPT_TOKEN(sym_data);
+      if (lookahead == ',') ADVANCE(24);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
+      END_STATE();
+    case 279:
+      ACCEPT_TOKEN(sym_data);
+      if (lookahead == ',') ADVANCE(24);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(279);
+      END_STATE();
+    case 280:
+      ACCEPT_TOKEN(anon_sym_COLON);
+      END_STATE();
+    case 281:
       ACCEPT_TOKEN(anon_sym_DOTbranchtargets);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 279:
+    case 282:
       ACCEPT_TOKEN(anon_sym_DOTcalltargets);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 280:
+    case 283:
       ACCEPT_TOKEN(anon_sym_DOTcallprototype);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 281:
-      ACCEPT_TOKEN(anon_sym_AT);
-      if (lookahead == '@') ADVANCE(38);
-      END_STATE();
-    case 282:
-      ACCEPT_TOKEN(anon_sym_BANG);
-      END_STATE();
-    case 283:
-      ACCEPT_TOKEN(anon_sym_BANG);
-      if (lookahead == '=') ADVANCE(297);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 284:
+      ACCEPT_TOKEN(anon_sym_AT);
+      if (lookahead == '@') ADVANCE(40);
+      END_STATE();
+    case 285:
+      ACCEPT_TOKEN(anon_sym_BANG);
+      END_STATE();
+    case 286:
+      ACCEPT_TOKEN(anon_sym_BANG);
+      if (lookahead == '=') ADVANCE(300);
+      END_STATE();
+    case 287:
       ACCEPT_TOKEN(aux_sym_selection_token1);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(284);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(287);
       END_STATE();
-    case 285:
+    case 288:
       ACCEPT_TOKEN(anon_sym_DASH);
       END_STATE();
-    case 286:
+    case 289:
       ACCEPT_TOKEN(anon_sym_DASH);
-      if (lookahead == '.') ADVANCE(150);
-      if (lookahead == '0') ADVANCE(446);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(447);
-      END_STATE();
-    case 287:
-      ACCEPT_TOKEN(anon_sym_DASH);
-      if (lookahead == '.') ADVANCE(154);
+      if (lookahead == '.') ADVANCE(152);
       if (lookahead == '0') ADVANCE(451);
       if (('1' <= lookahead && lookahead <= '9')) ADVANCE(452);
       END_STATE();
-    case 288:
-      ACCEPT_TOKEN(anon_sym_TILDE);
-      END_STATE();
-    case 289:
-      ACCEPT_TOKEN(sym_cast);
-      END_STATE();
     case 290:
-      ACCEPT_TOKEN(anon_sym_STAR);
+      ACCEPT_TOKEN(anon_sym_DASH);
+      if (lookahead == '.') ADVANCE(157);
+      if (lookahead == '0') ADVANCE(456);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(457);
       END_STATE();
     case 291:
-      ACCEPT_TOKEN(anon_sym_SLASH);
-      if (lookahead == '*') ADVANCE(467);
-      if (lookahead == '/') ADVANCE(465);
+      ACCEPT_TOKEN(anon_sym_TILDE);
       END_STATE();
     case 292:
-      ACCEPT_TOKEN(anon_sym_LT_LT);
+      ACCEPT_TOKEN(sym_cast);
       END_STATE();
     case 293:
-      ACCEPT_TOKEN(anon_sym_GT_GT);
+      ACCEPT_TOKEN(anon_sym_STAR);
       END_STATE();
     case 294:
-      ACCEPT_TOKEN(anon_sym_LT_EQ);
+      ACCEPT_TOKEN(anon_sym_SLASH);
+      if (lookahead == '*') ADVANCE(472);
+      if (lookahead == '/') ADVANCE(470);
       END_STATE();
     case 295:
-      ACCEPT_TOKEN(anon_sym_GT_EQ);
+      ACCEPT_TOKEN(anon_sym_LT_LT);
       END_STATE();
     case 296:
-      ACCEPT_TOKEN(anon_sym_EQ_EQ);
+      ACCEPT_TOKEN(anon_sym_GT_GT);
       END_STATE();
     case 297:
-      ACCEPT_TOKEN(anon_sym_BANG_EQ);
+      ACCEPT_TOKEN(anon_sym_LT_EQ);
       END_STATE();
     case 298:
-      ACCEPT_TOKEN(anon_sym_AMP);
-      if (lookahead == '&') ADVANCE(301);
+      ACCEPT_TOKEN(anon_sym_GT_EQ);
       END_STATE();
     case 299:
-      ACCEPT_TOKEN(anon_sym_CARET);
+      ACCEPT_TOKEN(anon_sym_EQ_EQ);
       END_STATE();
     case 300:
-      ACCEPT_TOKEN(anon_sym_PIPE);
-      if (lookahead == '|') ADVANCE(302);
+      ACCEPT_TOKEN(anon_sym_BANG_EQ);
       END_STATE();
     case 301:
-      ACCEPT_TOKEN(anon_sym_AMP_AMP);
+      ACCEPT_TOKEN(anon_sym_AMP);
+      if (lookahead == '&') ADVANCE(304);
       END_STATE();
     case 302:
-      ACCEPT_TOKEN(anon_sym_PIPE_PIPE);
+      ACCEPT_TOKEN(anon_sym_CARET);
       END_STATE();
     case 303:
-      ACCEPT_TOKEN(anon_sym_QMARK);
+      ACCEPT_TOKEN(anon_sym_PIPE);
+      if (lookahead == '|') ADVANCE(305);
       END_STATE();
     case 304:
-      ACCEPT_TOKEN(sym__remainder);
+      ACCEPT_TOKEN(anon_sym_AMP_AMP);
       END_STATE();
     case 305:
+      ACCEPT_TOKEN(anon_sym_PIPE_PIPE);
+      END_STATE();
+    case 306:
+      ACCEPT_TOKEN(anon_sym_QMARK);
+      END_STATE();
+    case 307:
+      ACCEPT_TOKEN(sym__remainder);
+      END_STATE();
+    case 308:
       ACCEPT_TOKEN(sym_opcode);
-      if (lookahead == '.') ADVANCE(210);
-      if (lookahead == ':') ADVANCE(33);
+      if (lookahead == '.') ADVANCE(213);
+      if (lookahead == ':') ADVANCE(34);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(26);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(308);
+      END_STATE();
+    case 309:
+      ACCEPT_TOKEN(sym_opcode);
+      if (lookahead == '.') ADVANCE(213);
+      if (lookahead == ':') ADVANCE(34);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(26);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(305);
-      END_STATE();
-    case 306:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '_') ADVANCE(419);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 307:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(368);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 308:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(225);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 309:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(406);
-      if (lookahead == 'e') ADVANCE(436);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(309);
       END_STATE();
     case 310:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(373);
-      if (lookahead == 'o') ADVANCE(377);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
+      ACCEPT_TOKEN(sym_opcode);
+      if (lookahead == '.') ADVANCE(213);
+      if (lookahead == ':') ADVANCE(35);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(26);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(310);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(309);
       END_STATE();
     case 311:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(373);
-      if (lookahead == 'o') ADVANCE(386);
+      if (lookahead == '_') ADVANCE(424);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 312:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(353);
+      if (lookahead == 'a') ADVANCE(373);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 313:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(378);
+      if (lookahead == 'a') ADVANCE(228);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 314:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(414);
-      if (lookahead == 'g') ADVANCE(381);
+      if (lookahead == 'a') ADVANCE(411);
+      if (lookahead == 'e') ADVANCE(441);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 315:
       ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'a') ADVANCE(378);
+      if (lookahead == 'o') ADVANCE(382);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 316:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'a') ADVANCE(378);
+      if (lookahead == 'o') ADVANCE(391);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 317:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'a') ADVANCE(358);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 318:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'a') ADVANCE(383);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 319:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'a') ADVANCE(419);
+      if (lookahead == 'g') ADVANCE(386);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 320:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'a') ADVANCE(419);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 321:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'a') ADVANCE(376);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 322:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'a') ADVANCE(413);
+      if (lookahead == 'r') ADVANCE(317);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 323:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'a') ADVANCE(393);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 324:
+      ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'a') ADVANCE(414);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 316:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(371);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 317:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(408);
-      if (lookahead == 'r') ADVANCE(312);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 318:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(388);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 319:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(409);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 320:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(412);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 321:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(413);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 322:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'b') ADVANCE(435);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 323:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'b') ADVANCE(316);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 324:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'b') ADVANCE(376);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 325:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(221);
+      if (lookahead == 'a') ADVANCE(417);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 326:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(232);
+      if (lookahead == 'a') ADVANCE(418);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 327:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(358);
+      if (lookahead == 'b') ADVANCE(440);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 328:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(427);
+      if (lookahead == 'b') ADVANCE(321);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 329:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(332);
-      if (lookahead == 'l') ADVANCE(359);
-      if (lookahead == 't') ADVANCE(428);
+      if (lookahead == 'b') ADVANCE(381);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 330:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(332);
-      if (lookahead == 'l') ADVANCE(365);
+      if (lookahead == 'c') ADVANCE(224);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 331:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(253);
+      if (lookahead == 'c') ADVANCE(235);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 332:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(407);
+      if (lookahead == 'c') ADVANCE(363);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 333:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(350);
+      if (lookahead == 'c') ADVANCE(432);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 334:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'd') ADVANCE(337);
+      if (lookahead == 'l') ADVANCE(364);
+      if (lookahead == 't') ADVANCE(433);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 335:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'd') ADVANCE(337);
+      if (lookahead == 'l') ADVANCE(370);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 336:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'd') ADVANCE(256);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 337:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'd') ADVANCE(412);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 338:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(355);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 339:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(441);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 340:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(222);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 341:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(239);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 342:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(264);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 343:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(221);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 344:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(283);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 345:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(336);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 346:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(333);
+      if (lookahead == 'h') ADVANCE(324);
+      if (lookahead == 'r') ADVANCE(348);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 347:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(415);
+      if (lookahead == 'i') ADVANCE(423);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 348:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(356);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 349:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(312);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 350:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(426);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 351:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(429);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 352:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(410);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 353:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'e') ADVANCE(435);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 354:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'e') ADVANCE(436);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 335:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(219);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 336:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(236);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 337:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(261);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 338:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(218);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 339:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(280);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 340:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(331);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 341:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(328);
-      if (lookahead == 'h') ADVANCE(319);
-      if (lookahead == 'r') ADVANCE(343);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 342:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(410);
-      if (lookahead == 'i') ADVANCE(418);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 343:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(351);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 344:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(307);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 345:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(421);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 346:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(424);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 347:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(405);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 348:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(430);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 349:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(431);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 350:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(247);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 351:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(249);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 352:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(381);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 353:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(380);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 354:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(346);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 355:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(348);
+      if (lookahead == 'g') ADVANCE(250);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 356:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(349);
+      if (lookahead == 'g') ADVANCE(252);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 357:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'h') ADVANCE(319);
-      if (lookahead == 'r') ADVANCE(343);
+      if (lookahead == 'g') ADVANCE(386);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 358:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'h') ADVANCE(434);
+      if (lookahead == 'g') ADVANCE(385);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 359:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(314);
+      if (lookahead == 'g') ADVANCE(351);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 360:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(439);
+      if (lookahead == 'g') ADVANCE(353);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 361:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(324);
+      if (lookahead == 'g') ADVANCE(354);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 362:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(374);
-      if (lookahead == 'u') ADVANCE(387);
+      if (lookahead == 'h') ADVANCE(324);
+      if (lookahead == 'r') ADVANCE(348);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 363:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(322);
+      if (lookahead == 'h') ADVANCE(439);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 364:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(352);
+      if (lookahead == 'i') ADVANCE(319);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 365:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(315);
+      if (lookahead == 'i') ADVANCE(444);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 366:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(394);
+      if (lookahead == 'i') ADVANCE(329);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 367:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(395);
+      if (lookahead == 'i') ADVANCE(379);
+      if (lookahead == 'u') ADVANCE(392);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 368:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'k') ADVANCE(238);
+      if (lookahead == 'i') ADVANCE(327);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 369:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(399);
+      if (lookahead == 'i') ADVANCE(357);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 370:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(251);
+      if (lookahead == 'i') ADVANCE(320);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 371:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(255);
+      if (lookahead == 'i') ADVANCE(399);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 372:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(392);
+      if (lookahead == 'i') ADVANCE(400);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 373:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(369);
+      if (lookahead == 'k') ADVANCE(241);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 374:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(335);
+      if (lookahead == 'l') ADVANCE(404);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 375:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(364);
-      if (lookahead == 't') ADVANCE(428);
+      if (lookahead == 'l') ADVANCE(254);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 376:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(336);
+      if (lookahead == 'l') ADVANCE(258);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 377:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(379);
-      if (lookahead == 'n') ADVANCE(420);
+      if (lookahead == 'l') ADVANCE(397);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 378:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(245);
+      if (lookahead == 'l') ADVANCE(374);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 379:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(393);
+      if (lookahead == 'l') ADVANCE(340);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 380:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(308);
+      if (lookahead == 'l') ADVANCE(369);
+      if (lookahead == 't') ADVANCE(433);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 381:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(260);
+      if (lookahead == 'l') ADVANCE(341);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 382:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(240);
+      if (lookahead == 'm') ADVANCE(384);
+      if (lookahead == 'n') ADVANCE(425);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 383:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(234);
+      if (lookahead == 'm') ADVANCE(248);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 384:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(440);
+      if (lookahead == 'm') ADVANCE(398);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 385:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(215);
+      if (lookahead == 'm') ADVANCE(313);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 386:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(420);
+      if (lookahead == 'n') ADVANCE(263);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 387:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(326);
+      if (lookahead == 'n') ADVANCE(243);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 388:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(327);
+      if (lookahead == 'n') ADVANCE(237);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 389:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(429);
-      if (lookahead == 'x') ADVANCE(426);
+      if (lookahead == 'n') ADVANCE(445);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 390:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(377);
+      if (lookahead == 'n') ADVANCE(218);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 391:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(325);
+      if (lookahead == 'n') ADVANCE(425);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 392:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(323);
+      if (lookahead == 'n') ADVANCE(331);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 393:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'n') ADVANCE(332);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 394:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'n') ADVANCE(434);
+      if (lookahead == 'x') ADVANCE(431);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 395:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'o') ADVANCE(382);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 394:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(384);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 395:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(385);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 396:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(433);
+      if (lookahead == 'o') ADVANCE(330);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 397:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(386);
+      if (lookahead == 'o') ADVANCE(328);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 398:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(425);
+      if (lookahead == 'o') ADVANCE(387);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 399:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'p') ADVANCE(404);
-      if (lookahead == 't') ADVANCE(320);
+      if (lookahead == 'o') ADVANCE(389);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 400:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'p') ADVANCE(339);
+      if (lookahead == 'o') ADVANCE(390);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 401:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'o') ADVANCE(438);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 402:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'o') ADVANCE(391);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 403:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'o') ADVANCE(430);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 404:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'p') ADVANCE(409);
+      if (lookahead == 't') ADVANCE(325);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 405:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'p') ADVANCE(344);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 406:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'r') ADVANCE(323);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 407:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'r') ADVANCE(442);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 408:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'r') ADVANCE(317);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 409:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'r') ADVANCE(401);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 410:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'r') ADVANCE(388);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 411:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'r') ADVANCE(359);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 412:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'r') ADVANCE(350);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 413:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'r') ADVANCE(318);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 402:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(437);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 403:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(312);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 404:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(396);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 405:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(383);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 406:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(354);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 407:
+    case 414:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'r') ADVANCE(345);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 408:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(313);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 409:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(340);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 410:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(422);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 411:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(363);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 412:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(355);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 413:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(356);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 414:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(227);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 415:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(306);
+      if (lookahead == 'r') ADVANCE(427);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 416:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(279);
+      if (lookahead == 'r') ADVANCE(368);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 417:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(278);
+      if (lookahead == 'r') ADVANCE(360);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 418:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(361);
+      if (lookahead == 'r') ADVANCE(361);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 419:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(360);
+      if (lookahead == 's') ADVANCE(230);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 420:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(423);
+      if (lookahead == 's') ADVANCE(311);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 421:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(415);
+      if (lookahead == 's') ADVANCE(282);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 422:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(367);
+      if (lookahead == 's') ADVANCE(281);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 423:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(259);
+      if (lookahead == 's') ADVANCE(366);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 424:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(216);
+      if (lookahead == 's') ADVANCE(365);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 425:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(438);
+      if (lookahead == 's') ADVANCE(428);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 426:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(347);
+      if (lookahead == 's') ADVANCE(420);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 427:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(366);
+      if (lookahead == 's') ADVANCE(372);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 428:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(411);
+      if (lookahead == 't') ADVANCE(262);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 429:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(402);
+      if (lookahead == 't') ADVANCE(219);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 430:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 't') ADVANCE(443);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 431:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 't') ADVANCE(352);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 432:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 't') ADVANCE(371);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 433:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 't') ADVANCE(416);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 431:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(417);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 432:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(337);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
-      END_STATE();
-    case 433:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(398);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 434:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(321);
+      if (lookahead == 't') ADVANCE(407);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 435:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'u') ADVANCE(432);
+      if (lookahead == 't') ADVANCE(421);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 436:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'x') ADVANCE(257);
+      if (lookahead == 't') ADVANCE(422);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 437:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'y') ADVANCE(230);
+      if (lookahead == 't') ADVANCE(342);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 438:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'y') ADVANCE(400);
+      if (lookahead == 't') ADVANCE(403);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 439:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'z') ADVANCE(338);
+      if (lookahead == 't') ADVANCE(326);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'y')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 440:
       ACCEPT_TOKEN(sym_dot_word);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(136);
+      if (lookahead == 'u') ADVANCE(437);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
     case 441:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'x') ADVANCE(260);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 442:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'y') ADVANCE(233);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 443:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'y') ADVANCE(405);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 444:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'z') ADVANCE(343);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'y')) ADVANCE(446);
+      END_STATE();
+    case 445:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(138);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
+      END_STATE();
+    case 446:
       ACCEPT_TOKEN(sym_dot_word);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(441);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(446);
       END_STATE();
-    case 442:
+    case 447:
       ACCEPT_TOKEN(sym_identifier);
-      if (lookahead == '$') ADVANCE(443);
-      if (lookahead == '.') ADVANCE(210);
-      if (lookahead == ':') ADVANCE(33);
+      if (lookahead == '$') ADVANCE(448);
+      if (lookahead == '.') ADVANCE(213);
+      if (lookahead == ':') ADVANCE(34);
       if (('\t' <= lookahead && lookahead <= '\r') ||
           lookahead == ' ') ADVANCE(26);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(442);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(447);
       END_STATE();
-    case 443:
+    case 448:
       ACCEPT_TOKEN(sym_identifier);
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(443);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(448);
       END_STATE();
-    case 444:
+    case 449:
       ACCEPT_TOKEN(sym_sink);
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(443);
-      END_STATE();
-    case 445:
-      ACCEPT_TOKEN(sym_integer);
-      END_STATE();
-    case 446:
-      ACCEPT_TOKEN(sym_integer);
-      ADVANCE_MAP(
-        ',', 24,
-        '.', 458,
-        'U', 450,
-        'B', 130,
-        'b', 130,
-        'D', 205,
-        'd', 205,
-        'E', 126,
-        'e', 126,
-        'F', 181,
-        'f', 181,
-        'X', 157,
-        'x', 157,
-      );
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(447);
-      END_STATE();
-    case 447:
-      ACCEPT_TOKEN(sym_integer);
-      if (lookahead == ',') ADVANCE(24);
-      if (lookahead == '.') ADVANCE(458);
-      if (lookahead == 'U') ADVANCE(450);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(126);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(447);
-      END_STATE();
-    case 448:
-      ACCEPT_TOKEN(sym_integer);
-      if (lookahead == ',') ADVANCE(24);
-      if (lookahead == 'U') ADVANCE(450);
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(448);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
-      END_STATE();
-    case 449:
-      ACCEPT_TOKEN(sym_integer);
-      if (lookahead == ',') ADVANCE(24);
-      if (lookahead == 'U') ADVANCE(450);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(449);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(448);
       END_STATE();
     case 450:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == ',') ADVANCE(24);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
       END_STATE();
     case 451:
       ACCEPT_TOKEN(sym_integer);
       ADVANCE_MAP(
-        '.', 461,
-        'U', 445,
+        ',', 24,
+        '.', 463,
+        'U', 455,
         'B', 132,
         'b', 132,
-        'D', 207,
-        'd', 207,
+        'D', 208,
+        'd', 208,
         'E', 128,
         'e', 128,
-        'F', 183,
-        'f', 183,
-        'X', 161,
-        'x', 161,
+        'F', 184,
+        'f', 184,
+        'X', 160,
+        'x', 160,
       );
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(452);
       END_STATE();
     case 452:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == '.') ADVANCE(461);
-      if (lookahead == 'U') ADVANCE(445);
+      if (lookahead == ',') ADVANCE(24);
+      if (lookahead == '.') ADVANCE(463);
+      if (lookahead == 'U') ADVANCE(455);
       if (lookahead == 'E' ||
           lookahead == 'e') ADVANCE(128);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(452);
       END_STATE();
     case 453:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(445);
-      if (lookahead == 'B' ||
-          lookahead == 'b') ADVANCE(132);
-      if (lookahead == 'X' ||
-          lookahead == 'x') ADVANCE(161);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(455);
+      if (lookahead == ',') ADVANCE(24);
+      if (lookahead == 'U') ADVANCE(455);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(453);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
       END_STATE();
     case 454:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(445);
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(454);
+      if (lookahead == ',') ADVANCE(24);
+      if (lookahead == 'U') ADVANCE(455);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(454);
       END_STATE();
     case 455:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(445);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(455);
+      if (lookahead == ',') ADVANCE(24);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
       END_STATE();
     case 456:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(445);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(456);
+      ADVANCE_MAP(
+        '.', 466,
+        'U', 450,
+        'B', 134,
+        'b', 134,
+        'D', 210,
+        'd', 210,
+        'E', 130,
+        'e', 130,
+        'F', 186,
+        'f', 186,
+        'X', 164,
+        'x', 164,
+      );
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(457);
       END_STATE();
     case 457:
-      ACCEPT_TOKEN(sym_float);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == '.') ADVANCE(466);
+      if (lookahead == 'U') ADVANCE(450);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(130);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(457);
       END_STATE();
     case 458:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == ',') ADVANCE(24);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(126);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(458);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(450);
+      if (lookahead == 'B' ||
+          lookahead == 'b') ADVANCE(134);
+      if (lookahead == 'X' ||
+          lookahead == 'x') ADVANCE(164);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(460);
       END_STATE();
     case 459:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == ',') ADVANCE(24);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(450);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(459);
       END_STATE();
     case 460:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == ',') ADVANCE(24);
-      if (('\t' <= lookahead && lookahead <= '\r') ||
-          lookahead == ' ') ADVANCE(20);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(450);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(460);
       END_STATE();
     case 461:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(128);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(461);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(450);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(461);
       END_STATE();
     case 462:
       ACCEPT_TOKEN(sym_float);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(462);
       END_STATE();
     case 463:
-      ACCEPT_TOKEN(sym_string);
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == ',') ADVANCE(24);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(128);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(463);
       END_STATE();
     case 464:
-      ACCEPT_TOKEN(sym_comment);
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == ',') ADVANCE(24);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
       END_STATE();
     case 465:
-      ACCEPT_TOKEN(sym_comment);
-      if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(465);
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == ',') ADVANCE(24);
+      if (('\t' <= lookahead && lookahead <= '\r') ||
+          lookahead == ' ') ADVANCE(20);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(465);
       END_STATE();
     case 466:
-      ACCEPT_TOKEN(sym_unterminated_comment);
-      if (lookahead == '*') ADVANCE(466);
-      if (lookahead == '/') ADVANCE(464);
-      if (lookahead != 0) ADVANCE(467);
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(130);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(466);
       END_STATE();
     case 467:
-      ACCEPT_TOKEN(sym_unterminated_comment);
-      if (lookahead == '*') ADVANCE(466);
-      if (lookahead != 0) ADVANCE(467);
+      ACCEPT_TOKEN(sym_float);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(467);
       END_STATE();
     case 468:
+      ACCEPT_TOKEN(sym_string);
+      END_STATE();
+    case 469:
+      ACCEPT_TOKEN(sym_comment);
+      END_STATE();
+    case 470:
+      ACCEPT_TOKEN(sym_comment);
+      if (lookahead != 0 &&
+          lookahead != '\n') ADVANCE(470);
+      END_STATE();
+    case 471:
+      ACCEPT_TOKEN(sym_unterminated_comment);
+      if (lookahead == '*') ADVANCE(471);
+      if (lookahead == '/') ADVANCE(469);
+      if (lookahead != 0) ADVANCE(472);
+      END_STATE();
+    case 472:
+      ACCEPT_TOKEN(sym_unterminated_comment);
+      if (lookahead == '*') ADVANCE(471);
+      if (lookahead != 0) ADVANCE(472);
+      END_STATE();
+    case 473:
       ACCEPT_TOKEN(sym_preprocessor);
       if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(468);
+          lookahead != '\n') ADVANCE(473);
       END_STATE();
     default:
       return false;
@@ -4946,154 +4978,154 @@ static bool ts_lex_keywords(TSLexer *lexer, TSStateId state) {
 
 static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [0] = {.lex_state = 0, .external_lex_state = 1},
-  [1] = {.lex_state = 213},
-  [2] = {.lex_state = 213},
-  [3] = {.lex_state = 213},
+  [1] = {.lex_state = 216},
+  [2] = {.lex_state = 216},
+  [3] = {.lex_state = 216},
   [4] = {.lex_state = 4, .external_lex_state = 1},
-  [5] = {.lex_state = 213},
-  [6] = {.lex_state = 213},
-  [7] = {.lex_state = 213},
-  [8] = {.lex_state = 213},
+  [5] = {.lex_state = 216},
+  [6] = {.lex_state = 216},
+  [7] = {.lex_state = 216},
+  [8] = {.lex_state = 216},
   [9] = {.lex_state = 4, .external_lex_state = 1},
-  [10] = {.lex_state = 213},
-  [11] = {.lex_state = 213},
-  [12] = {.lex_state = 213},
+  [10] = {.lex_state = 216},
+  [11] = {.lex_state = 216},
+  [12] = {.lex_state = 216},
   [13] = {.lex_state = 4, .external_lex_state = 1},
-  [14] = {.lex_state = 213},
+  [14] = {.lex_state = 216},
   [15] = {.lex_state = 4, .external_lex_state = 1},
   [16] = {.lex_state = 4, .external_lex_state = 1},
-  [17] = {.lex_state = 213},
-  [18] = {.lex_state = 213},
-  [19] = {.lex_state = 213},
-  [20] = {.lex_state = 213},
-  [21] = {.lex_state = 213},
-  [22] = {.lex_state = 213},
-  [23] = {.lex_state = 213},
-  [24] = {.lex_state = 213},
-  [25] = {.lex_state = 213},
-  [26] = {.lex_state = 213},
-  [27] = {.lex_state = 213},
-  [28] = {.lex_state = 213},
-  [29] = {.lex_state = 213},
-  [30] = {.lex_state = 213},
-  [31] = {.lex_state = 213},
-  [32] = {.lex_state = 213},
-  [33] = {.lex_state = 213},
-  [34] = {.lex_state = 213},
-  [35] = {.lex_state = 213},
-  [36] = {.lex_state = 213},
-  [37] = {.lex_state = 213},
-  [38] = {.lex_state = 213},
-  [39] = {.lex_state = 213},
-  [40] = {.lex_state = 213},
-  [41] = {.lex_state = 213},
-  [42] = {.lex_state = 213},
+  [17] = {.lex_state = 216},
+  [18] = {.lex_state = 216},
+  [19] = {.lex_state = 216},
+  [20] = {.lex_state = 216},
+  [21] = {.lex_state = 216},
+  [22] = {.lex_state = 216},
+  [23] = {.lex_state = 216},
+  [24] = {.lex_state = 216},
+  [25] = {.lex_state = 216},
+  [26] = {.lex_state = 216},
+  [27] = {.lex_state = 216},
+  [28] = {.lex_state = 216},
+  [29] = {.lex_state = 216},
+  [30] = {.lex_state = 216},
+  [31] = {.lex_state = 216},
+  [32] = {.lex_state = 216},
+  [33] = {.lex_state = 216},
+  [34] = {.lex_state = 216},
+  [35] = {.lex_state = 216},
+  [36] = {.lex_state = 216},
+  [37] = {.lex_state = 216},
+  [38] = {.lex_state = 216},
+  [39] = {.lex_state = 216},
+  [40] = {.lex_state = 216},
+  [41] = {.lex_state = 216},
+  [42] = {.lex_state = 216},
   [43] = {.lex_state = 5},
-  [44] = {.lex_state = 213},
-  [45] = {.lex_state = 213},
-  [46] = {.lex_state = 213},
-  [47] = {.lex_state = 213},
-  [48] = {.lex_state = 213},
-  [49] = {.lex_state = 213},
-  [50] = {.lex_state = 213},
+  [44] = {.lex_state = 216},
+  [45] = {.lex_state = 216},
+  [46] = {.lex_state = 216},
+  [47] = {.lex_state = 216},
+  [48] = {.lex_state = 216},
+  [49] = {.lex_state = 216},
+  [50] = {.lex_state = 216},
   [51] = {.lex_state = 5},
-  [52] = {.lex_state = 213},
-  [53] = {.lex_state = 213},
-  [54] = {.lex_state = 213},
-  [55] = {.lex_state = 213},
-  [56] = {.lex_state = 213},
-  [57] = {.lex_state = 213},
-  [58] = {.lex_state = 213},
-  [59] = {.lex_state = 213},
+  [52] = {.lex_state = 216},
+  [53] = {.lex_state = 216},
+  [54] = {.lex_state = 216},
+  [55] = {.lex_state = 216},
+  [56] = {.lex_state = 216},
+  [57] = {.lex_state = 216},
+  [58] = {.lex_state = 216},
+  [59] = {.lex_state = 216},
   [60] = {.lex_state = 4},
-  [61] = {.lex_state = 213},
-  [62] = {.lex_state = 213},
+  [61] = {.lex_state = 216},
+  [62] = {.lex_state = 216},
   [63] = {.lex_state = 4},
-  [64] = {.lex_state = 213},
-  [65] = {.lex_state = 213},
-  [66] = {.lex_state = 213},
+  [64] = {.lex_state = 216},
+  [65] = {.lex_state = 216},
+  [66] = {.lex_state = 216},
   [67] = {.lex_state = 4},
-  [68] = {.lex_state = 213},
-  [69] = {.lex_state = 213},
-  [70] = {.lex_state = 213},
-  [71] = {.lex_state = 213},
-  [72] = {.lex_state = 213},
-  [73] = {.lex_state = 213},
-  [74] = {.lex_state = 213},
-  [75] = {.lex_state = 213},
-  [76] = {.lex_state = 213},
-  [77] = {.lex_state = 213},
-  [78] = {.lex_state = 213},
-  [79] = {.lex_state = 213},
-  [80] = {.lex_state = 213},
-  [81] = {.lex_state = 213},
-  [82] = {.lex_state = 213},
-  [83] = {.lex_state = 213},
-  [84] = {.lex_state = 213},
-  [85] = {.lex_state = 213},
+  [68] = {.lex_state = 216},
+  [69] = {.lex_state = 216},
+  [70] = {.lex_state = 216},
+  [71] = {.lex_state = 216},
+  [72] = {.lex_state = 216},
+  [73] = {.lex_state = 216},
+  [74] = {.lex_state = 216},
+  [75] = {.lex_state = 216},
+  [76] = {.lex_state = 216},
+  [77] = {.lex_state = 216},
+  [78] = {.lex_state = 216},
+  [79] = {.lex_state = 216},
+  [80] = {.lex_state = 216},
+  [81] = {.lex_state = 216},
+  [82] = {.lex_state = 216},
+  [83] = {.lex_state = 216},
+  [84] = {.lex_state = 216},
+  [85] = {.lex_state = 216},
   [86] = {.lex_state = 4},
-  [87] = {.lex_state = 213},
-  [88] = {.lex_state = 213},
-  [89] = {.lex_state = 213},
-  [90] = {.lex_state = 213},
-  [91] = {.lex_state = 213},
-  [92] = {.lex_state = 213},
-  [93] = {.lex_state = 213},
-  [94] = {.lex_state = 213},
-  [95] = {.lex_state = 213},
-  [96] = {.lex_state = 213},
-  [97] = {.lex_state = 213},
-  [98] = {.lex_state = 213},
-  [99] = {.lex_state = 213},
-  [100] = {.lex_state = 213},
-  [101] = {.lex_state = 213},
-  [102] = {.lex_state = 213},
-  [103] = {.lex_state = 213},
-  [104] = {.lex_state = 213},
-  [105] = {.lex_state = 213},
-  [106] = {.lex_state = 213},
-  [107] = {.lex_state = 213},
-  [108] = {.lex_state = 213},
+  [87] = {.lex_state = 216},
+  [88] = {.lex_state = 216},
+  [89] = {.lex_state = 216},
+  [90] = {.lex_state = 216},
+  [91] = {.lex_state = 216},
+  [92] = {.lex_state = 216},
+  [93] = {.lex_state = 216},
+  [94] = {.lex_state = 216},
+  [95] = {.lex_state = 216},
+  [96] = {.lex_state = 216},
+  [97] = {.lex_state = 216},
+  [98] = {.lex_state = 216},
+  [99] = {.lex_state = 216},
+  [100] = {.lex_state = 216},
+  [101] = {.lex_state = 216},
+  [102] = {.lex_state = 216},
+  [103] = {.lex_state = 216},
+  [104] = {.lex_state = 216},
+  [105] = {.lex_state = 216},
+  [106] = {.lex_state = 216},
+  [107] = {.lex_state = 216},
+  [108] = {.lex_state = 216},
   [109] = {.lex_state = 4},
   [110] = {.lex_state = 4},
-  [111] = {.lex_state = 213},
-  [112] = {.lex_state = 213},
-  [113] = {.lex_state = 213},
-  [114] = {.lex_state = 213},
-  [115] = {.lex_state = 213},
-  [116] = {.lex_state = 213},
-  [117] = {.lex_state = 213},
-  [118] = {.lex_state = 213},
-  [119] = {.lex_state = 213},
-  [120] = {.lex_state = 213},
-  [121] = {.lex_state = 213},
-  [122] = {.lex_state = 213},
-  [123] = {.lex_state = 213},
-  [124] = {.lex_state = 213},
-  [125] = {.lex_state = 213},
-  [126] = {.lex_state = 213},
-  [127] = {.lex_state = 213},
-  [128] = {.lex_state = 213},
-  [129] = {.lex_state = 213},
-  [130] = {.lex_state = 213},
-  [131] = {.lex_state = 213},
-  [132] = {.lex_state = 213},
-  [133] = {.lex_state = 213},
-  [134] = {.lex_state = 213},
-  [135] = {.lex_state = 213},
-  [136] = {.lex_state = 213},
-  [137] = {.lex_state = 213},
-  [138] = {.lex_state = 213},
-  [139] = {.lex_state = 213},
-  [140] = {.lex_state = 213},
-  [141] = {.lex_state = 213},
-  [142] = {.lex_state = 213},
-  [143] = {.lex_state = 213},
-  [144] = {.lex_state = 213},
-  [145] = {.lex_state = 213},
-  [146] = {.lex_state = 213},
-  [147] = {.lex_state = 213},
-  [148] = {.lex_state = 213},
+  [111] = {.lex_state = 216},
+  [112] = {.lex_state = 216},
+  [113] = {.lex_state = 216},
+  [114] = {.lex_state = 216},
+  [115] = {.lex_state = 216},
+  [116] = {.lex_state = 216},
+  [117] = {.lex_state = 216},
+  [118] = {.lex_state = 216},
+  [119] = {.lex_state = 216},
+  [120] = {.lex_state = 216},
+  [121] = {.lex_state = 216},
+  [122] = {.lex_state = 216},
+  [123] = {.lex_state = 216},
+  [124] = {.lex_state = 216},
+  [125] = {.lex_state = 216},
+  [126] = {.lex_state = 216},
+  [127] = {.lex_state = 216},
+  [128] = {.lex_state = 216},
+  [129] = {.lex_state = 216},
+  [130] = {.lex_state = 216},
+  [131] = {.lex_state = 216},
+  [132] = {.lex_state = 216},
+  [133] = {.lex_state = 216},
+  [134] = {.lex_state = 216},
+  [135] = {.lex_state = 216},
+  [136] = {.lex_state = 216},
+  [137] = {.lex_state = 216},
+  [138] = {.lex_state = 216},
+  [139] = {.lex_state = 216},
+  [140] = {.lex_state = 216},
+  [141] = {.lex_state = 216},
+  [142] = {.lex_state = 216},
+  [143] = {.lex_state = 216},
+  [144] = {.lex_state = 216},
+  [145] = {.lex_state = 216},
+  [146] = {.lex_state = 216},
+  [147] = {.lex_state = 216},
+  [148] = {.lex_state = 216},
   [149] = {.lex_state = 4},
   [150] = {.lex_state = 4},
   [151] = {.lex_state = 4},
@@ -5271,7 +5303,7 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [323] = {.lex_state = 3},
   [324] = {.lex_state = 0},
   [325] = {.lex_state = 3},
-  [326] = {.lex_state = 213},
+  [326] = {.lex_state = 216},
   [327] = {.lex_state = 9},
   [328] = {.lex_state = 9},
   [329] = {.lex_state = 9},
@@ -5290,7 +5322,7 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [342] = {.lex_state = 7},
   [343] = {.lex_state = 7},
   [344] = {.lex_state = 7},
-  [345] = {.lex_state = 213},
+  [345] = {.lex_state = 216},
   [346] = {.lex_state = 0},
   [347] = {.lex_state = 3},
   [348] = {.lex_state = 3},
@@ -5312,7 +5344,7 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [364] = {.lex_state = 0},
   [365] = {.lex_state = 0},
   [366] = {.lex_state = 0},
-  [367] = {.lex_state = 213},
+  [367] = {.lex_state = 216},
   [368] = {.lex_state = 0},
   [369] = {.lex_state = 0},
   [370] = {.lex_state = 9},
@@ -5321,9 +5353,9 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [373] = {.lex_state = 0},
   [374] = {.lex_state = 0},
   [375] = {.lex_state = 0},
-  [376] = {.lex_state = 213},
+  [376] = {.lex_state = 216},
   [377] = {.lex_state = 0},
-  [378] = {.lex_state = 213},
+  [378] = {.lex_state = 216},
   [379] = {.lex_state = 11},
   [380] = {.lex_state = 0},
   [381] = {.lex_state = 0},
@@ -5349,14 +5381,14 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [401] = {.lex_state = 0},
   [402] = {.lex_state = 7},
   [403] = {.lex_state = 0},
-  [404] = {.lex_state = 213},
+  [404] = {.lex_state = 216},
   [405] = {.lex_state = 7},
   [406] = {.lex_state = 0},
   [407] = {.lex_state = 0},
   [408] = {.lex_state = 0},
   [409] = {.lex_state = 0},
   [410] = {.lex_state = 0},
-  [411] = {.lex_state = 213},
+  [411] = {.lex_state = 216},
   [412] = {.lex_state = 12},
   [413] = {.lex_state = 7},
   [414] = {.lex_state = 0},
@@ -5375,94 +5407,94 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [427] = {.lex_state = 0},
   [428] = {.lex_state = 0},
   [429] = {.lex_state = 7},
-  [430] = {.lex_state = 213},
+  [430] = {.lex_state = 216},
   [431] = {.lex_state = 0},
-  [432] = {.lex_state = 213},
-  [433] = {.lex_state = 213},
-  [434] = {.lex_state = 213},
-  [435] = {.lex_state = 213},
-  [436] = {.lex_state = 213},
-  [437] = {.lex_state = 213},
+  [432] = {.lex_state = 216},
+  [433] = {.lex_state = 216},
+  [434] = {.lex_state = 216},
+  [435] = {.lex_state = 216},
+  [436] = {.lex_state = 216},
+  [437] = {.lex_state = 216},
   [438] = {.lex_state = 0},
-  [439] = {.lex_state = 213},
-  [440] = {.lex_state = 213},
+  [439] = {.lex_state = 216},
+  [440] = {.lex_state = 216},
   [441] = {.lex_state = 0},
-  [442] = {.lex_state = 213},
-  [443] = {.lex_state = 213},
-  [444] = {.lex_state = 213},
-  [445] = {.lex_state = 213},
+  [442] = {.lex_state = 216},
+  [443] = {.lex_state = 216},
+  [444] = {.lex_state = 216},
+  [445] = {.lex_state = 216},
   [446] = {.lex_state = 0},
-  [447] = {.lex_state = 213},
+  [447] = {.lex_state = 216},
   [448] = {.lex_state = 0},
-  [449] = {.lex_state = 213},
-  [450] = {.lex_state = 213},
-  [451] = {.lex_state = 213},
-  [452] = {.lex_state = 213},
-  [453] = {.lex_state = 213},
-  [454] = {.lex_state = 213},
-  [455] = {.lex_state = 213},
-  [456] = {.lex_state = 213},
+  [449] = {.lex_state = 216},
+  [450] = {.lex_state = 216},
+  [451] = {.lex_state = 216},
+  [452] = {.lex_state = 216},
+  [453] = {.lex_state = 216},
+  [454] = {.lex_state = 216},
+  [455] = {.lex_state = 216},
+  [456] = {.lex_state = 216},
   [457] = {.lex_state = 0},
-  [458] = {.lex_state = 213},
-  [459] = {.lex_state = 213},
-  [460] = {.lex_state = 213},
-  [461] = {.lex_state = 213},
-  [462] = {.lex_state = 213},
-  [463] = {.lex_state = 213},
+  [458] = {.lex_state = 216},
+  [459] = {.lex_state = 216},
+  [460] = {.lex_state = 216},
+  [461] = {.lex_state = 216},
+  [462] = {.lex_state = 216},
+  [463] = {.lex_state = 216},
   [464] = {.lex_state = 0},
   [465] = {.lex_state = 0},
-  [466] = {.lex_state = 213},
-  [467] = {.lex_state = 213},
+  [466] = {.lex_state = 216},
+  [467] = {.lex_state = 216},
   [468] = {.lex_state = 0},
-  [469] = {.lex_state = 213},
-  [470] = {.lex_state = 213},
+  [469] = {.lex_state = 216},
+  [470] = {.lex_state = 216},
   [471] = {.lex_state = 0},
-  [472] = {.lex_state = 213},
-  [473] = {.lex_state = 213},
-  [474] = {.lex_state = 213},
-  [475] = {.lex_state = 213},
-  [476] = {.lex_state = 213},
-  [477] = {.lex_state = 213},
-  [478] = {.lex_state = 213},
-  [479] = {.lex_state = 213},
-  [480] = {.lex_state = 213},
-  [481] = {.lex_state = 213},
-  [482] = {.lex_state = 213},
+  [472] = {.lex_state = 216},
+  [473] = {.lex_state = 216},
+  [474] = {.lex_state = 216},
+  [475] = {.lex_state = 216},
+  [476] = {.lex_state = 216},
+  [477] = {.lex_state = 216},
+  [478] = {.lex_state = 216},
+  [479] = {.lex_state = 216},
+  [480] = {.lex_state = 216},
+  [481] = {.lex_state = 216},
+  [482] = {.lex_state = 216},
   [483] = {.lex_state = 0},
-  [484] = {.lex_state = 213},
-  [485] = {.lex_state = 213},
-  [486] = {.lex_state = 213},
-  [487] = {.lex_state = 213},
-  [488] = {.lex_state = 213},
+  [484] = {.lex_state = 216},
+  [485] = {.lex_state = 216},
+  [486] = {.lex_state = 216},
+  [487] = {.lex_state = 216},
+  [488] = {.lex_state = 216},
   [489] = {.lex_state = 0},
-  [490] = {.lex_state = 213},
-  [491] = {.lex_state = 213},
-  [492] = {.lex_state = 213},
-  [493] = {.lex_state = 213},
-  [494] = {.lex_state = 213},
-  [495] = {.lex_state = 213},
+  [490] = {.lex_state = 216},
+  [491] = {.lex_state = 216},
+  [492] = {.lex_state = 216},
+  [493] = {.lex_state = 216},
+  [494] = {.lex_state = 216},
+  [495] = {.lex_state = 216},
   [496] = {.lex_state = 0},
-  [497] = {.lex_state = 213},
+  [497] = {.lex_state = 216},
   [498] = {.lex_state = 7},
-  [499] = {.lex_state = 213},
-  [500] = {.lex_state = 213},
-  [501] = {.lex_state = 213},
-  [502] = {.lex_state = 213},
-  [503] = {.lex_state = 213},
-  [504] = {.lex_state = 213},
-  [505] = {.lex_state = 213},
-  [506] = {.lex_state = 213},
+  [499] = {.lex_state = 216},
+  [500] = {.lex_state = 216},
+  [501] = {.lex_state = 216},
+  [502] = {.lex_state = 216},
+  [503] = {.lex_state = 216},
+  [504] = {.lex_state = 216},
+  [505] = {.lex_state = 216},
+  [506] = {.lex_state = 216},
   [507] = {.lex_state = 0},
   [508] = {.lex_state = 0},
-  [509] = {.lex_state = 213},
+  [509] = {.lex_state = 216},
   [510] = {.lex_state = 0},
-  [511] = {.lex_state = 213},
-  [512] = {.lex_state = 213},
+  [511] = {.lex_state = 216},
+  [512] = {.lex_state = 216},
   [513] = {.lex_state = 7},
-  [514] = {.lex_state = 213},
-  [515] = {.lex_state = 213},
-  [516] = {.lex_state = 213},
-  [517] = {.lex_state = 213},
+  [514] = {.lex_state = 216},
+  [515] = {.lex_state = 216},
+  [516] = {.lex_state = 216},
+  [517] = {.lex_state = 216},
 };
 
 static const uint16_t ts_parse_table[LARGE_STATE_COUNT][SYMBOL_COUNT] = {

@@ -1,0 +1,111 @@
+"""The launches with which an entry is executed: those of a launch file, or assumed ones.
+
+``confirm`` and ``executing`` execute the same launches; what they conclude from an execution differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from tclint.driver.evidence import Basis
+from tclint.executor.assume import Assumed, Parameters
+from tclint.executor.errors import Unsupported
+from tclint.executor.launch import LaunchFile, triton_beside
+from tclint.executor.run import STEPS, Execution, execute_assumed, execute_file, line_of
+from tclint.executor.schedule import Schedule
+from tclint.executor.state import Geometry
+from tclint.ir.nodes import Function, Module
+from tclint.syntax.source import Source
+
+__all__ = ["Candidate", "candidates"]
+
+
+class _Run(Protocol):
+    def __call__(
+        self,
+        how: Schedule,
+        *,
+        steps: int = STEPS,
+        seconds: float = float("inf"),
+        watched: frozenset[int] = frozenset(),
+    ) -> Execution: ...
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A launch with which an entry can be executed."""
+
+    name: str
+    """For a message that begins with *under*."""
+    basis: Basis
+    geometry: Geometry | None
+    """The size of the launch, and the value of integer parameters; None and 0 for a launch file."""
+    number: int
+    run: _Run
+    """Executes the entry once under a schedule, within limits; *watched* are the instructions of
+    :attr:`~tclint.executor.run.Execution.reached`. Raises :class:`~tclint.executor.launch.LaunchError` if a launch does
+    not fit the kernel."""
+
+
+def candidates(
+    source: Source, module: Module, function: Function, file: LaunchFile | None
+) -> Iterator[Candidate]:
+    """All launches of a launch *file* at once, or assumed launches, the most plausible ones first.
+
+    *function* is the entry, with the functions that it calls inlined (:func:`~tclint.executor.run.prepared`).
+    """
+    if file is not None:
+        name = str(file.path)
+        yield Candidate(name, Basis(name), None, 0, _given(source, module, function, file))
+        return
+    parameters = Parameters(function)
+    for assumed in parameters.launches(module, triton_beside(source.path)):
+        basis = Basis(f"assuming {assumed.assumptions}", assumed.assumes, parameters.is_guessed)
+        yield Candidate(
+            f"an assumed launch ({assumed})", basis, assumed.geometry, assumed.number,
+            _assumed(source, module, function, assumed),
+        )  # fmt: skip
+
+
+def _assumed(source: Source, module: Module, function: Function, assumed: Assumed) -> _Run:
+    def run(
+        how: Schedule,
+        *,
+        steps: int = STEPS,
+        seconds: float = float("inf"),
+        watched: frozenset[int] = frozenset(),
+    ) -> Execution:
+        try:
+            return execute_assumed(
+                module, function, assumed, how, steps=steps, seconds=seconds,
+                place=lambda site: f"line {line_of(source, function, site)}", watched=watched,
+            )  # fmt: skip
+        except Unsupported as problem:  # before the first instruction: variables, parameters
+            return Execution(function, "unsupported", str(problem))
+
+    return run
+
+
+def _given(source: Source, module: Module, function: Function, file: LaunchFile) -> _Run:
+    def run(
+        how: Schedule,
+        *,
+        steps: int = STEPS,
+        seconds: float = float("inf"),
+        watched: frozenset[int] = frozenset(),
+    ) -> Execution:
+        try:
+            executions, _ = execute_file(
+                module, file, how, steps=steps, seconds=seconds,
+                place=lambda f, site: f"line {line_of(source, f, site)}", watched={function.name: watched},
+            )  # fmt: skip
+        except Unsupported as problem:
+            return Execution(function, "unsupported", str(problem))
+        own = [e for e in executions if e.function.name == function.name]
+        return own[-1] if own else Execution(
+            function, "unsupported", f"{file.path} does not launch {function.name}"
+        )  # fmt: skip
+
+    return run

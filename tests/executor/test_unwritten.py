@@ -1,0 +1,108 @@
+"""Reads of shared memory that nothing has written: a note, and an observation if the outcome depends on one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tclint.commands._cli import cli
+from tests.tools.support import HOPPER, kernel, module
+
+BODY = """
+    .shared .align 16 .b8 tile[1024];
+    ld.param.u64 %rd0, [pointer];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd1, %r0, 4;
+    add.s64 %rd2, %rd0, %rd1;
+    mov.u32 %r1, tile;
+    mad.lo.u32 %r2, %r0, 4, %r1;
+    st.shared.u32 [%r2], %r0;
+    bar.sync 0;
+    mov.u32 %r4, 1;
+    {use}
+    st.global.u32 [%rd2], %r4;
+    ret;"""
+"""Writes the first half of the tile."""
+LAUNCH = """
+[buffers]
+data = { type = "u32", shape = [128], values = 5 }
+[[launches]]
+entry = "k"
+grid = [1]
+block = [128]
+arguments = ["data", { u32 = 7 }]
+"""
+
+
+def invoke(folder: Path, use: str, *options: str) -> tuple[int, str]:
+    path = folder / "tile.ptx"
+    path.write_text(module(kernel(BODY.replace("{use}", use)), header=HOPPER))
+    (folder / "tile.launch.toml").write_text(LAUNCH)
+    result = CliRunner().invoke(cli, ["run", str(path), *options], standalone_mode=False)
+    assert result.exception is None
+    return int(result.return_value), result.output
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "ld.shared.u32 %r4, [%r2+512];",
+        "ld.shared.u32 %r3, [%r2+512];\n    setp.ne.u32 %p1, %r3, 0;\n    @%p1 mov.u32 %r4, 2;",
+        "ld.shared.u32 %r3, [%r2+512];\n    setp.ne.u32 %p1, %r3, 0;\n    @%p1 bra LATER;\n    add.u32 %r5, %r0, 1;\nLATER:",
+        "atom.shared.add.u32 %r4, [%r2+512], 1;",
+    ],
+    ids=["stored", "selects", "branch", "atomic"],
+)
+def test_a_value_that_nothing_has_written_and_that_is_used_is_observed(tmp_path: Path, use: str) -> None:
+    code, output = invoke(tmp_path, use)
+    assert code == 1
+    assert "unwritten: reads shared memory that nothing has written" in output
+    assert "512 bytes of shared memory are read that nothing has written" in output
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "ld.shared.u32 %r3, [%r2+512];",
+        "ld.shared.u32 %r3, [%r2+512];\n    mul.lo.u32 %r3, %r3, 0;\n    add.u32 %r4, %r4, %r3;",
+    ],
+    ids=["dropped", "times zero"],
+)
+def test_a_value_that_nothing_has_written_and_that_is_not_used_is_a_note(tmp_path: Path, use: str) -> None:
+    code, output = invoke(tmp_path, use)
+    assert code == 0
+    assert "note: 512 bytes of shared memory are read that nothing has written" in output
+
+
+def test_a_value_that_is_written_is_neither(tmp_path: Path) -> None:
+    code, output = invoke(tmp_path, "ld.shared.u32 %r4, [%r2];")
+    assert code == 0
+    assert "nothing has written" not in output
+
+
+def test_a_value_that_a_copy_writes_is_neither(tmp_path: Path) -> None:
+    use = """
+    cp.async.ca.shared.global [%r2+512], [%rd2], 4;
+    cp.async.wait_all;
+    ld.shared.u32 %r4, [%r2+512];"""
+    code, output = invoke(tmp_path, use)
+    assert code == 0
+    assert "nothing has written" not in output
+
+
+def test_bytes_are_counted_once_and_the_other_reads_are_counted(tmp_path: Path) -> None:
+    first, second = "ld.shared.u32 %r4, [%r2+512];", "ld.shared.u8 %r5, [%r1+1020];"
+    _, output = invoke(tmp_path, f"{second}\n    {first}\n    {first}\n    add.u32 %r4, %r4, %r5;")
+    assert "512 bytes" in output
+    assert "or on one of 1 others" in output
+
+
+def test_the_observation_of_a_run_has_no_thread(tmp_path: Path) -> None:
+    _, output = invoke(tmp_path, "ld.shared.u32 %r4, [%r2+512];", "--output-format", "json")
+    (run,) = json.loads(output)["launches"]
+    (observation,) = run["observations"]
+    assert observation["kind"] == "unwritten"
+    assert observation["thread"] == ""
