@@ -79,7 +79,7 @@ OPEN = {
     "tensormap.replace elemtype 13", "tensormap.replace elemtype 14", "tensormap.replace elemtype 15", "cp.async ignore-src",
     "mbarrier.arrive sink _", "indirect tex (.u64 handle), unified", "indirect tex, texmode_independent",
     "indirect suld (.u64)", "indirect txq", "suq indirect", "wmma with .aligned", "fence.proxy.alias", "nanosleep immediate",
-    "st.bulk 32-bit size register (register address)", ".language in an entry head",
+    "st.bulk 32-bit size register (register address)",
 }  # fmt: skip
 """What tclint does not decide as ptxas does yet."""
 OTHER_RULES = ("MB", "TM", "MO")
