@@ -34,7 +34,7 @@ def _barrier(d: Decoder, i: Instruction, arrives: bool = False) -> Op:
             raise Fault(f"barrier {name} does not exist: a CTA has barriers 0 to 15", "barrier")
         barrier = cta.barriers.get(name)
         if barrier is None:
-            barrier = cta.barriers[name] = Barrier(Clocks.new(cta.cluster.warps))
+            barrier = cta.barriers[name] = Barrier(Clocks.new(cta.cluster.agents))
         if barrier.busy and barrier.needed != needed and (barrier.needed or cta.full) != (needed or cta.full):
             w.machine.observe(
                 "barrier-count", w,
