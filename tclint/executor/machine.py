@@ -742,7 +742,7 @@ class Machine:
         """
         at = w.site if site is None else site
         mbarrier = other.mbarrier if isinstance(other, AsyncOperation) else other
-        users = frozenset(mbarrier.users) if isinstance(mbarrier, Mbarrier) else frozenset()
+        users = frozenset((mbarrier.site, *mbarrier.users)) if isinstance(mbarrier, Mbarrier) else frozenset()
         crosses = other.warp is not w if isinstance(other, AsyncOperation) else kind == "unordered"
         cause = other if isinstance(other, int) else other.site
         key = (kind, at, cause)

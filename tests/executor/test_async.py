@@ -625,6 +625,20 @@ def test_setmaxnreg_changes_in_the_direction_of_its_name(steps: list[str], seen:
     assert done(body + "ret;", block=128).messages == seen
 
 
+@pytest.mark.parametrize(
+    ("directives", "seen"),
+    [
+        (".maxntid 384", []),  # ptxas may drop the instruction, and what a thread holds is unknown
+        (".maxntid 384\n.minnctapersm 1", ["requests to lower its 168 registers to 232"]),
+    ],
+)
+def test_registers_at_launch_are_known_from_a_bound_only(directives: str, seen: list[str]) -> None:
+    body = "setp.lt.u32 %p0, %r199, 128;\n@%p0 bra A;\nsetmaxnreg.inc.sync.aligned.u32 240;\nret;\nA:\n"
+    body += "setmaxnreg.dec.sync.aligned.u32 232;\nret;"
+    found = run(body, block=384, header=HOPPER, directives=directives)
+    assert found.messages == seen
+
+
 def roles(producer: str, count: int) -> Run:
     """Four warps execute *producer*, eight others request *count* registers; 168 are theirs at launch."""
     return run(
