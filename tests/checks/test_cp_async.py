@@ -536,6 +536,29 @@ def test_some_threads_are_misaligned_with_less_confidence() -> None:
     assert finding.message.startswith("dst must be aligned to 16 bytes, but it is 8 modulo 16")
 
 
+def test_a_copy_that_is_not_committed_may_be_fixed_by_a_commit_after_it() -> None:
+    code = text(f"{COPY}\n{wait()}\n{READ}")
+    (finding,) = by_rule(lint(code), "CA002")
+    waited, committed = finding.fixes
+    assert (waited.safe, committed.safe) == (True, False)
+    (edit,) = committed.edits
+    assert code[: edit.span.start].endswith(COPY)
+    assert edit.text.strip() == COMMIT
+
+
+def test_the_help_about_a_wait_before_later_commits_names_no_depth_that_is_there_already() -> None:
+    more = f"{NEXT}\n{COMMIT}"
+    (finding,) = by_rule(
+        lint(text(f"{COPY}\n{COMMIT}\n{more}\n{wait(2)}\n{more}\n{READ}\n{wait()}")), "CA001"
+    )
+    assert finding.help == (
+        "use cp.async.wait_group 1 or less there, or add cp.async.wait_group 2 or less before this instruction"
+    )
+    smaller, another = finding.fixes
+    assert smaller.message == "wait for all but the newest group: cp.async.wait_group 1"
+    assert another.message == "add cp.async.wait_all"
+
+
 STAGES = """
     .shared .align 8 .b64 empty;
     mov.u32 %r5, %ntid.y;
