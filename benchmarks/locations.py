@@ -5,32 +5,37 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmarks import results
 from benchmarks.faults import OPERATORS
-from tclint.findings.finding import Finding, Span
+from tclint.findings.finding import Finding
 from tclint.syntax.source import Source
 
 __all__ = ["ABOUT", "COMMAND", "NEAR", "SLICE", "TITLE", "located", "section", "summary", "table"]
 
 NEAR = 3
 """Lines between a change and what a finding names, up to which the finding locates the change."""
+_NO_CODE = re.compile(rb"\s*(//.*|\.loc\b.*|[{}])?\s*")
+"""A line without code: a blank, a comment, a ``.loc``, a brace."""
 
 TITLE = "Where planted faults are located"
-COMMAND = "python -m benchmarks.mutation fixtures/kernels FOLDER --each 6 --no-ptxas --record-locations"
+COMMAND = "python -m benchmarks.mutation fixtures/kernels --each 6 --no-ptxas --record-locations"
 SLICE = ""
 ABOUT = (
-    "Of the planted faults that are found: does a finding name the changed line? FOLDER has real kernels of the "
-    f"producers below. A line is named by what lies within {NEAR} lines of it: the primary location of the finding, a "
+    "Of the planted faults that are found: does a finding name the changed line? "
+    f"A line is named by what lies within {NEAR} lines of it: the primary location of the finding, a "
     "step of it, or an edit that it suggests. For a deletion that is the line of the deleted instruction, and for a move "
-    "either end. The waits of a deadlock and the arrivals that it lacks are steps."
+    "either end. The waits of a deadlock and the arrivals that it lacks are steps. *In lines of code* is any of these if "
+    "comments, .loc, braces and blank lines do not count: inline assembly is between two comments."
 )
 
-LOCATORS = ("primary", "step", "edit")
-"""What may locate a change, from the most to the least direct."""
+LOCATORS = ("primary", "step", "edit", "code")
+"""What may locate a change, from the most to the least direct; *code* is any of the others if only lines of code count."""
 
 Counts = list[tuple[str, str, int]]
 """Operator, what locates the change ("" when nothing does), and how many of those found."""
@@ -38,7 +43,8 @@ Counts = list[tuple[str, str, int]]
 
 def located(source: Source, findings: Iterable[Finding], changed: Iterable[int]) -> str:
     """The first of :data:`LOCATORS` of one of the *findings* that lies within :data:`NEAR` lines of a *changed* one;
-    empty if none does."""
+    empty if none does. A deleted instruction has no code left on its line, which is numbered as the next line of
+    code."""
     shown = list(findings)
     parties = [party for f in shown for party in f.deadlock]
     spans = {
@@ -49,12 +55,15 @@ def located(source: Source, findings: Iterable[Finding], changed: Iterable[int])
         ],
         "edit": [edit.span for f in shown for fix in f.fixes for edit in fix.edits],
     }
-    near = frozenset(n for line in changed for n in range(line - NEAR, line + NEAR + 1))
-
-    def named(span: Span) -> bool:
-        return source.position(span.start).line in near
-
-    return next((how for how in LOCATORS if any(map(named, spans[how]))), "")
+    lines = {how: [source.position(span.start).line for span in at] for how, at in spans.items()}
+    changes = list(changed)
+    for how, named in lines.items():
+        if any(abs(line - change) <= NEAR for line in named for change in changes):
+            return how
+    code = [n for n, line in enumerate(source.data.split(b"\n"), 1) if not _NO_CODE.fullmatch(line)]
+    numbered = [bisect_left(code, change) for change in changes]
+    every = [bisect_left(code, line) for named in lines.values() for line in named]
+    return "code" if any(abs(n - change) <= NEAR for n in every for change in numbered) else ""
 
 
 def counted(records: Iterable[Mapping[str, Any]]) -> Counts:
@@ -76,7 +85,7 @@ def table(counts: Counts) -> list[str]:
     for name, row in (*rows.items(), ("all", total)) if rows else ():
         sums = [sum(row[how] for how in LOCATORS[: i + 1]) for i in range(len(LOCATORS))]
         cells.append([name, row.total(), *sums, *(f"{100 * n / row.total():.0f}%" for n in sums)])
-    head = ("primary location", "or a step", "or an edit")
+    head = ("primary location", "or a step", "or an edit", "in lines of code")
     return results.table(("operator", "found", *head, *head), cells) if cells else []
 
 

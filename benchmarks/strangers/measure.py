@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
 
-__all__ = ["EACH", "lint", "plant"]
+__all__ = ["FAULTS", "lint", "mutant", "plant"]
 
-EACH = 4
-"""One of so many kernels gets a copy with a fault."""
+FAULTS = 300
+"""Faults that are planted for a set."""
+PER_KERNEL = 4
+"""Copies of one kernel, each with a fault of another operator."""
 
 
 def lint(name: str, candidate: Candidate, path: Path) -> tuple[Row, list[Row]]:
@@ -72,12 +75,12 @@ def _row(
 
 
 def plant(name: str, drawn: Sequence[Candidate], seed: int, folder: Path) -> Iterator[Row]:
-    """A row for each of the kernels that a fault was planted in.
+    """A row for each of the :data:`FAULTS` copies of a kernel with a fault, or for fewer if the set has too few sites.
 
-    The kernels are drawn from those with a site for a fault, an operator from those with a site in the kernel.
+    The kernels are drawn from those with a site for a fault, the operators of a kernel from those with a site in it.
     """
     rng = random.Random(seed)
-    left = len(drawn) // EACH
+    left = FAULTS
     for candidate in rng.sample(drawn, len(drawn)):
         if not left:
             return
@@ -85,33 +88,39 @@ def plant(name: str, drawn: Sequence[Candidate], seed: int, folder: Path) -> Ite
         if len(candidate.text) > mutation.LARGEST:
             continue
         try:
-            row = _planted(name, candidate, path, rng)
+            for row in islice(_planted(name, candidate, path, rng), left):
+                left -= 1
+                yield row
         except Exception as error:  # noqa: BLE001  # one kernel must not cost the faults in all others
-            row = _fault(name, candidate, "", 0, "crash", "", [f"{type(error).__name__}: {error}"])
-        if row is not None:
             left -= 1
-            yield row
+            yield _fault(name, candidate, "", 0, "crash", "", [f"{type(error).__name__}: {error}"])
 
 
-def _planted(name: str, candidate: Candidate, path: Path, rng: random.Random) -> Row | None:
+def mutant(folder: Path, digest: str, operator: str, line: int | str) -> Path:
+    """Where the copy of a kernel is whose *line* an operator changed."""
+    return folder / "planted" / f"{digest}.{operator.replace(' ', '-')}.{line}.ptx"
+
+
+def _planted(name: str, candidate: Candidate, path: Path, rng: random.Random) -> Iterator[Row]:
     sites: dict[str, list[tuple[Kernel, Fault]]] = {}
     for kernel in mutation.kernels(path):
         for operator in OPERATORS.values():
             if operator.rules and (faults := list(operator.plant(kernel))):
                 sites.setdefault(operator.name, []).extend((kernel, fault) for fault in faults)
-    if not sites:
-        return None
-    operator = OPERATORS[rng.choice(sorted(sites))]
-    kernel, fault = rng.choice(sites[operator.name])
-    changed = apply(kernel.data, fault.edits)
-    (path.parent / "planted").mkdir(exist_ok=True)
-    (path.parent / "planted" / path.name).write_bytes(changed)
-    places = frozenset(kernel.line(kernel.span(i).start) for i in fault.places)
-    before = mutation.lint(path, kernel.data)
-    said = mutation.verdict(before, mutation.lint(path, changed), operator.rules, places)
-    proof = equivalent(kernel, fault)
-    line = kernel.line(fault.edits[0].span.start)
-    return _fault(name, candidate, operator.name, line, said.result, proof.reason if proof else "", said.new)
+    before: FileReport | None = None
+    for chosen in rng.sample(sorted(sites), min(PER_KERNEL, len(sites))):
+        operator = OPERATORS[chosen]
+        kernel, fault = rng.choice(sites[chosen])
+        changed = apply(kernel.data, fault.edits)
+        line = kernel.line(fault.edits[0].span.start)
+        target = mutant(path.parent, candidate.digest, chosen, line)
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(changed)
+        places = frozenset(kernel.line(kernel.span(i).start) for i in fault.places)
+        before = before or mutation.lint(path, kernel.data)
+        said = mutation.verdict(before, mutation.lint(path, changed), operator.rules, places)
+        proof = equivalent(kernel, fault)
+        yield _fault(name, candidate, chosen, line, said.result, proof.reason if proof else "", said.new)
 
 
 def _fault(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.strangers.ledger import Ledger, Row
+from benchmarks.strangers.measure import mutant
 
 __all__ = ["table"]
 
@@ -45,7 +46,7 @@ def _where(kernel: Row, folder: Path) -> str:
 
 
 def _missed(row: Row, folder: Path) -> list[str]:
-    path = folder / "planted" / f"{row['digest']}.ptx"
+    path = mutant(folder, row["digest"], row["operator"], row["line"])
     head = f"## {row['digest']} {row['operator']} line {row['line']}: {row['result']}"
     return [
         head,

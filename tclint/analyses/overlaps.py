@@ -105,6 +105,7 @@ class Conflict:
     operation: Access
     use: Access
     path: Path
+    """It ends at the use."""
     doubt: Doubt = NO_DOUBT
     """Why launches may never take the path, by :attr:`OverlapSearch.doubt`."""
 
@@ -522,7 +523,7 @@ class OverlapSearch:
                 if _may_overlap(own, touched, distance) and self.meet(
                     here, shared.along(use, route.after), route
                 ):
-                    yield Conflict(operation, use, route.path)
+                    yield Conflict(operation, use, replace(route.path, end=use.site))
                     break
 
 

@@ -119,6 +119,8 @@ class Tcgen05(FactSet[tuple[int, int]]):
         """Register -> the set of loads that it is loaded or computed from."""
         self.by_opcode = not self.derived
         self._pending: dict[Tcgen05State, int] = {}
+        self._distances: dict[tuple[int, int], set[int]] = {}
+        """Distance between two addresses, and threads -> its values in these threads; none if unknown."""
         self._ranges: dict[tuple[int, str], ColumnRange | None] = {}
         self._order = model.fact(HappensBefore)
         self._barriers = self._order.points.barrier_sites(Scope.WARPS)
@@ -420,11 +422,23 @@ class Tcgen05(FactSet[tuple[int, int]]):
         columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
         return values.total(columns, constant & 0xFFFF)
 
-    def meet(self, a: ColumnRange | None, b: ColumnRange | None) -> bool:
-        """Whether two ranges provably share a column (and start in the same lane)."""
+    def meet(self, a: ColumnRange | None, b: ColumnRange | None, threads: int = 0) -> bool:
+        """Whether two ranges provably share a column (and start in the same lane).
+
+        Where the distance between the two depends on the thread index, they do if they share one in all of *threads*.
+        """
         if a is None or b is None or a.lanes != b.lanes:
             return False
-        return self.model.values.disjoint(a.start, a.columns, b.start, b.columns) is False
+        values = self.model.values
+        disjoint = values.disjoint(a.start, a.columns, b.start, b.columns)
+        if disjoint is not None or not threads:
+            return disjoint is False
+        distance = values.add(b.start, values.times(a.start, -1))
+        key = distance, threads
+        if key not in self._distances:
+            self._distances[key] = self.model.shared.offsets(distance, threads) or set()
+        found = self._distances[key]
+        return bool(found) and all(-b.columns < columns < a.columns for columns in found)
 
     def apart(self, a: int, role_a: str, b: int, role_b: str) -> bool:
         """Whether the columns of an operand of *a* and of one of *b* provably differ, whatever their lanes.

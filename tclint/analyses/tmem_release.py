@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from tclint.analyses.happens_before import HappensBefore
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
 from tclint.analyses.tcgen05_sync import ThreadSync
+from tclint.values import thread_masks as T
 
 __all__ = ["TmemRelease"]
 
@@ -51,6 +52,25 @@ class TmemRelease:
         The thread signals while *site* is pending. None if every such operation may be ordered after a later signal.
         """
         return self._started(site, signal, self._pending)
+
+    def arrivals_for_others(self, site: int, barrier: int) -> list[int]:
+        """The arrivals after *barrier* by some of the warps that execute the load or store *site*, for all of them.
+
+        *site* is pending at the barrier and complete at the arrival: the arriving threads have waited for their own load
+        or store, but nothing orders them after the waits of the other warps, which may follow.
+        """
+        order, views = self.order, self.model.views
+        if not order.points.releases_together(barrier):
+            return []
+        threads, waits = views.context_of(site).threads, order.points.acquire_points(Scope.WARPS)
+        arrivals = self.model.reached_from((barrier,), self.model.sites("mbarrier-arrive"), {*waits, site})
+        return [
+            i
+            for i in sorted(arrivals)
+            if site not in self._pending.get(i, ())
+            and (arriving := views.context_of(i).threads) & threads
+            and threads & ~T.whole(arriving, 32)
+        ]
 
     def started_unfenced(self, site: int, signal: int) -> int | None:
         """:meth:`started_early`, where *site* is outstanding until ``tcgen05.fence::before_thread_sync``."""

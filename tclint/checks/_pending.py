@@ -84,12 +84,18 @@ class PendingReason(NamedTuple):
                 fixes,
             )
         depth = groups.depth(model.instruction(waits[-1]))
+        enough = f"{name}.{waits_for} {f'{age} or less' if age else '0'} before this instruction"
+        if later:  # one of them may be what precedes the later commits
+            smaller = f"{age - later} or less" if age > later else "0"
+            remedy = f"use {name}.{waits_for} {smaller} there, or add {enough}"
+        else:
+            remedy = f"use {enough}"
         newest = "the newest group" if depth == 1 else f"the newest {depth} groups"
         steps.append(Mark(waits[-1], f"waits for all but {newest}"))
         relation = "which is" if depth == 1 else "including"
         return cls(
             f"{name}.wait_group {depth} leaves {newest} in flight, {relation} this one",
-            f"use {name}.{waits_for} {f'{age} or less' if age else '0'} before this instruction",
+            remedy,
             tuple(steps),
             waits[-1],
             fixes,

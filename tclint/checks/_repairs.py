@@ -20,6 +20,7 @@ from tclint.values import thread_masks as T
 
 __all__ = [
     "arrive_together",
+    "barrier_after",
     "barrier_between",
     "fence_before",
     "fence_between",
@@ -90,22 +91,28 @@ def insertion_site(
     scope: str,
     fits: Test = lambda site: True,
     like: Collection[int] = (),
-    prefer: Iterable[int] = (),
+    early: bool = False,
 ) -> int | None:
-    """The nearest instruction to *use* before which an instruction of that scope can be inserted.
+    """The nearest instruction to *use* before which an instruction of that scope can be inserted; if *early*, the
+    farthest.
 
     Every path from *firsts* to *use* passes it, *fits* accepts it, and all threads of the scope arrive there
-    (:func:`arrive_together`). Those to *prefer* are tried first. None if there is no such instruction.
+    (:func:`arrive_together`). None if there is no such instruction.
     """
-    for site in (*prefer, *_candidates(model, use)):
-        if site != use and any(
-            site == first or model.reaches(first, use, (site,)) or not model.reaches(first, site)
-            for first in firsts
-        ):
-            continue
-        if fits(site) and arrive_together(model, site, scope, like):
+    candidates = list(_candidates(model, use))
+    for site in [max(firsts) + 1, *reversed(candidates)] if early else candidates:
+        every = site == use or _on_every_path(model, firsts, use, site)
+        if every and fits(site) and arrive_together(model, site, scope, like):
             return site
     return None
+
+
+def _on_every_path(model: KernelModel, firsts: Iterable[int], use: int, site: int) -> bool:
+    """Whether every path from *firsts* to *use* passes *site*."""
+    return not any(
+        site == first or model.reaches(first, use, (site,)) or not model.reaches(first, site)
+        for first in firsts
+    )
 
 
 def _candidates(model: KernelModel, use: int) -> Iterator[int]:
@@ -162,24 +169,57 @@ def group_repairs(
         late = _with_commit(model, groups, path, site, waits[-1:], _SPELLED[groups.group][1])
         return late or waits_before(model, groups, sites, path.end, False)
     shallower = _with_smaller_depth(model, groups, site, age - later, waits[-1]) if age >= 0 and waits else ()
-    # Other threads may access the bytes after a barrier, so the wait goes before it. If a proxy fence for these bytes
-    # precedes the barrier, the wait goes before the fence.
-    releases: list[int] = []
-    for i in path.sites(model.cfg, site):
-        event = model.instruction(i).event
-        fenced = bool(releases) and model.instruction(releases[-1]).event == "proxy-fence"
-        if (event == "barrier-sync" and not fenced) or event == "proxy-fence":
-            releases.append(i)
-    if shallower:
+    stalls = bool(shallower) and _leaves_loop(model, waits[-1], path.end)
+    if shallower and not later and not stalls:
         return shallower
+    another = _another_wait(model, groups, path, site, sites, waits[-1] if waits else None, age == OPEN)
+    return (*another, *shallower) if stalls else (*shallower, *another)
+
+
+def _another_wait(
+    model: KernelModel,
+    groups: Groups,
+    path: Path,
+    site: int,
+    sites: Collection[int],
+    last: int | None,
+    uncommitted: bool,
+) -> tuple[Repair, ...]:
+    """A wait for *sites* on *path*, which begins at *site*, after the *last* wait on it: before what may release memory
+    to other threads, and, if some of *sites* reach the end of the path otherwise, before that end."""
+    passed = list(path.sites(model.cfg, site))
+    if last is not None:
+        passed = passed[len(passed) - passed[::-1].index(last) :]
     if groups.group == "wgmma":
         # The first arrival after a wgmma may release the shared memory that it reads.
-        arrival = next(
-            (i for i in path.sites(model.cfg, site) if model.instruction(i).event == "mbarrier-arrive"), -1
-        )
-        if arrival >= 0 and (early := waits_before(model, groups, sites, arrival, age == OPEN)):
+        arrival = next((i for i in passed if model.instruction(i).event == "mbarrier-arrive"), -1)
+        if arrival >= 0 and (early := waits_before(model, groups, sites, arrival, uncommitted)):
             return early
-    return waits_before(model, groups, sites, path.end, age == OPEN, prefer=releases[::-1])
+    before_release = {at: _wait_at(model, groups, sites, at, uncommitted) for at in _releases(model, passed)}
+    fitting = [at for at in reversed(before_release) if before_release[at]]
+    surest = [at for at in fitting if _on_every_path(model, sites, path.end, at)]
+    released = before_release[(surest or fitting)[0]] if fitting else ()
+    return (*released, *(() if surest else waits_before(model, groups, sites, path.end, uncommitted)))
+
+
+def _leaves_loop(model: KernelModel, wait: int, end: int) -> bool:
+    """Whether *wait* is in a loop that does not contain *end*: a smaller N would stall every iteration."""
+    block_of = model.cfg.block_of
+    return any(block_of[wait] in loop and block_of[end] not in loop for loop in model.cfg.loops.values())
+
+
+def _releases(model: KernelModel, passed: Iterable[int]) -> list[int]:
+    """Those of the *passed* instructions after which other threads may access what the thread has written.
+
+    These are barriers or, if a proxy fence precedes one, the fence: a wait for asynchronous writes goes before both.
+    """
+    found: list[int] = []
+    for i in passed:
+        event = model.instruction(i).event
+        fenced = bool(found) and model.instruction(found[-1]).event == "proxy-fence"
+        if (event == "barrier-sync" and not fenced) or event == "proxy-fence":
+            found.append(i)
+    return found
 
 
 def waits_before(
@@ -189,25 +229,43 @@ def waits_before(
     use: int,
     uncommitted: bool,
     wait: str = "",
-    prefer: Iterable[int] = (),
 ) -> tuple[Repair, ...]:
     """A wait, and a commit if *uncommitted*, on all paths from *sites* to *use*; empty if no location is safe for it.
 
     *wait* defaults to the wait for all operations of the group.
     """
-    scope, commit, wait_for_all = _SPELLED[groups.group]
-    wait = wait or wait_for_all
+    fits = _covers(model, groups, sites, uncommitted)
+    at = insertion_site(model, sites, use, _SPELLED[groups.group][0], fits, sites)
+    return () if at is None else _inserted(model, groups, at, uncommitted, wait)
+
+
+def _wait_at(
+    model: KernelModel, groups: Groups, sites: Collection[int], at: int, uncommitted: bool
+) -> tuple[Repair, ...]:
+    """A wait for *sites*, and a commit if *uncommitted*, before the instruction *at* on a path from one of them."""
+    fits = _covers(model, groups, sites, uncommitted)(at)
+    together = fits and arrive_together(model, at, _SPELLED[groups.group][0], sites)
+    return _inserted(model, groups, at, uncommitted) if together else ()
+
+
+def _covers(model: KernelModel, groups: Groups, sites: Collection[int], uncommitted: bool) -> Test:
+    """Whether all of *sites* that may be in flight at an instruction are committed there, if a wait needs that."""
     _, results = model.solution(type(groups))
 
     def committed(at: int) -> bool:
         ages = [a for s, a in results.before(at)[0] if s in sites and a >= OVERDUE]
         return bool(ages) and all(a >= 0 for a in ages)
 
+    return committed if _SPELLED[groups.group][1] and not uncommitted else lambda at: True
+
+
+def _inserted(
+    model: KernelModel, groups: Groups, at: int, uncommitted: bool, wait: str = ""
+) -> tuple[Repair, ...]:
+    """The repair that inserts a wait before *at*, with a commit if *uncommitted*."""
+    _, commit, wait_for_all = _SPELLED[groups.group]
+    wait = wait or wait_for_all
     needed = uncommitted and bool(commit)
-    fits: Test = committed if commit and not uncommitted else lambda at: True
-    at = insertion_site(model, sites, use, scope, fits, sites, prefer)
-    if at is None:
-        return ()
     statements = (commit, wait) if needed else (wait,)
     names = " and ".join(s.rstrip(";") for s in statements)
     return (
@@ -226,6 +284,8 @@ def _with_commit(
     wait = waits[0] if waits else -1
     covered = wait >= 0 and not model.reaches(site, path.end, (wait,))
     depth = _depth(model.instruction(wait)) if covered else None
+    block = model.cfg.block_of[site]
+    last = max(i for i in model.sites("issue", groups.group) if model.cfg.block_of[i] == block)
     if groups.group == "cp.async":
         if not covered:
             return ()
@@ -234,13 +294,12 @@ def _with_commit(
             if depth == 0
             else "wait for all copies with cp.async.wait_all"
         )
-        return (Repair(message, (before(wait, "cp.async.wait_all;"),), True),)
+        missing = Repair("add cp.async.commit_group", (after(last, "cp.async.commit_group;"),))
+        return (Repair(message, (before(wait, "cp.async.wait_all;"),), True), missing)
     message, safe = f"add {commit.rstrip(';')}", waits_for_all_groups(model, groups.group)
     found = []
     if depth == 0 and arrive_together(model, wait, _SPELLED[groups.group][0], (site,)):
         found.append(Repair(message, (before(wait, commit),), safe))
-    block = model.cfg.block_of[site]
-    last = max(i for i in model.sites("issue", groups.group) if model.cfg.block_of[i] == block)
     if model.instruction(last).guard < 0:
         found.append(Repair(f"{message} after the operation", (after(last, commit),), safe))
     return tuple(found)
@@ -309,7 +368,16 @@ def _requires_completion(instruction: Instruction, kind: str, loaded: frozenset[
 
 def barrier_between(model: KernelModel, first: int, use: int) -> tuple[Repair, ...]:
     """A CTA barrier between the two where all threads of the CTA arrive; unsafe, since it makes all of them wait."""
-    at = insertion_site(model, (first,), use, "cta")
+    return _barrier(insertion_site(model, (first,), use, "cta"))
+
+
+def barrier_after(model: KernelModel, firsts: Collection[int], use: int) -> tuple[Repair, ...]:
+    """A CTA barrier as in :func:`barrier_between`, at the first such instruction after all of *firsts*, which come
+    before any loop that repeats *use*."""
+    return _barrier(insertion_site(model, firsts, use, "cta", early=True))
+
+
+def _barrier(at: int | None) -> tuple[Repair, ...]:
     return (
         ()
         if at is None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import cast
+from typing import NamedTuple
 
 from tclint.checks import Hit, RuleId, grouped, module_check
+from tclint.checks._operand_types import OperandTypes
 from tclint.checks._wording import in_words
 from tclint.findings.edits import Repair
 from tclint.findings.edits import opcode as opcode_at
-from tclint.ir.nodes import Function, Immediate, Module, Operand, Pair, Use, Vector, registers
+from tclint.ir.nodes import Function, Immediate, Module
+from tclint.ir.operands import shape
 from tclint.isa.directives import directives
 from tclint.isa.newer import beyond_table
 from tclint.isa.table import Match, Table, split_opcode, table
 from tclint.isa.target import KNOWN, NEWEST, Version, dotted
-from tclint.isa.widths import needed, width_of
 
 PX001 = RuleId("PX001")
 PX002 = RuleId("PX002")
@@ -47,12 +47,12 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     newer = module.version is not None and module.version > NEWEST
     for function in module.functions:
         for opcode, sites in () if beyond_table(module.version) else grouped(_unmatched(function)).items():
-            rule, message, remedy = _unknown(isa, opcode)
-            yield rule.hit(
-                function=function, site=min(sites), count=len(sites), message=message, help=remedy,
-                fixes=_renamed(opcode, sites, remedy, function),
+            unknown = _unknown(isa, opcode)
+            yield unknown.rule.hit(
+                function=function, site=min(sites), count=len(sites), message=unknown.message, help=unknown.help,
+                fixes=_renamed(unknown, opcode, sites, function),
             )  # fmt: skip
-        for (opcode, problem), sites in grouped(_wrong(function)).items():
+        for (opcode, problem), sites in grouped(_wrong(function, module)).items():
             yield PX003.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
             ).doubted(_NEWER if newer else "")  # fmt: skip
@@ -105,10 +105,10 @@ def _unmatched(function: Function) -> Iterator[tuple[str, int]]:
     return ((use.opcode, i) for use in function.uses if use.match is None for i in use.sites)
 
 
-def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
+def _wrong(function: Function, module: Module) -> Iterator[tuple[tuple[str, str], int]]:
     """(opcode, what is wrong with its operands) and the instruction, for each known opcode with wrong operands."""
     undeclared = {error.start for error in function.errors}
-    widths = [width_of(register.type) for register in function.registers]
+    types = OperandTypes(function, module)
     for use in function.uses:
         match = use.match
         if match is not None and match.problem:
@@ -117,7 +117,7 @@ def _wrong(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
                 if function.instructions[i].start not in undeclared:
                     yield (use.opcode, match.problem), i
         elif match is not None:
-            for i, problem in _misfits(function, use, match, widths):
+            for i, problem in types.misfits(use, match):
                 yield (use.opcode, problem), i
 
 
@@ -134,67 +134,33 @@ def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
                     yield (use.opcode, problem), i
 
 
-def _misfits(function: Function, use: Use, match: Match, widths: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """The instructions with a register of the wrong size, with what is wrong with the first such operand of each."""
-    columns = [*zip(*(function.instructions[i].operands for i in use.sites), strict=True)]
-    # At all sites of a use the vectors have the same lengths. A register may be declared as a vector (5.4.2).
-    lengths = {
-        at: next(len(operand.items) for operand in column if isinstance(operand, Vector))
-        for at, column in enumerate(columns)
-        if Vector in map(type, column)
-    }
-    names = {at: name for name, at in reversed(list(match.named.items()))}
-    reported: set[int] = set()
-    for at, width in needed(match, lengths).items():
-        column, fits = columns[at], width.fits
-        if fits.issuperset(map(widths.__getitem__, _together(column))):
-            continue
-        for i, operand in zip(use.sites, column, strict=True):
-            wrong = next((bits for r in _typed(operand) if (bits := widths[r]) not in fits), 0)
-            if wrong and i not in reported:
-                reported.add(i)
-                have, want = _sized(wrong), _sized(width.bits, width.wider)
-                yield i, f"operand {at + 1} ({names[at]}) is {have}, but must be {want}"
+def _renamed(unknown: _Unknown, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:
+    """The opcode with the word that was meant: of those a letter away, the only one whose instruction has such operands.
 
-
-def _together(column: tuple[Operand, ...]) -> Iterable[int]:
-    """The registers with the type of the operand, in the same operand of several instructions."""
-    if {*map(type, column)} == {int}:
-        return cast("tuple[int, ...]", column)
-    return chain.from_iterable(map(_typed, column))
-
-
-def _typed(operand: Operand) -> tuple[int, ...]:
-    """The registers of an operand that have its type: the first of a pair, all of a vector, none of an address."""
-    if isinstance(operand, Pair):
-        return registers(operand.first)
-    if isinstance(operand, Vector):
-        return tuple(item for item in operand.items if type(item) is int)
-    return (operand,) if isinstance(operand, int) else ()
-
-
-def _sized(bits: int, wider: bool = False) -> str:
-    if bits == 1:
-        return "a predicate"
-    return f"a register of {bits} or more bits" if wider else f"a {bits}-bit register"
-
-
-def _renamed(name: str, sites: list[int], remedy: str, function: Function) -> tuple[Repair, ...]:
-    """The opcode with the word that was probably meant, if an instruction has that name."""
-    near = remedy.removeprefix("did you mean ").removesuffix("?")
-    if near == remedy:
+    If there are several, or the nearest word is further away, it may compute something else.
+    """
+    words = opcode.split(".")
+    at = words.index(unknown.wrong.removeprefix(".")) if unknown.similar else 0
+    fitting = []
+    for word in unknown.similar:
+        new = ".".join((*words[:at], word.removeprefix("."), *words[at + 1 :]))
+        shapes = {tuple(map(shape, function.instructions[site].operands)) for site in sites}
+        matches = [table().match(new, each) for each in shapes]
+        if all(match is not None and not match.problem for match in matches):
+            fitting.append((word, new))
+    if [word for word, _ in fitting] != [unknown.near]:
         return ()
-    known = table().roots
-    words = [near if not near.startswith(".") and i == 0 else w for i, w in enumerate(name.split("."))]
-    if near.startswith("."):
-        from difflib import get_close_matches
-
-        wrong = get_close_matches(near, [f".{w}" for w in words[1:]], n=1, cutoff=0)
-        words = [near[1:] if f".{w}" in wrong else w for w in words]
-    new = ".".join(words)
-    if split_opcode(new)[0] not in known or new == name:
-        return ()
+    ((_, new),) = fitting
     return (Repair(f"write {new}", tuple(opcode_at(site, new, function) for site in sites)),)
+
+
+def _one_letter_apart(a: str, b: str) -> bool:
+    """Whether one letter that is added, left out or replaced, or two that are exchanged, make *b* of *a*."""
+    while a and b and a[0] == b[0]:
+        a, b = a[1:], b[1:]
+    while a and b and a[-1] == b[-1]:
+        a, b = a[:-1], b[:-1]
+    return max(len(a), len(b)) == 1 or (len(a) == 2 and a == b[::-1])
 
 
 def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
@@ -207,15 +173,44 @@ def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
     return tuple(found)
 
 
-def _unknown(isa: Table, opcode: str) -> tuple[RuleId, str, str]:
-    """Rule, message and help ("did you mean") for an opcode that matches no form."""
+class _Unknown(NamedTuple):
+    """Why an opcode matches no form."""
+
+    rule: RuleId
+    message: str
+    help: str = ""
+    wrong: str = ""
+    """The first word of the opcode, or the first modifier, that is not known."""
+    near: str = ""
+    """The known word that is the closest to it; empty if none is close."""
+    similar: tuple[str, ...] = ()
+    """The known words that differ from it by one letter."""
+
+    @classmethod
+    def word(
+        cls,
+        rule: RuleId,
+        message: str,
+        wrong: str,
+        near: Sequence[str],
+        known: Iterable[str],
+        syntax: str = "",
+    ) -> _Unknown:
+        """The case of an unknown word; *near* has the closest of the *known* ones, if there is one."""
+        hint = f"did you mean {near[0]}?" if near else syntax
+        similar = tuple(word for word in known if _one_letter_apart(wrong, word))
+        return cls(rule, message, hint, wrong, near[0] if near else "", similar)
+
+
+def _unknown(isa: Table, opcode: str) -> _Unknown:
+    """What is wrong with an opcode that matches no form."""
     from difflib import get_close_matches
 
     root, modifiers = split_opcode(opcode)
     lines = isa.roots.get(root)
     if not lines:
         near = get_close_matches(root, isa.roots, n=1)
-        return PX001, f"unknown instruction {root}", f"did you mean {near[0]}?" if near else ""
+        return _Unknown.word(PX001, f"unknown instruction {root}", root, near, isa.roots)
     best = max(lines, key=lambda line: (sum(m in line[1].accepts for m in modifiers), -len(line[1].slots)))
     accepts = best[1].accepts
     for modifier in modifiers:
@@ -224,6 +219,6 @@ def _unknown(isa: Table, opcode: str) -> tuple[RuleId, str, str]:
             near = get_close_matches(modifier, sorted(accepts), n=1, cutoff=0.5) or get_close_matches(
                 modifier, sorted(everything), n=1
             )
-            hint = f"did you mean {near[0]}?" if near else f"the syntax is {best[1].text}"
-            return PX002, f"{root} does not accept the modifier {modifier} here", hint
-    return PX002, f"{opcode}: these modifiers cannot be combined", f"the syntax is {best[1].text}"
+            message = f"{root} does not accept the modifier {modifier} here"
+            return _Unknown.word(PX002, message, modifier, near, everything, f"the syntax is {best[1].text}")
+    return _Unknown(PX002, f"{opcode}: these modifiers cannot be combined", f"the syntax is {best[1].text}")

@@ -129,7 +129,9 @@ class _Writes:
             and not since.loose(self.loose.before(write.site))
             and self._more(write, own, here & ~own)
         )
-        if comparable and memory.across(write, read, here & ~T.whole(taking, size), taking):
+        # Each warpgroup reads for itself, and waits for none of the others.
+        groups = [*T.by_warpgroup(taking)] if warpgroups else [T.whole(taking, size)]
+        if comparable and any(memory.across(write, read, here & ~g, taking & g) for g in groups):
             return _Early(proven=True)
         others = memory.certain_threads(here) & here & ~T.whole(self._issuing(write), size)
         if others and self._alike(write, read, here, taking, others & self._fencing(write, route)):

@@ -3,8 +3,8 @@ registers, directives and all other features (PTX ISA 11.1.1, 11.1.2, the notes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 from tclint.checks import Hit, RuleId, grouped, module_check
@@ -15,7 +15,7 @@ from tclint.ir.nodes import Function, Instruction, Module
 from tclint.isa.directives import directives
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Match
-from tclint.isa.target import INTRODUCED, Availability, Target, Version, dotted
+from tclint.isa.target import INTRODUCED, RENAMED, Availability, Target, Version, dotted
 
 AV001 = RuleId("AV001")
 AV002 = RuleId("AV002")
@@ -44,19 +44,24 @@ def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             message=f".version {have} does not have .target {target}, which requires .version {need}",
             help=f"raise .version to {need}", fixes=reversion(module, target.introduced),
         )  # fmt: skip
+    moved = cache(partial(_moved, module))
     lacking: dict[int, list[_Lack]] = {}
     for function in module.functions:
         for use in function.uses:
             if use.match is not None and id(use.match) not in lacking:
                 lacking[id(use.match)] = _lacking(use.match, target, version)
-        yield from _instructions(module, function, target, lacking)
+        yield from _instructions(module, function, target, lacking, moved)
         yield from _special_registers(module, function, target, version)
         yield from _directives(module, function, target, version)
     yield from _features(module, target, version)
 
 
 def _instructions(
-    module: Module, function: Function, target: Target, lacking: dict[int, list[_Lack]]
+    module: Module,
+    function: Function,
+    target: Target,
+    lacking: dict[int, list[_Lack]],
+    moved: Callable[[], tuple[Repair, ...]],
 ) -> Iterator[Hit]:
     unavailable = (
         (lack, i) for use in function.uses for lack in lacking.get(id(use.match), ()) for i in use.sites
@@ -65,7 +70,7 @@ def _instructions(
         instruction = function.instructions[min(sites)]
         yield _hit(
             module, target, lack, _subject(instruction, lack.what),
-            f"use another instruction on {target}", _suffixed(module, target, instruction),
+            f"use another instruction on {target}", _suffixed(module, target, instruction) or moved(),
             function=function, site=min(sites), count=len(sites),
         )  # fmt: skip
 
@@ -167,6 +172,21 @@ def _suffixed(module: Module, target: Target, instruction: Instruction) -> tuple
             needed = max((a.version_for(other) for _, _, a in lacking), default=version)
             found += retarget(module, other, needed)
     return tuple(found)
+
+
+def _moved(module: Module) -> tuple[Repair, ...]:
+    """The repair that names the oldest target with all instructions of the module; empty if no target has them all."""
+    assert module.version is not None
+    matches = {id(u.match): u.match for f in module.functions for u in f.uses if u.match is not None}.values()
+    targets = (Target.parse(name) for name in INTRODUCED)
+    for target in sorted((t for t in targets if t), key=lambda t: (t.number, " fa".index(t.suffix or " "))):
+        version = max(module.version, target.introduced)
+        lacking = [missing for match in matches for missing in match.missing(target, version)]
+        if target.number not in RENAMED and all(kind == "version" for kind, _, _ in lacking):
+            return retarget(
+                module, target, max((a.version_for(target) for *_, a in lacking), default=version)
+            )
+    return ()
 
 
 def _subject(instruction: Instruction, what: str) -> str:

@@ -25,7 +25,7 @@ from tclint.analyses.mbarrier_addresses import (
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._repairs import barrier_between
+from tclint.checks._repairs import barrier_after, barrier_between
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Method, Severity
@@ -97,6 +97,15 @@ class _Objects:
             self._makers[place] = frozenset(self.may_name(self.inits, place))
         return self._makers[place]
 
+    def neighbours(self, place: MbarrierLocation | None) -> list[int]:
+        """The inits, those of the mbarriers nearest to *place* in memory first: they are usually initialised together."""
+
+        def distance(init: int) -> tuple[int, int]:
+            near = (p for p in self.inits[init] or () if place is not None and p.base == place.base)
+            return min((abs(p.offset - place.offset) for p in near if place is not None), default=2**32), init
+
+        return sorted(self.inits, key=distance)
+
     def unambiguous(
         self, sites: dict[int, frozenset[MbarrierLocation] | None]
     ) -> dict[MbarrierLocation, list[int]]:
@@ -144,7 +153,7 @@ def _uninitialised(known: _Objects) -> Iterator[Hit]:
         yield MB009.hit(
             site=sites[0],
             message=f"{model.name(sites[0])} uses {name}, which is never initialised: {why}",
-            steps=tuple(Mark(i, "initialises another mbarrier") for i in sorted(known.inits)[:1]),
+            steps=tuple(Mark(i, "initialises another mbarrier") for i in sorted(known.neighbours(what)[:2])),
             help="initialise it once before its first use, with a barrier between the two",
             count=len(sites),
             about=frozenset(sites),
@@ -225,7 +234,7 @@ def _too_early(known: _Objects) -> Iterator[Hit]:
     site, makers = unmade.site, sorted(known.makers(place))
     if any(model.reaches(i, site) or not model.reaches(site, i) for i in makers):
         return
-    made = makers or sorted(known.inits)
+    made = makers or known.neighbours(place)
     yield MB009.hit(
         site=site,
         message=f"{model.name(site)} uses the mbarrier {known.words(place)}, which "
@@ -634,7 +643,10 @@ def _published(
         last = max((i for i in known.inits if i < arrival), default=init)
         fence = "fence.mbarrier_init.release.cluster;"
         return (Repair(f"add {fence.rstrip(';')}", (after(last, fence),), True),)
-    return () if far else barrier_between(model, init, use)
+    if far:
+        return ()
+    inits = [i for i in known.inits if i < use and model.reaches(i, use)]
+    return barrier_after(model, inits, use) if init in inits else barrier_between(model, init, use)
 
 
 def _early(known: _Objects, publication: _Publication, init: int, use: int, threads: int) -> Hit:

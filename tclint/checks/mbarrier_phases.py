@@ -156,9 +156,12 @@ def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
     if bounds is None or not stage.count:
         return None
     arriving = [i for i in mbarriers.arriving if stage in mbarriers.named(i)]
+    # Without an arrival, a copy shows where one would be: it completes bytes only.
+    copies = [i for i in mbarriers.copies(ring) if stage in mbarriers.named(i)] if not arriving else []
     steps = (
         Mark(stage.inits[0], f"expects {times(stage.count)} in each phase"),
         *(Mark(i, "arrives", role=model.describe_threads(mbarriers.named(i)[stage])) for i in arriving),
+        *(_mark(model, i, "completes its bytes on the mbarrier, but does not arrive") for i in copies[:1]),
     )
     # Without .reqntid the CTA may have fewer or more threads than assumed here.
     confidence = None if model.function.threads else Confidence.MEDIUM

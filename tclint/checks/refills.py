@@ -86,7 +86,9 @@ def _unsynchronised(model: KernelModel, copies: list[int], group: str, reads: li
         readers = [a for a in reads if a.site != copy]
         if not readers or not any(_repeats(model, copy, arming, waits) for arming in _arming(model, copy)):
             continue
-        read = readers[0].site
+        # A signal must follow the last of the reads that complete together.
+        block_of = model.cfg.block_of
+        read = max(a.site for a in readers if block_of[a.site] == block_of[readers[0].site])
         producer = model.describe_threads(model.views.context_of(copy).threads)
         return _RULES[group].hit(
             site=copy,

@@ -7,7 +7,7 @@ under the rule of the hazard, or else an arrival in excess of the count, a deadl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tclint.analyses.mbarriers import Mbarriers
@@ -155,6 +155,7 @@ def _refilled(model: KernelModel, rule: RuleId, race: Race) -> Hit:
         "no wait in this thread guarantees that the read has completed",
         steps=(
             _mark(model, read, "starts to read it" if out else "reads what was copied there before"),
+            *_released(model, read, last),
             *(_waited(model, copy, last, "waits for an mbarrier; this does not cover the read")),
             _mark(model, copy, "starts to refill it"),
         ),
@@ -213,6 +214,7 @@ def _unordered(model: KernelModel, rule: RuleId, race: Race) -> Hit:
         "no wait in this thread guarantees that it has completed",
         steps=(
             _mark(model, first, _begun(first)),
+            *_released(model, first, last),
             *(_waited(model, second, last, f"waits for an mbarrier; this does not cover the {verb}")),
             _mark(
                 model,
@@ -238,6 +240,45 @@ def _name(model: KernelModel, access: Access) -> str:
     """The name of the instruction that performs *access*."""
     bulk = model.instruction(access.site).group in ("bulk", "mbarrier")
     return copy_name(model, access.site) if bulk else model.name(access.site)
+
+
+def _released(model: KernelModel, access: Access, wait: int | None) -> Iterator[Mark]:
+    """The step of the arrival by the threads of *access* at the mbarrier of a *wait* that does not order it.
+
+    Empty if they do not arrive there. Of several arrivals, it is the next one that a thread may reach.
+    """
+    mbarriers = model.fact(Mbarriers)
+    rings = mbarriers.rings_at(wait) if wait is not None else frozenset()
+    arrivals = [
+        i
+        for i in mbarriers.arriving
+        if not rings.isdisjoint(mbarriers.rings_at(i))
+        and any(model.present(i) >> thread & 1 for thread in access.group.threads)
+    ]
+    arrival = _next(model, access.site, arrivals)
+    if arrival is not None:
+        yield Mark(
+            arrival,
+            "arrives at the mbarrier; this does not order the access before the wait",
+            role=threads_in_words(model, access.group.threads),
+        )
+
+
+def _next(model: KernelModel, start: int, sites: list[int]) -> int | None:
+    """The one of *sites* that the fewest blocks separate from *start* on a path from there; None if none is reached.
+
+    If a loop leads back to the block of *start*, sites before it count, too.
+    """
+    cfg = model.cfg
+    first = cfg.block_of[start]
+    if after := [i for i in sites if i > start and cfg.block_of[i] == first]:
+        return after[0]
+    reached = list(dict.fromkeys(e.target for e in cfg.successors[first]))
+    for block in reached:
+        if here := [i for i in sites if cfg.block_of[i] == block]:
+            return here[0]
+        reached += [e.target for e in cfg.successors[block] if e.target not in reached]
+    return None
 
 
 def _waited(model: KernelModel, access: Access, wait: int | None, message: str) -> tuple[Mark, ...]:
@@ -287,6 +328,7 @@ def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
         ),
         steps=(
             *_initialised(mbarrier),
+            *_without_arrival(model, run, (first, *others.values())),
             *(_blocked(model, s) for s in [*list(others.values())[: MAX_PARTIES - 1], first]),
         ),
         deadlock=parties(model, run, first),
@@ -295,6 +337,30 @@ def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
         "arrivals and bytes of its phase, and a parity that flips when the stage is reused",
         method=Method.REPLAY,
     )
+
+
+def _without_arrival(model: KernelModel, run: ReplayRun, waits: Iterable[Stuck]) -> Iterator[Mark]:
+    """The step of a copy that completes on the first mbarrier of *waits* that has one but no arrival.
+
+    Where the bytes of a copy are expected, a thread usually arrives, too. Of several copies, it is the one that names
+    the fewest mbarriers.
+    """
+    mbarriers = model.fact(Mbarriers)
+    named = {
+        i: mbarriers.named(i)
+        for ring in mbarriers.rings
+        for i in mbarriers.copies(ring)
+        if model.cfg.block_of[i] in run.entered
+    }
+    for awaited in (s.what for s in waits):
+        if not isinstance(awaited, Mbarrier) or awaited.pending < awaited.count:
+            continue
+        fitting = [i for i, objects in named.items() if any(awaited.site in o.inits for o in objects)]
+        if fitting:
+            site = min(fitting, key=lambda i: (len(named[i]), i))
+            words = "completes its bytes on the mbarrier, but does not arrive"
+            yield Mark(site, words, object=called(model, awaited))
+            return
 
 
 def _blocked(model: KernelModel, at: Stuck) -> Mark:

@@ -65,6 +65,8 @@ class _Candidate:
     help: str
     user: int = -1
     """The operation of another thread that a signal lets start too early; -1 for other rules."""
+    arrival: int = -1
+    """The arrival that follows the barrier *site* on behalf of all its threads, and lets *user* start; -1 if none."""
 
 
 @check(
@@ -120,7 +122,7 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
                 Mark(end, then, role=role),
-                *_started(model, candidate.user),
+                *_started(model, candidate),
             ),
             count=len(paths),
             help=candidate.help,
@@ -133,11 +135,18 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
         ).doubted(doubt)
 
 
-def _started(model: KernelModel, user: int) -> Iterator[Mark]:
-    """The step for the operation of another thread that a signal lets start too early."""
-    if user >= 0:
-        role = model.describe_threads(model.views.context_of(user).threads)
-        yield Mark(user, f"{model.name(user)} may access the same columns before that", role=role)
+def _started(model: KernelModel, candidate: _Candidate) -> Iterator[Mark]:
+    """The steps for what a signal lets start too early: an arrival for other threads, and the operation."""
+
+    def role(site: int) -> str:
+        return model.describe_threads(model.views.context_of(site).threads)
+
+    if candidate.arrival >= 0:
+        what = "arrives for all of them; no wait of the other warps precedes this"
+        yield Mark(candidate.arrival, what, role=role(candidate.arrival))
+    if candidate.user >= 0:
+        what = f"{model.name(candidate.user)} may access the same columns before that"
+        yield Mark(candidate.user, what, role=role(candidate.user))
 
 
 def _nearest(
@@ -217,6 +226,7 @@ def _conflicts(
     else:
         accessed = [("d", True), ("a", False)]
     ranges = [(tmem.range(i, role), writes) for role, writes in accessed]
+    threads = model.views.context_of(i).threads
     loads_read = 0
     for register in instruction.reads:
         loads_read |= tmem.derived.get(register, 0)
@@ -227,7 +237,7 @@ def _conflicts(
             mine = tmem.range(site, "taddr")
             # An instruction that reads a loaded value, or one computed from it, depends on the load and so waits for it.
             if not tmem.bits[site] & loads_read and any(
-                writes and tmem.meet(mine, r) for r, writes in ranges
+                writes and tmem.meet(mine, r, threads) for r, writes in ranges
             ):
                 how = "frees" if dealloc else "overwrites"
                 message = (
@@ -237,7 +247,7 @@ def _conflicts(
                 yield site, _Candidate(TC003, i, "ld", message, _WAIT.format("ld"))
         elif site in tmem.stores:
             mine = tmem.range(site, "taddr")
-            if group != "tcgen05.st" and any(tmem.meet(mine, r) for r, _ in ranges):
+            if group != "tcgen05.st" and any(tmem.meet(mine, r, threads) for r, _ in ranges):
                 message = (
                     f"{'frees' if dealloc else 'uses'} columns of tensor memory that an earlier tcgen05.st "
                     "may not have written yet: no intervening tcgen05.wait::st"
@@ -247,7 +257,7 @@ def _conflicts(
             mine = tmem.range(site, "d")
             # The columns of the first iteration count too, unless that iteration precedes the operation.
             first = None if model.reaches(i, site) else tmem.at_first(i, "taddr")
-            if any(tmem.meet(mine, r) for r in (*(r for r, _ in ranges), first)):
+            if any(tmem.meet(mine, r, threads) for r in (*(r for r, _ in ranges), first)):
                 missing = "wait for its tcgen05.commit" if status else "tcgen05.commit"
                 message = (
                     f"accesses the result of {model.name(site)}, which may not have completed yet: "
@@ -264,16 +274,20 @@ def _signalled(
     model: KernelModel, tmem: TensorMemory, state: Tcgen05State, i: int
 ) -> Iterator[tuple[int, _Candidate]]:
     """The loads and stores that are pending where *i* lets another thread use their columns."""
+    release, barrier = model.fact(TmemRelease), model.instruction(i).event == "barrier-sync"
     for site in sorted({site for site, _ in state}):
         what = "ld" if site in tmem.loads else "st" if site in tmem.stores else ""
-        user = model.fact(TmemRelease).started_early(site, i) if what else None
+        arrivals = [*(release.arrivals_for_others(site, i) if what and barrier else ()), i]
+        found = ((release.started_early(site, signal), signal) for signal in arrivals if what)
+        user, arrival = next((pair for pair in found if pair[0] is not None), (None, i))
         if user is not None:
             done = "read" if what == "ld" else "written"
             message = (
                 f"signals other threads while tcgen05.{what} of this thread is pending: "
                 f"it may not have {done} its tensor memory yet"
             )
-            yield site, _Candidate(TC002, i, what, message, _WAIT.format(what), user)
+            later = -1 if arrival == i else arrival
+            yield site, _Candidate(TC002, i, what, message, _WAIT.format(what), user, later)
 
 
 def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> str:
@@ -287,7 +301,8 @@ def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: 
     if candidate.rule != TC002:
         return ""
     # If the barrier protects something else, a load that completes after it is harmless.
-    if candidate.what == "ld" and model.instruction(candidate.site).event != "mbarrier-arrive":
+    arrives = candidate.arrival >= 0 or model.instruction(candidate.site).event == "mbarrier-arrive"
+    if candidate.what == "ld" and not arrives:
         return "the barrier may protect something else"
     return ""
 

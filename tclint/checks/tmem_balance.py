@@ -38,12 +38,18 @@ def balance(model: KernelModel) -> Iterator[Hit]:
 
 
 def _never_freed(model: KernelModel, memory: TensorAllocation) -> Hit:
-    site = memory.allocations[0]
+    site, cfg = memory.allocations[0], model.cfg
+    ends = (cfg.blocks[b].end - 1 for b in cfg.exits if b in cfg.rank)
     return TM001.hit(
         site=site,
         message="allocates tensor memory that the kernel never frees: it has no tcgen05.dealloc",
         steps=(
             Mark(site, "allocated here", role=model.describe_threads(model.views.context_of(site).threads)),
+            *(
+                Mark(end, "the kernel ends here with the columns still allocated")
+                for end in sorted(ends)[-1:]
+                if model.reaches(site, end)
+            ),
         ),
         count=len(memory.allocations),
         help="free it with tcgen05.dealloc after the last access of any warp, before the kernel ends",
@@ -63,6 +69,13 @@ def _mismatches(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
             yield TM003.hit(
                 site=memory.deallocations[0],
                 message="frees tensor memory in a kernel that allocates none",
+                steps=(
+                    *(
+                        Mark(i, "gives up the right to allocate; nothing is allocated before")
+                        for i in model.sites("tmem-relinquish")[:1]
+                    ),
+                    Mark(memory.deallocations[0], "freed here"),
+                ),
                 count=len(memory.deallocations),
                 help="allocate it with tcgen05.alloc in the same kernel",
             )

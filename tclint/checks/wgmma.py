@@ -370,6 +370,21 @@ def _witness(
     return None if path is None else (site, path)
 
 
+_ORDERING = frozenset(
+    "barrier-sync barrier-arrive barrier-wait commit mbarrier-arrive mbarrier-wait memory-fence proxy-fence wait".split()
+)
+"""The events by which a thread orders or completes something, which often precede a wgmma.fence."""
+
+
+def _last_ordering(model: KernelModel, path: Path) -> Iterator[Mark]:
+    """The step of the last instruction on a *path* from the entry that orders something, if there is one."""
+    last = -1
+    for i in path.sites(model.cfg, -1):
+        last = i if model.instruction(i).event in _ORDERING else last
+    if last >= 0:
+        yield Mark(last, "no wgmma.fence follows on the path")
+
+
 @check(WG002, needs="wgmma", analyses=(WgmmaFences,))
 def missing_fence(model: KernelModel) -> Iterator[Hit]:
     """Registers that a wgmma uses with no wgmma.fence since their last ordinary access (9.7.15.7.1)."""
@@ -389,14 +404,20 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
                 def arrives(state: FenceState, at: int, i: int = i) -> bool:
                     return at == i and state[0]
 
-                if (
-                    not entered
-                    and model.path(FactQuery(-1, (True, 0), results, fences.alive, arrives, (i,))).witness
-                ):
+                path = (
+                    None
+                    if entered
+                    else model.path(FactQuery(-1, (True, 0), results, fences.alive, arrives, (i,))).witness
+                )
+                if path is not None:
                     entered = True
                     yield WG002.hit(
                         site=i,
                         message=f"no wgmma.fence precedes the first {_MMA} on a path from the kernel's entry",
+                        steps=(
+                            *_last_ordering(model, path),
+                            Mark(i, f"the first {_MMA} on the path"),
+                        ),
                         help="add wgmma.fence.sync.aligned before the first wgmma.mma_async",
                         fixes=_fenced(model, i),
                     )

@@ -148,7 +148,7 @@ def _loaded(values: Values, value: int) -> bool:
 @check(WG013, needs="wgmma", analyses=(UnwrittenAccumulators,))
 def undefined_accumulate(model: KernelModel) -> Iterator[Hit]:
     """A wgmma that adds to an accumulator which is uninitialised on some path from the entry."""
-    adding = [i for i in model.sites("issue", "wgmma") if _adds(model, i)]
+    adding = [i for i in model.sites("issue", "wgmma") if model.instruction(i).writes and _adds(model, i)]
     if not adding:
         return
     unwritten, results = model.solution(UnwrittenAccumulators)

@@ -147,7 +147,10 @@ CAUSED_BY: Mapping[str, frozenset[str]] = {
         "mbarrier-absent", "mbarrier-init",
     )),
     "integers": frozenset(("mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier")),
-    "contents": frozenset(("mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier")),
+    "contents": frozenset((
+        "left-in-flight", "exited-cta", "tensor-memory-leak", "mbarrier-overrun", "deadlock-arrivals",
+        "deadlock-bytes", "deadlock-barrier",
+    )),
 }  # fmt: skip
 """What an assumed launch may cause by an assumption, although the kernel is correct in a launch that it is made for.
 
@@ -184,7 +187,7 @@ class Basis:
     """Of ``threads``, ``cluster`` and ``integers``, what is assumed; None for a launch file."""
     guessed: Callable[[int], bool] = lambda site: False
     """Whether the addresses of an instruction depend on an assumption."""
-    steered: bool = False
+    branches_on_memory: bool = False
     """Whether the path of a thread depends on the contents of global memory, which are assumed."""
 
 
@@ -221,7 +224,7 @@ def due_to_assumption(observation: Observation, basis: Basis) -> bool:
         return True
     if any(kind in CAUSED_BY[what] for what in ("threads", "cluster") if what in basis.assumes):
         return True
-    if basis.steered and kind in CAUSED_BY["contents"]:
+    if basis.branches_on_memory and kind in CAUSED_BY["contents"]:
         return True
     sites = (site for site in (observation.site, observation.other) if site >= 0)
     return kind in CAUSED_BY["addresses"] and any(map(basis.guessed, sites))

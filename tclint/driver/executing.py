@@ -20,14 +20,17 @@ from tclint.checks import Hit, Mark
 from tclint.driver.evidence import EVIDENCE, depends_on_integers, due_to_assumption, evidence, seen
 from tclint.driver.hazards import hazard
 from tclint.driver.launches import Candidate, candidates
+from tclint.driver.one import debug, internal_error
+from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
-from tclint.executor.launch import LaunchFile
+from tclint.executor.launch import LaunchError, LaunchFile
 from tclint.executor.observations import Observation
 from tclint.executor.run import Execution, prepared
 from tclint.executor.schedule import Schedule
 from tclint.findings.finding import Confirmation, KernelExecution
 from tclint.findings.rules import all_rules
-from tclint.findings.scales import Confidence, Method
+from tclint.findings.scales import Confidence, Method, Severity
+from tclint.findings.selection import Selected
 from tclint.ir.nodes import Function, Module
 from tclint.syntax.source import Source
 
@@ -46,13 +49,13 @@ class Executor:
     """Executes the kernels of one source, as the hook of :func:`tclint.linting.check.check_source`."""
 
     def __init__(
-        self, source: Source, steps: int, shown: Confidence, launches: Callable[[], LaunchFile | None]
+        self, source: Source, steps: int, selected: Selected, launches: Callable[[], LaunchFile | None]
     ) -> None:
-        """*steps* are the instructions to execute for each kernel, *shown* is the lowest confidence of a finding that is
-        shown, and *launches* reads the launch file, if there is one."""
+        """*steps* are the instructions to execute for each kernel, *selected* determines which hits are shown, and
+        *launches* reads the launch file, if there is one."""
         self._source = source
         self._steps = steps
-        self._shown = shown
+        self._selected = selected
         self._launches = launches
         self.executions: list[KernelExecution] = []
         """How each kernel that was to be executed fared."""
@@ -60,21 +63,35 @@ class Executor:
     def __call__(self, module: Module, function: Function, hits: Sequence[Hit]) -> Iterator[Hit]:
         """The hits that executing an entry adds to *hits*; none if one of these is for ``--confirm``.
 
-        Raises :class:`~tclint.executor.launch.LaunchError` if a launch file does not fit the kernel.
+        Notes among *hits* are not repeated. *function* has the callees inlined that *hits* refer to. Raises
+        :class:`~tclint.executor.launch.LaunchError` if a launch file does not fit the kernel.
         """
-        if not function.entry or any(map(self._is_found, hits)):
+        shown = [hit for hit in hits if self._is_shown(hit)]
+        if not function.entry or any(self._is_grave(hit) for hit in shown):
             return
+        known = {(hit.rule, function.instructions[hit.site].start) for hit in shown if hit.site >= 0}
+        launches = self._launches()
         with _collected():
-            kernel = _Kernel(self._source, module, function.name, self._steps, self._launches())
-            kernel.run()
+            kernel = _Kernel(self._source, module, function.name, self._steps, launches)
+            try:
+                kernel.run()
+            except Exception as error:
+                if debug() or isinstance(error, LaunchError):
+                    raise
+                kernel.outcome = replace(kernel.outcome, end="unsupported", reason=internal_error(error))
         line = self._source.position(function.start).line
         self.executions.append(replace(kernel.outcome, line=line))
-        yield from kernel.hits()
+        for hit in kernel.hits():
+            if (hit.rule, kernel.function.instructions[hit.site].start) not in known:
+                yield hit
 
-    def _is_found(self, hit: Hit) -> bool:
+    def _is_shown(self, hit: Hit) -> bool:
         """Whether a hit will be shown and is about something that an execution can demonstrate."""
         confidence = hit.confidence or all_rules()[hit.rule].confidence
-        return hit.rule in EVIDENCE and confidence >= self._shown
+        return hit.rule in EVIDENCE and confidence >= self._selected.min_confidence
+
+    def _is_grave(self, hit: Hit) -> bool:
+        return hit.severity_if(all_rules()[hit.rule], self._selected.strict) > Severity.INFO
 
 
 @contextmanager
@@ -154,7 +171,10 @@ class _Kernel:
 
     def _record(self, candidate: Candidate, result: Execution) -> None:
         """Keep the observations that no assumption explains and a rule describes."""
-        integers = "integers" in (candidate.basis.assumes or ())
+        assumes = candidate.basis.assumes
+        if result.observations and assumes is not None and Parameters(self.function).branches_on_memory:
+            return  # zeros in memory are no items, which no caller may pass
+        integers = "integers" in (assumes or ())
         for observation in _plausible(result):
             if due_to_assumption(observation, candidate.basis) or depends_on_integers(
                 observation, candidate.basis

@@ -115,9 +115,7 @@ def _executed(
     from tclint.driver.executing import Executor
     from tclint.executor.launch import LaunchError
 
-    executor = Executor(
-        source, config.execute_steps, config.selected.min_confidence, lambda: _launches(source.path, config)
-    )
+    executor = Executor(source, config.execute_steps, config.selected, lambda: _launches(source.path, config))
     try:
         report = lint(source, config, clock, past, executor)
     except LaunchError as error:

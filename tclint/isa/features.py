@@ -21,7 +21,8 @@ __all__ = ["KINDS", "FeatureSpec", "feature", "features", "used"]
 
 KINDS = frozenset(
     """module-variable variable initial entry-parameter func-parameter entry func alias calltargets callprototype
-    module-pragma head-pragma pragma module-loc file section address-size named""".split()
+    module-pragma head-pragma pragma module-loc loc-intermediate source-section
+    file section address-size named""".split()
 )
 """The kinds of statements, and of parts of them, that have features (key ``on``). For ``entry`` and ``func`` the text is
 what precedes the word; for a variable, it ends at the ``=`` of its initial value, and ``initial`` is the value. A feature

@@ -51,7 +51,7 @@ class OperandSpec:
     """
 
     access: str = "read"
-    kinds: str = "rifsn_"
+    kinds: str = "rifsn"
     vector: str = ""
     immediates: tuple[range, ...] | None = None
 
@@ -246,9 +246,11 @@ class Match:
                 lacking.append(("version", what, available))
         return lacking
 
-    def slower(self, target: Target) -> bool:
-        """Whether the manual warns that *target* executes it slowly, although it is available."""
-        return any(o.when <= set(self.modifiers) and not o.available.on(target) for o in self.form.optimized)
+    def slower(self, target: Target) -> Requirement | None:
+        """What the manual warns that *target* executes slowly, although it is available, with the targets that do not;
+        None if nothing."""
+        have = set(self.modifiers)
+        return next((o for o in self.form.optimized if o.when <= have and not o.available.on(target)), None)
 
 
 _FLOATING = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
@@ -522,7 +524,7 @@ def parse_operand(text: str) -> OperandSpec:
         else:
             raise TableError(f"unknown word {word!r} in operand description {text!r}")
     if not kinds and vector != "*":
-        kinds = "r_" if "write" in access and "read" not in access else DEFAULT.kinds
+        kinds = "r" if "write" in access and "read" not in access else DEFAULT.kinds
     if not set(access) & {"read", "write"}:
         access.insert(0, "read")
     return OperandSpec(" ".join(access), kinds, vector, immediates)
@@ -554,9 +556,9 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
         raise TableError(f"{family}.toml: form {name}: {error}") from error
     if "operands" not in raw and syntax and not syntax[0].open and syntax[0].operands:
         # By the manual's convention, the destination is the first operand and is called d.
-        operands = {"d": OperandSpec("write", "r_")}
+        operands = {"d": OperandSpec("write", "r")}
     elif "d" not in operands:
-        operands["d"] = OperandSpec("write", "r_")
+        operands["d"] = OperandSpec("write", "r")
     event, group, flow = raw.get("event", ""), raw.get("group", ""), raw.get("flow", "")
     scope = raw.get("scope", "thread")
     for value, known, key in (

@@ -1,6 +1,7 @@
-"""The required sizes of an instruction's registers: the part of type agreement (PTX ISA 9.2, 9.4.1) that is about size.
+"""Type agreement: the registers and constants that an operand accepts (PTX ISA 9.2, 9.4.1), as in ptxas 13.5.
 
-The kind of type, signed or floating-point, is not checked: compilers declare untyped registers, which agree with all.
+A register of bit type agrees with every type of its size, and an operand of bit type with every register. Otherwise
+integers, floating-point numbers and packed values do not agree with each other.
 """
 
 from __future__ import annotations
@@ -13,32 +14,71 @@ from typing import NamedTuple
 from tclint.isa.notation import TYPE
 from tclint.isa.table import Match
 
-__all__ = ["Width", "needed", "width_of"]
+__all__ = ["ADDRESSES", "SPECIAL", "Width", "needed", "width_of"]
 
 _BITS = re.compile(r"\.(?:[usb]|b?f)(\d+)(?:x(\d))?")
 _OTHERS = {".pred": 1, ".tf32": 32}
-_SIZES = (0, 1, 8, 16, 32, 64, 128)
+_NAMED = re.compile(r"\.([a-z]+?)(\d+)(x\d)?")
 _PLAIN = frozenset("dabc")
 """Operands that have the type of an opcode with one type, unless the form specifies another (key ``types``)."""
 
 
+SPECIAL = frozenset(("mov", "cvt"))
+"""The instructions of which an operand may be a special register."""
+ADDRESSES = frozenset(("mov", "cvta", "mapa", "getctarank"))
+"""The instructions of which an operand of known type may be the address of a variable."""
+
+
 class Width(NamedTuple):
-    """The required size of a register in bits; 1 for a predicate."""
+    """The required type of a register."""
 
     bits: int
+    """Its size; 1 is a predicate, not a register of one bit."""
     wider: bool
     """The register may be wider: of a source the low bits are used, and a result is extended (9.4.1)."""
+    type: str = ""
+    """The type of the operand; empty if only the size is known."""
 
-    @property
-    def fits(self) -> frozenset[int]:
-        """The sizes of registers that are accepted, including 0 for an unknown size; 1 is a predicate, not a register
-        of one bit."""
-        return _fits(self.bits, self.wider)
+    def takes(self, register: str) -> bool:
+        """Whether the operand may be a register of that type; one of unknown size is accepted."""
+        return _takes(self, register)
+
+    def takes_constant(self, floating: bool) -> bool:
+        """Whether the operand may be a constant, an integer or a floating-point one."""
+        if self.type in ("", ".b32", ".b64"):
+            return True
+        kind, _, packed = _kind(self.type)
+        if kind in ("s", "u", "b", "pred"):
+            return not floating and not packed
+        return floating and self.type in (".f32", ".f64")
 
 
 @cache
-def _fits(least: int, wider: bool) -> frozenset[int]:
-    return frozenset(bits for bits in _SIZES if bits in (0, least) or (wider and bits > least))
+def _takes(width: Width, register: str) -> bool:
+    bits = width_of(register)
+    if bits and bits != width.bits and not (width.wider and bits > width.bits):
+        return False
+    return not width.type or not bits or _agrees(width.type, register, bits == width.bits)
+
+
+def _agrees(operand: str, register: str, same_size: bool) -> bool:
+    """Whether a register agrees with the type of an operand that its size allows."""
+    kind, size, packed = _kind(operand)
+    other, _, packed_other = _kind(register)
+    if kind in ("b", "pred") or other in ("b", "pred"):
+        return True
+    if kind in ("s", "u"):
+        return (other in ("s", "u") and not packed) or packed_other != ""
+    if kind == "f" and size == "16" and packed:
+        return packed_other != ""
+    return kind == "f" and other == "f" and same_size and not packed and not packed_other
+
+
+@cache
+def _kind(type_: str) -> tuple[str, str, str]:
+    """The letters, the size and ``x2`` of a type; empty where it has none."""
+    match = _NAMED.fullmatch(type_)
+    return (match[1], match[2], match[3] or "") if match else (type_[1:], "", "")
 
 
 @cache
@@ -79,12 +119,14 @@ def _types(modifiers: tuple[str, ...]) -> tuple[str, ...]:
 def _width(declared: str, types: Sequence[str], modifiers: tuple[str, ...], length: int) -> Width | None:
     """The size that a value of the key ``types`` denotes (see ``README.md``); None if it denotes none here."""
     if declared.startswith("."):
-        return Width(width_of(declared), False)
+        return Width(width_of(declared), False, declared)
     if not declared or int(declared[0]) > len(types):
         return None
-    bits = width_of(types[int(declared[0]) - 1])
+    type_ = types[int(declared[0]) - 1]
+    bits = width_of(type_)
     if declared.endswith("w") and ".wide" in modifiers:
         bits *= 2
+        type_ = f".{_kind(type_)[0]}{bits}"
     if declared.endswith("/"):
-        bits = bits // length if length else 0
-    return Width(bits, declared.endswith("+"))
+        bits, type_ = bits // length if length else 0, ""
+    return Width(bits, declared.endswith("+"), type_)

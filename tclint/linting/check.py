@@ -34,7 +34,7 @@ from tclint.syntax.source import Problem, Source
 __all__ = ["Observer", "as_findings", "check_source"]
 
 Observer = Callable[[Module, Function, Sequence[Hit]], Iterable[Hit]]
-"""Returns further hits for a function of a module that the checks have made these hits for."""
+"""Returns further hits for a function of a module, with the inlined callees that its present hits refer to."""
 
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
@@ -136,7 +136,7 @@ def _check(
         hits = tuple(without_subsumed(hits, selected.min_confidence, off, selected.strict))
         found += [(whole, hit) for hit in hits]
         if observer is not None:
-            found += [(whole, hit) for hit in observer(module, function, hits) if hit.subject in on]
+            found += [(whole, hit) for hit in observer(module, whole, hits) if hit.subject in on]
             tick("execute")
     if not problems:
         past.forget_all_but(module)

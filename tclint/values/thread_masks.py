@@ -202,6 +202,13 @@ def by_warp(taken: int) -> Iterator[tuple[int, int]]:
             yield first, mine
 
 
+def by_warpgroup(taken: int) -> Iterator[int]:
+    """All threads of each warpgroup that *taken* intersects."""
+    for first in range(0, taken.bit_length(), 128):
+        if taken >> first & full(128):
+            yield full(128) << first
+
+
 def one_warp(taken: int) -> int:
     """All threads of the warp that contains *taken*; 0 if *taken* is empty or spans several warps."""
     first = ((taken & -taken).bit_length() - 1) // 32 * 32

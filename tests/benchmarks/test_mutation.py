@@ -176,16 +176,23 @@ def test_a_change_is_located_by_what_lies_within_three_lines() -> None:
     assert located(source, [found], [20, 2]) == "primary"
 
 
+def test_comments_do_not_count_as_lines_of_code() -> None:
+    asm = b"// begin inline asm\nwait;\n// end inline asm\n\n.loc 1 2 3\n"
+    source = Source.from_bytes(b"first;\n" + asm * 4, "a.ptx")
+    first = finding(source, "first")
+    assert [located(source, [first], [line]) for line in (3, 8, 13, 18)] == ["primary", "code", "code", ""]
+
+
 def test_the_table_of_places_sums_up_what_locates_a_change() -> None:
     fault = "wgmma.fence deleted"
     records = [
         {"operator": fault, "producer": "a", "verdict": "found", "located": how}
-        for how in ("primary", "step", "step", "edit", "")
+        for how in ("primary", "step", "step", "edit", "code", "")
     ]
     missed = {"operator": fault, "producer": "a", "verdict": "missed", "cause": "budget"}
     lines = table([*records, missed]).splitlines()
-    assert "| wgmma.fence deleted | 5 | 1 | 3 | 4 | 20% | 60% | 80% |" in lines
-    assert "| all | 5 | 1 | 3 | 4 | 20% | 60% | 80% |" in lines
+    assert "| wgmma.fence deleted | 6 | 1 | 3 | 4 | 5 | 17% | 50% | 67% | 83% |" in lines
+    assert "| all | 6 | 1 | 3 | 4 | 5 | 17% | 50% | 67% | 83% |" in lines
 
 
 def test_edits_are_made_from_the_end() -> None:

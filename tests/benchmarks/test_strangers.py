@@ -390,7 +390,7 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ledger.Ledger:
         command.pool, "held", lambda cache, listed: iter(map(fixture, ("wgmma_unwaited", "wgmma_waited")))
     )
     monkeypatch.setattr(command.draw, "breaches", lambda drawn: [])
-    monkeypatch.setattr(measure, "EACH", 1)
+    monkeypatch.setattr(measure, "FAULTS", 10)
     monkeypatch.setattr(command.ledger, "uncommitted", lambda paths: [])
     return book
 
@@ -510,10 +510,24 @@ def test_a_crash_while_planting_costs_one_kernel(monkeypatch: pytest.MonkeyPatch
         return kernels_of(path)
 
     monkeypatch.setattr(measure.mutation, "kernels", crash)
-    monkeypatch.setattr(measure, "EACH", 1)
+    monkeypatch.setattr(measure, "FAULTS", 10)
     rows = {row["digest"]: row for row in measure.plant("one", [good, bad], 1, tmp_path)}
     assert rows[bad.digest]["result"] == "crash"
     assert rows[good.digest]["result"] != "crash"
+
+
+def test_each_copy_of_a_kernel_has_a_fault_of_another_operator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kernel = fixture("wgmma_waited")
+    (tmp_path / f"{kernel.digest}.ptx").write_text(kernel.text)
+    rows = list(measure.plant("one", [kernel], 1, tmp_path))
+    assert len(rows) == measure.PER_KERNEL == len({row["operator"] for row in rows})
+    for row in rows:
+        copy = measure.mutant(tmp_path, row["digest"], row["operator"], row["line"]).read_text()
+        assert copy != kernel.text
+    monkeypatch.setattr(measure, "FAULTS", 3)
+    assert list(measure.plant("one", [kernel], 1, tmp_path)) == rows[:3]
 
 
 # ---------------------------------------------------------------- the score

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tools.support import HEADER, agrees, by_rule, found, kernel, lint, module
+from tests.tools.support import HEADER, HOPPER, agrees, by_rule, found, kernel, lint, module
 
 
 def one(statement: str, header: str = HEADER) -> list[tuple[str, str]]:
@@ -67,7 +67,7 @@ def test_what_no_assembler_takes(statement: str, rule: str, hint: str) -> None:
         "mul.wide.u32 %rd1, %r2, %r3;",
         "mov.b64 %rd1, {%r1, %r2};",
         "shl.b64 %rd1, %rd1, %r1;",
-        "mov.u32 %f1, %r1;",
+        "mov.b32 %f1, %r1;",
         "mov.u64 %rd1, f;",
     ],
 )
@@ -199,6 +199,31 @@ def test_findings_beside_an_unknown_synchronisation_are_doubtful(
     assert found.confidence.label == confidence
 
 
+@pytest.mark.parametrize(
+    ("statement", "fix"),
+    [
+        ("addd.s32 %r1, %r2, %r3;", ""),  # add or addc
+        ("addd.s16 %h1, %h2, %h3;", "add.s16"),
+        ("add.s23 %r1, %r2, %r3;", "add.s32"),
+        ("wgma.fence.sync.aligned;", "wgmma.fence.sync.aligned"),
+        ("ad.s32 %r1, %r2;", ""),  # add has three operands
+        ("sha.b32 %r1, %r2, %r3;", ""),  # shl or shr
+        ("clmul.lo.u64 %rd1, %rd2, %rd3;", ""),  # mul computes something else
+        ("fmad.rn.f32 %f1, %f2, %f3, %f4;", ""),  # fma or mad
+        ("add.s3 %r1, %r2, %r3;", "add.s32"),
+        ("add.q32 %r1, %r2, %r3;", ""),  # of several types
+    ],
+)
+def test_a_fix_of_a_name_computes_what_was_meant(statement: str, fix: str) -> None:
+    (found,) = (
+        f
+        for f in lint(module(kernel(f"{statement}\nret;"), header=HOPPER)).findings
+        if f.rule.family == "ptx"
+    )
+    assert found.help.startswith("did you mean")
+    assert [f.message for f in found.fixes] == ([f"write {fix}"] if fix else [])
+
+
 def test_a_damaged_function_is_not_taken_at_its_word() -> None:
     report = lint(module(kernel("ad.s32 %r1,\n}\n"), kernel("sb.s32 %r1, %r2, %r3;\nret;", "b")))
     assert report.status == "partial"
@@ -221,3 +246,26 @@ def test_a_vector_may_be_a_register_in_one_place_and_a_list_in_another(register_
     body = f"{declared} {' '.join(moves if register_first else reversed(moves))} ret;"
     (hit,) = by_rule(lint(module(kernel(body))), "PX003")
     assert hit.message == "mov.v4.u16: operand 1 (d) is a 32-bit register, but must be a 16-bit register"
+
+
+@pytest.mark.parametrize(
+    ("statement", "target"),
+    [
+        ("wgmma.fence.sync.aligned;", "sm_90a"),
+        ("cp.async.wait_all;", "sm_80"),
+        ("elect.sync _|%p1, -1;", "sm_90"),
+    ],
+)
+def test_a_fix_names_the_oldest_target_that_has_every_instruction(statement: str, target: str) -> None:
+    text = module(kernel(f"{statement}\nret;"), header=".version 8.6\n.target sm_75\n.address_size 64\n")
+    (finding,) = [f for f in lint(text).findings if f.rule.id == "AV001"]
+    (fix,) = finding.fixes
+    assert fix.message == f"use .target {target}"
+    assert not fix.safe
+
+
+def test_no_target_is_named_if_none_has_every_instruction() -> None:
+    body = "wgmma.fence.sync.aligned;\ntcgen05.wait::ld.sync.aligned;\nret;"
+    text = module(kernel(body), header=".version 8.6\n.target sm_100a\n.address_size 64\n")
+    (finding,) = [f for f in lint(text).findings if f.rule.id == "AV001"]
+    assert not finding.fixes

@@ -94,6 +94,19 @@ def test_the_other_warpgroup_writes() -> None:
     assert (severity, confidence) == (Severity.ERROR, Confidence.MEDIUM)
 
 
+HALF = "and.b32 %r5, %r0, 128;\ncvt.u64.u32 %rd2, %r5;\nadd.s64 %rd0, %rd0, %rd2;\nadd.s64 %rd1, %rd1, %rd2;"
+"""Moves the descriptors to the bytes that the warpgroup itself writes."""
+
+
+@pytest.mark.parametrize(
+    ("moved", "severity"), [("", Severity.ERROR), (HALF, Severity.INFO)], ids=["the same", "its own"]
+)
+@pytest.mark.parametrize("write", [STORE, f"{COPY}\n{SYNC}\n{DONE}"])
+def test_each_warpgroup_reads_what_the_other_one_writes(write: str, moved: str, severity: Severity) -> None:
+    ((said, confidence, _),) = found(f"{moved}\n{write}\n{FENCE}\n{MMA}", 256)
+    assert (said, confidence) == (severity, Confidence.HIGH)
+
+
 @pytest.mark.parametrize(
     ("body", "threads", "confidence"),
     [

@@ -366,6 +366,25 @@ def test_masks(mask: str, directive: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("mask", "size", "message"),
+    [
+        ("0x20000", 32, ""),
+        ("0x20000", 2, "selects CTA 17"),
+        ("0", 2, "selects no CTA"),
+        ("3", 2, ""),
+    ],
+)
+def test_masks_of_32_ctas(mask: str, size: int, message: str) -> None:
+    code = (
+        f"mbarrier.complete_tx.relaxed.cluster.shared::cluster.multicast::cluster::32b.b64 [%r3], 16, {mask};"
+    )
+    header = ".version 9.5\n.target sm_107a\n.address_size 64\n"
+    directives = f".reqntid 128\n.explicitcluster\n.reqnctapercluster {size}"
+    hits = by_rule(lint(module(kernel(f"{code}\nret;", directives=directives), header=header)), "BK007")
+    assert [message in f.message for f in hits] == [True] * bool(message)
+
+
+@pytest.mark.parametrize(
     ("code", "own"),
     [
         (

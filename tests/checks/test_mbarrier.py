@@ -363,6 +363,14 @@ def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Con
     assert bool(hit.doubt) is (confidence is Confidence.LOW)
 
 
+def test_an_mbarrier_without_an_init_is_shown_with_the_inits_of_its_neighbours() -> None:
+    inits = [f"@!%p0 mbarrier.init.shared::cta.b64 [ring+{8 * k}], 1;" for k in (0, 2, 1)]
+    body = "\n".join((*inits, SIGNAL, "mbarrier.arrive.shared::cta.b64 _, [ring+24];"))
+    text = module(kernel(f"{START}\n{body}\nret;"), header=HEADER)
+    (finding,) = by_rule(lint(text), "MB009")
+    assert [text[step.span.start : step.span.end] for step in finding.steps] == inits[1:]
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     {

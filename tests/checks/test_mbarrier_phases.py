@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tclint.findings.finding import FileReport
+from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 from tests.tools.support import by_rule, found, kernel, line_of, lint, module
 
@@ -90,6 +93,16 @@ def test_a_phase_that_gets_too_few_arrivals() -> None:
         ("waits for all 128 arrivals", "all threads"),
     ]
     assert finding.help == "set the count of mbarrier.init to the number of arrivals in a phase"
+
+
+def test_a_phase_without_arrivals_is_shown_with_a_copy_that_completes_on_its_mbarrier() -> None:
+    bytes_ = "@!%p0 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], 512;"
+    (finding,) = by_rule(report(phase(1, bytes_, f"@!%p0 {COPY}")), "MB006")
+    assert [step.message for step in finding.steps] == [
+        "expects 1 arrival in each phase",
+        "completes its bytes on the mbarrier, but does not arrive",
+        "waits for the arrival",
+    ]
 
 
 def test_the_launch_may_decide_the_number_of_threads() -> None:
@@ -401,3 +414,72 @@ def test_copies_in_a_loop_without_an_expectation(lacks: bool, rules: list[str]) 
         )
     )
     assert [line.split()[0] for line in messages_of(body)] == rules
+
+
+FABRIC = "async.shared::cta.mbarrier::complete_tx::{}.mbarrier::report::fabric.relaxed.sys"
+GET = f"fabric.try_get.{FABRIC.format('bytes')}.b128 [tile], [%r9, %rd0], 1024, [full];"
+PUT = f"fabric.try_put.{FABRIC.format('16B')}.b128 [%r9, %rd0], [tile], 1024, [full];"
+ATOM = f"fabric.try_atom.{FABRIC.format('16B')}.cas.b32 [%r9, %rd0], [tile], [tile+64], [full];"
+PULL = (
+    "fabric.try_pullred.async.multimem.shared::cta.mbarrier::complete_tx::bytes.mbarrier::report::fabric.relaxed.sys"
+    ".add.u32.sync [tile], [%r9, %rd0], 1024, [full], 0xFFFFFFFF;"
+)
+
+
+@pytest.mark.parametrize(
+    ("expected", "operation", "message"),
+    [
+        (1024, GET, ""),
+        (512, GET, "MB004 expects 512 bytes, but the copies of the phase transfer 1024"),
+        (64, PUT, ""),
+        (
+            1024,
+            PUT,
+            "MB004 expects 1024 bytes, but the copies of the phase transfer 64: the phase never completes",
+        ),
+        (1, ATOM, ""),  # what it transfers is not known
+        (16, ATOM, ""),
+    ],
+)
+def test_fabric_operations_complete_their_bytes_or_units_of_16(
+    expected: int, operation: str, message: str
+) -> None:
+    issue = f"@!%p0 {expect(expected)}\n@!%p0 {operation}\n@!%p0 fabric.submit;"
+    wait = "mbarrier.try_wait.parity.phase_type::primary.acquire.cta.shared::cta.b64 %p1|%p2, [full], 0;"
+    body = f"{START}\n{made(1)}\nbar.sync 0;\n{issue}\nwait: {wait}\n@!%p1 bra wait;\nret;"
+    result = lint(module(kernel(body), header=".version 9.5\n.target sm_100a\n.address_size 64\n"))
+    found = [f"{f.rule.id} {f.message}" for f in result.findings if f.rule.family == "mbarrier"]
+    assert [f.startswith(message) for f in found] == [True] * bool(message), found
+
+
+def test_lanes_that_pull_a_reduction_together_issue_one_copy() -> None:
+    issue = f"@!%p0 {expect(1024)}\n@!%p9 {PULL}\n@!%p0 fabric.submit;"
+    body = f"{START}\n{made(1)}\nbar.sync 0;\n{issue}\n{WAIT}\nret;"
+    result = lint(module(kernel(body), header=".version 9.5\n.target sm_100a\n.address_size 64\n"))
+    assert [f for f in result.findings if f.severity > Severity.INFO] == []
+
+
+def _newer(code: str, wait: str) -> str:
+    """*code* with mbarriers of layout v1, and waits of the phase type *wait*; empty for those without one."""
+    code = re.sub(r"\.version \d+\.\d+", ".version 9.5", code)
+    if not wait:
+        return code
+    code = code.replace("mbarrier.init", "mbarrier.init.layout::v1")
+    if wait == "conditional":
+        return re.sub(r"(mbarrier\.(?:test|try)_wait\.parity)", r"\1.phase_type::conditional", code)
+    reporting = r"\1.phase_type::primary\2 \3|%seen,"
+    code, count = re.subn(r"(mbarrier\.(?:test|try)_wait(?:\.parity)?)(\S*)\s+([%\w]+),", reporting, code)
+    return re.sub(r"(\.entry[^{]*\{)", r"\1 .reg .pred %seen;", code) if count else code
+
+
+@pytest.mark.parametrize("wait", ["primary", "conditional"])
+@pytest.mark.parametrize("id", [id for id, rule in all_rules().items() if rule.family == "mbarrier"])
+def test_waits_of_a_phase_type_wait_as_others_do(id: str, wait: str) -> None:
+    rule = all_rules()[id]
+    for block in (*rule.examples, *rule.corrections):
+        before, after = (lint(_newer(block.code, kind)) for kind in ("", wait))
+        assert not after.problems
+        assert [
+            (f.rule.id, f.severity, f.confidence, f.message.replace(f".phase_type::{wait}", ""))
+            for f in after.findings
+        ] == [(f.rule.id, f.severity, f.confidence, f.message) for f in before.findings]

@@ -234,6 +234,33 @@ def test_a_load_that_was_used_before_the_signal(between: str, confidence: str | 
     assert found == ([confidence] if confidence else [])
 
 
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        # In the warp of the multiplying thread, the store is to the columns of the accumulator.
+        ("and.b32 %r13, %r13, 4;", ["TC004"]),
+        ("and.b32 %r13, %r13, 4;\nxor.b32 %r13, %r13, 4;\nshl.b32 %r13, %r13, 5;", []),
+        ("add.s32 %r13, %r13, %r8;", []),
+    ],
+)
+def test_columns_that_depend_on_the_warp_are_compared_in_the_thread_that_uses_them(
+    column: str, found: list[str]
+) -> None:
+    body = f"""
+    shr.u32 %r13, %r0, 5;
+    {column}
+    shl.b32 %r14, %r13, 4;
+    add.s32 %r14, %r9, %r14;
+    {STORE.replace("[%r9]", "[%r14]")}
+    bar.sync 0;
+    {MMA}
+    {COMMIT}
+    {ST_DONE}
+"""
+    report = lint(text(body, 256))
+    assert [f.rule.id for f in report.findings if f.rule.id in ("TC002", "TC004")] == found
+
+
 BOTH = ".shared .align 8 .b64 third;"
 CHAIN = f"{ARRIVE.format('other')}\n{LD_DONE}\n{USE}\n{ARRIVE.format('done')}"
 """A signal while the load is pending, and one after it is complete."""
@@ -300,6 +327,23 @@ def test_the_multiplication_that_a_load_waits_for_is_not_let_start_by_its_signal
     # The thread that multiplies is in warp 4.
     lead = f"{BOTH}\nsetp.eq.u32 %p1, %r0, 128;\nsetp.gt.s32 %p4, %r8, -1;"
     assert releases(f"{lead}\n{multiplies}", f"{loads}@%p4 bra load_tile;") == found
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (f"{LD_DONE}\n@%p1 {ARRIVE.format('other')}", ["high"]),
+        # Another barrier orders the arrival after the waits of the other warps.
+        (f"{LD_DONE}\nbar.sync 1, 128;\n@%p1 {ARRIVE.format('other')}", []),
+        # A lane of each warp arrives, after the wait of its own warp.
+        (f"{LD_DONE}\nelect.sync _|%p6, -1;\n@%p6 {ARRIVE.format('other')}", []),
+    ],
+)
+def test_one_thread_that_arrives_for_all_after_a_barrier_does_not_know_of_their_waits(
+    after: str, found: list[str]
+) -> None:
+    body = f"{LOAD}\nbar.sync 1, 128;\n{after}\n{USE}"
+    assert releases(f"{phase('other', 1)}\n{OVERWRITES}", body) == found
 
 
 def test_a_signal_that_returns_to_the_loading_threads_lets_nothing_start() -> None:

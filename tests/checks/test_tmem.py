@@ -193,7 +193,7 @@ def test_allocation(case: str) -> None:
 @pytest.mark.parametrize(
     ("case", "rule", "severity", "words", "steps"),
     [
-        ("never freed", "TM001", "error", "never frees", ["allocated here"]),
+        ("never freed", "TM001", "error", "never frees", ["allocated here", "ends here"]),
         ("freed on one path", "TM001", "warning", "128 columns", ["allocated here", "ends here"]),
         ("freed twice", "TM003", "error", "already freed", ["allocated here", "freed here", "freed again"]),
         ("more is freed", "TM003", "error", "frees 256 columns of an allocation of 128", ["128 columns", "256 columns"]),
@@ -466,3 +466,12 @@ def test_where_the_address_goes(address: str, found: str | None) -> None:
     body = lines(address, generic, READ.replace("slot", "second"), BAR, FREE)
     report = lint(module(".global .align 4 .b32 place;\n", kernel(f"{SETUP}{body}\nret;")))
     assert [f.confidence.label for f in by_rule(report, "TM009")] == ([found] if found else [])
+
+
+def test_a_kernel_that_allocates_nothing_is_shown_with_the_permit_that_it_gives_up() -> None:
+    code = text(f"{GIVE_UP}\n{READ}\n{LOAD}\n{BAR}\n{FREE}")
+    (finding,) = by_rule(lint(code), "TM003")
+    assert [step.message for step in finding.steps] == [
+        "gives up the right to allocate; nothing is allocated before",
+        "freed here",
+    ]

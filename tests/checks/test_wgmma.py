@@ -332,6 +332,18 @@ def test_a_read_fragment_has_low_confidence_and_is_reported_once() -> None:
     assert (finding.severity, finding.confidence, finding.count) == (Severity.INFO, Confidence.LOW, 2)
 
 
+def test_an_accumulator_without_registers_is_left_to_the_operand_check() -> None:
+    opcode = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+    report = lint(
+        text(
+            f"{FENCE}\n{opcode} {{0f00000000, 0f00000000, 0f00000000, 0f00000000}}, %rd1, %rd1, 1, 1, 1, 0, 0;"
+        )
+    )
+    assert [f.message for f in by_rule(report, "PX003")] == [
+        f"{opcode}: operand 1 (d) is a result, but contains a constant"
+    ]
+
+
 def test_an_end_in_flight_says_what_is_missing() -> None:
     (finding,) = by_rule(lint(text(f"{FENCE}\n{ISSUE}\n{OTHER}")), "WG007")
     assert finding.count == 2
@@ -395,3 +407,13 @@ def test_each_defect_of_a_kernel_is_found() -> None:
     whole = f"{FENCE}\n{ISSUE}\n{COMMIT}\n{USE}\n{wait()}\n"
     report = lint(text(whole + whole.replace("add.f32 %f9", "sub.f32 %f8")))
     assert len(by_rule(report, "WG001")) >= 1
+
+
+def test_a_missing_fence_is_shown_between_the_last_ordering_instruction_and_the_wgmma() -> None:
+    body = f"bar.sync 0;\nadd.u32 %r1, %r9, 1;\n{ISSUE}\n{COMMIT}\n{wait()}\n{USE}"
+    code = text(body)
+    (finding,) = by_rule(lint(code), "WG002")
+    assert [(code[s.span.start : s.span.end], s.message) for s in finding.steps] == [
+        ("bar.sync 0;", "no wgmma.fence follows on the path"),
+        (ISSUE, "the first wgmma.mma_async on the path"),
+    ]

@@ -256,12 +256,15 @@ def test_a_deadlock_that_integers_may_cause_counts_only_with_another_one() -> No
     assert [twice for _, twice in demonstrations(claim("MB006", 1), ended, FIXED)] == [False]
 
 
-def test_a_deadlock_that_the_contents_of_memory_may_cause_confirms_nothing() -> None:
+def test_a_deadlock_or_a_leak_on_a_path_that_memory_decides_confirms_nothing() -> None:
     stopped = wait(8, "arrivals", 1, 8)
     assert confirms(claim("MB006", 1), waits=(stopped,), basis=FIXED)
-    assert not confirms(claim("MB006", 1), waits=(stopped,), basis=replace(FIXED, steered=True))
+    assert not confirms(claim("MB006", 1), waits=(stopped,), basis=replace(FIXED, branches_on_memory=True))
     early = observed("read-too-early", 1, 5)
-    assert confirms(claim("BK001", 1, 5), early, basis=replace(FIXED, steered=True))
+    assert confirms(claim("BK001", 1, 5), early, basis=replace(FIXED, branches_on_memory=True))
+    leak = observed("tensor-memory-leak", 9, 1)
+    assert confirms(claim("TM001", 1), leak, basis=FIXED)
+    assert not confirms(claim("TM001", 1), leak, basis=replace(FIXED, branches_on_memory=True))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +280,7 @@ def test_a_deadlock_that_the_contents_of_memory_may_cause_confirms_nothing() -> 
 )  # fmt: skip
 def test_contents_of_memory_steer_a_kernel_by_branches_and_guards(use: str, expected: bool) -> None:
     body = f"    ld.global.u32 %r1, [%rd0];\n    {use}\nEND:\n    ret;"
-    assert Parameters(prepared(built(module(kernel(body))), "k")).steered is expected
+    assert Parameters(prepared(built(module(kernel(body))), "k")).branches_on_memory is expected
 
 
 def test_what_depends_on_assumed_values_is_followed_through_registers() -> None:

@@ -20,6 +20,7 @@ from tclint.executor.run import prepared
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Method, Severity
+from tclint.findings.selection import Selected
 from tclint.report.formats import formats, renderer
 from tclint.report.summary import Context, exit_code, present, tally
 from tclint.syntax.source import Source
@@ -136,6 +137,41 @@ def test_the_fingerprint_is_stable() -> None:
     assert len(prints) == 1
 
 
+NOTED = BODY.replace(
+    "//BARRIER",
+    """
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra LATER;
+    mbarrier.init.shared.b64 [%r3+512], 1;
+    mbarrier.init.shared.b64 [%r3+512], 1;
+LATER:""",
+).replace("tile[512]", "tile[1024]")
+"""The racy kernel with a note: an mbarrier is initialised again."""
+
+
+def test_a_note_does_not_keep_a_kernel_from_being_executed() -> None:
+    text = module(kernel(NOTED), header=HOPPER)
+    (note,) = [f for f in checked(text, Config()).findings if f.rule.id == "MB009"]
+    assert note.severity is Severity.INFO
+    report = checked(text)
+    assert "SM001" in {finding.rule.id for finding in executed(report)}
+    assert note in report.findings
+
+
+def test_an_error_of_the_executor_is_a_reason_and_loses_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise ZeroDivisionError("by hand")
+
+    monkeypatch.delenv("TCLINT_DEBUG", raising=False)
+    monkeypatch.setattr("tclint.driver.launches.execute_assumed", fail)
+    report = checked(module(kernel(NOTED), header=HOPPER))
+    assert report.status == "analysed"
+    assert [finding.rule.id for finding in report.findings if finding.rule.family == "mbarrier"] == ["MB009"]
+    (run,) = report.executions
+    assert run.end == "unsupported"
+    assert "internal error: ZeroDivisionError: by hand" in run.reason
+
+
 # ---------------------------------------------------------------- what an assumed launch cannot decide
 
 
@@ -169,6 +205,17 @@ def test_what_a_launch_that_runs_right_contradicts_is_not_reported() -> None:
         "ld.param.u32 %r10, [number];\n    setp.eq.u32 %p1, %r10, 128;\n    @!%p1 bra LATER;\n    bar.sync 0;\nLATER:",
     )
     assert not executed(checked(text))
+
+
+def test_a_path_that_the_contents_of_memory_decide_shows_nothing() -> None:
+    """Without items, the kernel skips its loop, which has the barrier."""
+    branch = """
+    ld.global.u32 %r11, [%rd2];
+    setp.eq.u32 %p2, %r11, 0;
+    @%p2 bra LATER;
+    bar.sync 0;
+LATER:"""
+    assert not executed(checked(module(kernel(BODY.replace("//BARRIER", branch)), header=HOPPER)))
 
 
 def test_a_launch_that_faults_shows_nothing() -> None:
@@ -376,7 +423,7 @@ def test_a_confirmation_leaves_the_finding_as_it_is() -> None:
 
 def test_an_executor_ignores_functions_that_are_not_entries() -> None:
     source = Source(RACY.encode(), "kernel.ptx")
-    executor = Executor(source, 1000, Confidence.MEDIUM, lambda: None)
+    executor = Executor(source, 1000, Selected(), lambda: None)
     made = built(RACY.replace(".visible .entry k(", ".visible .func k("))
     (function,) = made.functions
     assert list(executor(made, function, ())) == []

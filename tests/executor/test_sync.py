@@ -557,3 +557,41 @@ def test_arrivals_of_copies_of_a_thread(noinc: str, count: int, how: str) -> Non
     ld.shared.u64 %rd0, [%r3+8];
     """ + STORE, how=how, buffers={"data": DATA})  # fmt: skip
     assert found.out == [2 * (n ^ 5) + 1 for n in range(32)]
+
+
+@every_schedule
+@pytest.mark.parametrize(
+    "wait", ["primary.acquire.cta.shared::cta.b64 %p1|%p2, %b0,", "conditional.shared::cta.b64 %p1,"]
+)
+def test_a_wait_of_a_phase_type_waits_and_reports_nothing(how: str, wait: str) -> None:
+    found = right(f"""
+    .reg .b8 %b<1>;
+    setp.ne.u32 %p2, %r199, 999;
+    setp.ne.u32 %p0, %r199, 0;
+    @!%p0 mbarrier.init.layout::v1.shared::cta.b64 [bars], 64;
+    bar.sync 0;
+    mbarrier.check_layout.layout::v1.shared::cta.b64 %p3, [bars];
+    mbarrier.arrive.shared::cta.b64 _, [bars];
+WAIT:
+    mbarrier.try_wait.parity.phase_type::{wait} [bars], 0;
+    @!%p1 bra WAIT;
+    selp.u32 %r1, 1, 0, %p2;
+    selp.u32 %r0, 2, 0, %p3;
+    add.u32 %r0, %r0, %r1;
+    """ + RESULT, block=64, how=how)  # fmt: skip
+    assert found.out == [2 + ("conditional" in wait)] * 64
+
+
+@pytest.mark.parametrize(
+    "older", ["mbarrier.init.shared::cta.b64", "mbarrier.init.layout::v0.shared::cta.b64"]
+)
+def test_the_layout_of_an_mbarrier_is_the_older_one_unless_stated(older: str) -> None:
+    found = right(f"""
+    {older} [bars], 1;
+    mbarrier.check_layout.layout::v0.shared::cta.b64 %p0, [bars];
+    mbarrier.check_layout.layout::v1.shared::cta.b64 %p1, [bars];
+    selp.u32 %r0, 1, 0, %p0;
+    selp.u32 %r1, 2, 0, %p1;
+    add.u32 %r0, %r0, %r1;
+    """ + RESULT, block=1)  # fmt: skip
+    assert found.out == [1]

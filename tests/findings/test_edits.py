@@ -92,6 +92,7 @@ PLANTED = {
     "wgmma.commit_group deleted": "nvcc-wgmma_gemm.sm_90a",
     "wgmma.fence deleted": "nvcc-wgmma_gemm.sm_90a",
     "wgmma.wait_group 0 to 1": "nvcc-wgmma_gemm.sm_90a",
+    "cp.async.wait deleted": "nvcc-mma_gemm.sm_80",
     "cp.async.commit_group deleted": "nvcc-mma_gemm.sm_80",
     "cp.async.wait_group N to N+1": "nvcc-mma_gemm.sm_80",
     "bulk wait_group deleted": "nvcc-bulk_ring.sm_90",
@@ -170,6 +171,92 @@ done:
         assert not any("tcgen05.wait" in edit.text for fix in finding.fixes[:1] for edit in fix.edits) or (
             finding.rule.id == "TC007"
         )
+
+
+def test_a_wait_for_copies_is_inserted_before_the_barrier_that_publishes_them() -> None:
+    """Each iteration copies for the next one, so that some copies do not pass the barrier before the reads."""
+    copies = """
+    cp.async.cg.shared.global [{}], [%rd1], 16;
+    cp.async.commit_group;"""
+    text = module(
+        kernel(f"""
+    .shared .align 128 .b8 tile[8192];
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    cvta.to.global.u64 %rd1, %rd0;
+    shl.b32 %r2, %r0, 4;
+    mov.u32 %r1, tile;
+    add.u32 %r3, %r1, %r2;
+    mov.u32 %r6, 0;
+{copies.format("%r3")}
+loop:
+    bar.sync 0;
+    and.b32 %r7, %r6, 1;
+    shl.b32 %r8, %r7, 12;
+    add.u32 %r9, %r3, %r8;
+    xor.b32 %r10, %r8, 4096;
+    add.u32 %r11, %r3, %r10;
+{copies.format("%r11")}
+    ld.shared.u32 %r12, [%r9];
+    ld.shared.u32 %r13, [%r9+4];
+    add.s32 %r6, %r6, 1;
+    setp.lt.s32 %p0, %r6, 8;
+    @%p0 bra loop;
+    cp.async.wait_all;""")
+    )
+    (fixed,) = _texts(text, "CA001")
+    assert "cp.async.wait_all;\n    bar.sync 0;" in fixed
+
+
+def test_a_wait_after_a_loop_is_preferred_to_one_that_stalls_every_iteration() -> None:
+    text = module(
+        kernel(f"""
+    mov.u32 %r6, 0;
+    setp.ne.b32 %p0, 0, 0;
+    wgmma.fence.sync.aligned;
+loop:
+    {WGMMA}
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 1;
+    add.s32 %r6, %r6, 1;
+    setp.lt.s32 %p1, %r6, 8;
+    @%p1 bra loop;
+    bar.sync 0;
+    st.global.f32 [%rd5], %f0;
+    ret;"""),
+        header=HOPPER,
+    )
+    (finding,) = [f for f in lint(text).findings if f.rule.id == "WG001"]
+    first, *others = (joined(text.encode(), fix.edits).decode() for fix in finding.fixes)
+    assert "wgmma.wait_group.sync.aligned 0;\n    bar.sync 0;" in first
+    assert "wgmma.wait_group.sync.aligned 1;" in first
+    assert "wgmma.wait_group.sync.aligned 0;\n    add.s32" in others[-1]
+
+
+def test_a_barrier_after_the_initialisation_is_not_inserted_into_the_loop_that_uses_it() -> None:
+    text = module(
+        kernel("""
+    .shared .align 8 .b64 full;
+    .shared .align 8 .b64 empty;
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p0, %r0, 0;
+    @%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    @%p0 mbarrier.init.shared::cta.b64 [empty], 128;
+    mov.u32 %r6, 0;
+loop:
+    @%p0 mbarrier.arrive.shared::cta.b64 _, [full];
+    and.b32 %r7, %r6, 1;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], %r7;
+    @!%p1 bra wait;
+    add.s32 %r6, %r6, 1;
+    setp.lt.s32 %p2, %r6, 8;
+    @%p2 bra loop;
+    ret;""", directives=".reqntid 128"),
+        header=HOPPER,
+    )  # fmt: skip
+    (fixed,) = _texts(text, "MB002")
+    assert "[empty], 128;\n    bar.sync 0;" in fixed
 
 
 def test_a_wait_in_an_inlined_function_is_not_a_safe_fix() -> None:

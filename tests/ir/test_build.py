@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tclint.ir import SINK, Function, Immediate, Memory, Not, Pair, Special, Symbol, Vector
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Location
-from tests.tools.support import HEADER, built, function, kernel, module, register
+from tests.tools.support import HEADER, REGISTERS, built, function, kernel, module, register
 
 
 def body(text: str, **options: str) -> Function:
@@ -84,6 +84,29 @@ def test_a_name_seen_from_outside_is_hidden_once_it_is_declared_inside() -> None
 def test_a_register_declared_twice() -> None:
     f = body(".reg .b32 x;\n.reg .b32 x;\nmov.u32 x, 1;")
     assert [t.kind for t in f.errors] == ["duplicate-register"]
+
+
+def test_an_address_of_an_unknown_instruction_may_have_several_parts() -> None:
+    f = body(".reg .b32 %0; .reg .b64 %1;\nbrand.new [%0, %1], [%1], %0;\nbrand.new [%0,%1+8];")
+    assert not f.errors
+    zero, one = (register(f, name) for name in ("%0", "%1"))
+    assert f.instructions[0].operands == (Memory(zero, 0, (one,)), Memory(one, 0), zero)
+
+
+def test_a_vector_may_be_the_first_of_a_pair() -> None:
+    f = body("tex.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}|%p1, [texture, {%f5, %f6}];", registers=REGISTERS)
+    (tex,) = f.instructions
+    assert isinstance(tex.operands[0], Pair)
+    assert names(f, 0)[:5] == ["%f0", "%f1", "%f2", "%f3", "%p1"]
+    assert tex.match is not None
+    assert tex.match.problem == ""
+
+
+@pytest.mark.parametrize("opcode", ["spdecompress.sp::2:4.x1.b16.b2", "spdecompress .sp::2:4 .x1.b16.b2"])
+def test_a_single_colon_in_an_opcode(opcode: str) -> None:
+    f = body(f"{opcode} {{%r1, %r2}}, {{%r3}}, {{%r4}};", registers=REGISTERS)
+    assert [i.match.form.name for i in f.instructions if i.match] == ["spdecompress"]
+    assert names(f, 0) == ["%r1", "%r2", "%r3", "%r4"]
 
 
 # ---------------------------------------------------------------- labels

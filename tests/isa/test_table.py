@@ -11,10 +11,12 @@ import pytest
 
 import tclint
 from benchmarks.coverage import shape, statement, statements
-from benchmarks.ptxas import OLDEST, Ptxas, PtxasMissing, before, find
+from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, PtxasMissing, before, find
+from tclint.ir.build import build
 from tclint.ir.operands import split_operands
 from tclint.isa.table import EVENTS, Form, Match, Table, TableError, load, parse_operand, split_opcode, table
 from tclint.isa.target import FAMILIES, INTRODUCED, Availability, Target, Version, parse_version
+from tclint.syntax import parse, problems
 
 ISA = table()
 FORMS = list(ISA)
@@ -74,6 +76,21 @@ def test_required_and_combined_modifiers_exist() -> None:
         assert operands <= _names(form), f"{form.name}: no such operand: {sorted(operands - _names(form))}"
 
 
+def test_operands_that_go_with_a_modifier_are_optional_where_it_is() -> None:
+    """Otherwise the key ``with`` would have no effect, silently; that of a whole file may be about other forms."""
+    used: dict[str, set[str]] = defaultdict(set)
+    stated: dict[str, set[str]] = defaultdict(set)
+    for form in FORMS:
+        stated[form.family] |= set(form.with_)
+        for line in form.syntax:
+            for operand in line.operands:
+                modifiers = form.with_.get(operand.name) if operand.optional else None
+                if modifiers is not None:
+                    used[form.family].add(operand.name)
+                    assert modifiers & line.accepts, f"{form.name}: {line.text}: {operand.name}"
+    assert used == {family: names for family, names in stated.items() if names}
+
+
 def test_vector_lengths_use_choices_of_the_form() -> None:
     for form in FORMS:
         slots = {slot.name for line in form.syntax for slot in line.slots}
@@ -130,6 +147,19 @@ def test_examples_match_their_own_form_alone(family: str) -> None:
         assert match is not None, f"{form.name}: no form for {example}"
         assert match.problem == "", f"{form.name}: {example}: {match.form.name}: {match.problem}"
         assert _takers(ISA, opcode, shapes) == {form.name}, example
+
+
+@pytest.mark.parametrize("family", sorted({f.family for f in FORMS}))
+def test_the_parser_reads_examples_as_the_table_means_them(family: str) -> None:
+    """Through the grammar and the IR, which know no form."""
+    asked = [(form, example) for form, example in EXAMPLES if form.family == family]
+    header = PRELUDE.format(version="9.5", target="sm_107a", wide=".reg .b128 %rq<16>;")
+    data = (header + "".join(f"{example}\n" for _, example in asked) + "L0: bra L1;\nL1: ret;\n}\n").encode()
+    tree = parse(data)
+    assert problems(tree) == []
+    function = build(tree, data).functions[-1]
+    read = [i.match.form.name if i.match and not i.match.problem else i.opcode for i in function.instructions]
+    assert read[: len(asked)] == [form.name for form, _ in asked]
 
 
 def test_an_example_with_one_modifier_more_or_less_is_not_the_same() -> None:
@@ -317,6 +347,32 @@ def test_what_the_table_refuses(tmp_path: Path, old: str, new: str) -> None:
         _load(tmp_path, MINIMAL.replace(old, new, 1))
 
 
+@pytest.mark.parametrize(
+    ("opcode", "shapes", "problem"),
+    [
+        ("cp", ("m",), ""),
+        ("cp.hint", ("m", "r"), ""),
+        ("cp.hint", ("m",), "1 operands, but the syntax is '[a] {, n} {, policy}'"),
+        ("cp", ("m", "r", "r"), "3 operands, but the syntax is '[a] {, n} {, policy}'"),
+        ("cp.hint", ("m", "i", "r"), ""),
+    ],
+)
+def test_an_operand_that_goes_with_a_modifier(
+    tmp_path: Path, opcode: str, shapes: tuple[str, ...], problem: str
+) -> None:
+    form = """
+[[form]]
+name     = "cp"
+syntax   = "cp{.hint} [a] {, n} {, policy}"
+with     = { policy = ".hint" }
+operands = { n = "imm reg", policy = "reg" }
+"""
+    match = _load(tmp_path, form).match(opcode, shapes)
+    assert match is not None
+    assert match.problem == problem
+    assert problem or ("policy" in match.named) == (".hint" in match.modifiers)
+
+
 def test_two_forms_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="two forms"):
         _load(tmp_path, MINIMAL + MINIMAL.partition("[[form]]")[1] + MINIMAL.partition("[[form]]")[2])
@@ -327,7 +383,7 @@ def test_operand_descriptions() -> None:
     assert (spec.access, spec.kinds) == ("read", "i")
     assert spec.immediates is not None
     assert [n for r in spec.immediates for n in r][-4:] == [31, 64, 96, 128]
-    assert parse_operand("write").kinds == "r_"
+    assert parse_operand("write").kinds == "r"
     assert parse_operand("read write vec(shape*num)").vector == "shape*num"
     assert parse_operand("vec").vector == "*"
 

@@ -19,8 +19,11 @@ from tclint.isa.widths import Width, needed, width_of
 
 ISA = table()
 NEWEST = max(TOOLKITS.values())
-REGISTERS = {1: "%p", 16: "%h", 32: "%r", 64: "%rd", 128: "%rq"}
-"""What ``benchmarks.ptxas`` declares, by the bits."""
+REGISTERS = {
+    ".pred": "%p", ".b16": "%h", ".b32": "%r", ".b64": "%rd", ".b128": "%rq", ".f32": "%f", ".f64": "%fd",
+}  # fmt: skip
+"""What ``benchmarks.ptxas`` declares, by the type."""
+_BITS = {1: ".pred", 16: ".b16", 32: ".b32", 64: ".b64", 128: ".b128"}
 _REGISTER = re.compile(r"%(?:p|h|r|rd|f|fd|rq)\d+")
 
 
@@ -46,10 +49,50 @@ def test_the_bits_of_a_type(type_: str, bits: int) -> None:
 
 
 def test_what_a_register_may_be() -> None:
-    assert Width(32, False).fits == {0, 32}
-    assert Width(32, True).fits == {0, 32, 64, 128}
-    assert Width(1, False).fits == {0, 1}
-    assert Width(8, True).fits == {0, 8, 16, 32, 64, 128}
+    types = [".pred", ".b8", ".b16", ".b32", ".b64", ".b128", ""]
+
+    def taken(width: Width) -> list[str]:
+        return [type_ for type_ in types if width.takes(type_)]
+
+    assert taken(Width(32, False)) == [".b32", ""]
+    assert taken(Width(32, True)) == [".b32", ".b64", ".b128", ""]
+    assert taken(Width(1, False)) == [".pred", ""]
+    assert taken(Width(8, True)) == [*types[1:]]
+
+
+@pytest.mark.parametrize(
+    ("operand", "taken"),
+    [
+        (".b32", ".b32 .u32 .s32 .f32 .f16x2"),
+        (".s32", ".b32 .u32 .s32 .f16x2"),
+        (".f32", ".b32 .f32"),
+        (".f16x2", ".b32 .f16x2"),
+        (".bf16x2", ".b32"),
+        (".s16x2", ".b32 .f16x2"),
+        (".u8x4", ".b32 .f16x2"),
+    ],
+)
+def test_the_kind_of_a_register_must_agree(operand: str, taken: str) -> None:
+    types = (".b32", ".u32", ".s32", ".f32", ".f16x2")
+    assert [type_ for type_ in types if Width(32, False, operand).takes(type_)] == taken.split()
+
+
+@pytest.mark.parametrize(
+    ("type_", "integer", "floating"),
+    [
+        (".b32", True, True),
+        (".s32", True, False),
+        (".b16", True, False),
+        (".f32", False, True),
+        (".f16", False, False),
+        (".f16x2", False, False),
+        (".pred", True, False),
+        ("", True, True),
+    ],
+)
+def test_the_kind_of_a_constant_must_agree(type_: str, integer: bool, floating: bool) -> None:
+    width = Width(32, False, type_)
+    assert (width.takes_constant(False), width.takes_constant(True)) == (integer, floating)
 
 
 def test_types_name_operands_of_the_form() -> None:
@@ -96,10 +139,10 @@ def _variants() -> Iterator[tuple[Match, str, list[str]]]:
                     yield match, name, [operand.strip() for operand in split_operands(written[1])]
 
 
-def _with(operand: str, bits: int) -> str:
+def _with(operand: str, type_: str) -> str:
     number = count(1)
     first, *second = operand.split("|")
-    return "|".join((_REGISTER.sub(lambda _: f"{REGISTERS[bits]}{next(number)}", first), *second))
+    return "|".join((_REGISTER.sub(lambda _: f"{REGISTERS[type_]}{next(number)}", first), *second))
 
 
 @pytest.mark.slow
@@ -124,12 +167,12 @@ def test_ptxas_refuses_every_register_that_is_refused() -> None:
             continue
         right = list(operands)
         for at, width in places.items():
-            right[at] = _with(operands[at], max(width.bits, 16) if width.bits > 1 else 1)
+            right[at] = _with(operands[at], _BITS[max(width.bits, 16) if width.bits > 1 else 1])
         asked[name].append((f"{opcode} {', '.join(right)};", True))
         for at, width in places.items():
-            for bits in REGISTERS:
-                if bits not in width.fits:
-                    wrong = [*right[:at], _with(operands[at], bits), *right[at + 1 :]]
+            for type_ in REGISTERS:
+                if not width.takes(type_):
+                    wrong = [*right[:at], _with(operands[at], type_), *right[at + 1 :]]
                     asked[name].append((f"{opcode} {', '.join(wrong)};", False))
     taken, wrong_ones = 0, []
     for name, lines in asked.items():

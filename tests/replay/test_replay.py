@@ -130,6 +130,67 @@ def test_a_barrier_that_too_few_threads_reach_deadlocks(count: int, deadlocks: b
     assert not list(replayed(asked.model))
 
 
+SEVERAL = """
+.version 9.5
+.target sm_107a
+.address_size 64
+.visible .entry k()
+.reqntid 32
+.explicitcluster
+.reqnctapercluster 2
+{
+    .reg .pred %p<3>;
+    .reg .b32 %r<3>;
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %cluster_ctarank;
+    mov.u32 %r2, full;
+    setp.ne.u32 %p0, %r0, 0;
+    setp.ne.or.u32 %p1, %r1, 0, %p0;
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    @!%p0 fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.acquire.aligned;
+    @%p1 bra wait;
+    mbarrier.arrive.release.cluster.shared::cluster.multicast::cluster::32b.b64 _, [%r2], 3;
+wait:
+    mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [full], 0;
+    @!%p2 bra wait;
+    barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.acquire.aligned;
+    ret;
+}
+"""
+"""One thread arrives at the mbarriers of both CTAs."""
+
+
+@pytest.mark.parametrize(
+    ("arrival", "deadlocks"),
+    [
+        ("", False),
+        ("_, [%r2], 1, 3;", False),
+        ("_, [%r2], 1;", True),
+        ("_, [%r2], 2;", True),
+    ],
+)
+def test_an_arrival_signals_the_ctas_of_its_mask(arrival: str, deadlocks: bool) -> None:
+    code = SEVERAL.replace("_, [%r2], 3;", arrival or "_, [%r2], 3;")
+    assert [f.rule.id for f in lint(code).findings] == ["MB016"] * deadlocks
+
+
+@pytest.mark.parametrize(("mask", "deadlocks"), [(3, False), (1, True)])
+def test_an_expectation_raises_the_tx_count_in_the_ctas_of_its_mask(mask: int, deadlocks: bool) -> None:
+    cluster = "relaxed.cluster.shared::cluster.multicast::cluster::32b.b64"
+    arrive = "mbarrier.arrive.release.cluster.shared::cluster.multicast::cluster::32b.b64 _, [%r2], 3;"
+    expect, complete = (
+        f"mbarrier.expect_tx.{cluster} [%r2], 16, 3;",
+        f"mbarrier.complete_tx.{cluster} [%r2], 16, {mask};",
+    )
+    assert arrive in SEVERAL
+    found = [f.rule.id for f in lint(SEVERAL.replace(arrive, f"{expect}\n{arrive}\n{complete}")).findings]
+    assert ("MB016" in found) == deadlocks
+
+
 def test_a_cluster_barrier_that_some_threads_do_not_reach_deadlocks() -> None:
     made = analysed(PAIR)
     at = made.sites("barrier-wait")[0]
@@ -1537,14 +1598,14 @@ def test_the_finding_about_a_result_that_is_loaded_too_early() -> None:
     (found,) = reports(changed(begins + "0;", begins + "1;", TWO))
     assert found.rule.id == "TC001"
     assert found.message.startswith("reads tensor memory that tcgen05.mma may not have written yet")
-    assert [step.role for step in found.steps] == ["warp 4", "warps 0-3", "warps 0-3"]
+    assert [step.role for step in found.steps] == ["warp 4", "warp 4", "warps 0-3", "warps 0-3"]
 
 
 def test_the_finding_about_a_result_that_is_overwritten_too_early() -> None:
     (found,) = reports(changed(LOADED + GIVE, GIVE + LOADED, TWO))
     assert found.rule.id == "TC002"
     assert found.message.startswith("overwrites tensor memory that tcgen05.ld may still be reading")
-    assert [step.role for step in found.steps] == ["warps 0-3", "warp 4", "warp 4"]
+    assert [step.role for step in found.steps] == ["warps 0-3", "warps 0-3", "warp 4", "warp 4"]
 
 
 HANDED = """.version 8.6
@@ -1897,7 +1958,12 @@ def test_each_of_two_warps_waits_for_its_own_copy(depth: int) -> None:
 def test_the_finding_about_a_stage_that_is_released_too_early() -> None:
     (found,) = reports(changed(READ, READ.replace("read 0", "read 1"), STORED))
     assert found.rule.id == "BK002"
-    assert [step.role for step in found.steps] == ["lane 0 of warp 4", "warps 0-3", "warps 0-3"]
+    assert [step.role for step in found.steps] == [
+        "lane 0 of warp 4",
+        "lane 0 of warp 4",
+        "warps 0-3",
+        "warps 0-3",
+    ]
     assert found.steps[0].message == "starts to read it"
     assert "cp.async.bulk.wait_group.read" in (found.help or "")
 
@@ -2385,10 +2451,21 @@ def test_the_finding_about_a_stage_that_is_filled_too_early() -> None:
     (hit,) = replayed(analysed(relaxed))
     assert [(step.message, step.role) for step in hit.steps] == [
         ("reads what was copied there before", "warps 0-3"),
+        ("arrives at the mbarrier; this does not order the access before the wait", "warps 0-3"),
         ("waits for an mbarrier; this does not cover the read", "lane 0 of warp 4"),
         ("starts to refill it", "lane 0 of warp 4"),
     ]
     assert hit.help.endswith("a .relaxed arrival or wait orders no memory without a fence")
+
+
+def test_a_phase_that_only_a_copy_reaches_is_shown_with_the_copy() -> None:
+    expects = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r29], 2048;"
+    bytes_ = "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r29], 2048;"
+    (hit,) = [h for h in replayed(replay(changed(expects, bytes_)).model) if h.rule == "MB016"]
+    assert [(step.message, step.object) for step in hit.steps][1] == (
+        "completes its bytes on the mbarrier, but does not arrive",
+        "mbarrier full[0]",
+    )
 
 
 def test_what_another_rule_explains_is_not_reported_again() -> None:

@@ -418,7 +418,6 @@ def test_json_is_schema_1() -> None:
         "problems": [{"line": None, "message": "absent"}],
         "findings": [],
         "open_questions": [],
-        "executions": [],
     }
     assert (good["path"], good["status"], good["problems"]) == ("gemm.ptx", "analysed", [])
     (found,) = good["findings"]
@@ -495,6 +494,7 @@ def test_json_is_schema_1() -> None:
         "fixable": 0,
         "unsafe_fixable": 0,
         "asm": {"strings": 0, "unknown": 0, "unsure": 0, "modules": 0, "arch": None},
+        "executed": {"kernels": 0, "incomplete": 0},
     }
 
 

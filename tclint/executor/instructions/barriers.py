@@ -187,7 +187,7 @@ def _memory_fence(d: Decoder, i: Instruction) -> Op:
 
 
 @executes(
-    "fence.sync_restrict", "fence.proxy.alias", "fence.proxy.alias.ordered", "fence.mbarrier_init", "fence.proxy.async_generic",
+    "fence.sync_restrict", "fence.proxy.alias", "membar.proxy.alias", "fence.proxy.alias.ordered", "fence.mbarrier_init", "fence.proxy.async_generic",
     "fence.proxy.tensormap.release", "fence.proxy.tensormap.acquire",
 )  # fmt: skip
 def _fence(d: Decoder, i: Instruction) -> Op:

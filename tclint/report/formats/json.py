@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tclint.findings.finding import Confirmation, FileReport, Finding, Fix, SourceLocation, Span, Step
+from tclint.findings.finding import (
+    Confirmation,
+    FileReport,
+    Finding,
+    Fix,
+    KernelExecution,
+    SourceLocation,
+    Span,
+    Step,
+)
 from tclint.findings.places import region
 from tclint.report.summary import Context, Summary
 
@@ -30,7 +39,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
 
 
 def _file(report: FileReport, context: Context) -> dict[str, Any]:
-    return {
+    found: dict[str, Any] = {
         "path": report.path,
         "member": report.member,
         "origin": report.origin,
@@ -40,17 +49,20 @@ def _file(report: FileReport, context: Context) -> dict[str, Any]:
         ],
         "findings": [_finding(report, finding, context) for finding in report.findings],
         "open_questions": [asdict(question) for question in report.open_questions],
-        "executions": [
-            {
-                "entry": run.entry,
-                "line": run.line,
-                "end": run.end,
-                "reason": run.reason or None,
-                "launch": run.launch or None,
-                "instructions": run.instructions,
-            }
-            for run in report.executions
-        ],
+    }
+    if report.executions:
+        found["executions"] = [_execution(run) for run in report.executions]
+    return found
+
+
+def _execution(run: KernelExecution) -> dict[str, Any]:
+    return {
+        "entry": run.entry,
+        "line": run.line,
+        "end": run.end,
+        "reason": run.reason or None,
+        "launch": run.launch or None,
+        "instructions": run.instructions,
     }
 
 

@@ -1,0 +1,164 @@
+"""Operands that an assembler rejects: of the wrong type or kind, or in the wrong state space (PTX ISA 6, 9.2, 9.4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from itertools import chain
+from typing import cast
+
+from tclint.ir.nodes import (
+    Function,
+    Immediate,
+    Memory,
+    Module,
+    Operand,
+    Pair,
+    Special,
+    Symbol,
+    Use,
+    Vector,
+    registers,
+)
+from tclint.isa.table import Match
+from tclint.isa.widths import ADDRESSES, SPECIAL, Width, needed, width_of
+
+__all__ = ["OperandTypes"]
+
+_SPACES = (".global", ".shared", ".local", ".const", ".param")
+_UNCHECKED = "fence.proxy.tensormap.acquire"
+"""ptxas 13.5 accepts any address in it."""
+
+Misfit = tuple[int, str]
+"""An instruction, and what is wrong with one of its operands."""
+
+
+class OperandTypes:
+    """The types of the registers and the state spaces of the variables that a function names."""
+
+    def __init__(self, function: Function, module: Module) -> None:
+        self.instructions = function.instructions
+        self.types = [register.type for register in function.registers]
+        self.present = {*self.types}
+        parameters = {parameter.name: parameter.space for parameter in function.parameters}
+        self.spaces = (
+            {name: variable.space for name, variable in module.variables.items()}
+            | parameters
+            | {name: variable.space for name, variable in function.variables.items()}
+        )
+        """Name -> the state space of the variable or parameter."""
+
+    def misfits(self, use: Use, match: Match) -> Iterator[Misfit]:
+        """The instructions of *use* with an operand that ptxas rejects, with what is wrong with the first such operand
+        of each."""
+        columns = [*zip(*(self.instructions[i].operands for i in use.sites), strict=True)]
+        # At all sites of a use the vectors have the same lengths. A register may be declared as a vector (5.4.2).
+        lengths = {
+            at: next(len(operand.items) for operand in column if isinstance(operand, Vector))
+            for at, column in enumerate(columns)
+            if Vector in map(type, column)
+        }
+        called = {at: name for name, at in reversed(list(match.named.items()))}
+        widths = needed(match, lengths)
+        reported: set[int] = set()
+        for at, column in enumerate(columns):
+            for i, problem in self._column(use, match, at, column, widths.get(at)):
+                if i not in reported:
+                    reported.add(i)
+                    yield i, f"operand {at + 1} ({called.get(at, '')}) is {problem}"
+
+    def _column(
+        self, use: Use, match: Match, at: int, column: tuple[Operand, ...], width: Width | None
+    ) -> Iterator[Misfit]:
+        """What is wrong with one operand of the instructions of *use*; it is of one kind in all of them."""
+        first = column[0]
+        if isinstance(first, Memory):
+            for i, operand in zip(use.sites, column, strict=True):
+                if problem := self._address(match, cast("Memory", operand)):
+                    yield i, problem
+        elif not isinstance(first, int | Vector | Pair):
+            for i, operand in zip(use.sites, column, strict=True):
+                if problem := self._value(match, at, operand, width):
+                    yield i, problem
+        elif width is not None and (refused := {t for t in self.present if not width.takes(t)}):
+            yield from self._registers(use, column, refused, width)
+        if isinstance(first, Vector) and at in match.writes:
+            for i, operand in zip(use.sites, column, strict=True):
+                if Immediate in map(type, cast("Vector", operand).items):
+                    yield i, "a result, but contains a constant"
+
+    def _registers(
+        self, use: Use, column: tuple[Operand, ...], refused: Container[str], width: Width
+    ) -> Iterator[Misfit]:
+        types = self.types
+        if not any(types[r] in refused for r in _together(column)):
+            return
+        for i, operand in zip(use.sites, column, strict=True):
+            wrong = next((types[r] for r in _typed(operand) if types[r] in refused), "")
+            if wrong:
+                yield i, _sized(wrong, width)
+
+    def _value(self, match: Match, at: int, operand: Operand, width: Width | None) -> str:
+        """What an operand that is not a register is and must not be, in words; empty if it is accepted."""
+        root = match.syntax.root
+        if isinstance(operand, Special):
+            read = match.syntax.open or (root in SPECIAL and at not in match.writes)
+            return "" if read else f"the special register {operand.name}, but must be a register"
+        if width is None:
+            return ""
+        if isinstance(operand, Symbol) and operand.name in self.spaces and root not in ADDRESSES:
+            return f"the address of {operand.name}, but must be a register"
+        if isinstance(operand, Immediate):
+            floating = isinstance(operand.value, float)
+            what = "a floating-point constant" if floating else "an integer"
+            return "" if width.takes_constant(floating) else f"{what}, but the type is {width.type}"
+        return ""
+
+    def _address(self, match: Match, operand: Memory) -> str:
+        """What an address is and must not be, in words; empty if it is accepted."""
+        base = operand.base
+        if match.form.name == _UNCHECKED or operand.extras:
+            return ""
+        if isinstance(base, int):
+            type_ = self.types[base]
+            floating = type_.startswith(".f") or type_ == ".pred"
+            return f"an address in a {type_} register, but must be an integer" if floating else ""
+        space = _space(match)
+        if isinstance(base, Immediate):
+            return "" if space == ".local" else "a constant address, which only .local has"
+        have = self.spaces.get(base.name) if isinstance(base, Symbol) else None
+        if space and have in _SPACES and have != space:
+            return f"an address in {have}, but must be in {space}"
+        return ""
+
+
+def _space(match: Match) -> str:
+    """The only state space that the opcode names; empty if it names none, or several."""
+    named = [m.partition("::")[0] for m in match.modifiers if m.partition("::")[0] in _SPACES]
+    return named[0] if len(named) == 1 else ""
+
+
+def _together(column: tuple[Operand, ...]) -> Iterable[int]:
+    """The registers with the type of the operand, in the same operand of several instructions."""
+    if {*map(type, column)} == {int}:
+        return cast("tuple[int, ...]", column)
+    return chain.from_iterable(map(_typed, column))
+
+
+def _typed(operand: Operand) -> tuple[int, ...]:
+    """The registers of an operand that have its type: the first of a pair, all of a vector, none of an address."""
+    if isinstance(operand, Pair):
+        return registers(operand.first)
+    if isinstance(operand, Vector):
+        return tuple(item for item in operand.items if type(item) is int)
+    return (operand,) if isinstance(operand, int) else ()
+
+
+def _sized(register: str, width: Width) -> str:
+    """The type of a register that an operand does not accept, and what it must be."""
+    have, want = width_of(register), width.bits
+    if have == want:
+        return f"a {register} register, but the type is {width.type}"
+    wanted = "a predicate" if want == 1 else f"a {want}-bit register"
+    if width.wider and want > 1:
+        wanted = f"a register of {want} or more bits"
+    return f"{'a predicate' if have == 1 else f'a {have}-bit register'}, but must be {wanted}"

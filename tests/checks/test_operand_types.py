@@ -1,0 +1,88 @@
+"""Operands of the wrong type, kind or state space, as ptxas sees them."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.ptxas import PtxasMissing, find
+from tests.tools.support import by_rule, lint
+
+REGISTERS = """\
+.reg .pred %p<8>; .reg .b16 %h<8>; .reg .f16 %e<8>; .reg .b32 %r<8>; .reg .u32 %u<8>; .reg .s32 %s<8>; .reg .f32 %f<8>;
+.reg .f16x2 %g<8>; .reg .b64 %rd<8>; .reg .s64 %sd<8>; .reg .f64 %fd<8>;
+.shared .align 16 .b8 smem[64]; .local .align 16 .b8 lmem[64];
+"""
+HEAD = """\
+.version 9.0
+.target sm_90
+.address_size 64
+.global .align 16 .b8 gmem[64];
+.func fn() { ret; }
+.entry k(.param .u64 P0)
+{
+"""
+
+CASES = {
+    "add.s32 %s1, %u1, %r1;": "",
+    "add.s32 %f1, %s1, %r1;": "operand 1 (d) is a .f32 register, but the type is .s32",
+    "add.f32 %f1, %r1, %f2;": "",
+    "add.f32 %f1, %s1, %f2;": "operand 2 (a) is a .s32 register, but the type is .f32",
+    "add.f32 %f1, %f2, 5;": "operand 3 (b) is an integer, but the type is .f32",
+    "add.f32 %f1, %f2, 0f3F800000;": "",
+    "add.s32 %r1, %r2, .5;": "operand 3 (b) is a floating-point constant, but the type is .s32",
+    "and.b32 %f1, %s1, %g1;": "",
+    "mov.b32 %r1, 0f3F800000;": "",
+    "mov.f32 %f1, 127;": "operand 2 (a) is an integer, but the type is .f32",
+    "add.f16x2 %g1, %r1, %g2;": "",
+    "add.f16x2 %g1, %u1, %g2;": "operand 2 (a) is a .u32 register, but the type is .f16x2",
+    "add.s32 %r1, %g1, %r2;": "",
+    "ld.global.f32 %rd1, [%rd2];": "",
+    "ld.global.f32 %fd1, [%rd2];": "operand 1 (d) is a 64-bit register, but must be a register of 32 or more bits",
+    "ld.global.u8 %s1, [%rd2];": "",
+    "ld.global.u8 %f1, [%rd2];": "operand 1 (d) is a 32-bit register, but must be a register of 8 or more bits",
+    "mov.u32 %r1, %tid.x;": "",
+    "cvt.u64.u32 %rd1, %tid.x;": "",
+    "add.u32 %r1, %tid.x, 1;": "operand 2 (a) is the special register %tid.x, but must be a register",
+    "st.local.u8 [%rd1], %laneid;": "operand 2 (b) is the special register %laneid, but must be a register",
+    "mov.u32 %tid.x, %r1;": "operand 1 (d) is the special register %tid.x, but must be a register",
+    "mov.u64 %rd1, gmem;": "",
+    "add.u64 %rd1, gmem, 4;": "operand 2 (a) is the address of gmem, but must be a register",
+    "ld.shared.b32 %r1, [smem+4];": "",
+    "ld.global.b32 %r1, [smem+4];": "operand 2 (a) is an address in .shared, but must be in .global",
+    "ld.param.b64 %rd1, [P0];": "",
+    "st.global.b32 [P0], %r1;": "operand 1 (a) is an address in .param, but must be in .global",
+    "ld.b32 %r1, [smem];": "",
+    "ld.local.b32 %r1, [4];": "",
+    "ld.shared.b32 %r1, [4];": "operand 2 (a) is a constant address, which only .local has",
+    "ld.global.b32 %r1, [%f1];": "operand 2 (a) is an address in a .f32 register, but must be an integer",
+    "and.pred %p1, _, %p2;": "operand 2 (a): the sink _ is not allowed here",
+    "add.s32 _, %r1, %r2;": "operand 1 (d): the sink _ is not allowed here",
+    "setp.eq.s32 _, %r1, %r2;": "",
+    "lop3.b32 _, %r1, %r2, %r3, 3;": "",
+    "atom.global.add.u32 _, [%rd1], 1;": "",
+    "mov.b64 {%r1, _}, %rd1;": "",
+    "ld.global.v2.b32 {%r1, 3}, [%rd1];": "operand 1 (d) is a result, but contains a constant",
+    "selp.b32 %r1, %r2, 0, %p1;": "",
+    "mov.pred %p1, 1;": "",
+}
+"""Instruction -> what is wrong with it."""
+
+
+@pytest.mark.parametrize("instruction", CASES)
+def test_an_operand_is_refused_for_its_type(instruction: str) -> None:
+    found = by_rule(lint(f"{HEAD}{REGISTERS}{instruction}\nret;\n}}\n"), "PX003")
+    said = [f.message.partition(": ")[2] for f in found]
+    assert said == ([CASES[instruction]] if CASES[instruction] else [])
+
+
+def test_ptxas_refuses_the_same_operands() -> None:
+    try:
+        ptxas = find()
+        errors = ptxas.errors(
+            [f"{{ {REGISTERS.replace(chr(10), ' ')} {instruction} }}" for instruction in CASES],
+            (9, 0),
+            "sm_90",
+        )
+    except PtxasMissing as missing:
+        pytest.skip(str(missing))
+    assert [bool(error) for error in errors] == [bool(said) for said in CASES.values()]
