@@ -308,6 +308,25 @@ def test_what_depends_on_assumed_values_is_followed_through_registers() -> None:
     assert guessed(".reqntid 128") == [False, True, False]
 
 
+@pytest.mark.parametrize(
+    ("destination", "expected"), [("[%r3]", False), ("[%r2]", True)], ids=["constant", "assumed"]
+)
+def test_a_copy_fills_the_same_bytes_whatever_part_of_them_it_reads(destination: str, expected: bool) -> None:
+    """The bounds check of a tile makes the src-size of its copies depend on a parameter."""
+    body = f"""
+    .shared .align 16 .b8 tile[1024];
+    ld.param.u32 %r1, [number];
+    ld.param.u64 %rd0, [pointer];
+    mov.u32 %r3, tile;
+    add.u32 %r2, %r3, %r1;
+    min.u32 %r4, %r1, 16;
+    cp.async.cg.shared.global {destination}, [%rd0], 16, %r4;
+    ret;"""
+    found = Parameters(prepared(built(module(kernel(body))), "k"))
+    (site,) = [n for n, i in enumerate(found.instructions) if i.group == "cp.async"]
+    assert found.is_guessed(site) is expected
+
+
 # ---------------------------------------------------------------- whole kernels
 
 
