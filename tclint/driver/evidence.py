@@ -147,7 +147,10 @@ CAUSED_BY: Mapping[str, frozenset[str]] = {
         "mbarrier-absent", "mbarrier-init",
     )),
     "integers": frozenset(("mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier")),
-    "contents": frozenset(("mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier")),
+    "contents": frozenset((
+        "left-in-flight", "exited-cta", "tensor-memory-leak", "mbarrier-overrun", "deadlock-arrivals",
+        "deadlock-bytes", "deadlock-barrier",
+    )),
 }  # fmt: skip
 """What an assumed launch may cause by an assumption, although the kernel is correct in a launch that it is made for.
 

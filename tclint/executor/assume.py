@@ -8,7 +8,7 @@ kernel accepts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -51,8 +51,11 @@ MAX_SHARED_BYTES = 227 << 10
 _FORWARDING = ("mov", "add.int", "sub.int", "cvta", "cvta.to", "selp", "cvt.int", "shfl.sync")
 """Forms whose result may be an address derived from one of their operands."""
 
-_DETERMINES_ADDRESSES = ("size", "cp-size", "src-size", "a-desc", "b-desc", "s-desc")
-"""Operands other than addresses on which it depends which bytes an instruction accesses."""
+_DETERMINES_ADDRESSES = ("size", "cp-size", "a-desc", "b-desc", "s-desc")
+"""Operands other than addresses on which it depends which bytes of shared memory an instruction accesses.
+
+Not src-size: the rest of cp-size is filled with zeros (9.7.9.25.3.1).
+"""
 
 Three = tuple[int, int, int]
 Field = tuple[str, int]
@@ -243,27 +246,20 @@ class Parameters:
         unless ``.reqntid`` sets it. Shared memory counts if such a value is stored there, or if a copy fills it.
         """
         sizes = ("%nctaid",) if ".reqntid" in self.function.directives else ("%nctaid", "%ntid")
-        return self._computed_from(
-            lambda i, copied: (
-                self._load(i) in self._integers or self._has_contents(i, copied) or self._uses(i, *sizes)
-            )
-        )
+        return self._computed_from(self._integers, sizes)
 
     @cached_property
     def branches_on_memory(self) -> bool:
-        """Whether a branch, or the guard of an operation that synchronises, depends on the contents of global memory."""
-        contents = self._computed_from(self._has_contents)
+        """Whether the contents of global memory decide which path a thread takes, such as the number of its items."""
+        loaded = self._computed_from(frozenset(), ())
         return any(
-            i.guard in contents or (i.flow and not contents.isdisjoint(i.reads))
+            i.guard in loaded or (i.flow and not loaded.isdisjoint(i.reads))
             for i in self.instructions
             if i.flow or i.event
         )
 
-    def _computed_from(self, is_source: Callable[[Instruction, bool], bool]) -> frozenset[int]:
-        """Registers whose value is computed from the result of an instruction that *is_source*.
-
-        Its second argument is whether shared memory has such values, or the results of a copy.
-        """
+    def _computed_from(self, integers: frozenset[Field], sizes: tuple[str, ...]) -> frozenset[int]:
+        """Registers whose value is computed from these parameters, special registers, or the contents of memory."""
         copied = any(
             i.group in ("bulk", "cp.async", "mbarrier") and i.event == "issue" for i in self.instructions
         )
@@ -276,17 +272,22 @@ class Parameters:
                 depends = found.intersection((*instruction.reads, instruction.guard))
                 if name.startswith(("st", "red")) and match is not None and match.space.startswith(".shared"):
                     copied = copied or bool(depends)
-                elif depends or is_source(instruction, copied):
+                elif (
+                    depends
+                    or self._is_guess(instruction, copied, integers)
+                    or self._uses(instruction, *sizes)
+                ):
                     found.update(instruction.writes)
             if (len(found), copied) == before:
                 return frozenset(found)
 
-    @staticmethod
-    def _has_contents(instruction: Instruction, copied: bool) -> bool:
-        """Whether an instruction loads from global memory, or from shared memory that has contents of it (*copied*)."""
+    def _is_guess(self, instruction: Instruction, copied: bool, integers: frozenset[Field]) -> bool:
+        """Whether an instruction loads a value that a launch assumes."""
         match = instruction.match
         if match is None or not match.form.name.startswith(("ld", "atom")) or match.form.name == "ldmatrix":
             return False
+        if match.space.startswith(".param"):
+            return self._load(instruction) in integers
         return copied if match.space.startswith(".shared") else match.space in ("", ".global")
 
     def is_guessed(self, site: int) -> bool:

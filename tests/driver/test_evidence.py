@@ -256,12 +256,15 @@ def test_a_deadlock_that_integers_may_cause_counts_only_with_another_one() -> No
     assert [twice for _, twice in demonstrations(claim("MB006", 1), ended, FIXED)] == [False]
 
 
-def test_a_deadlock_that_the_contents_of_memory_may_cause_confirms_nothing() -> None:
+def test_a_deadlock_or_a_leak_on_a_path_that_memory_decides_confirms_nothing() -> None:
     stopped = wait(8, "arrivals", 1, 8)
     assert confirms(claim("MB006", 1), waits=(stopped,), basis=FIXED)
     assert not confirms(claim("MB006", 1), waits=(stopped,), basis=replace(FIXED, branches_on_memory=True))
     early = observed("read-too-early", 1, 5)
     assert confirms(claim("BK001", 1, 5), early, basis=replace(FIXED, branches_on_memory=True))
+    leak = observed("tensor-memory-leak", 9, 1)
+    assert confirms(claim("TM001", 1), leak, basis=FIXED)
+    assert not confirms(claim("TM001", 1), leak, basis=replace(FIXED, branches_on_memory=True))
 
 
 @pytest.mark.parametrize(
@@ -303,6 +306,25 @@ def test_what_depends_on_assumed_values_is_followed_through_registers() -> None:
 
     assert guessed("") == [False, True, True]
     assert guessed(".reqntid 128") == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("destination", "expected"), [("[%r3]", False), ("[%r2]", True)], ids=["constant", "assumed"]
+)
+def test_a_copy_fills_the_same_bytes_whatever_part_of_them_it_reads(destination: str, expected: bool) -> None:
+    """The bounds check of a tile makes the src-size of its copies depend on a parameter."""
+    body = f"""
+    .shared .align 16 .b8 tile[1024];
+    ld.param.u32 %r1, [number];
+    ld.param.u64 %rd0, [pointer];
+    mov.u32 %r3, tile;
+    add.u32 %r2, %r3, %r1;
+    min.u32 %r4, %r1, 16;
+    cp.async.cg.shared.global {destination}, [%rd0], 16, %r4;
+    ret;"""
+    found = Parameters(prepared(built(module(kernel(body))), "k"))
+    (site,) = [n for n, i in enumerate(found.instructions) if i.group == "cp.async"]
+    assert found.is_guessed(site) is expected
 
 
 # ---------------------------------------------------------------- whole kernels
