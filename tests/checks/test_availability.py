@@ -10,7 +10,7 @@ import pytest
 from benchmarks.ptxas import before
 from tclint.findings.scales import Severity
 from tclint.isa.target import parse_version
-from tests.project.test_words import ROOT
+from tests.tools.project import ROOT
 from tests.tools.support import lint
 
 MEASURED = ROOT.parent / "shared" / "spec" / "features.tsv"

@@ -17,7 +17,7 @@ import tclint.analyses
 import tclint.analyses.model
 from tclint.analyses.bulk import KNOWN_TO_WARP, BulkReads, BulkWrites
 from tclint.analyses.cluster_barrier import ClusterBarrier
-from tclint.analyses.cp_async import TRACKED, CopyGroups, WaitedCopies
+from tclint.analyses.cp_async import TRACKED, CopyGroups, LaneWaitedCopies, WaitedCopies
 from tclint.analyses.cp_async import WAITED as DONE
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.model import KernelModel
@@ -182,6 +182,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     BulkReads: _groups,
     BulkWrites: _groups,
     WaitedCopies: _groups,
+    LaneWaitedCopies: _groups,
     SinceBarrier: _since,
     ReadsSince: _since,
     WritesSince: _since,
