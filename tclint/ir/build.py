@@ -203,13 +203,16 @@ class _Builder:
         self.scope.variables.add(name)
 
     def claim_range(self, name: str, count: int, start: int, end: int) -> None:
-        """Record that the current scope declares *count* registers, which is an error if one of them exists."""
+        """Record that the current scope declares *count* registers, which is an error if one of them exists.
+
+        Except for the first one, which ptxas accepts twice if the range follows.
+        """
         variables, first = self.scope.variables, len(name)
         again = name if f"{name}<" in variables else ""
         for other in variables if not again else ():
             digits = other[first:]
             if other.startswith(name) and digits.isdecimal() and (digits[0] != "0" or digits == "0"):
-                again = other if len(digits) < 19 and int(digits) < count else again
+                again = other if len(digits) < 19 and 0 < int(digits) < count else again
         if again:
             self.trouble("duplicate-name", start, end, f"{_quoted(again)} is declared twice in one scope")
         variables.add(f"{name}<")
