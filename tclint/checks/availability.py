@@ -180,12 +180,15 @@ def _moved(module: Module) -> tuple[Repair, ...]:
     matches = {id(u.match): u.match for f in module.functions for u in f.uses if u.match is not None}.values()
     targets = (Target.parse(name) for name in INTRODUCED)
     for target in sorted((t for t in targets if t), key=lambda t: (t.number, " fa".index(t.suffix or " "))):
-        version = max(module.version, target.introduced)
-        lacking = [missing for match in matches for missing in match.missing(target, version)]
-        if target.number not in RENAMED and all(kind == "version" for kind, _, _ in lacking):
-            return retarget(
-                module, target, max((a.version_for(target) for *_, a in lacking), default=version)
-            )
+        if target.number in RENAMED:
+            continue
+        needed = max(module.version, target.introduced)
+        for kind, _, available in (lack for match in matches for lack in match.missing(target, needed)):
+            if kind == "target":
+                break
+            needed = max(needed, available.version_for(target))
+        else:
+            return retarget(module, target, needed)
     return ()
 
 

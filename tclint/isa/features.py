@@ -55,7 +55,7 @@ _PLAIN_WORDS: Mapping[str, tuple[str, ...]] = {
     "module-pragma": ('.pragma "nounroll";',), "head-pragma": ('.pragma "nounroll";',), "pragma": ('.pragma "nounroll";',),
 }  # fmt: skip
 """The same, for kinds of which only a few texts are common."""
-_COMPLETE = frozenset(("section", "calltargets", "alias"))
+_COMPLETE = frozenset(("section", "calltargets"))
 """Kinds of statements all features of which a module of version :data:`COMMON` has."""
 COMMON: Version = (7, 5)
 

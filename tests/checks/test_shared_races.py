@@ -28,7 +28,7 @@ START = """
 WRITE = "st.shared.u32 [%r3], %r0;"
 READ = "ld.shared.u32 %r6, [%r5];"
 USE = "st.global.u32 [%rd1], %r6;"
-PHASE = "{0}: mbarrier.try_wait.parity.shared.b64 %p4, [{0}], 0;\n@!%p4 bra {0};"
+PHASE = "{0}_wait: mbarrier.try_wait.parity.shared.b64 %p4, [{0}], 0;\n@!%p4 bra {0}_wait;"
 
 
 def found(body: str, **options: str) -> list[tuple[str, Confidence, str]]:
