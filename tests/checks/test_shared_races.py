@@ -28,7 +28,7 @@ START = """
 WRITE = "st.shared.u32 [%r3], %r0;"
 READ = "ld.shared.u32 %r6, [%r5];"
 USE = "st.global.u32 [%rd1], %r6;"
-PHASE = "{0}_wait: mbarrier.try_wait.parity.shared.b64 %p4, [{0}], 0;\n@!%p4 bra {0}_wait;"
+PHASE = "wait_{0}: mbarrier.try_wait.parity.shared.b64 %p4, [{0}], 0;\n@!%p4 bra wait_{0};"
 
 
 def found(body: str, **options: str) -> list[tuple[str, Confidence, str]]:
@@ -136,7 +136,7 @@ def test_a_warp_reads_what_the_first_lanes_of_others_stored(
 
 
 def test_lanes_that_wait_for_an_mbarrier_where_the_storing_lane_does_not_are_not_reported() -> None:
-    wait = f"@!%p4 bra ordered;\n{PHASE.format('full')}\nordered:"
+    wait = f"@!%p4 bra ordered;\n{PHASE.replace('%p4', '%p6').format('full')}\nordered:"
     assert not found(SUMS.format(wait, FOUR))
 
 
