@@ -43,6 +43,7 @@ PARTS: dict[str, str] = {
     "scoreboards": "benchmarks.studies.scoreboards",
     "lost_waits": "benchmarks.studies.lost_waits",
     "hardware": "benchmarks.hardware",
+    "sanitizer": "benchmarks.sanitizer",
     "executor": "benchmarks.executor",
     "peers": "benchmarks.peers",
     "speed": "benchmarks.speed",

@@ -37,6 +37,7 @@ _RULES_OF_BUILD_ERRORS = {
 }
 
 
+_OLDEST = "the table does not have all spellings that PTX allows for sm_1x"
 _NEWER = "the module has a newer version than tclint knows completely"
 
 
@@ -45,13 +46,14 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Instructions and names that every assembler rejects."""
     isa = table()
     newer = module.version is not None and module.version > NEWEST
+    oldest = module.target is not None and module.target.number < 20
     for function in module.functions:
         for opcode, sites in () if beyond_table(module.version) else grouped(_unmatched(function)).items():
             unknown = _unknown(isa, opcode)
             yield unknown.rule.hit(
                 function=function, site=min(sites), count=len(sites), message=unknown.message, help=unknown.help,
                 fixes=_renamed(unknown, opcode, sites, function),
-            )  # fmt: skip
+            ).doubted(_OLDEST if oldest else "")  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function, module)).items():
             yield PX003.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",

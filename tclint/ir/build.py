@@ -841,16 +841,21 @@ def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Fu
     role = "entry" if function.entry else "func"
     if kind_node is not None and kind_node.start_byte > node.start_byte:
         builder.note(role, node.start_byte, kind_node.start_byte)
-    for field_name in ("returns", "parameters"):
+    counts = [0, 0]
+    open_ended = False
+    for which, field_name in enumerate(("returns", "parameters")):
         listed = node.child_by_field_name(field_name)
         for child in listed.named_children if listed else ():
             if child.type == "parameter":
                 declaration = text[child.start_byte : child.end_byte]
+                counts[which] += 1
+                open_ended |= declaration.endswith("]") and not declaration[:-1].rstrip()[-1:].isalnum()
                 builder.declare(declaration, child.start_byte, child.end_byte)
                 builder.note(f"{role}-parameter", child.start_byte, child.end_byte)
                 for space, _, _, _, variable in _declared(declaration):
                     if space == "param":
                         function.parameters.append(variable)
+    function.arity = None if open_ended else (counts[0], counts[1])
     for child in node.named_children:
         if child.type == "performance_directive":
             name, *rest = ((c.type, text[c.start_byte : c.end_byte]) for c in child.named_children)

@@ -342,6 +342,8 @@ class Function:
     registers: list[Register] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     parameters: list[Variable] = field(default_factory=list)
+    arity: tuple[int, int] | None = None
+    """The numbers of its results and of its parameters; None if the last parameter is an array without a size."""
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Name of a directive such as ``.reqntid`` -> its values; of several with one name the last is used, as by
     ptxas."""
