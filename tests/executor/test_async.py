@@ -413,6 +413,18 @@ def test_tcgen05_mma(how: str) -> None:
 # ---------------------------------------------------------------- work that is taken over
 
 
+def test_a_response_that_is_read_before_the_wait_names_its_request() -> None:
+    found = run(LEADER + INIT + arrive(16) + """
+    @%p0 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r2], [%r1];
+    ld.shared.u64 %rd0, [%r2];
+    ret;
+    """, buffers={"data": DATA})  # fmt: skip
+    assert (
+        "reads shared memory that the pending clusterlaunchcontrol.try_cancel has yet to write"
+        in found.messages
+    )
+
+
 @every_schedule
 @pytest.mark.parametrize("multicast", ["", ".multicast::cluster::all"])
 def test_clusters_that_do_not_start_because_others_take_their_work(multicast: str, how: str) -> None:
