@@ -10,7 +10,8 @@ from tclint.checks._operand_types import OperandTypes
 from tclint.checks._wording import in_words
 from tclint.findings.edits import Repair
 from tclint.findings.edits import opcode as opcode_at
-from tclint.ir.nodes import Function, Immediate, Module
+from tclint.findings.finding import Edit, Span
+from tclint.ir.nodes import BuildError, Function, Immediate, Module
 from tclint.ir.operands import shape
 from tclint.isa.directives import directives
 from tclint.isa.newer import beyond_table
@@ -66,7 +67,18 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             refusal = _RULES_OF_BUILD_ERRORS.get(error.kind)
             if refusal is not None:
                 span = (function.start + error.start, function.start + error.end)
-                yield refusal.hit(function=function, span=span, message=error.message)
+                yield refusal.hit(
+                    function=function, span=span, message=error.message, fixes=_declared(function, error)
+                )
+
+
+def _declared(function: Function, error: BuildError) -> tuple[Repair, ...]:
+    """The repair that raises the count in the declaration of a range of registers, so that it contains one more."""
+    if error.declared is None:
+        return ()
+    start, end, count = error.declared
+    change = Edit(Span(function.start + start, function.start + end), str(count))
+    return (Repair(f"declare {count} registers", (change,)),)
 
 
 @module_check(PX008)

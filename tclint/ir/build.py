@@ -27,6 +27,7 @@ from tclint.ir.nodes import (
     Operand,
     Pair,
     Register,
+    RegisterCount,
     Special,
     Symbol,
     Use,
@@ -216,6 +217,19 @@ class _Builder:
         if again:
             self.trouble("duplicate-name", start, end, f"{_quoted(again)} is declared twice in one scope")
         variables.add(f"{name}<")
+
+    def too_small(self, name: str) -> RegisterCount | None:
+        """The count in the only declaration of a range that would contain the undeclared register *name* if it were
+        larger; None if there is no such declaration, or several of the same name."""
+        prefix = name.rstrip("0123456789")
+        digits = name[len(prefix) :]
+        if not digits or len(digits) > 9 or digits[0] == "0" != digits:
+            return None
+        pattern = rf"\.reg\b[^;{{}}]*?(?<![\w$%]){re.escape(prefix)}\s*<\s*(\d+)\s*>"
+        found = list(re.finditer(pattern, self.text[self.base : self.function.end]))
+        if len(found) != 1 or integer(found[0][1]) > int(digits):
+            return None
+        return RegisterCount(*found[0].span(1), int(digits) + 1)
 
     def fill(self, prefix: str, count: int, kind: str) -> None:
         """Create all registers of a range, which is cheaper than on first use: compilers use all that they declare."""
@@ -800,12 +814,16 @@ def _report_undeclared(
     seen: set[str] = set()
     guards: set[str] = set()
     labels = set(function.labels.values())
+
+    def undeclared(kind: str, ins: Instruction, name: str, word: str) -> None:
+        message = f"{word} {_quoted(name)} is not declared"
+        function.errors.append(BuildError(kind, ins.start, ins.end, message, builder.too_small(name)))
+
     for index, name, guard in builder.names:
         ins = function.instructions[index]
         if guard and name not in guards:
             guards.add(name)
-            message = f"register {_quoted(name)} is not declared"
-            function.errors.append(BuildError("undefined-guard", ins.start, ins.end, message))
+            undeclared("undefined-guard", ins, name, "register")
         if guard or name in own or name in seen or name in labels:
             continue
         if name in names:
@@ -818,12 +836,7 @@ def _report_undeclared(
         if name == ins.callee and needs_no_declaration(name):
             continue
         if name and (name[0].isalpha() or name[0] in "%_$"):
-            word = "register" if name.startswith("%") else "name"
-            function.errors.append(
-                BuildError(
-                    "undefined-register", ins.start, ins.end, f"{word} {_quoted(name)} is not declared"
-                )
-            )
+            undeclared("undefined-register", ins, name, "register" if name.startswith("%") else "name")
 
 
 def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:

@@ -314,6 +314,14 @@ MAX_CTA_THREADS = 1024
 """The maximum number of threads in a CTA, on every target (11.4.2)."""
 
 
+class RegisterCount(NamedTuple):
+    """The N of ``.reg .b32 %r<N>`` (5.4.1): the bytes of its digits, and the value that it should have."""
+
+    start: int
+    end: int
+    needed: int
+
+
 class BuildError(NamedTuple):
     """Something in a function or module that the assembler rejects, found while building the IR."""
 
@@ -323,6 +331,8 @@ class BuildError(NamedTuple):
     start: int
     end: int
     message: str
+    declared: RegisterCount | None = None
+    """For an undeclared register, the count that is too small, if that is all that is wrong."""
 
 
 @dataclass
