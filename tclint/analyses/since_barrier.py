@@ -92,8 +92,19 @@ class SharedByWarps(SharedMemory):
         cta = self.model.cta
         if self.function.threads is not None:
             return cta
-        outside = reduce(or_, map(self._outside, self._everywhere()), cta + 1)
+        outside = reduce(
+            or_, (self._outside(access) & threads for access, threads in self._by_the_last()), cta + 1
+        )
         return T.full((outside & -outside).bit_length() - 1)
+
+    def _by_the_last(self) -> Iterator[tuple[Access, int]]:
+        """The accesses that all threads from some index on make, with these threads."""
+        every = T.full(self.values.threads)
+        for site in self.sites:
+            if self.model.cfg.block_of[site] in self.model.cfg.rank and self.executed.certainly(site):
+                threads = self.model.views.context_of(site).threads
+                if threads and threads == every & -(threads & -threads):
+                    yield from ((access, threads) for access in self.accesses(site))
 
     @property
     def fits(self) -> bool:

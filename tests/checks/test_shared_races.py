@@ -388,6 +388,15 @@ def test_shared_memory_has_room_for_so_many(size: int, directives: str, warps: i
     assert len(found(f"{body}\nld.shared.u32 %r6, [tile];", directives=directives)) == (warps > 1)
 
 
+@pytest.mark.parametrize(("size", "warps"), [(1024, 1), (1280, 2)])
+def test_a_branch_of_the_last_threads_has_room_for_so_many(size: int, warps: int) -> None:
+    """Half a warp fills the rows of a tile and the other half those of another in lud_perimeter (Rodinia)."""
+    body = f".shared .align 4 .b8 rows[{size}];\nmov.u32 %r7, rows;\nadd.u32 %r7, %r7, %r2;"
+    body += "\nsetp.lt.u32 %p1, %r0, 16;\n@%p1 bra done;"
+    body += "\nst.shared.u32 [%r7+832], %r0;\nst.shared.u32 [%r7+896], %r2;\ndone:"
+    assert bool(found(body)) == (warps > 1)
+
+
 def test_a_bound_need_not_be_whole_warps() -> None:
     """cuDNN's Winograd kernels have CTAs of 624 threads, each of which stores words that far apart."""
     body = "st.shared.u32 [%r3], %r0;\nst.shared.u32 [%r3+{}], %r2;"
