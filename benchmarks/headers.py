@@ -65,7 +65,7 @@ class Wrapper:
 
     def first(self, target: Target) -> Version | None:
         """The first version that has all of its instructions on *target*; None if none has."""
-        needed = [a for m in self.matches for _, a in m.form.availability(m.modifiers, m.named)]
+        needed = [a for m in self.matches for _, a in m.needs]
         if not all(a.on(target) for a in needed):
             return None
         return max((target.introduced, OLDEST, *(a.version_for(target) for a in needed)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tclint.checks._features import EVERYWHERE, feature_uses
+from tclint.ir.feature_uses import EVERYWHERE, feature_uses
 from tclint.ir.frontend import analyse
 from tclint.isa.features import COMMON, FeatureSpec, features
 from tclint.isa.target import INTRODUCED, Availability, Target, Version, dotted
