@@ -954,7 +954,11 @@ def _lower_version(kernel: Kernel) -> Iterator[Fault]:
 @operator("target without its suffix", "arch", "AV001 AV005")
 def _plain_target(kernel: Kernel) -> Iterator[Fault]:
     match = re.search(rb"^\s*\.target\s+(sm_\d+)([af])\b", kernel.data, re.MULTILINE)
-    if match and kernel.where(lambda m: bool(m.form.scope and m.form.event)):
+    plain = Target.parse(match[1].decode()) if match else None
+    if match is None or plain is None:
+        return
+    version = kernel.function.version
+    if kernel.where(lambda m: any(kind == "target" for kind, *_ in m.missing(plain, version))):
         yield Fault((Edit(Span(match.start(2), match.end(2)), ""),), frozenset(), match[0].decode().strip())
 
 

@@ -31,7 +31,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks import launch, mutation, ptxas, results
+from benchmarks import launch, mutation, ptxas, results, sanitize
 from benchmarks.corpus.fixtures import FOLDER as KERNELS
 from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
@@ -215,6 +215,7 @@ def prepare(folder: Path, tool: ptxas.Ptxas, each: int, seed: int) -> Record:
     }
     (folder / "jobs.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     shutil.copyfile(launch.__file__, folder / "run.py")
+    shutil.copyfile(sanitize.__file__, folder / "sanitize.py")
     return plan
 
 

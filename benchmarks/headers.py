@@ -19,6 +19,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,14 @@ from benchmarks.corpus.builder import default_cache
 from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find
 from benchmarks.strangers.sources import Source as Package
 from benchmarks.strangers.sources import Unreachable, fetch
+from tclint.inline.asm import Ptx
 from tclint.inline.module import strings
 from tclint.ir.build import build
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Immediate, Instruction, Special
 from tclint.ir.operands import clean, shape
-from tclint.isa.table import Match, Table, table
-from tclint.isa.target import Target, Version, dotted
+from tclint.isa.special_registers import SPECIAL_REGISTERS
+from tclint.isa.table import DEFAULT, Match, Table, table
+from tclint.isa.target import Availability, Target, Version, dotted
 from tclint.syntax import parse, problems
 from tclint.syntax.source import Source
 
@@ -41,8 +44,8 @@ __all__ = ["PACKAGES", "Wrapper", "main", "measure", "wrappers"]
 PACKAGES = ("nvidia-cuda-cccl==13.3.5.0.6", "nvidia-cuda-cccl-cu12==12.9.27")
 """The newest release of the headers, and one of the toolkit before."""
 
-_IMMEDIATE = b"128"
-"""A value that every immediate operand of the headers can have."""
+_IMMEDIATES = (b"1", b"128", b"0")
+"""Values for the immediates that a caller gives: each of them can have one of these."""
 _GENERATED = "cuda/__ptx/instructions/generated"
 NEWEST = VERSIONS[-1]
 
@@ -56,19 +59,25 @@ class Wrapper:
     text: str
     """The string as a block that declares its operands."""
     matches: tuple[Match, ...] = ()
+    specials: tuple[Availability, ...] = ()
+    """Where the special registers exist that it reads."""
     unknown: str = ""
     """Why tclint does not know it: a problem of syntax, an opcode without a form, operands that do not fit; or empty."""
 
     def available(self, target: Target, version: Version) -> bool:
-        """Whether the table has all of its instructions."""
-        return not any(match.missing(target, version) for match in self.matches)
+        """Whether the table has all that it uses."""
+        return all(a.on(target, version) and a.version_for(target) <= version for a in self._needed)
 
     def first(self, target: Target) -> Version | None:
-        """The first version that has all of its instructions on *target*; None if none has."""
-        needed = [a for m in self.matches for _, a in m.needs]
-        if not all(a.on(target) for a in needed):
+        """The first version that has all that it uses on *target*; None if none has."""
+        if not all(a.on(target) for a in self._needed):
             return None
-        return max((target.introduced, OLDEST, *(a.version_for(target) for a in needed)))
+        return max((target.introduced, OLDEST, *(a.version_for(target) for a in self._needed)))
+
+    @cached_property
+    def _needed(self) -> tuple[Availability, ...]:
+        of_forms = (a for m in self.matches for _, a in m.needs)
+        return (*of_forms, *self.specials)
 
 
 # ---------------------------------------------------------------- reading the headers
@@ -81,18 +90,30 @@ def headers(folder: Path) -> list[Path]:
 
 def wrappers(paths: Iterable[Path]) -> list[Wrapper]:
     """The strings of the headers, each once, with what tclint makes of them."""
-    found: dict[str, tuple[str, int]] = {}
+    found: dict[tuple[str, ...], tuple[str, int]] = {}
     for path in paths:
         source = Source(path.read_bytes(), str(path.with_suffix(".cuh")))
         for asm, ptx in strings(source):
-            data = bytearray(ptx.text.data)
-            for start, end in reversed(ptx.values):
-                data[start:end] = _IMMEDIATE
-            body = " ".join(clean(data.decode()).split())
-            body = body if body.rstrip("} ").endswith(";") else f"{body};"
-            text = f"{{ {' '.join(ptx.declarations)} {body} }}"
-            found.setdefault(text, (path.name, source.position(asm.statement.start).line))
-    return [_read(text, *at) for text, at in found.items()]
+            texts = tuple(_block(ptx, value) for value in _IMMEDIATES)
+            found.setdefault(texts, (path.name, source.position(asm.statement.start).line))
+    return [_first(texts, *at) for texts, at in found.items()]
+
+
+def _block(ptx: Ptx, immediate: bytes) -> str:
+    data = bytearray(ptx.text.data)
+    for start, end in reversed(ptx.values):
+        data[start:end] = immediate
+    body = " ".join(clean(data.decode()).split())
+    return f"{{ {' '.join(ptx.declarations)} {body}{'' if body.rstrip('} ').endswith(';') else ';'} }}"
+
+
+def _first(texts: Iterable[str], header: str, line: int) -> Wrapper:
+    """What tclint makes of the first of *texts* that it knows, or else of the last one."""
+    for text in texts:
+        wrapper = _read(text, header, line)
+        if not wrapper.unknown:
+            break
+    return wrapper
 
 
 _HEAD = f".version {dotted(NEWEST)}\n.target sm_107a\n.address_size 64\n.func f() "
@@ -109,7 +130,13 @@ def _read(text: str, header: str, line: int) -> Wrapper:
     isa = table()
     unknown = next(filter(None, (_unknown(isa, i) for i in function.instructions)), "")
     matches = tuple(i.match for i in function.instructions if i.match is not None)
-    return Wrapper(header, line, text, matches, unknown)
+    specials = tuple(
+        SPECIAL_REGISTERS[o.name].available
+        for i in function.instructions
+        for o in i.operands
+        if isinstance(o, Special)
+    )
+    return Wrapper(header, line, text, matches, specials, unknown)
 
 
 def _unknown(isa: Table, instruction: Instruction) -> str:
@@ -119,6 +146,14 @@ def _unknown(isa: Table, instruction: Instruction) -> str:
         return f"no form for {instruction.opcode}"
     if match.problem:
         return f"{instruction.opcode}: {match.problem}"
+    for name, at in match.named.items():
+        operand, allowed = instruction.operands[at], match.form.operands.get(name, DEFAULT).immediates
+        if (
+            allowed is not None
+            and isinstance(operand, Immediate)
+            and not any(operand.value in r for r in allowed)
+        ):
+            return f"{instruction.opcode}: {name} is {operand.value}"
     shapes = tuple(map(shape, instruction.operands))
     takers = {
         form.name

@@ -43,7 +43,7 @@ from tclint.ir.frontend import analyse
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
 
-__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "Verdict", "main", "section", "verdict"]
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "Verdict", "fresh", "main", "section", "verdict"]
 
 LARGEST = 250_000
 """Bytes of the largest file that is changed: a thousand mutants are linted, and many of them assembled."""
@@ -94,37 +94,42 @@ class Verdict:
     """The new findings that make it found; empty unless it is."""
 
 
-def verdict(before: FileReport, after: FileReport, rules: frozenset[str], lines: frozenset[int]) -> Verdict:
-    """What the report *after* a change has that the one *before* it does not have.
-
-    *lines* are the right places; empty: anywhere.
-    """
-    assert before.source is not None
-    assert after.source is not None
+def fresh(before: FileReport, after: FileReport) -> list[Finding]:
+    """The findings of the report *after* a change that the one *before* it does not have."""
     known = Counter(_key(before, finding) for finding in before.findings)
-    fresh = []
+    added = []
     for finding in after.findings:
         key = _key(after, finding)
         if known[key]:
             known[key] -= 1
         else:
-            fresh.append(finding)
+            added.append(finding)
+    return added
+
+
+def verdict(before: FileReport, after: FileReport, rules: frozenset[str], lines: frozenset[int]) -> Verdict:
+    """What the report *after* a change has that the one *before* it does not have.
+
+    *lines* are the right places; empty: anywhere.
+    """
+    assert after.source is not None
+    added = fresh(before, after)
     said = [
         f"{f.rule.id} {f.severity.label}/{f.confidence.label} "
         f"line {after.source.position(f.span.start).line}: {f.message}"
-        for f in fresh
+        for f in added
     ]
 
     def place(finding: Finding) -> bool:
         spans = [finding.span, *(step.span for step in finding.steps)]
         return not lines or any(after.source.position(s.start).line in lines for s in spans)  # type: ignore[union-attr]
 
-    fitting = [f for f in fresh if not rules.isdisjoint(_about(f)) and place(f)]
+    fitting = [f for f in added if not rules.isdisjoint(_about(f)) and place(f)]
     if counted := tuple(filter(_counts, fitting)):
         return Verdict("found", said, counted)
     if fitting:
         return Verdict("note" if any(f.confidence > Confidence.LOW for f in fitting) else "low", said)
-    if fresh:
+    if added:
         return Verdict("other", said)
     return Verdict("refused" if after.problems and not before.problems else "missed", said)
 

@@ -27,7 +27,7 @@
   ".version" ".target" ".address_size" ".file" ".loc" ".pragma" ".alias"
   ".branchtargets" ".calltargets" ".callprototype"
 ] @keyword.directive
-[(section_directive) (loc_directive)] @keyword.directive
+[(section_directive) (source_section_directive) (loc_directive) (loc_intermediate_directive)] @keyword.directive
 
 [".entry" ".func"] @keyword.function
 

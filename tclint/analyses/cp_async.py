@@ -5,10 +5,10 @@ from __future__ import annotations
 from tclint.analyses.groups import Groups, GroupsState
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
-from tclint.analyses.since_barrier import synchronising_sites
+from tclint.analyses.since_barrier import lane_synchronising_sites, synchronising_sites
 from tclint.ir.nodes import Instruction
 
-__all__ = ["TRACKED", "WAITED", "CopyGroups", "WaitedCopies"]
+__all__ = ["TRACKED", "WAITED", "CopyGroups", "LaneWaitedCopies", "WaitedCopies"]
 
 TRACKED = -3
 """An mbarrier signals the completion: ``cp.async.mbarrier.arrive`` has followed the operation (9.7.13.15.15)."""
@@ -52,8 +52,12 @@ class WaitedCopies(CopyGroups):
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        self.synchronising = synchronising_sites(model)
+        self.synchronising = self._synchronising()
         self.add_sites(self.synchronising)
+
+    def _synchronising(self) -> frozenset[int]:
+        """Where the thread synchronises with those that the analysis is about."""
+        return synchronising_sites(self.model)
 
     def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
         waited = frozenset(f for f in state[0] if f[1] == WAITED)
@@ -69,3 +73,10 @@ class WaitedCopies(CopyGroups):
                 and not super(WaitedCopies, self).transfer((frozenset((fact,)), copies), at, instruction)[0]
             }
         return after | waited, copies
+
+
+class LaneWaitedCopies(WaitedCopies):
+    """:class:`WaitedCopies`, until the lanes of the warp synchronise."""
+
+    def _synchronising(self) -> frozenset[int]:
+        return lane_synchronising_sites(self.model)

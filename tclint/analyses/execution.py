@@ -50,6 +50,20 @@ class ExecutionGuarantee:
         required = [*self._guards(site), *self._entering(self.model.cfg.block_of[site])]
         return all(self._certain(threads, p, truth) or self._loaded(p) for p, truth in required)
 
+    def by_size(self, site: int) -> bool:
+        """Whether the number of threads that a launch chooses may decide alone which threads execute *site*."""
+        threads = self.model.views.context_of(site).threads
+        required = (*self._guards(site), *self._entering(self.model.cfg.block_of[site]))
+        return any(not self._certain(threads, p, t) and self._of_size(p) for p, t in required)
+
+    def _of_size(self, p: int) -> bool:
+        """Whether *p* is computed from %ntid and the position of a thread in its CTA alone."""
+        values = self.model.values
+        nodes = [values.node(v) for v in values.subexpressions(p)]
+        return all(n[0] in _POSITION_NODES - {"parameter"} for n in nodes) and any(
+            n[:2] == ("special", "%ntid.x") for n in nodes
+        )
+
     def takers(self, site: int) -> int:
         """The threads of the warps in which the value loaded at *site* reaches memory, a branch or an event.
 

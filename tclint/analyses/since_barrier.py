@@ -15,6 +15,7 @@ and every instruction at which a warp *may* observe another one, a call included
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from functools import cached_property, partial, reduce
 from math import prod
 from operator import or_
@@ -43,6 +44,7 @@ __all__ = [
     "SinceBarrierState",
     "WritesSince",
     "atomic",
+    "lane_synchronising_sites",
     "plain",
     "synchronising_sites",
     "unordered_threads",
@@ -262,6 +264,11 @@ def synchronising_sites(model: KernelModel) -> frozenset[int]:
     return frozenset(found)
 
 
+def lane_synchronising_sites(model: KernelModel) -> frozenset[int]:
+    """:func:`synchronising_sites`, and the events that the lanes of a warp execute together."""
+    return synchronising_sites(model) | model.fact(HappensBefore).points.collectives
+
+
 def _by_warps(model: KernelModel, site: int) -> bool:
     """Whether *site* is executed by all lanes of a warp or by none."""
     threads = model.views.context_of(site).threads
@@ -376,6 +383,16 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
         ends = at in self.ends and at not in self.signalling
         return None if ends else self.follow(site, since, at, instruction)
 
+    def by_warps(self, first: int, then: int, path: Path) -> Path:
+        """*path* from *first* to *then*, taken by whole warps if nothing but CTA barriers may order the two.
+
+        All lanes of a warp pass the same CTA barriers, so lanes that another branch leads to *then* are there in the
+        same barrier interval.
+        """
+        reaches = self.model.reaches
+        single = any(reaches(first, i) and reaches(i, then) for i in self.ends - self.joining)
+        return path if single else replace(path, threads=T.whole(path.threads, 32))
+
     @staticmethod
     def loose(state: SinceBarrierState) -> bool:
         """Whether threads may have diverged in *state*, so that they execute what follows one after the other."""
@@ -433,4 +450,4 @@ class LaneWritesSince(WritesSince):
     """The writes since which the lanes of a warp have not synchronised either."""
 
     def _ends(self) -> frozenset[int]:
-        return super()._ends() | self.model.fact(HappensBefore).points.collectives
+        return lane_synchronising_sites(self.model)

@@ -39,6 +39,7 @@ class OperandTypes:
         self.instructions = function.instructions
         self.types = [register.type for register in function.registers]
         self.present = {*self.types}
+        self.functions = {f.name: f for f in module.functions if not f.damaged}
         parameters = {parameter.name: parameter.space for parameter in function.parameters}
         self.spaces = (
             {name: variable.space for name, variable in module.variables.items()}
@@ -50,6 +51,11 @@ class OperandTypes:
     def misfits(self, use: Use, match: Match) -> Iterator[Misfit]:
         """The instructions of *use* with an operand that ptxas rejects, with what is wrong with the first such operand
         of each."""
+        if match.form.flow == "call":
+            for i in use.sites:
+                if problem := self._call(self.instructions[i].operands):
+                    yield i, problem
+            return
         columns = [*zip(*(self.instructions[i].operands for i in use.sites), strict=True)]
         # At all sites of a use the vectors have the same lengths. A register may be declared as a vector (5.4.2).
         lengths = {
@@ -65,6 +71,28 @@ class OperandTypes:
                 if i not in reported:
                     reported.add(i)
                     yield i, f"operand {at + 1} ({called.get(at, '')}) is {problem}"
+
+    def _call(self, operands: tuple[Operand, ...]) -> str:
+        """What is wrong with a call of a function of the module, or with an indirect call; empty if nothing is."""
+        at = next((at for at, operand in enumerate(operands) if not isinstance(operand, Vector)), -1)
+        callee = operands[at] if at >= 0 else None
+        if isinstance(callee, int) and not isinstance(operands[-1], Symbol):
+            return "an indirect call must name its .callprototype or .calltargets"
+        function = self.functions.get(callee.name) if isinstance(callee, Symbol) else None
+        if function is None or not all(
+            isinstance(operand, Vector) for operand in (*operands[:at], *operands[at + 1 :])
+        ):
+            return ""
+        if function.entry:
+            return f"{function.name} is a kernel, which cannot be called"
+        given = tuple(
+            sum(len(operand.items) for operand in some if isinstance(operand, Vector))
+            for some in (operands[:at], operands[at + 1 :])
+        )
+        for words, have, want in zip(("results", "arguments"), given, function.arity or given, strict=True):
+            if have != want:
+                return f"{function.name} has {want} {words}, not {have}"
+        return ""
 
     def _column(
         self, use: Use, match: Match, at: int, column: tuple[Operand, ...], width: Width | None

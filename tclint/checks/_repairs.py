@@ -13,7 +13,7 @@ from tclint.analyses.execution import branches
 from tclint.analyses.groups import OPEN, OVERDUE, Groups
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
-from tclint.findings.edits import Repair, after, before, opcode, operand
+from tclint.findings.edits import InstructionEdit, Repair, after, before, opcode, operand
 from tclint.ir.nodes import Immediate, Instruction, registers
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -35,6 +35,9 @@ __all__ = [
 ]
 
 _SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
+
+_FENCES = ("memory-fence", "proxy-fence", "tcgen05-fence-before")
+"""The events of what a thread executes for the accesses that a barrier then orders."""
 
 Test = Callable[[int], bool]
 
@@ -191,9 +194,11 @@ def _another_wait(
     if last is not None:
         passed = passed[len(passed) - passed[::-1].index(last) :]
     if groups.group == "wgmma":
-        # The first arrival after a wgmma may release the shared memory that it reads.
-        arrival = next((i for i in passed if model.instruction(i).event == "mbarrier-arrive"), -1)
-        if arrival >= 0 and (early := waits_before(model, groups, sites, arrival, uncommitted)):
+        # The first signal after a wgmma may release the shared memory that it reads. A barrier after a wait may release
+        # what earlier ones read.
+        signals = _SIGNALS if last is None else ("mbarrier-arrive",)
+        signal = next((i for i in passed if model.instruction(i).event in signals), -1)
+        if signal >= 0 and (early := waits_before(model, groups, sites, signal, uncommitted)):
             return early
     before_release = {at: _wait_at(model, groups, sites, at, uncommitted) for at in _releases(model, passed)}
     fitting = [at for at in reversed(before_release) if before_release[at]]
@@ -209,17 +214,22 @@ def _leaves_loop(model: KernelModel, wait: int, end: int) -> bool:
 
 
 def _releases(model: KernelModel, passed: Iterable[int]) -> list[int]:
-    """Those of the *passed* instructions after which other threads may access what the thread has written.
+    """Those of the *passed* instructions after which other threads may access what the thread has written, the last one
+    at the end.
 
-    These are barriers or, if a proxy fence precedes one, the fence: a wait for asynchronous writes goes before both.
+    These are barriers or, if a proxy fence precedes one, the fence: a wait for asynchronous writes goes before both. A
+    fence that no signal follows releases nothing, and comes first.
     """
     found: list[int] = []
+    fences: list[int] = []
     for i in passed:
         event = model.instruction(i).event
-        fenced = bool(found) and model.instruction(found[-1]).event == "proxy-fence"
-        if (event == "barrier-sync" and not fenced) or event == "proxy-fence":
-            found.append(i)
-    return found
+        if event == "proxy-fence":
+            fences.append(i)
+        elif event in _SIGNALS:
+            found += fences or ([i] if event == "barrier-sync" else [])
+            fences = []
+    return [*fences, *found]
 
 
 def waits_before(
@@ -333,10 +343,12 @@ def wait_with_depth(wait: int, name: str, pending: int) -> Repair:
 def wait_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tuple[Repair, ...]:
     """``tcgen05.wait`` for each ``tcgen05.ld`` or ``st`` of *sites*, in its own block, where the same lanes arrive.
 
-    It is inserted before the first use of the loaded registers, before other accesses to tensor memory, and before any
-    signal. Empty if one of *sites* has a guard that may be divergent.
+    After loads it is inserted before the first use of the loaded registers, before other accesses to tensor memory, and
+    before any signal; after stores, after the last store before these. Empty if one of *sites* has a guard that may be
+    divergent.
     """
-    statement, changes = f"tcgen05.wait::{kind}.sync.aligned;", []
+    statement = f"tcgen05.wait::{kind}.sync.aligned;"
+    changes: dict[int, InstructionEdit] = {}
     for site in sorted(sites):
         instruction, block = model.instruction(site), model.cfg.blocks[model.cfg.block_of[site]]
         if instruction.guard >= 0 and not arrive_together(model, site, "warp"):
@@ -344,10 +356,12 @@ def wait_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tuple[
         destination = instruction.role("destination") if kind == "ld" else None
         loaded = frozenset(registers(destination)) if destination is not None else frozenset()
         later = range(site + 1, block.end)
-        at = next((i for i in later if _requires_completion(model.instruction(i), kind, loaded)), None)
-        changes.append((at if at is not None else block.end - 1, at is None))
-    found = [after(i, statement) if at_end else before(i, statement) for i, at_end in dict.fromkeys(changes)]
-    return (Repair(f"add {statement.rstrip(';')}", tuple(found), True),) if found else ()
+        end = next((i for i in later if _requires_completion(model.instruction(i), kind, loaded)), block.end)
+        if kind == "st":
+            changes[end] = after(max(i for i in model.sites("issue", "tcgen05.st") if i < end), statement)
+        else:
+            changes[end] = before(end, statement) if end < block.end else after(end - 1, statement)
+    return (Repair(f"add {statement.rstrip(';')}", tuple(changes.values()), True),) if changes else ()
 
 
 def _requires_completion(instruction: Instruction, kind: str, loaded: frozenset[int]) -> bool:
@@ -373,8 +387,23 @@ def barrier_between(model: KernelModel, first: int, use: int) -> tuple[Repair, .
 
 def barrier_after(model: KernelModel, firsts: Collection[int], use: int) -> tuple[Repair, ...]:
     """A CTA barrier as in :func:`barrier_between`, at the first such instruction after all of *firsts*, which come
-    before any loop that repeats *use*."""
-    return _barrier(insertion_site(model, firsts, use, "cta", early=True))
+    before any loop that repeats *use*.
+
+    It follows the fences there, which order accesses of their own thread before it, and ``bar.warp.sync``.
+    """
+    at, block_of = insertion_site(model, firsts, use, "cta", early=True), model.cfg.block_of
+    while (
+        at is not None and at < use and block_of[at + 1] == block_of[at] and _prepares(model.instruction(at))
+    ):
+        at += 1
+    return _barrier(at)
+
+
+def _prepares(instruction: Instruction) -> bool:
+    """Whether it is a fence or ``bar.warp.sync``, as before a CTA barrier."""
+    match = instruction.match
+    lanes = instruction.event == "barrier-sync" and match is not None and match.scope == "lanes"
+    return lanes or instruction.event in _FENCES
 
 
 def _barrier(at: int | None) -> tuple[Repair, ...]:

@@ -10,7 +10,8 @@ from tclint.checks._operand_types import OperandTypes
 from tclint.checks._wording import in_words
 from tclint.findings.edits import Repair
 from tclint.findings.edits import opcode as opcode_at
-from tclint.ir.nodes import Function, Immediate, Module
+from tclint.findings.finding import Edit, Span
+from tclint.ir.nodes import BuildError, Function, Immediate, Module
 from tclint.ir.operands import shape
 from tclint.isa.directives import directives
 from tclint.isa.newer import beyond_table
@@ -37,6 +38,7 @@ _RULES_OF_BUILD_ERRORS = {
 }
 
 
+_OLDEST = "the table does not have all spellings that PTX allows for sm_1x"
 _NEWER = "the module has a newer version than tclint knows completely"
 
 
@@ -45,13 +47,14 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Instructions and names that every assembler rejects."""
     isa = table()
     newer = module.version is not None and module.version > NEWEST
+    oldest = module.target is not None and module.target.number < 20
     for function in module.functions:
         for opcode, sites in () if beyond_table(module.version) else grouped(_unmatched(function)).items():
             unknown = _unknown(isa, opcode)
             yield unknown.rule.hit(
                 function=function, site=min(sites), count=len(sites), message=unknown.message, help=unknown.help,
                 fixes=_renamed(unknown, opcode, sites, function),
-            )  # fmt: skip
+            ).doubted(_OLDEST if oldest else "")  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function, module)).items():
             yield PX003.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
@@ -64,7 +67,18 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             refusal = _RULES_OF_BUILD_ERRORS.get(error.kind)
             if refusal is not None:
                 span = (function.start + error.start, function.start + error.end)
-                yield refusal.hit(function=function, span=span, message=error.message)
+                yield refusal.hit(
+                    function=function, span=span, message=error.message, fixes=_declared(function, error)
+                )
+
+
+def _declared(function: Function, error: BuildError) -> tuple[Repair, ...]:
+    """The repair that raises the count in the declaration of a range of registers, so that it contains one more."""
+    if error.declared is None:
+        return ()
+    start, end, count = error.declared
+    change = Edit(Span(function.start + start, function.start + end), str(count))
+    return (Repair(f"declare {count} registers", (change,)),)
 
 
 @module_check(PX008)

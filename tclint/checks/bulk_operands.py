@@ -166,8 +166,9 @@ def slow_multicast(model: KernelModel) -> Iterator[Hit]:
     if sites:
         match = model.instruction(sites[0]).match
         assert match is not None
-        fast = " or ".join(o.available.describe() for o in match.form.optimized)
-        what = " ".join(sorted(set().union(*(o.when for o in match.form.optimized))))
+        slow = match.slower(target)
+        assert slow is not None
+        what, fast = " ".join(sorted(slow.when)), slow.available.describe()
         own = Target(target.number, "a")
         yield BK009.hit(
             site=sites[0],

@@ -6,14 +6,16 @@ that thread on which the copy is in flight; CA005 one by another warp after that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 
 from tclint.analyses.cp_async import WAITED, CopyGroups, WaitedCopies
+from tclint.analyses.extents import Extents
 from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import Doubt, assumes_sentinel, leaves_iteration, runs_past_array, skips
+from tclint.analyses.role_paths import calls
 from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
@@ -33,7 +35,7 @@ _MBARRIER = 8
 """The alignment of an mbarrier object in bytes (9.7.13.15.1)."""
 
 
-@check(CA001, CA002, CA003, needs="cp", analyses=(CopyGroups,))
+@check(CA001, CA002, CA003, needs="cp", analyses=(CopyGroups, Extents))
 def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Shared memory read, or written by another copy, while a cp.async of the thread may still write it."""
     if not model.sites("issue", "cp.async"):
@@ -61,11 +63,46 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
         doubt=doubt,
         whole_loops=True,
     )
-    for (rule, _, _), alike in grouped((_cause(model, conflict), conflict) for conflict in conflicts).items():
+    found = list(conflicts)
+    for (rule, _, _), alike in grouped((_cause(model, conflict), conflict) for conflict in found).items():
         doubts = [_doubt(model, rule, conflict) for conflict in alike]
         at = next((k for k, each in enumerate(doubts) if not each), 0)
         sites = {conflict.operation.site for conflict in alike}
         yield _hit(model, groups, rule, alike[at], sites).doubted(doubts[at].why)
+    yield from _never_complete(model, groups, {conflict.operation.site for conflict in found})
+
+
+def _never_complete(model: KernelModel, groups: CopyGroups, reported: Collection[int]) -> Iterator[Hit]:
+    """Reads of bytes that nothing writes but copies for which no thread of the kernel waits.
+
+    Such a read is wrong whatever the stage and the thread: it is too early, or nothing has written the bytes.
+    """
+    ends = [*model.sites("wait", "cp.async"), *calls(model)]
+    if groups.completions:
+        ends += model.sites("mbarrier-arrive", "cp.async")
+    idle = {c for c in model.sites("issue", "cp.async") if not any(model.reaches(c, end) for end in ends)}
+    if not model.function.entry or not idle - set(reported):
+        return
+    extents = model.fact(Extents)
+    written = [(access.site, extents.of(access)) for access in extents.writes]
+    for read in extents.reads:
+        bytes_read = extents.of(read)
+        if bytes_read is None:
+            continue
+        writers = {s for s, extent in written if extent is None or extents.meet(extent, bytes_read)}
+        if writers and writers <= idle and writers.isdisjoint(reported):
+            yield CA001.hit(
+                site=read.site,
+                message="reads shared memory that only a cp.async writes, and no thread waits for that copy",
+                steps=(
+                    Mark(min(writers), "starts to write these bytes"),
+                    Mark(read.site, "reads them; nothing in the kernel waits for the copy"),
+                ),
+                count=len(writers),
+                help="wait for the copy with cp.async.wait_group, or let an mbarrier track it "
+                "(cp.async.mbarrier.arrive) and wait for that mbarrier",
+                about=frozenset(writers),
+            )
 
 
 def _overlaps(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:

@@ -106,6 +106,23 @@ class _Objects:
 
         return sorted(self.inits, key=distance)
 
+    def addressed(self, place: MbarrierLocation | None, use: int) -> Iterator[Mark]:
+        """The step of the first instruction before *use* that computes the address of the mbarrier at *place*.
+
+        Code that initialises an mbarrier usually computes its address for that. Nothing if no register has it.
+        """
+        model = self.model
+        values = model.values
+        if place is None:
+            return
+        wanted = values.linear(values.add(place.base, values.constant(place.offset)))
+        for i, instruction in enumerate(model.function.instructions):
+            if len(instruction.writes) != 1 or instruction.event or not model.reaches(i, use):
+                continue
+            if values.linear(values.after(instruction.writes[0], i)) == wanted:
+                yield Mark(i, "computes the address of this mbarrier", object=self.words(place))
+                return
+
     def unambiguous(
         self, sites: dict[int, frozenset[MbarrierLocation] | None]
     ) -> dict[MbarrierLocation, list[int]]:
@@ -150,10 +167,11 @@ def _uninitialised(known: _Objects) -> Iterator[Hit]:
     for what, sites in grouped(_lacking(known, every)).items():
         name = "an mbarrier" if what is None else f"the mbarrier {known.words(what)}"
         why = "the kernel contains no mbarrier.init" if what is None else "no mbarrier.init names it"
+        others = (Mark(i, "initialises another mbarrier") for i in known.neighbours(what)[:2])
         yield MB009.hit(
             site=sites[0],
             message=f"{model.name(sites[0])} uses {name}, which is never initialised: {why}",
-            steps=tuple(Mark(i, "initialises another mbarrier") for i in sorted(known.neighbours(what)[:2])),
+            steps=tuple(sorted((*others, *known.addressed(what, sites[0])), key=lambda step: step.site)),
             help="initialise it once before its first use, with a barrier between the two",
             count=len(sites),
             about=frozenset(sites),
@@ -245,6 +263,7 @@ def _too_early(known: _Objects) -> Iterator[Hit]:
         ),
         steps=(
             Mark(made[0], "initialised here" if makers else "initialises another mbarrier"),
+            *(() if makers else known.addressed(place, site)),
             Mark(site, "used before that" if makers else "reaches the mbarrier that was never initialised"),
         ),
         help="initialise it once before its first use, with a barrier between the two",

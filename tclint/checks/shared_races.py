@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, product
 
+from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import (
@@ -23,7 +24,6 @@ from tclint.analyses.plausibility import (
 from tclint.analyses.since_barrier import (
     ReadsSince,
     SharedByBound,
-    SharedByWarps,
     SinceBarrier,
     WritesSince,
     atomic,
@@ -40,19 +40,27 @@ from tclint.values.shared_memory import Access
 SM001 = RuleId("SM001")
 
 
-@check(SM001, analyses=(ReadsSince, SharedByBound, WritesSince))
+@check(SM001, analyses=(ExecutionGuarantee, ReadsSince, SharedByBound, WritesSince))
 def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that two warps access, at least one of them writing, with no intervening barrier."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
         return
-    known = model.values.shape is not None
-    found = ((model, meeting) for meeting in _meetings(model)) if known else _in_every_shape(model)
+    found = [(model, meeting) for meeting in _meetings(model)] if model.values.shape is not None else []
+    if model.values.shape is None or _decided_by_size(model):
+        found += _in_every_shape(model)
     block_of = model.cfg.block_of
     for alike in grouped((block_of[each[1].use.site], each) for each in found).values():
         doubts = ((*each, _doubt(*each)) for each in alike)
         first = next(doubts)
         shaped, meeting, doubt = next((each for each in chain((first,), doubts) if not each[2]), first)
         yield _hit(model, shaped, meeting, len({m.use.site for _, m in alike})).doubted(doubt.why)
+
+
+def _decided_by_size(model: KernelModel) -> bool:
+    """Whether the number of threads, which the launch chooses, decides which of them access shared memory."""
+    return model.function.threads is None and any(
+        map(model.fact(ExecutionGuarantee).by_size, model.shared.sites)
+    )
 
 
 _USUAL = ((16, 16), (32, 8), (32, 4), (32, 32), (8, 8), (64, 4), (32, 16), (128, 2), (8, 16), (32, 2))
@@ -62,6 +70,8 @@ _ODD = (
     (12, 8), (48, 4), (10, 10), (18, 18),
 )  # fmt: skip
 """Shapes with a side that is not a power of two, such as a tile of 16 by 16 with its halo."""
+_SIZES = (256, 128, 512, 1024, 64)
+"""Common sizes of one-dimensional CTAs."""
 MAX_MODELLED_INSTRUCTIONS = 50_000
 """Instructions in the models of one kernel for all shapes together. A kernel that exceeds this is not checked."""
 
@@ -69,7 +79,7 @@ MAX_MODELLED_INSTRUCTIONS = 50_000
 def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]]:
     """The conflicts that exist in CTAs of every shape for which shared memory has room, for a kernel of unknown shape.
 
-    For a correct kernel, the search ends at the first shape, or soon. If shared memory has room for one-dimensional
+    A kernel whose threads are in one dimension has CTAs of an unknown size. For a correct kernel, the search ends at the first shape, or soon. If shared memory has room for one-dimensional
     CTAs only, the intended shape was not understood, and there are no conflicts.
     """
     shapes = _shapes(model)
@@ -78,7 +88,7 @@ def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]
         model.ledger.give_up(OVERLAP, -1, why)
         return
     left: dict[int, tuple[KernelModel, Conflict]] | None = None
-    rows = False
+    rows = model.values.one_dimensional
     for shaped in map(model.shaped, shapes):
         if shaped.fact(SharedByBound).fits:
             met: dict[int, tuple[KernelModel, Conflict]] = {}
@@ -99,6 +109,8 @@ def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]
 def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
     """The shapes of more than one warp that CTAs of the kernel may have, the common ones first."""
     most = model.function.most_threads or T.LIMIT
+    if model.values.one_dimensional:
+        return [(x,) for x in _SIZES if x <= most]
     sides = [1 << k for k in range(11)]
     flat = dict.fromkeys((*_USUAL, *product(sides, sides), *_ODD))
     deep = any(Special("%tid.z") in i.operands for i in model.function.instructions)
@@ -161,12 +173,13 @@ def _meetings_of(
         return access.writes or since.writes
 
     return since.conflicts(
-        starts, wanted, lambda first, second, route: _meet(model, since.memory, first, second, route)
+        starts, wanted, lambda first, second, route: _meet(model, since, first, second, route)
     )
 
 
-def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Access, route: Route) -> bool:
+def _meet(model: KernelModel, since: SinceBarrier, first: Access, second: Access, route: Route) -> bool:
     """True if two warps provably access the same bytes, and one of them takes the path."""
+    memory = since.memory
     views, full = model.views, T.full(model.values.threads)
     here, there = (
         views.context_of(access.site).threads
@@ -177,7 +190,8 @@ def _meet(model: KernelModel, memory: SharedByWarps, first: Access, second: Acce
         return False
     if second.writes and not atomic(model, second.site):
         there &= ~(_same_value if first.writes else _written_back)(model, first, second, route)
-    return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, route.path))
+    path = since.by_warps(first.site, second.site, route.path)
+    return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, path))
 
 
 def _written_back(model: KernelModel, read: Access, write: Access, route: Route) -> int:

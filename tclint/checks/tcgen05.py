@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import FactQuery, KernelModel
@@ -357,12 +358,23 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
             "so no mbarrier can signal its completion",
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
+                *_rejoining(model, site, path, role),
                 Mark(path.last(model.cfg, site), "the thread ends without a commit", role=role),
             ),
             count=len(group),
             about=frozenset(site for site, _ in group),
             help="add tcgen05.commit with the same .cta_group, by the same thread, to the mbarrier that is waited for",
         ).doubted(_HOISTED if commits and not multiplies else "")
+
+
+def _rejoining(model: KernelModel, site: int, path: Path, role: str) -> Iterator[Mark]:
+    """The step where a *path* leaves the branch in which the operation *site* is issued, if it does."""
+    cfg = model.cfg
+    deciding = set(cfg.control_dependences(cfg.block_of[site]))
+    passed = list(path.sites(cfg, site))
+    inside = list(takewhile(lambda i: deciding.issubset(cfg.control_dependences(cfg.block_of[i])), passed))
+    if 0 < len(inside) < len(passed):
+        yield Mark(inside[-1], "the branch that issues it ends here, still without a commit", role=role)
 
 
 def _uncommitted(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tclint.analyses.happens_before import HappensBefore
@@ -11,9 +11,9 @@ from tclint.analyses.role_paths import path_avoiding, whole_program
 from tclint.analyses.tmem_allocation import HELD, Ledger, TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.dataflow import EXIT, Path
-from tclint.findings.edits import Repair, operand
+from tclint.findings.edits import Repair, before, operand
 from tclint.findings.scales import Confidence, Severity
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Immediate, Instruction, Memory, Symbol
 from tclint.isa.target import tensor_columns
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
@@ -60,25 +60,63 @@ def _never_freed(model: KernelModel, memory: TensorAllocation) -> Hit:
     )
 
 
+def _never_allocated(model: KernelModel, deallocations: Sequence[int]) -> Hit:
+    site = deallocations[0]
+    load = _loaded(model, site)
+    steps = [
+        Mark(i, "gives up the right to allocate; nothing is allocated before")
+        for i in model.sites("tmem-relinquish")[:1]
+    ]
+    if load is not None:
+        steps.append(Mark(load, "loads the address that is freed; no tcgen05.alloc stores it"))
+    return TM003.hit(
+        site=site,
+        message="frees tensor memory in a kernel that allocates none",
+        steps=(*sorted(steps, key=lambda step: step.site), Mark(site, "freed here")),
+        count=len(deallocations),
+        help="allocate it with tcgen05.alloc in the same kernel",
+        fixes=_allocated(model, site, load) if load is not None else (),
+    )
+
+
+def _loaded(model: KernelModel, site: int) -> int | None:
+    """The load from shared memory of the address that *site* frees; None if not a single load defines it."""
+    address = model.instruction(site).role("taddr")
+    defined = model.values.defs.get(address, ()) if isinstance(address, int) else ()
+    return defined[0] if len(defined) == 1 and model.name(defined[0]).startswith("ld.shared") else None
+
+
+def _allocated(model: KernelModel, site: int, load: int) -> tuple[Repair, ...]:
+    """The repair that allocates what *site* frees, before the barrier that precedes the *load* of the address.
+
+    It is executed by the warp that frees it: under the guard of *site*, which must have the same value there.
+    """
+    instruction, values = model.instruction(site), model.values
+    block = model.cfg.blocks[model.cfg.block_of[load]]
+    barriers = (
+        i for i in range(load - 1, block.start - 1, -1) if model.instruction(i).event == "barrier-sync"
+    )
+    at, columns = next(barriers, -1), instruction.role("columns")
+    source = next((o for o in model.instruction(load).operands if isinstance(o, Memory)), None)
+    guard = instruction.guard
+    if at < 0 or source is None or not isinstance(source.base, Symbol) or not isinstance(columns, Immediate):
+        return ()
+    if guard < 0 or instruction.negated or values.before(guard, at) != values.before(guard, site):
+        return ()
+    opcode = instruction.opcode.replace(".dealloc", ".alloc").replace(".b32", ".shared::cta.b32")
+    address = f"{source.base.name}+{source.base.offset + source.offset}"
+    name = model.function.registers[guard].name
+    statement = f"@{name} {opcode} [{address}], {columns.value};"
+    return (Repair("add tcgen05.alloc before the address is loaded", (before(at, statement),)),)
+
+
 def _mismatches(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
     """Deallocations that match no allocation of this kernel."""
     if not memory.deallocations:
         return
     if not memory.allocations:
         if not model.sites("tmem-alloc") and whole_program(model):
-            yield TM003.hit(
-                site=memory.deallocations[0],
-                message="frees tensor memory in a kernel that allocates none",
-                steps=(
-                    *(
-                        Mark(i, "gives up the right to allocate; nothing is allocated before")
-                        for i in model.sites("tmem-relinquish")[:1]
-                    ),
-                    Mark(memory.deallocations[0], "freed here"),
-                ),
-                count=len(memory.deallocations),
-                help="allocate it with tcgen05.alloc in the same kernel",
-            )
+            yield _never_allocated(model, memory.deallocations)
         return
     wrong = (_wrong_address(model, memory, i) or _wrong_count(memory, i) for i in memory.deallocations)
     for first, *others in grouped(

@@ -377,10 +377,15 @@ _ORDERING = frozenset(
 
 
 def _last_ordering(model: KernelModel, path: Path) -> Iterator[Mark]:
-    """The step of the last instruction on a *path* from the entry that orders something, if there is one."""
-    last = -1
+    """The step of the last instruction on a *path* from the entry that orders something, if there is one.
+
+    A wait for an mbarrier orders something when the branch that repeats it is not taken.
+    """
+    last, polling = -1, False
     for i in path.sites(model.cfg, -1):
-        last = i if model.instruction(i).event in _ORDERING else last
+        instruction = model.instruction(i)
+        if instruction.event in _ORDERING or (polling and instruction.flow):
+            last, polling = i, instruction.event == "mbarrier-wait"
     if last >= 0:
         yield Mark(last, "no wgmma.fence follows on the path")
 

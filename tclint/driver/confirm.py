@@ -149,7 +149,15 @@ class _Entry:
             for site in sites
             if not instructions[site].flow and instructions[site].event in ("", "issue")
         )
-        return Claim(finding.rule.id, starts.get(finding.span.start, [-1])[0], sites, accesses)
+        site = starts.get(finding.span.start, [-1])[0]
+        return Claim(
+            finding.rule.id,
+            site,
+            sites,
+            accesses,
+            frozenset(s for s in sites if instructions[s].event == "mbarrier-init"),
+            site >= 0 and instructions[site].event == "mbarrier-wait",
+        )
 
     def _open(self) -> list[_Case]:
         return [c for c in self.cases.values() if c.verdict is None and c.spent < self.budget]

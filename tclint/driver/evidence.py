@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from tclint.executor.observations import Observation
 from tclint.executor.run import Execution
+from tclint.ir.nodes import Function
 
 __all__ = [
     "CAUSED_BY",
@@ -44,12 +45,15 @@ class Proof(NamedTuple):
     where: Where
     kinds: tuple[str, ...]
     """Keys of :data:`~tclint.executor.observations.KINDS`, or ``deadlock-`` with the kind of a wait, or ``fault-`` with
-    the kind of a fault."""
+    the kind of a fault. ``unordered`` and ``tensor-memory`` also say which access came first (:func:`_ordered_kind`)."""
 
 
-_COPIED_INTO = ("read-too-early", "unordered")
-_COPIED_FROM = ("source-overwritten", "unordered")
+_COPIED_INTO = ("read-too-early", "unordered-result")
+_COPIED_FROM = ("source-overwritten", "unordered-source")
+_TENSOR_MEMORY = ("tensor-memory", "tensor-memory-ld", "tensor-memory-st")
 _STOPPED = ("deadlock-arrivals", "deadlock-bytes")
+_READERS = frozenset(("bulk", "tcgen05", "wgmma"))
+"""Groups of the operations that read shared memory."""
 
 EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "BK001": (Proof("pair", (*_COPIED_INTO, "filled-twice")),),
@@ -57,13 +61,13 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "BK003": (Proof("pair", _COPIED_FROM),),
     "BK005": (Proof("operation", ("left-in-flight",)),),
     "BK007": (Proof("instruction", ("cta-mask",)),),
-    "BK010": (Proof("instruction", ("unordered", "filled-twice")),),
-    "BK011": (Proof("pair", _COPIED_INTO),),
+    "BK010": (Proof("instruction", ("unordered-refill", "unordered-source", "filled-twice")),),
+    "BK011": (Proof("pair", ("read-too-early", "unordered-refill")),),
     "CA001": (Proof("pair", (*_COPIED_INTO, "filled-twice")),),
     "CA002": (Proof("pair", ("read-too-early", "filled-twice")),),
     "CA003": (Proof("pair", ("filled-twice",)),),
     "CA004": (Proof("instruction", ("fault-misaligned",)),),
-    "CA005": (Proof("pair", ("unordered",)),),
+    "CA005": (Proof("pair", ("unordered-result",)),),
     "CL001": (Proof("instruction", ("cluster-barrier",)),),
     "CL002": (Proof("instruction", ("exited-cta",)),),
     "CL003": (Proof("pair", ("unordered",)),),
@@ -85,11 +89,11 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "MB004": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")),),
     "MB005": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")),),
     "MB006": (Proof("mbarrier", ("mbarrier-overrun", "deadlock-arrivals")),),
-    "MB007": (Proof("mbarrier", (*_COPIED_INTO, "mbarrier-overrun", *_STOPPED)),),
+    "MB007": (Proof("mbarrier", (*_COPIED_INTO, *_STOPPED)),),
     "MB008": (Proof("mbarrier", ("mbarrier-overrun", *_STOPPED)),),
     "MB009": (Proof("instruction", ("mbarrier-absent", "mbarrier-init", "mbarrier-inval")),),
-    "MB013": (Proof("pair", ("unordered",)),),
-    "MB015": (Proof("pair", ("unordered",)),),
+    "MB013": (Proof("pair", ("unordered", "unordered-operand", "unordered-result")),),
+    "MB015": (Proof("pair", ("unordered", "unordered-refill", "unordered-source")),),
     "MB016": (
         Proof("instruction", ("mbarrier-overrun",)),
         Proof("wait", _STOPPED),
@@ -97,12 +101,12 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "MO001": (Proof("instruction", ("fault-address",)),),
     "PR001": (Proof("pair", ("proxy",)),),
     "PR002": (Proof("pair", ("proxy",)),),
-    "PR005": (Proof("pair", ("unordered",)),),
-    "SM001": (Proof("pair", (*_COPIED_INTO, "filled-twice")),),
+    "PR005": (Proof("pair", ("unordered-operand", "unordered-result")),),
+    "SM001": (Proof("pair", (*_COPIED_INTO, "unordered", "unordered-refill", "filled-twice")),),
     "TC001": (Proof("pair", ("tensor-memory",)),),
-    "TC002": (Proof("operation", ("tensor-memory",)),),
-    "TC003": (Proof("pair", ("tensor-memory",)),),
-    "TC004": (Proof("pair", ("tensor-memory",)),),
+    "TC002": (Proof("operation", ("tensor-memory-ld", "tensor-memory-st")),),
+    "TC003": (Proof("pair", ("tensor-memory-ld",)),),
+    "TC004": (Proof("pair", ("tensor-memory-st",)),),
     "TC005": (Proof("operation", ("left-in-flight",)),),
     "TC012": (Proof("pair", _COPIED_FROM),),
     "TC017": (Proof("instruction", ("tensor-memory-unallocated", "fault-tensor-memory")),),
@@ -113,7 +117,7 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "TM002": (Proof("instruction", ("fault-tensor-memory",)),),
     "TM003": (Proof("instruction", ("tensor-memory-allocation",)),),
     "TM004": (Proof("instruction", ("tensor-memory-allocation",)),),
-    "TM006": (Proof("pair", ("tensor-memory",)),),
+    "TM006": (Proof("pair", _TENSOR_MEMORY),),
     "TM008": (Proof("pair", ("unordered",)),),
     "TM009": (Proof("instruction", ("fault-address",)),),
     "TM010": (Proof("instruction", ("fault-cluster",)),),
@@ -130,8 +134,8 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
 
 CAUSED_BY: Mapping[str, frozenset[str]] = {
     "threads": frozenset((
-        "warpgroup", "barrier-count", "left-in-flight", "exited-cta", "tensor-memory-leak", "mbarrier-absent",
-        "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier",
+        "warpgroup", "barrier-count", "left-in-flight", "exited-cta", "tensor-memory-leak", "tensor-memory-lanes",
+        "mbarrier-absent", "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier",
         "deadlock-registers",
     )),
     "cluster": frozenset((
@@ -143,11 +147,16 @@ CAUSED_BY: Mapping[str, frozenset[str]] = {
         "mbarrier-absent", "mbarrier-init",
     )),
     "integers": frozenset(("mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier")),
+    "contents": frozenset((
+        "left-in-flight", "exited-cta", "tensor-memory-leak", "mbarrier-overrun", "deadlock-arrivals",
+        "deadlock-bytes", "deadlock-barrier",
+    )),
 }  # fmt: skip
 """What an assumed launch may cause by an assumption, although the kernel is correct in a launch that it is made for.
 
 Observations that concern two warps depend on the number of threads and the size of the cluster as well. Those that may depend on ``integers`` count
 if two launches with different integers have them; ``addresses`` are computed from an assumption in the kernel itself.
+``contents`` are those of global memory, on which the path of a thread depends.
 """
 
 
@@ -162,6 +171,10 @@ class Claim:
     """The instructions of its span and its steps."""
     accesses: frozenset[int]
     """Those of them that access memory or issue an operation."""
+    initialisations: frozenset[int] = frozenset()
+    """Those of them that initialise an mbarrier."""
+    waits: bool = False
+    """Whether its first instruction waits for an mbarrier."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +187,8 @@ class Basis:
     """Of ``threads``, ``cluster`` and ``integers``, what is assumed; None for a launch file."""
     guessed: Callable[[int], bool] = lambda site: False
     """Whether the addresses of an instruction depend on an assumption."""
+    branches_on_memory: bool = False
+    """Whether the path of a thread depends on the contents of global memory, which are assumed."""
 
 
 def seen(execution: Execution) -> Iterator[Observation]:
@@ -193,7 +208,8 @@ def demonstrations(claim: Claim, execution: Execution, basis: Basis) -> Iterator
     """
     for proof in EVIDENCE.get(claim.rule, ()):
         for observation in seen(execution):
-            if observation.kind not in proof.kinds or not _about(claim, proof.where, observation, execution):
+            kind = _ordered_kind(observation, execution.function)
+            if kind not in proof.kinds or not _about(claim, proof.where, observation, execution):
                 continue
             if not due_to_assumption(observation, basis):
                 yield observation, depends_on_integers(observation, basis)
@@ -207,6 +223,8 @@ def due_to_assumption(observation: Observation, basis: Basis) -> bool:
     if kind.startswith("fault-") or (observation.crosses and basis.assumes & {"threads", "cluster"}):
         return True
     if any(kind in CAUSED_BY[what] for what in ("threads", "cluster") if what in basis.assumes):
+        return True
+    if basis.branches_on_memory and kind in CAUSED_BY["contents"]:
         return True
     sites = (site for site in (observation.site, observation.other) if site >= 0)
     return kind in CAUSED_BY["addresses"] and any(map(basis.guessed, sites))
@@ -228,6 +246,27 @@ def evidence(observation: Observation) -> Iterator[tuple[int, str, str | None]]:
     yield observation.site, observation.message, observation.thread or None
 
 
+def _ordered_kind(observation: Observation, function: Function) -> str:
+    """The kind of an observation, with which of the two accesses of a conflict came first.
+
+    A missing wait and a stage that is released too early are conflicts of the same two instructions in opposite orders.
+    Of two ``unordered`` accesses, the first one is a copy (``-result``) or an operation that reads what the second one
+    overwrites (``-source``), or else the second one is an operation that reads (``-operand``) or a copy (``-refill``).
+    The operation that still uses ``tensor-memory`` is ``-ld``, ``-st`` or another one.
+    """
+    kind, at, first = observation.kind, observation.site, observation.other
+    if first < 0 or kind not in ("unordered", "tensor-memory"):
+        return kind
+    earlier, later = function.instructions[first], function.instructions[at]
+    if kind == "tensor-memory":
+        return f"{kind}-{earlier.group[-2:]}" if earlier.group in ("tcgen05.ld", "tcgen05.st") else kind
+    if earlier.event == "issue":
+        return f"{kind}-source" if earlier.group in _READERS else f"{kind}-result"
+    if later.event == "issue":
+        return f"{kind}-operand" if later.group in _READERS else f"{kind}-refill"
+    return kind
+
+
 def _about(claim: Claim, where: Where, observation: Observation, execution: Execution) -> bool:
     """Whether an observation concerns what the finding names."""
     site, other = observation.site, observation.other
@@ -239,7 +278,11 @@ def _about(claim: Claim, where: Where, observation: Observation, execution: Exec
         return site == claim.site
     if where == "operation":
         return other in claim.sites
+    if claim.initialisations and observation.users.isdisjoint(claim.initialisations) and observation.users:
+        return False  # another mbarrier, which the same instructions use
     if where == "mbarrier":
+        if observation.kind == "mbarrier-overrun" and claim.waits:
+            return False  # a wait for too few arrivals is not shown by too many
         waits = [w for w in execution.waits if w.kind in ("arrivals", "bytes")]
         if observation.kind.startswith("deadlock-") and not all(claim.site in w.users for w in waits):
             return False

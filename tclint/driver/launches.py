@@ -62,7 +62,12 @@ def candidates(
         return
     parameters = Parameters(function)
     for assumed in parameters.launches(module, triton_beside(source.path)):
-        basis = Basis(f"assuming {assumed.assumptions}", assumed.assumes, parameters.is_guessed)
+        basis = Basis(
+            f"assuming {assumed.assumptions}",
+            assumed.assumes,
+            parameters.is_guessed,
+            parameters.branches_on_memory,
+        )
         yield Candidate(
             f"an assumed launch ({assumed})", basis, assumed.geometry, assumed.number,
             _assumed(source, module, function, assumed),

@@ -51,8 +51,11 @@ MAX_SHARED_BYTES = 227 << 10
 _FORWARDING = ("mov", "add.int", "sub.int", "cvta", "cvta.to", "selp", "cvt.int", "shfl.sync")
 """Forms whose result may be an address derived from one of their operands."""
 
-_DETERMINES_ADDRESSES = ("size", "cp-size", "src-size", "a-desc", "b-desc", "s-desc")
-"""Operands other than addresses on which it depends which bytes an instruction accesses."""
+_DETERMINES_ADDRESSES = ("size", "cp-size", "a-desc", "b-desc", "s-desc")
+"""Operands other than addresses on which it depends which bytes of shared memory an instruction accesses.
+
+Not src-size: the rest of cp-size is filled with zeros (9.7.9.25.3.1).
+"""
 
 Three = tuple[int, int, int]
 Field = tuple[str, int]

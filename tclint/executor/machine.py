@@ -534,7 +534,7 @@ class Machine:
         self.progress()
         waiting, votes, results = barrier.waiting, barrier.votes, barrier.results
         clocks = barrier.clocks
-        cta.barriers[number] = Barrier(Clocks.new(cta.cluster.warps))
+        cta.barriers[number] = Barrier(Clocks.new(cta.cluster.agents))
         for split in waiting:
             split.warp.clocks.join(clocks)
             split.warp.tick()
@@ -551,7 +551,7 @@ class Machine:
         self.progress()
         waiting, clocks = barrier.waiting, barrier.clocks
         barrier.results.clear()
-        cluster.barrier = Barrier(Clocks.new(cluster.warps), phase=barrier.phase + 1)
+        cluster.barrier = Barrier(Clocks.new(cluster.agents), phase=barrier.phase + 1)
         cluster.barrier.votes = [clocks.seen, clocks.fenced]
         for split in waiting:
             self.resume(split)
@@ -672,10 +672,12 @@ class Machine:
             memory.reader[words] = flight.site
 
     def unlock(self, w: Warp, flight: AsyncOperation) -> None:
-        """Release the registers and reads of warp *w* in an operation of several warps, which *w* has waited for."""
+        """Order warp *w* after an operation of its warpgroup that it has waited for, and release its registers in it.
+
+        The four warps issue one operation (9.7.15): when one of them has waited for it, the reads of all are complete.
+        """
         if "parts" in flight.note:
-            for memory, words in flight.reads:
-                memory.read_by[words] = w.stamp
+            w.clocks.seen[w.warpgroup] = max(w.clocks.seen[w.warpgroup], flight.stamp >> 10)
             for locks in (w.filling, w.draining):
                 for register in [r for r, f in locks.items() if f is flight]:
                     del locks[register]
@@ -740,7 +742,7 @@ class Machine:
         """
         at = w.site if site is None else site
         mbarrier = other.mbarrier if isinstance(other, AsyncOperation) else other
-        users = frozenset(mbarrier.users) if isinstance(mbarrier, Mbarrier) else frozenset()
+        users = frozenset((mbarrier.site, *mbarrier.users)) if isinstance(mbarrier, Mbarrier) else frozenset()
         crosses = other.warp is not w if isinstance(other, AsyncOperation) else kind == "unordered"
         cause = other if isinstance(other, int) else other.site
         key = (kind, at, cause)
@@ -757,12 +759,15 @@ class Machine:
         return self._warp.site if self._warp is not None else -1
 
     def who(self, w: Warp, stamp: int) -> str:
-        """The warp, or asynchronous copy, that a stamp identifies, for a message."""
-        number, warps = stamp & 1023, self.geometry.warps
-        if number == w.cta.cluster.warps:
+        """The warp, warpgroup or asynchronous copy that a stamp identifies, for a message."""
+        number, cluster, what, each = stamp & 1023, w.cta.cluster, "warp", self.geometry.warps
+        if number == cluster.warps:
             return "an asynchronous copy"
-        rank = f" of CTA {number // warps} of the cluster" if self.geometry.ranks > 1 else ""
-        return f"warp {number % warps}{rank}"
+        if number > cluster.warps:
+            what, each = "warpgroup", (cluster.agents - cluster.warps - 1) // self.geometry.ranks
+            number -= cluster.warps + 1
+        rank = f" of CTA {number // each} of the cluster" if self.geometry.ranks > 1 else ""
+        return f"{what} {number % each}{rank}"
 
     def count_unwritten(self, w: Warp, memory: Shared, words: slice | Array) -> None:
         """Record a read of *words* if nothing has written some of them."""

@@ -78,7 +78,8 @@ class Observation:
     step: int = 0
     """Instructions that the machine had executed."""
     users: frozenset[int] = frozenset()
-    """The instructions that had used the mbarrier that it concerns, or on which the conflicting operation completes."""
+    """The instructions that initialised and had used the mbarrier that it concerns, or on which the conflicting operation
+    completes."""
     crosses: bool = False
     """Whether the two accesses, or the access and the operation, are of different warps."""
 

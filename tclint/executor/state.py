@@ -371,12 +371,14 @@ class Warp:
         """Its number in its CTA."""
         self.number = number
         """Its number in its cluster, which is its component of clocks."""
+        self.warpgroup = cta.cluster.warpgroup(cta.rank, index)
+        """The component of clocks of its warpgroup."""
         self.alive: Array = threads > _NUMBERS
         self.started = self.alive
         """Its lanes, including those that have exited."""
         self.regs: list[Array] = []
         self.local: Memory | None = None
-        self.clocks = Clocks.new(cta.cluster.warps)
+        self.clocks = Clocks.new(cta.cluster.agents)
         self.epoch = 1
         self.clocks.seen[number] = 1
         self.clocks.fenced[number] = 0
@@ -402,7 +404,7 @@ class Warp:
         """The register count that the last ``setmaxnreg`` set; 0 before the first one."""
         self.fenced = False
         """Whether it has executed ``wgmma.fence``."""
-        self.widely_fenced = Clocks.new(cta.cluster.warps)
+        self.widely_fenced = Clocks.new(cta.cluster.agents)
         """Its clocks at its last memory fence of a scope that includes other CTAs."""
         self.narrowly_fenced = False
         """Whether a memory fence of CTA scope follows that fence."""
@@ -466,8 +468,8 @@ class AsyncOperation:
     adds: bool = False
     """Whether it adds to the contents of its destination, so that it does not conflict with others that do."""
     stamp: int = 0
-    """The stamp of its reads, for an operation whose waiters are ordered after its issue; 0: the stamp of the issuing
-    warp when its sources are read."""
+    """The stamp of its reads, for an operation whose waiters are ordered after its issue, or of a warpgroup; 0: the
+    stamp of the issuing warp when its sources are read."""
     written: int = 0
     """The stamp of its writes; 0: they are not plain writes."""
     locked: bool = False
@@ -551,10 +553,13 @@ class Cluster:
         self.machine = machine
         geometry = machine.geometry
         self.warps = geometry.ranks * geometry.warps
+        self._warpgroups = -(-geometry.warps // 4)
+        self.agents = self.warps + 1 + geometry.ranks * self._warpgroups
+        """The components of its clocks."""
         self.copies = 0
         """Asynchronous copies into its shared memory that are complete. They act as one more agent: this is its
         epoch, and its component of clocks follows those of the warps."""
-        self.barrier = Barrier(Clocks.new(self.warps))
+        self.barrier = Barrier(Clocks.new(self.agents))
         self.position = position
         self.ctas: list[Cta] = []
         width, height, depth = geometry.cluster
@@ -563,6 +568,10 @@ class Cluster:
             ctaid = (position[0] * width + x, position[1] * height + y, position[2] * depth + z)
             number = ctaid[0] + geometry.grid[0] * (ctaid[1] + geometry.grid[1] * ctaid[2])
             self.ctas.append(Cta(self, rank, ctaid, number))
+
+    def warpgroup(self, rank: int, index: int) -> int:
+        """The component of clocks of the warpgroup of a warp, given its number in the CTA *rank*."""
+        return self.warps + 1 + rank * self._warpgroups + index // 4
 
     def forget(self, w: Warp, mask: Array) -> None:
         """Discount the arrivals of exiting lanes at the cluster barrier, which no longer expects them."""

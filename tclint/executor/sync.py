@@ -1,9 +1,9 @@
 """Vector clocks that order the warps of a cluster, and mbarrier objects (PTX ISA 8.8, 9.7.13).
 
-A vector clock has one component per warp of the cluster, and a last one for asynchronous copies: the latest *epoch* of
-that agent that happens before the current point. A warp begins a new epoch at each release. A release joins the clock
-of the warp into that of the barrier, mbarrier or address, and an acquire joins that clock into the one of the acquiring
-warp.
+A vector clock has one component per warp of the cluster, one for asynchronous copies, and one per warpgroup for its
+multiplications: the latest *epoch* of that agent that happens before the current point. A warp begins a new epoch at
+each release; those of a warpgroup are its ``wgmma``, which complete in order. A release joins the clock of the warp into
+that of the barrier, mbarrier or address, and an acquire joins that clock into the one of the acquiring warp.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Clocks:
     fenced: Array
 
     @classmethod
-    def new(cls, warps: int) -> Clocks:
-        """The zero clocks of a cluster of *warps* warps; the last component is that of asynchronous copies."""
-        return cls(np.zeros(warps + 1, np.int64), np.zeros(warps + 1, np.int64))
+    def new(cls, agents: int) -> Clocks:
+        """The zero clocks of a cluster of so many *agents*."""
+        return cls(np.zeros(agents, np.int64), np.zeros(agents, np.int64))
 
     def join(self, other: Clocks) -> None:
         np.maximum(self.seen, other.seen, out=self.seen)

@@ -27,6 +27,9 @@ __all__ = [
 # Patterns are kept as text, to be compiled for the first fix: a run without findings needs none.
 _COMMENT = r"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"
 _END_OF_LINE = rb"[ \t]*(?://[^\r\n]*)?(?=\r?\n|\Z)"
+_END_OF_ASM = rb"(?:\r?\n[ \t]*\}?[ \t]*){1,3}// end inline asm(?=\r?\n|\Z)"
+"""The rest of a block of inline assembly after its last statement: blank lines, a closing brace, the comment of nvcc and
+Triton."""
 _SINCE_13, _OLDEST = (9, 0), 75
 """The ``.version`` of CUDA 13, and the oldest target that its ptxas accepts; it also rejects the former names of
 targets."""
@@ -86,11 +89,15 @@ def before(site: int, *statements: str, function: Function | None = None) -> Ins
 
 
 def after(site: int, *statements: str, function: Function | None = None) -> InstructionEdit:
-    """Insert *statements* after the instruction at *site*."""
+    """Insert *statements* after the instruction at *site*, and after the inline assembly that ends with it.
+
+    *statements* name no register, since the assembly may be a scope of its own.
+    """
 
     def make(place: InstructionText) -> Edit:
         line = place.data.rfind(b"\n", 0, place.start) + 1
         rest = re.compile(_END_OF_LINE).match(place.data, place.end)
+        rest = re.compile(_END_OF_ASM).match(place.data, rest.end() if rest else place.end) or rest
         lead = place.data[line : place.start]
         indent = lead[: len(lead) - len(lead.lstrip())].decode()
         gap, at = (_line_end(place) + indent, rest.end()) if rest else (" ", place.end)

@@ -11,13 +11,12 @@ from functools import lru_cache
 
 from tclint.ir.needs import Need, first_version, name_of, needs
 from tclint.ir.nodes import Function, Module, Symbol
-from tclint.isa.features import COMMON
 from tclint.isa.target import TARGETS, Availability, Target, Version
 
 __all__ = ["Lowered", "Minimum", "Requirements", "Use", "required"]
 
-_OLDEST = 20
-"""The number of the oldest target for which the table is known to be right."""
+_OLDEST, _FIRST = 20, (2, 0)
+"""The number of the oldest target, and the oldest version, for which the table is known to be right."""
 _TARGETS = tuple(target for target in TARGETS if target.number >= _OLDEST)
 
 Line = Callable[[int], int]
@@ -70,13 +69,16 @@ class Requirements:
 
 
 def required(module: Module, function: Function | None, line: Line) -> Requirements:
-    """What *function* and all that it may call require of *module*; with None, what the whole module requires."""
+    """What *function* and all that it may call require of *module*; with None, what the whole module requires.
+
+    *module* must have been built for an old version, since what all modules of its version have is left out of it.
+    """
     bodies = module.functions if function is None else _reached(module, function)
     chosen = {id(body) for body in bodies}
     every = [need for need in needs(module, None) if need.function is None or id(need.function) in chosen]
     wanted = list({(n.kind, n.what, n.available, n.until, n.refused): n for n in reversed(every)}.values())
     wanted.sort(key=lambda need: need.span)
-    found = {target: first_version(wanted, target, COMMON) for target in _TARGETS}
+    found = {target: first_version(wanted, target, _FIRST) for target in _TARGETS}
     versions = {target: version for target, version in found.items() if version is not None}
 
     def uses(some: Iterable[Need]) -> tuple[Use, ...]:
@@ -156,7 +158,7 @@ def _least(versions: Mapping[Target, Version]) -> list[Target]:
 def _least_with(available: Availability) -> frozenset[Target]:
     """The least targets for code that uses this one feature."""
     versions = {
-        target: max(COMMON, target.introduced, available.version_for(target))
+        target: max(_FIRST, target.introduced, available.version_for(target))
         for target in _TARGETS
         if available.on(target)
     }
@@ -174,7 +176,7 @@ def _restricting(wanted: Sequence[Need], target: Target) -> list[Need]:
 def _needed_without(wanted: Sequence[Need], left_out: Need, target: Target) -> bool:
     """Whether *target* is still one of the least if nothing with the availability of *left_out* is used."""
     rest = [need for need in wanted if need.available != left_out.available]
-    found = {other: first_version(rest, other, COMMON) for other in _TARGETS}
+    found = {other: first_version(rest, other, _FIRST) for other in _TARGETS}
     return target in _least({other: version for other, version in found.items() if version is not None})
 
 

@@ -67,16 +67,26 @@ def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
     kernels = [f for f in bodies if f.entry] or bodies
     wanted = [f for f in bodies if selected.wants(f.name)] if entry else kernels
 
+    old = _dated_back(source, module)
+
     def line(at: int) -> int:
         return source.position(at).line
 
-    whole = None if any(f.damaged for f in module.functions) else required(module, None, line)
+    whole = None if any(f.damaged for f in old.functions) else required(old, None, line)
+    starts = {f.start: f for f in old.functions}
     found = (
-        Kernel(f.name, f.entry, line(f.start), None if f.damaged else required(module, f, line))
+        Kernel(f.name, f.entry, line(f.start), None if f.damaged else required(old, starts[f.start], line))
         for f in wanted
     )
     names = tuple(f.name for f in bodies)
     return Shown(source.path, source.member, tuple(problems), module, whole, tuple(found), names)
+
+
+def _dated_back(source: Source, module: Module) -> Module:
+    """The module in *source* as one of the first version, in which each feature is noted, however common."""
+    start, end = module.version_span
+    first = b".version 1.0".ljust(end - start) if module.version is not None else b""
+    return analyse(Source(source.data[:start] + first + source.data[end:], source.path))[0]
 
 
 def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:

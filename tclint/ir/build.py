@@ -27,6 +27,7 @@ from tclint.ir.nodes import (
     Operand,
     Pair,
     Register,
+    RegisterCount,
     Special,
     Symbol,
     Use,
@@ -203,16 +204,32 @@ class _Builder:
         self.scope.variables.add(name)
 
     def claim_range(self, name: str, count: int, start: int, end: int) -> None:
-        """Record that the current scope declares *count* registers, which is an error if one of them exists."""
+        """Record that the current scope declares *count* registers, which is an error if one of them exists.
+
+        Except for the first one, which ptxas accepts twice if the range follows.
+        """
         variables, first = self.scope.variables, len(name)
         again = name if f"{name}<" in variables else ""
         for other in variables if not again else ():
             digits = other[first:]
             if other.startswith(name) and digits.isdecimal() and (digits[0] != "0" or digits == "0"):
-                again = other if len(digits) < 19 and int(digits) < count else again
+                again = other if len(digits) < 19 and 0 < int(digits) < count else again
         if again:
             self.trouble("duplicate-name", start, end, f"{_quoted(again)} is declared twice in one scope")
         variables.add(f"{name}<")
+
+    def too_small(self, name: str) -> RegisterCount | None:
+        """The count in the only declaration of a range that would contain the undeclared register *name* if it were
+        larger; None if there is no such declaration, or several of the same name."""
+        prefix = name.rstrip("0123456789")
+        digits = name[len(prefix) :]
+        if not digits or len(digits) > 9 or digits[0] == "0" != digits:
+            return None
+        pattern = rf"\.reg\b[^;{{}}]*?(?<![\w$%]){re.escape(prefix)}\s*<\s*(\d+)\s*>"
+        found = list(re.finditer(pattern, self.text[self.base : self.function.end]))
+        if len(found) != 1 or integer(found[0][1]) > int(digits):
+            return None
+        return RegisterCount(*found[0].span(1), int(digits) + 1)
 
     def fill(self, prefix: str, count: int, kind: str) -> None:
         """Create all registers of a range, which is cheaper than on first use: compilers use all that they declare."""
@@ -797,12 +814,16 @@ def _report_undeclared(
     seen: set[str] = set()
     guards: set[str] = set()
     labels = set(function.labels.values())
+
+    def undeclared(kind: str, ins: Instruction, name: str, word: str) -> None:
+        message = f"{word} {_quoted(name)} is not declared"
+        function.errors.append(BuildError(kind, ins.start, ins.end, message, builder.too_small(name)))
+
     for index, name, guard in builder.names:
         ins = function.instructions[index]
         if guard and name not in guards:
             guards.add(name)
-            message = f"register {_quoted(name)} is not declared"
-            function.errors.append(BuildError("undefined-guard", ins.start, ins.end, message))
+            undeclared("undefined-guard", ins, name, "register")
         if guard or name in own or name in seen or name in labels:
             continue
         if name in names:
@@ -815,12 +836,7 @@ def _report_undeclared(
         if name == ins.callee and needs_no_declaration(name):
             continue
         if name and (name[0].isalpha() or name[0] in "%_$"):
-            word = "register" if name.startswith("%") else "name"
-            function.errors.append(
-                BuildError(
-                    "undefined-register", ins.start, ins.end, f"{word} {_quoted(name)} is not declared"
-                )
-            )
+            undeclared("undefined-register", ins, name, "register" if name.startswith("%") else "name")
 
 
 def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
@@ -841,16 +857,21 @@ def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Fu
     role = "entry" if function.entry else "func"
     if kind_node is not None and kind_node.start_byte > node.start_byte:
         builder.note(role, node.start_byte, kind_node.start_byte)
-    for field_name in ("returns", "parameters"):
+    counts = [0, 0]
+    open_ended = False
+    for which, field_name in enumerate(("returns", "parameters")):
         listed = node.child_by_field_name(field_name)
         for child in listed.named_children if listed else ():
             if child.type == "parameter":
                 declaration = text[child.start_byte : child.end_byte]
+                counts[which] += 1
+                open_ended |= declaration.endswith("]") and not declaration[:-1].rstrip()[-1:].isalnum()
                 builder.declare(declaration, child.start_byte, child.end_byte)
                 builder.note(f"{role}-parameter", child.start_byte, child.end_byte)
                 for space, _, _, _, variable in _declared(declaration):
                     if space == "param":
                         function.parameters.append(variable)
+    function.arity = None if open_ended else (counts[0], counts[1])
     for child in node.named_children:
         if child.type == "performance_directive":
             name, *rest = ((c.type, text[c.start_byte : c.end_byte]) for c in child.named_children)

@@ -16,6 +16,8 @@ EVERYWHERE: tuple[Version, int] = (8, 1), 70
 """From this version and target number on, all features that only a name or a size shows are available."""
 _LARGE, _TOO_LARGE = 4352, 32764
 """Bytes of the parameters of a kernel: more are a feature of their own, and more than the second are refused."""
+_MOST_SHARED = 232448
+"""Bytes of the variables of a kernel in shared memory: ptxas 13.5 refuses more for every device."""
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 
 
@@ -52,6 +54,9 @@ def feature_uses(module: Module, target: Target | None) -> Iterator[Use]:
             yield Use(feature(f"parameters of more than {_LARGE} bytes"), function, head)
             if size > _TOO_LARGE:
                 yield Use(feature(f"parameters of more than {_TOO_LARGE} bytes"), function, head)
+        shared = sum(v.size for v in function.variables.values() if v.space == ".shared")
+        if function.entry and shared > _MOST_SHARED:
+            yield Use(feature(f"more than {_MOST_SHARED} bytes of shared memory"), function, head)
         if old:
             yield from _old(module, function)
     for variable in module.variables.values():

@@ -19,6 +19,8 @@ FEATURED = {
     "alias_directive": "alias",
     "file_directive": "file",
     "section_directive": "section",
+    "loc_intermediate_directive": "loc-intermediate",
+    "source_section_directive": "source-section",
     "address_size_directive": "address-size",
 }
 """Node type -> the kind of statement whose features it has; a pragma outside functions has a kind of its own."""

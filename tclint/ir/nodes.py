@@ -314,6 +314,14 @@ MAX_CTA_THREADS = 1024
 """The maximum number of threads in a CTA, on every target (11.4.2)."""
 
 
+class RegisterCount(NamedTuple):
+    """The N of ``.reg .b32 %r<N>`` (5.4.1): the bytes of its digits, and the value that it should have."""
+
+    start: int
+    end: int
+    needed: int
+
+
 class BuildError(NamedTuple):
     """Something in a function or module that the assembler rejects, found while building the IR."""
 
@@ -323,6 +331,8 @@ class BuildError(NamedTuple):
     start: int
     end: int
     message: str
+    declared: RegisterCount | None = None
+    """For an undeclared register, the count that is too small, if that is all that is wrong."""
 
 
 @dataclass
@@ -342,6 +352,8 @@ class Function:
     registers: list[Register] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     parameters: list[Variable] = field(default_factory=list)
+    arity: tuple[int, int] | None = None
+    """The numbers of its results and of its parameters; None if the last parameter is an array without a size."""
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Name of a directive such as ``.reqntid`` -> its values; of several with one name the last is used, as by
     ptxas."""

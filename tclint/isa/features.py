@@ -21,7 +21,8 @@ __all__ = ["KINDS", "FeatureSpec", "feature", "features", "used"]
 
 KINDS = frozenset(
     """module-variable variable initial entry-parameter func-parameter entry func alias calltargets callprototype
-    module-pragma head-pragma pragma module-loc file section address-size named""".split()
+    module-pragma head-pragma pragma module-loc loc-intermediate source-section
+    file section address-size named""".split()
 )
 """The kinds of statements, and of parts of them, that have features (key ``on``). For ``entry`` and ``func`` the text is
 what precedes the word; for a variable, it ends at the ``=`` of its initial value, and ``initial`` is the value. A feature
@@ -30,47 +31,33 @@ of the kind ``named`` has no pattern: a check recognises it."""
 _TYPE = r"\.(?:[bus](?:8|16|32|64)|f(?:32|64))"
 _NAME = r"(?!WARP_SZ\b)[\w$%]+"
 _RANGE = rf"{_NAME}(?:<\d{{1,18}}>)?"
-_NAMES = rf"{_RANGE}(?:\s*,\s*{_RANGE})*\s*;?\s*$"
 _ARRAY = rf"{_NAME}(?:\s*\[\s*[1-9]\d{{0,17}}\s*\])*\s*"
 _ALIGNED = r"(?:\s+\.align\s+\d{1,18})?"
-_PLAIN = re.compile(
-    rf"""(?x)\.reg\s+(?:{_TYPE}|\.pred|\.f16)\s+{_NAMES}
-    |\.(?:param|local|shared){_ALIGNED}\s+{_TYPE}\s+{_ARRAY};?\s*$"""
-)
-"""Declarations in a function that have no feature: nearly all, so that few kernels need the table."""
-_PLAIN_OUTSIDE = re.compile(
-    rf"""(?x)(?:\.(?:visible|weak)\s+)?\.(?:global|const){_ALIGNED}\s+{_TYPE}\s+{_ARRAY}(?:;?\s*|=)$
-    |\.extern\s+\.(?:global|const){_ALIGNED}\s+{_TYPE}\s+{_ARRAY};?\s*$
-    |\.extern\s+\.shared{_ALIGNED}\s+{_TYPE}\s+{_NAME}\s*(?:\[\s*\])?\s*;?\s*$
-    |(?:\.extern\s+)?\.shared{_ALIGNED}\s+{_TYPE}\s+{_ARRAY};?\s*$"""
-)
-_PLAIN_PARAMETER = re.compile(
-    rf"""(?x)\.param{_ALIGNED}\s+{_TYPE}(?:\s+\.ptr(?:\s+\.(?:global|shared|const|local))?{_ALIGNED})?{_ALIGNED}\s+
-    {_ARRAY}$"""
-)
-_PLAIN_FUNC_PARAMETER = re.compile(
-    rf"\.(?:param|reg){_ALIGNED}\s+{_TYPE}\s+{_NAME}\s*(?:\[\s*[1-9]\d{{0,17}}\s*\])?\s*$"
-)
-_PLAIN_TEXTS: Mapping[str, re.Pattern[str]] = {
-    "variable": _PLAIN,
-    "module-variable": _PLAIN_OUTSIDE,
-    "initial": re.compile(r"[\s{},0-9xXa-fA-F.+-]*;?\s*$"),
-    "entry-parameter": _PLAIN_PARAMETER,
-    "func-parameter": _PLAIN_FUNC_PARAMETER,
-    "entry": re.compile(r"\s*(?:\.(?:visible|weak|extern)\s*)?$"),
-    "func": re.compile(r"\s*(?:\.(?:visible|weak|extern)\s*)?$"),
-    "module-pragma": re.compile(r'\.pragma\s+"nounroll"\s*;'),
-    "head-pragma": re.compile(r'\.pragma\s+"nounroll"\s*;'),
-    "pragma": re.compile(r'\.pragma\s+"nounroll"\s*;'),
-    "address-size": re.compile(r"\.address_size\s+(?:32|64)\s*$"),
-    "file": re.compile(r'\.file\s+\d+\s+"[^"]*"'),
-    "callprototype": re.compile(
-        r"[^.]*\.callprototype\s*[^.]*(?:\.(?:param|reg|align|b\d+|[usf]\d+)[^.]*)*$"
-    ),
-    "calltargets": re.compile(""),
+_PLAIN: Mapping[str, str] = {
+    "variable": rf"\.reg\s+(?:{_TYPE}|\.pred|\.f16)\s+{_RANGE}(?:\s*,\s*{_RANGE})*\s*;?\s*$"
+    rf"|\.(?:param|local|shared){_ALIGNED}\s+{_TYPE}\s+{_ARRAY};?\s*$",
+    "module-variable": rf"(?:\.(?:visible|weak)\s+)?\.(?:global|const){_ALIGNED}\s+{_TYPE}\s+{_ARRAY}(?:;?\s*|=)$"
+    rf"|\.extern\s+\.(?:global|const){_ALIGNED}\s+{_TYPE}\s+{_ARRAY};?\s*$"
+    rf"|\.extern\s+\.shared{_ALIGNED}\s+{_TYPE}\s+{_NAME}\s*(?:\[\s*\])?\s*;?\s*$"
+    rf"|(?:\.extern\s+)?\.shared{_ALIGNED}\s+{_TYPE}\s+{_ARRAY};?\s*$",
+    "initial": r"[\s{},0-9xXa-fA-F.+-]*;?\s*$",
+    "entry-parameter": rf"\.param{_ALIGNED}\s+{_TYPE}(?:\s+\.ptr(?:\s+\.(?:global|shared|const|local))?{_ALIGNED})?{_ALIGNED}"
+    rf"\s+{_ARRAY}$",
+    "func-parameter": rf"\.param{_ALIGNED}\s+{_TYPE}\s+{_ARRAY}$|\.reg\s+{_TYPE}\s+{_NAME}\s*$",
+    "file": r'\.file\s+\d+\s+"[^"]*"',
+    "callprototype": r"[^.]*\.callprototype\s*[^.]*(?:\.(?:param|reg|align|b\d+|[usf]\d+)[^.]*)*$",
 }
-COMMON: Version = (4, 0)
-"""From this version on, every target has what :data:`_PLAIN_TEXTS` matches."""
+"""Kind of statement -> the texts that have no feature that a module of version :data:`COMMON` may lack: nearly all, so that
+few kernels need the table."""
+_LINKAGE = ("", ".visible", ".weak", ".extern")
+_PLAIN_WORDS: Mapping[str, tuple[str, ...]] = {
+    "entry": _LINKAGE, "func": _LINKAGE, "address-size": (".address_size 64", ".address_size 32"),
+    "module-pragma": ('.pragma "nounroll";',), "head-pragma": ('.pragma "nounroll";',), "pragma": ('.pragma "nounroll";',),
+}  # fmt: skip
+"""The same, for kinds of which only a few texts are common."""
+_COMPLETE = frozenset(("section", "calltargets"))
+"""Kinds of statements all features of which a module of version :data:`COMMON` has."""
+COMMON: Version = (7, 5)
 
 
 @dataclass(frozen=True)
@@ -121,8 +108,18 @@ def feature(name: str) -> FeatureSpec:
 
 def used(kind: str, text: str, version: Version) -> tuple[FeatureSpec, ...]:
     """The features of a statement of *kind* that is *text*, without comments, in a module of *version*."""
-    plain = _PLAIN_TEXTS.get(kind) if version >= COMMON else None
-    return () if plain is not None and plain.match(text) else _used(kind, text)
+    return () if version >= COMMON and _plain(kind, text) else _used(kind, text)
+
+
+def _plain(kind: str, text: str) -> bool:
+    if kind in _COMPLETE or text.strip() in _PLAIN_WORDS.get(kind, ()):
+        return True
+    return kind in _PLAIN and _pattern(kind).match(text) is not None
+
+
+@cache
+def _pattern(kind: str) -> re.Pattern[str]:
+    return re.compile(_PLAIN[kind])
 
 
 @lru_cache(maxsize=1024)

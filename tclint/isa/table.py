@@ -258,9 +258,11 @@ class Match:
         entries = ((to, when.when) for to, when in self.form.lowered if when.available.on(target))
         return next(((to, " ".join(sorted(when))) for to, when in entries if when <= have), None)
 
-    def slower(self, target: Target) -> bool:
-        """Whether the manual warns that *target* executes it slowly, although it is available."""
-        return any(o.when <= set(self.modifiers) and not o.available.on(target) for o in self.form.optimized)
+    def slower(self, target: Target) -> Requirement | None:
+        """What the manual warns that *target* executes slowly, although it is available, with the targets that do not;
+        None if nothing."""
+        have = set(self.modifiers)
+        return next((o for o in self.form.optimized if o.when <= have and not o.available.on(target)), None)
 
 
 _FLOATING = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")

@@ -33,6 +33,11 @@ const signature = ($) => [
   repeat(choice($.performance_directive, $.pragma_directive)),
 ];
 
+// Balanced braces around anything but braces.
+const nested = (depth) => seq(
+  '{', repeat(depth === 0 ? /[^{}]/ : choice(/[^{}]/, nested(depth - 1))), '}',
+);
+
 // A separated list whose first elements cost no node of a repetition each: a fifth of the parse time.
 const unrolled = (rule, separator, times) => times === 0
   ? seq(rule, repeat(seq(separator, rule)))
@@ -60,6 +65,7 @@ module.exports = grammar({
       $.address_size_directive,
       $.file_directive,
       $.section_directive,
+      $.source_section_directive,
       $.alias_directive,
       $.function,
       alias($._module_variable, $.variable_declaration),
@@ -69,6 +75,7 @@ module.exports = grammar({
     _common_directive: $ => choice(
       $.pragma_directive,
       $.loc_directive,
+      $.loc_intermediate_directive,
       $.variable_declaration,
       $.directive,
     ),
@@ -108,6 +115,12 @@ module.exports = grammar({
       )),
     )),
 
+    // A position in the intermediate representation that the source of the last `.loc` became (9.4; in no manual).
+    loc_intermediate_directive: _ => token(seq('.loc_intermediate', LINE_COLUMN)),
+
+    // The text of that representation, in which braces are balanced (9.4; in no manual).
+    source_section_directive: _ => token(seq('.nv_intermediate_source_section', /\s*/, nested(7))),
+
     pragma_directive: $ => seq('.pragma', commaSeparated($.string), ';'),
 
     alias_directive: $ => seq('.alias', field('name', $.identifier), ',', field('aliasee', $.identifier), ';'),
@@ -145,7 +158,7 @@ module.exports = grammar({
 
     parameter: $ => seq(choice('.param', '.reg'), $._type, field('name', choice($.identifier, $.sink)), repeat($.dimension)),
 
-    performance_directive: $ => seq($.dot_word, optional(commaSeparated($.integer))),
+    performance_directive: $ => seq($.dot_word, optional(commaSeparated(choice($.integer, $.string)))),
 
     // ---- variables (chapter 5) ----
 

@@ -23,6 +23,17 @@ __device__ void f(unsigned* a, unsigned long long b, unsigned c)
   asm("mbarrier.init.shared.b64 [%0], %1;" : : "r"(a), "r"(c) : "memory");
   asm("mbarrier.frob.b64 [%0];" : : "r"(a));
 }
+__device__ unsigned g()
+{
+  unsigned c;
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(c));
+  return c;
+}
+template <int N>
+__device__ void h()
+{
+  asm("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(N));
+}
 """
 
 
@@ -38,8 +49,8 @@ def found(tmp_path: Path) -> list[headers.Wrapper]:
 
 
 def test_each_string_is_read_once(found: list[headers.Wrapper]) -> None:
-    assert [wrapper.line for wrapper in found] == [5, 6, 12]
-    init, wait, frob = found
+    assert [wrapper.line for wrapper in found] == [5, 6, 12, 17, 23]
+    init, wait, frob, _, _ = found
     assert [m.form.name for m in init.matches] == ["mbarrier.init"]
     assert [m.form.name for m in wait.matches] == ["mbarrier.wait", "selp"]
     assert "\n" not in wait.text
@@ -48,12 +59,24 @@ def test_each_string_is_read_once(found: list[headers.Wrapper]) -> None:
 
 
 def test_availability_of_a_string_is_that_of_all_its_instructions(found: list[headers.Wrapper]) -> None:
-    _, wait, _ = found
+    wait = found[1]
     target = Target(80, "")
     assert wait.first(target) == (7, 0)
     assert wait.available(target, (7, 0))
     assert not wait.available(target, (6, 5))
     assert wait.first(Target(75, "")) is None
+
+
+def test_a_string_needs_the_special_registers_that_it_reads(found: list[headers.Wrapper]) -> None:
+    cluster = found[3]
+    assert cluster.first(Target(90, "")) == (7, 8)
+    assert cluster.first(Target(80, "")) is None
+    assert not cluster.available(Target(80, ""), (9, 5))
+
+
+def test_an_unknown_immediate_has_a_value_that_its_operand_allows(found: list[headers.Wrapper]) -> None:
+    assert found[4].text == "{  setmaxnreg.inc.sync.aligned.u32 128; }"
+    assert found[4].unknown == ""
 
 
 class _Oracle(Ptxas):
@@ -71,7 +94,7 @@ class _Oracle(Ptxas):
 
 
 def test_differences_are_collected_for_each_string_and_reason(found: list[headers.Wrapper]) -> None:
-    points, wrong = headers.differences(_Oracle(Path("ptxas")), found)
+    points, wrong = headers.differences(_Oracle(Path("ptxas")), found[:3])
     assert points == 6
     assert [(wrapper.line, why) for wrapper, why in wrong] == [
         (5, "Feature X not supported on .target TARGET (9.5 sm_80, 7.0 sm_80)"),
@@ -87,7 +110,7 @@ def test_a_difference_fails_the_run(
 ) -> None:
     monkeypatch.setattr(headers, "find", lambda: _Oracle(Path("ptxas")))
     assert headers.main(["--folder", str(tmp_path)]) == 1
-    assert "3 strings, 2 known; 6 points, 2 differences" in capsys.readouterr().out
+    assert "5 strings, 4 known; 8 points, 4 differences" in capsys.readouterr().out
 
 
 def test_without_ptxas_unknown_strings_fail_the_run(

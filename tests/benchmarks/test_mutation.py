@@ -96,6 +96,17 @@ def test_a_look_ahead_is_not_a_loop(pages: list[tuple[Path, Kernel]]) -> None:
     assert [f.note for f in found] == ["mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], 0;"]
 
 
+@pytest.mark.parametrize(
+    ("use", "faults"), [("wgmma.fence.sync.aligned;", 1), ("griddepcontrol.wait;", 0), ("bar.sync 0;", 0)]
+)
+def test_a_suffix_that_no_instruction_needs_may_be_dropped(use: str, faults: int, tmp_path: Path) -> None:
+    (tmp_path / "k.ptx").write_text(
+        f".version 8.0\n.target sm_90a\n.address_size 64\n.entry k()\n{{\n{use}\nret;\n}}\n"
+    )
+    (kernel,) = kernels(tmp_path / "k.ptx")
+    assert len(list(OPERATORS["target without its suffix"].plant(kernel))) == faults
+
+
 NOTED = ("mbarrier.init done twice", "fence after mbarrier.init deleted")
 """Faults of which a rule only takes note, as kernels that work have them."""
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.ptxas import before
 from tclint.findings.scales import Severity
 from tclint.isa.target import parse_version
-from tests.project.test_words import ROOT
+from tests.tools.project import ROOT
 from tests.tools.support import lint
 
 MEASURED = ROOT.parent / "shared" / "spec" / "features.tsv"
@@ -75,16 +75,21 @@ NOT_REFUSED = {
     ".address_size 32": "ptxas takes it with --machine 32",
 }
 """Features that ptxas refuses for a reason outside the module."""
+_VALUE = "the table has the availability of an operand, not that of a value or kind of operand"
 OPEN = {
-    "tensormap.replace elemtype 13",
-    "tensormap.replace elemtype 14", "tensormap.replace elemtype 15", "cp.async ignore-src", "mbarrier.arrive sink _",
-    "indirect tex (.u64 handle), unified", "indirect tex, texmode_independent",
-    "indirect suld (.u64)", "indirect txq", "suq indirect", "wmma with .aligned", "fence.proxy.alias",
-    "nanosleep immediate", "st.bulk 32-bit size register (register address)",
-   
-    ".language in an entry head",
-}  # fmt: skip
-"""What tclint does not decide as ptxas does yet."""
+    "tensormap.replace elemtype 13": _VALUE,
+    "tensormap.replace elemtype 14": _VALUE,
+    "tensormap.replace elemtype 15": _VALUE,
+    "cp.async ignore-src": _VALUE,
+    "mbarrier.arrive sink _": _VALUE,
+    "indirect tex (.u64 handle), unified": _VALUE,
+    "indirect tex, texmode_independent": _VALUE,
+    "indirect suld (.u64)": _VALUE,
+    "indirect txq": _VALUE,
+    "suq indirect": _VALUE,
+    "st.bulk 32-bit size register (register address)": _VALUE,
+}
+"""What tclint accepts in a version or on a target that does not have it yet, and why."""
 OTHER_RULES = ("MB", "TM", "MO")
 """Rules about what a module does, of which these modules have faults."""
 
@@ -114,8 +119,16 @@ def _id(row: dict[str, str]) -> str:
 def _marked(found: bool) -> list[Any]:
     """The rows of features that ptxas accepts somewhere, or nowhere."""
     chosen = (row for row in rows() if (row["min_version"] != "-") == found)
-    open_ = pytest.mark.xfail(reason="not decided as by ptxas yet", strict=True)
-    return [pytest.param(row, id=_id(row), marks=open_ if row["feature"] in OPEN else ()) for row in chosen]
+    return [
+        pytest.param(
+            row,
+            id=_id(row),
+            marks=pytest.mark.xfail(reason=OPEN[row["feature"]], strict=True)
+            if row["feature"] in OPEN
+            else (),
+        )
+        for row in chosen
+    ]
 
 
 @pytest.mark.skipif(

@@ -490,10 +490,10 @@ def test_a_role_that_tests_its_predicate_again_is_the_same_role(buffer: str, lab
     @%p1 bra again;
     {PDL}
 again:
-    @%p1 bra other;
+    @%p1 bra second;
     {load("acts")}
     bra done;
-other:
+second:
     {load(buffer)}
 done:
     """

@@ -382,8 +382,8 @@ CASES = {
     "other bytes": f"{COPY}\n{COMMIT}\nld.shared.u32 %r4, [%r3+2048];",
     "bytes that no thread copies": f"{COPY}\n{COMMIT}\nld.shared.u32 %r4, [tile+2048];",
     "the last byte": f"{COPY}\n{COMMIT}\nld.shared.u8 %r4, [tile+2047]; // want CA001",
-    "an unknown address": f"{COPY}\n{COMMIT}\nadd.u32 %r5, %r1, %r9;\nld.shared.u32 %r4, [%r5];",
-    "an address that is loaded": f"{COPY}\n{COMMIT}\nld.shared.u32 %r5, [tile+4096];\nadd.u32 %r5, %r5, %r1;\nld.shared.u32 %r4, [%r5];",
+    "an unknown address": f"st.shared.u32 [tile+4096], %r9;\n{COPY}\n{COMMIT}\nadd.u32 %r5, %r1, %r9;\nld.shared.u32 %r4, [%r5];",
+    "an address that is loaded": f"st.shared.u32 [tile+4096], %r9;\n{COPY}\n{COMMIT}\nld.shared.u32 %r5, [tile+4096];\nadd.u32 %r5, %r5, %r1;\nld.shared.u32 %r4, [%r5];",
     "another variable": f".shared .align 16 .b8 two[2048];\n{COPY}\n{COMMIT}\nld.shared.u32 %r4, [two];",
     "a generic read": f"{COPY}\n{COMMIT}\nmov.u64 %rd4, tile;\ncvta.shared.u64 %rd3, %rd4;\nld.u32 %r4, [%rd3]; // want CA001",
     "ldmatrix": f"{COPY}\n{COMMIT}\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r4, %r5, %r6, %r7}}, [%r3]; // want CA001",
@@ -487,7 +487,7 @@ def test_threads_that_may_not_be_there_copy_nothing(
     directives: str, size: str, found: list[Confidence]
 ) -> None:
     """The last 16 bytes of the tile are copied by thread 127 alone."""
-    body = f"{size}\n{COPY}\n{COMMIT}\nbar.sync 0;\nld.shared.u32 %r4, [tile+2032];"
+    body = f"{size}\nst.shared.u32 [tile+2032], %r9;\n{COPY}\n{COMMIT}\nbar.sync 0;\nld.shared.u32 %r4, [tile+2032];"
     hits = by_rule(lint(text(body, directives=directives)), "CA001")
     assert [hit.confidence for hit in hits] == found
 
@@ -557,3 +557,43 @@ def test_the_help_about_a_wait_before_later_commits_names_no_depth_that_is_there
     smaller, another = finding.fixes
     assert smaller.message == "wait for all but the newest group: cp.async.wait_group 1"
     assert another.message == "add cp.async.wait_all"
+
+
+STAGES = """
+    .shared .align 8 .b64 empty;
+    mov.u32 %r5, %ntid.y;
+    ld.global.u32 %r6, [%rd1];
+    and.b32 %r6, %r6, 1;
+    mad.lo.u32 %r6, %r6, 4096, %r3;
+    mad.lo.u32 %r6, %r5, 16, %r6;
+    ld.global.u32 %r7, [%rd1+4];
+    mad.lo.u32 %r7, %r7, 16, %r3;
+"""
+STAGE = "cp.async.cg.shared.global [%r6], [%rd2], 16;"
+OF_STAGE = "ld.shared.u32 %r4, [%r7];"
+FREE = "free: mbarrier.try_wait.parity.shared.b64 %p1, [empty], 0;\n@!%p1 bra free;"
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (f"{STAGE}\nbar.sync 0;\n{OF_STAGE}", True),
+        (f"{STAGE}\n{COMMIT}\n{OF_STAGE}", True),
+        (f"{STAGE}\n{TRACK}\n{FREE}\n{OF_STAGE}", True),  # the wait is for another mbarrier
+        (f"{STAGE}\n{TRACK}\n{PASS}\n{OF_STAGE}", False),
+        (f"{STAGE}\n{COMMIT}\n{wait()}\nbar.sync 0;\n{OF_STAGE}", False),
+        (f"{STAGE}\n{COMMIT}\ncall (), callee, ();\n{OF_STAGE}", False),
+        (f"{STAGE}\nst.shared.u32 [tile], %r5;\n{OF_STAGE}", False),  # which may be what is read
+        (f"{STAGE}\nst.shared.u32 [empty], %r5;\n{OF_STAGE}", True),
+        (f"{STAGE}\nst.u32 [%rd1], %r5;\n{OF_STAGE}", False),
+        (f"{STAGE}\nld.shared.u32 %r4, [empty];", False),
+        (f"{OF_STAGE}\n{COMMIT}", False),
+    ],
+)
+def test_what_only_a_copy_without_any_wait_writes_is_not_read(body: str, wrong: bool) -> None:
+    """Neither the stage nor the words of each thread are known, but nothing else writes the array."""
+    declared = ".extern .func callee ();\n"
+    report = lint(module(declared, kernel(f"{START}\n{STAGES}\n{body}\nret;"), header=HEADER))
+    assert [f.message.partition(",")[0] for f in by_rule(report, "CA001")] == (
+        ["reads shared memory that only a cp.async writes"] if wrong else []
+    )

@@ -55,6 +55,8 @@ def test_the_position_of_a_call_is_that_of_an_earlier_loc(functions: str, report
     [
         (".reg .b32 %r<10>; .reg .b32 %r5;", True),
         (".reg .b32 %r5; .reg .b32 %r<10>;", True),
+        (".reg .b32 %r0; .reg .b32 %r<10>;", False),
+        (".reg .b32 %r<10>; .reg .b32 %r0;", True),
         (".reg .b32 %r<10>; .local .b32 %r5;", True),
         (".reg .b32 %r<10>; .reg .b32 %r10;", False),
         (".reg .b32 %r<10>; .reg .b32 %r05;", False),

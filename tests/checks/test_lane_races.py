@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.scales import Severity
+from tclint.findings.selection import Selected
 from tests.tools.support import by_rule, kernel, lint, module
 
 START = """
@@ -71,3 +73,31 @@ def test_lanes_of_old_targets_run_in_step() -> None:
 def test_the_bytes_of_a_matrix_depend_on_its_stride(stride: int, offset: int, wrong: bool) -> None:
     """Rows with gaps between them count with the first row only."""
     assert exchanged(f"{STRIDE.format(stride)}{MATRIX}\nld.shared.u32 %r7, [%r3+{offset}];") is wrong
+
+
+COPY = "cp.async.ca.shared.global [%r5], [%rd0], 4;\ncp.async.commit_group;"
+WAIT = "cp.async.wait_group 0;"
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (f"{COPY}\n{WAIT}\n{READ}", True),
+        (f"{COPY}\nbar.sync 0;\n{WAIT}\n{READ}", True),
+        (f"{COPY}\ncp.async.wait_all;\n{READ}", True),
+        (f"{COPY}\n{WAIT}\nbar.warp.sync -1;\n{READ}", False),
+        (f"{COPY}\n{WAIT}\nbar.sync 0;\n{READ}", False),
+        (f"{COPY}\n{WAIT}\nld.shared.u32 %r7, [%r5];", False),
+        (f"{COPY}\n{WAIT}\nld.shared.u32 %r7, [%r5+4096];", False),
+    ],
+)
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_lane_reads_what_another_lane_copied_and_waited_for(body: str, wrong: bool, strict: bool) -> None:
+    """The manual demands a barrier of the lanes; hardware waits for the copies of the warp, so it is a note."""
+    text = module(
+        kernel(f"{START}\n{body}\nst.global.u32 [%rd0], %r7;\nret;", directives=".reqntid 32"),
+        header=".version 7.1\n.target sm_80\n.address_size 64\n",
+    )
+    severity = Severity.WARNING if strict else Severity.INFO
+    findings = by_rule(lint(text, selected=Selected(strict=strict)), "SM002")
+    assert [f.severity for f in findings] == ([severity] if wrong else [])

@@ -569,6 +569,19 @@ def test_an_mbarrier_whose_turn_comes_too_early(body: str, message: str) -> None
         assert hit.confidence is Confidence.HIGH
 
 
+@pytest.mark.parametrize(
+    ("address", "operand", "steps"),
+    [("add.u32 %r20, %r1, 16;", "%r20", 1), ("add.u32 %r20, %r1, 24;", "ring+16", 0)],
+)
+def test_the_computed_address_of_an_mbarrier_that_is_never_initialised_is_shown(
+    address: str, operand: str, steps: int
+) -> None:
+    body = f"{TWO}\n{address}\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [{operand}];"
+    (finding,) = found(body, "MB009")
+    shown = [step for step in finding.steps if "computes the address" in step.message]
+    assert [step.object for step in shown] == ["[ring+16]"] * steps
+
+
 END = "@!%p0 mbarrier.inval.shared::cta.b64 [full];"
 PUBLISH = "fence.mbarrier_init.release.cluster;"
 

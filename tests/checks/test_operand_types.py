@@ -86,3 +86,33 @@ def test_ptxas_refuses_the_same_operands() -> None:
     except PtxasMissing as missing:
         pytest.skip(str(missing))
     assert [bool(error) for error in errors] == [bool(said) for said in CASES.values()]
+
+
+CALLS = {
+    "call one, (%r1);": "",
+    "call one, (1);": "",
+    "call (%r1), both, (%r2, %r3);": "",
+    "call fn;": "",
+    "call open, (%r1, %r2);": "",
+    "call one;": "one has 1 arguments, not 0",
+    "call one, (%r1, %r2);": "one has 1 arguments, not 2",
+    "call (%r1), one, (%r2);": "one has 0 results, not 1",
+    "call both, (%r2, %r3);": "both has 1 results, not 0",
+    "call k2;": "k2 is a kernel, which cannot be called",
+    "call (%r1), %rd1, (%r2);": "an indirect call must name its .callprototype or .calltargets",
+    "call %rd1;": "an indirect call must name its .callprototype or .calltargets",
+    "{ P: .callprototype _ (.reg .b32 a); call %rd1, (%r1), P; }": "",
+}
+FUNCTIONS = """\
+.func one(.reg .b32 a) { ret; }
+.func (.reg .b32 r) both(.reg .b32 a, .reg .b32 b) { mov.b32 r, a; ret; }
+.func open(.param .b32 a, .param .b8 b[]);
+.entry k2() { ret; }
+"""
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_fits_its_function(call: str) -> None:
+    head, _, entry = HEAD.partition(".entry")
+    found = by_rule(lint(f"{head}{FUNCTIONS}.entry{entry}{REGISTERS}{call}\nret;\n}}\n"), "PX003")
+    assert [f.message.partition(": ")[2] for f in found] == ([CALLS[call]] if CALLS[call] else [])

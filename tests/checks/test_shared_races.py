@@ -28,7 +28,7 @@ START = """
 WRITE = "st.shared.u32 [%r3], %r0;"
 READ = "ld.shared.u32 %r6, [%r5];"
 USE = "st.global.u32 [%rd1], %r6;"
-PHASE = "{0}: mbarrier.try_wait.parity.shared.b64 %p4, [{0}], 0;\n@!%p4 bra {0};"
+PHASE = "wait_{0}: mbarrier.try_wait.parity.shared.b64 %p4, [{0}], 0;\n@!%p4 bra wait_{0};"
 
 
 def found(body: str, **options: str) -> list[tuple[str, Confidence, str]]:
@@ -96,6 +96,55 @@ def test_nothing_orders_two_warps(body: str, message: str) -> None:
     ((rule, confidence, said),) = found(body)
     assert (rule, confidence) == ("SM001", Confidence.HIGH)
     assert said.startswith(message)
+
+
+SUMS = """
+    and.b32 %r7, %r0, 31;
+    setp.ne.u32 %p4, %r7, 0;
+    shr.u32 %r7, %r0, 5;
+    shl.b32 %r7, %r7, 2;
+    add.u32 %r7, %r7, %r1;
+    mov.u32 %r6, 0;
+    @%p4 bra stored;
+    st.shared.u32 [%r7], %r0;
+stored:
+    {}
+    {}
+    setp.ge.u32 %p5, %r0, %r8;
+    @%p5 bra on;
+    ld.shared.u32 %r6, [%r3];
+on:"""
+FOUR, BY_SIZE = "mov.u32 %r8, 4;", "mov.u32 %r8, %ntid.x;\nshr.u32 %r8, %r8, 5;"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "warps", "confidence"),
+    [
+        (".reqntid 128", FOUR, Confidence.HIGH),
+        ("", BY_SIZE, Confidence.MEDIUM),
+        (".maxntid 256", BY_SIZE, Confidence.MEDIUM),
+        (".reqntid 128", BY_SIZE, Confidence.HIGH),
+    ],
+)
+def test_a_warp_reads_what_the_first_lanes_of_others_stored(
+    sizes: str, warps: str, confidence: Confidence
+) -> None:
+    """No lane but the first one stores and reads, and it reads its own word: others of its warp read the rest."""
+    for order, wrong in (("", True), ("bar.warp.sync -1;", True), ("bar.sync 0;", False)):
+        reported = [(rule, c) for rule, c, _ in found(SUMS.format(order, warps), directives=sizes)]
+        assert reported == ([("SM001", confidence)] if wrong else [])
+
+
+def test_lanes_that_wait_for_an_mbarrier_where_the_storing_lane_does_not_are_not_reported() -> None:
+    wait = f"@!%p4 bra ordered;\n{PHASE.replace('%p4', '%p6').format('full')}\nordered:"
+    assert not found(SUMS.format(wait, FOUR))
+
+
+def test_a_size_of_the_cta_without_the_race_leaves_it_unreported() -> None:
+    """In CTAs of 64 threads, warp 0 alone reads and writes the words."""
+    assert not found(
+        SUMS.format("", "mov.u32 %r8, %ntid.x;\nshr.u32 %r8, %r8, 7;"), directives=".maxntid 1024"
+    )
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,20 @@ loop:
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("body", "messages"),
+    [
+        (f"@!%p3 bra on;\n{MMA}\nmov.u32 %r2, 0;\non: mov.u32 %r1, 0;", ["mov.u32 %r2, 0;"]),
+        (f"{MMA}\nmov.u32 %r2, 0;", []),
+    ],
+)
+def test_an_uncommitted_mma_is_shown_with_the_end_of_its_branch(body: str, messages: list[str]) -> None:
+    source = text(body)
+    (finding,) = by_rule(lint(source), "TC005")
+    ends = [step.span for step in finding.steps if "the branch that issues it ends" in step.message]
+    assert [source[span.start : span.end] for span in ends] == messages
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_tcgen05(case: str) -> None:
     agrees(text(CASES[case]), "TC001", "TC002", "TC003", "TC004", "TC005", "TC006", "TC008")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.edits import joined
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tests.tools.support import agrees, by_rule, kernel, lint, module
@@ -67,6 +68,32 @@ def test_an_exclusive_allocation_is_freed_as_a_whole() -> None:
     report = lint(module(kernel(f"{SETUP}{body}\nret;"), header=RUBIN))
     (found,) = by_rule(report, "TM003")
     assert found.message == "frees 64 columns of an allocation of 96"
+
+
+@pytest.mark.parametrize(
+    ("free", "allocates"),
+    [
+        (FREE, True),
+        (FREE.replace("dealloc", "dealloc.exclusive"), True),
+        (FREE.replace("@%p1 ", ""), False),
+        (f"setp.lt.u32 %p1, %r8, 32;\n{FREE}", False),
+    ],
+)
+def test_a_missing_allocation_is_inserted_before_the_barrier_that_publishes_its_address(
+    free: str, allocates: bool
+) -> None:
+    """It has the guard of the deallocation, if that holds for the same threads there."""
+    code = module(kernel(f"{SETUP}{READ}\n{LOAD}\n{free}\nret;"), header=RUBIN)
+    (found,) = by_rule(lint(code), "TM003")
+    assert ["loads the address" in step.message for step in found.steps] == [True, False]
+    assert bool(found.fixes) == allocates
+    for fix in found.fixes:
+        opcode = "alloc.exclusive" if "exclusive" in free else "alloc"
+        added = f"@%p1 tcgen05.{opcode}.cta_group::1.sync.aligned.shared::cta.b32 [slot+0], 128;\n{BAR}\n"
+        fixed = joined(code.encode(), fix.edits).decode()
+        assert added in fixed
+        assert not by_rule(lint(fixed), "TM003")
+        assert not fix.safe
 
 
 def other(instruction: str) -> str:
@@ -473,5 +500,6 @@ def test_a_kernel_that_allocates_nothing_is_shown_with_the_permit_that_it_gives_
     (finding,) = by_rule(lint(code), "TM003")
     assert [step.message for step in finding.steps] == [
         "gives up the right to allocate; nothing is allocated before",
+        "loads the address that is freed; no tcgen05.alloc stores it",
         "freed here",
     ]

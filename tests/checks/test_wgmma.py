@@ -417,3 +417,12 @@ def test_a_missing_fence_is_shown_between_the_last_ordering_instruction_and_the_
         ("bar.sync 0;", "no wgmma.fence follows on the path"),
         (ISSUE, "the first wgmma.mma_async on the path"),
     ]
+
+
+def test_a_missing_fence_after_a_wait_is_shown_where_the_wait_ends() -> None:
+    wait_loop = "poll: mbarrier.try_wait.parity.shared::cta.b64 %p4, [full], 0;\n@!%p4 bra poll;"
+    code = text(
+        f".shared .align 8 .b64 full;\n{wait_loop}\nadd.u32 %r1, %r9, 1;\n{ISSUE}\n{COMMIT}\n{wait()}\n{USE}"
+    )
+    (finding,) = by_rule(lint(code), "WG002")
+    assert [code[s.span.start : s.span.end] for s in finding.steps] == ["@!%p4 bra poll;", ISSUE]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import permutations
 from typing import Any, get_args
 
 import pytest
@@ -19,7 +21,36 @@ from tests.tools.support import HOPPER, built, kernel, module
 
 WAITS = ("arrivals", "bytes", "barrier", "lanes", "registers", "memory", "other")
 FAULTS = ("misaligned", "address", "tensor-memory", "barrier", "cluster", "stopped")
-FUNCTION = prepared(built(module(kernel("    ret;"))), "k")
+FUNCTION = prepared(
+    built(
+        module(
+            kernel(
+                """
+    ld.shared.u32 %r0, [%r1];
+    ld.shared.u32 %r0, [%r1];
+    st.shared.u32 [%r1], %r0;
+    ld.shared.u32 %r0, [%r1];
+    ld.shared.u32 %r0, [%r1];
+    st.shared.u32 [%r1], %r0;
+    ld.shared.u32 %r0, [%r1];
+    ld.shared.u32 %r0, [%r1];
+    ld.shared.u32 %r0, [%r1];
+    ld.shared.u32 %r0, [%r1];
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd0], 256, [%r2];
+    cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r1], 256;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r0}, [%r3];
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%r3], {%r0};
+    tcgen05.mma.cta_group::1.kind::f16 [%r3], %rd0, %rd1, %r4, %p0;
+    cp.async.ca.shared.global [%r1], [%rd0], 16;
+    ret;"""
+            )
+        )
+    ),
+    "k",
+)
+LOAD, STORE, TMEM_LD, TMEM_ST, MMA, FILL = range(10, 16)
+"""A bulk copy into shared memory and one out of it, operations on tensor memory, and a ``cp.async``; the instructions
+before are plain."""
 GIVEN = Basis("k.launch.toml")
 FIXED = Basis("assumed", frozenset())
 
@@ -48,24 +79,27 @@ def confirms(of: Claim, *observations: Observation, basis: Basis = GIVEN, **chan
 @pytest.mark.parametrize("rule", all_rules())
 def test_a_rule_that_is_not_in_the_table_is_never_confirmed(rule: str) -> None:
     """Whatever is observed at all instructions of the finding; a rule in the table is confirmed by it."""
+    of = claim(rule, 1, 2, LOAD, STORE, TMEM_LD, TMEM_ST, MMA)
     everything = [
-        observed(kind, a, b, users=frozenset((1, 2))) for kind in KINDS for a, b in ((1, 2), (2, 1))
+        observed(kind, a, b, users=frozenset((1, 2))) for kind in KINDS for a, b in permutations(of.sites, 2)
     ]
     waits = tuple(Wait(1, "warp 0", "", kind, frozenset((1, 2))) for kind in WAITS)
     found = [
-        *demonstrations(claim(rule, 1, 2), execution(*everything, waits=waits), GIVEN),
-        *(o for wait in waits for o in demonstrations(claim(rule, 1, 2), execution(waits=(wait,)), GIVEN)),
-        *(
-            o
-            for kind in FAULTS
-            for o in demonstrations(claim(rule, 1, 2), execution(fault=kind, site=1), GIVEN)
-        ),
+        *demonstrations(of, execution(*everything, waits=waits), GIVEN),
+        *(o for wait in waits for o in demonstrations(of, execution(waits=(wait,)), GIVEN)),
+        *(o for kind in FAULTS for o in demonstrations(of, execution(fault=kind, site=1), GIVEN)),
     ]
     assert bool(found) == (rule in EVIDENCE)
 
 
 def test_the_table_names_what_exists() -> None:
-    kinds = {*KINDS, *(f"deadlock-{kind}" for kind in WAITS), *(f"fault-{kind}" for kind in FAULTS)}
+    kinds = {
+        *KINDS,
+        *(f"deadlock-{kind}" for kind in WAITS),
+        *(f"fault-{kind}" for kind in FAULTS),
+        *(f"unordered-{order}" for order in ("operand", "refill", "result", "source")),
+        *(f"tensor-memory-{group}" for group in ("ld", "st")),
+    }
     assert EVIDENCE.keys() <= all_rules().keys()
     for proofs in EVIDENCE.values():
         for proof in proofs:
@@ -90,6 +124,41 @@ def test_a_pair_needs_both_of_its_instructions() -> None:
     assert not confirms(of, observed("unordered", 7, 5))
 
 
+@pytest.mark.parametrize(
+    ("rule", "earlier", "later", "expected"),
+    [
+        ("BK001", LOAD, 1, True),
+        ("BK001", 1, LOAD, False),  # the copy that comes too early, and not the wait that is missing
+        ("BK011", 1, LOAD, True),
+        ("BK011", LOAD, 1, False),
+        ("BK003", STORE, 2, True),
+        ("BK003", 2, STORE, False),  # the store that the copy does not wait for
+        ("PR005", 2, STORE, True),
+        ("PR005", STORE, 2, False),
+        ("PR005", FILL, STORE, True),
+        ("CA005", FILL, 1, True),
+        ("CA005", 1, FILL, False),
+        ("SM001", 1, 2, True),
+        ("SM001", 2, 1, True),
+    ],
+)
+def test_unordered_accesses_confirm_a_rule_about_their_order(
+    rule: str, earlier: int, later: int, expected: bool
+) -> None:
+    assert confirms(claim(rule, later, earlier), observed("unordered", later, earlier)) is expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "pending", "later"),
+    [("TC001", MMA, TMEM_LD), ("TC003", TMEM_LD, MMA), ("TC004", TMEM_ST, MMA)],
+)
+def test_tensor_memory_in_use_confirms_a_rule_about_the_pending_operation(
+    rule: str, pending: int, later: int
+) -> None:
+    assert confirms(claim(rule, later, pending), observed("tensor-memory", later, pending))
+    assert not confirms(claim(rule, pending, later), observed("tensor-memory", pending, later))
+
+
 def test_one_instruction_executed_twice_is_not_the_pair_of_two() -> None:
     assert confirms(claim("SM001", 1), observed("unordered", 1, 1))
     assert not confirms(claim("SM001", 1, 5), observed("unordered", 1, 1))
@@ -109,6 +178,21 @@ def test_an_overrun_is_that_of_the_mbarrier_of_the_finding() -> None:
     assert confirms(claim("MB006", 3), observed("mbarrier-overrun", 9, 4, users=frozenset((3, 9))))
     assert confirms(claim("MB006", 4), observed("mbarrier-overrun", 9, 4, users=frozenset((3, 9))))
     assert not confirms(claim("MB006", 5), observed("mbarrier-overrun", 9, 4, users=frozenset((3, 9))))
+
+
+def test_an_mbarrier_that_the_same_instructions_use_is_not_that_of_the_finding() -> None:
+    of = replace(claim("MB008", 3, 1), initialisations=frozenset((1,)))
+    assert confirms(of, observed("mbarrier-overrun", 3, 1, users=frozenset((1, 3))))
+    assert not confirms(of, observed("mbarrier-overrun", 3, 2, users=frozenset((2, 3))))
+    stopped = replace(claim("MB016", 8, 1), initialisations=frozenset((1,)))
+    assert confirms(stopped, waits=(wait(8, "arrivals", 1, 8),))
+    assert not confirms(stopped, waits=(wait(8, "arrivals", 2, 8),))
+
+
+def test_too_many_arrivals_do_not_show_that_a_wait_lacks_some() -> None:
+    seen = observed("mbarrier-overrun", 9, 4, users=frozenset((3, 4, 9)))
+    assert confirms(claim("MB006", 3), seen)
+    assert not confirms(replace(claim("MB006", 3), waits=True), seen)
 
 
 def wait(site: int, kind: str, *users: int) -> Wait:
@@ -172,6 +256,33 @@ def test_a_deadlock_that_integers_may_cause_counts_only_with_another_one() -> No
     assert [twice for _, twice in demonstrations(claim("MB006", 1), ended, FIXED)] == [False]
 
 
+def test_a_deadlock_or_a_leak_on_a_path_that_memory_decides_confirms_nothing() -> None:
+    stopped = wait(8, "arrivals", 1, 8)
+    assert confirms(claim("MB006", 1), waits=(stopped,), basis=FIXED)
+    assert not confirms(claim("MB006", 1), waits=(stopped,), basis=replace(FIXED, branches_on_memory=True))
+    early = observed("read-too-early", 1, 5)
+    assert confirms(claim("BK001", 1, 5), early, basis=replace(FIXED, branches_on_memory=True))
+    leak = observed("tensor-memory-leak", 9, 1)
+    assert confirms(claim("TM001", 1), leak, basis=FIXED)
+    assert not confirms(claim("TM001", 1), leak, basis=replace(FIXED, branches_on_memory=True))
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        ("add.u32 %r2, %r1, 1;\n    st.global.u32 [%rd0], %r2;", False),
+        ("setp.eq.u32 %p0, %r1, 0;\n    @%p0 bra END;", True),
+        ("setp.eq.u32 %p0, %r1, 0;\n    @%p0 mbarrier.arrive.shared.b64 _, [%r3];", True),
+        ("setp.eq.u32 %p0, %r1, 0;\n    @%p0 add.u32 %r2, %r1, 1;", False),
+        ("st.shared.u32 [%r3], %r1;\n    ld.shared.u32 %r2, [%r4];\n    setp.eq.u32 %p0, %r2, 0;\n    @%p0 bra END;", True),
+        ("ld.shared.u32 %r2, [%r4];\n    setp.eq.u32 %p0, %r2, 0;\n    @%p0 bra END;", False),
+    ],
+)  # fmt: skip
+def test_contents_of_memory_steer_a_kernel_by_branches_and_guards(use: str, expected: bool) -> None:
+    body = f"    ld.global.u32 %r1, [%rd0];\n    {use}\nEND:\n    ret;"
+    assert Parameters(prepared(built(module(kernel(body))), "k")).branches_on_memory is expected
+
+
 def test_what_depends_on_assumed_values_is_followed_through_registers() -> None:
     body = """
     .reg .b64 %p;
@@ -195,6 +306,25 @@ def test_what_depends_on_assumed_values_is_followed_through_registers() -> None:
 
     assert guessed("") == [False, True, True]
     assert guessed(".reqntid 128") == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("destination", "expected"), [("[%r3]", False), ("[%r2]", True)], ids=["constant", "assumed"]
+)
+def test_a_copy_fills_the_same_bytes_whatever_part_of_them_it_reads(destination: str, expected: bool) -> None:
+    """The bounds check of a tile makes the src-size of its copies depend on a parameter."""
+    body = f"""
+    .shared .align 16 .b8 tile[1024];
+    ld.param.u32 %r1, [number];
+    ld.param.u64 %rd0, [pointer];
+    mov.u32 %r3, tile;
+    add.u32 %r2, %r3, %r1;
+    min.u32 %r4, %r1, 16;
+    cp.async.cg.shared.global {destination}, [%rd0], 16, %r4;
+    ret;"""
+    found = Parameters(prepared(built(module(kernel(body))), "k"))
+    (site,) = [n for n, i in enumerate(found.instructions) if i.group == "cp.async"]
+    assert found.is_guessed(site) is expected
 
 
 # ---------------------------------------------------------------- whole kernels

@@ -237,6 +237,52 @@ def test_wgmma(scale: int, result: int, how: str) -> None:
     assert found.out == [result] * 128
 
 
+def refilled(wait: str, arriving: int) -> str:
+    """A warpgroup multiplies, and one of its threads then releases the matrix to a fifth warp, which overwrites it."""
+    return f"""{LEADER}
+    @%p0 mbarrier.init.shared.b64 [%r1], 1;
+    @%p0 mbarrier.init.shared.b64 [%r1+8], 1;
+    {ONES}
+    or.b64 %rd2, %rd2, 0x0000001000080000;
+    setp.ne.u32 %p1, 0, 0;
+    setp.ge.u32 %p4, %r199, 128;
+    @%p4 bra LOADER;
+    {FENCE}
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %rd2, %rd2, %p1, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned;
+    {wait}
+    setp.eq.u32 %p5, %r199, {arriving};
+    @%p5 mbarrier.arrive.shared.b64 _, [%r1+8];
+    wgmma.wait_group.sync.aligned 0;
+    ret;
+LOADER:
+    setp.ne.u32 %p5, %r199, 128;
+    @%p5 ret;
+EMPTY:
+    mbarrier.try_wait.parity.shared.b64 %p9, [%r1+8], 0;
+    @!%p9 bra EMPTY;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 256;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd1], 256, [%r1];
+    {WAIT.format(0)}
+    ret;
+"""
+
+
+@every_schedule
+@pytest.mark.parametrize("arriving", [0, 33, 127])
+def test_a_wait_of_one_warp_covers_what_its_whole_warpgroup_reads(arriving: int, how: str) -> None:
+    """As in CUTLASS, where one thread of the consumer warpgroup releases a stage."""
+    waited = refilled("wgmma.wait_group.sync.aligned 0;", arriving)
+    right(waited, block=160, buffers={"data": DATA}, header=HOPPER, how=how)
+
+
+@pytest.mark.parametrize("arriving", [0, 33, 127])
+def test_an_arrival_before_the_wait_releases_the_matrix_too_early(arriving: int) -> None:
+    found = run(refilled("", arriving), block=160, buffers={"data": DATA}, header=HOPPER)
+    (seen,) = found.execution.observations
+    assert (seen.kind, "that warpgroup 0 read" in seen.message) == ("unordered", True)
+
+
 # ---------------------------------------------------------------- tcgen05
 
 ALLOC = """
@@ -365,6 +411,18 @@ def test_tcgen05_mma(how: str) -> None:
 
 
 # ---------------------------------------------------------------- work that is taken over
+
+
+def test_a_response_that_is_read_before_the_wait_names_its_request() -> None:
+    found = run(LEADER + INIT + arrive(16) + """
+    @%p0 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r2], [%r1];
+    ld.shared.u64 %rd0, [%r2];
+    ret;
+    """, buffers={"data": DATA})  # fmt: skip
+    assert (
+        "reads shared memory that the pending clusterlaunchcontrol.try_cancel has yet to write"
+        in found.messages
+    )
 
 
 @every_schedule
@@ -577,6 +635,20 @@ def test_a_generic_write_is_invisible_to_the_async_proxy_until_a_fence(fence: st
 def test_setmaxnreg_changes_in_the_direction_of_its_name(steps: list[str], seen: list[str]) -> None:
     body = "".join(f"setmaxnreg.{way}.sync.aligned.u32 {n};\n" for way, n in map(str.split, steps))
     assert done(body + "ret;", block=128).messages == seen
+
+
+@pytest.mark.parametrize(
+    ("directives", "seen"),
+    [
+        (".maxntid 384", []),  # ptxas may drop the instruction, and what a thread holds is unknown
+        (".maxntid 384\n.minnctapersm 1", ["requests to lower its 168 registers to 232"]),
+    ],
+)
+def test_registers_at_launch_are_known_from_a_bound_only(directives: str, seen: list[str]) -> None:
+    body = "setp.lt.u32 %p0, %r199, 128;\n@%p0 bra A;\nsetmaxnreg.inc.sync.aligned.u32 240;\nret;\nA:\n"
+    body += "setmaxnreg.dec.sync.aligned.u32 232;\nret;"
+    found = run(body, block=384, header=HOPPER, directives=directives)
+    assert found.messages == seen
 
 
 def roles(producer: str, count: int) -> Run:

@@ -208,7 +208,38 @@ loop:
     assert "cp.async.wait_all;\n    bar.sync 0;" in fixed
 
 
-def test_a_wait_after_a_loop_is_preferred_to_one_that_stalls_every_iteration() -> None:
+@pytest.mark.parametrize(
+    ("barrier", "found"),
+    [
+        ("bar.sync 0;", "cp.async.wait_all;\n    bar.sync 0;\n    fence.proxy.async.shared::cta;"),
+        ("", "cp.async.wait_all;\n    fence.proxy.async.shared::cta;"),
+    ],
+)
+def test_a_wait_for_copies_is_inserted_before_the_barrier_not_before_a_fence_after_it(
+    barrier: str, found: str
+) -> None:
+    text = module(
+        kernel(f"""
+    .shared .align 128 .b8 tile[4096];
+    mov.u32 %r0, %tid.x;
+    shl.b32 %r1, %r0, 4;
+    mov.u32 %r2, tile;
+    add.u32 %r3, %r2, %r1;
+    cp.async.cg.shared.global [%r3], [%rd5], 16;
+    cp.async.commit_group;
+    {barrier}
+    fence.proxy.async.shared::cta;
+    ld.shared.u32 %r4, [%r3];
+    ret;"""),
+        header=HOPPER,
+    )
+    (fixed,) = _texts(text, "CA001")
+    assert found in fixed
+
+
+@pytest.mark.parametrize("barrier", ["", "bar.sync 0;"])
+def test_a_wait_after_a_loop_is_preferred_to_one_that_stalls_every_iteration(barrier: str) -> None:
+    """A barrier in the loop releases what the multiplications of the previous iteration read."""
     text = module(
         kernel(f"""
     mov.u32 %r6, 0;
@@ -218,6 +249,7 @@ loop:
     {WGMMA}
     wgmma.commit_group.sync.aligned;
     wgmma.wait_group.sync.aligned 1;
+    {barrier}
     add.s32 %r6, %r6, 1;
     setp.lt.s32 %p1, %r6, 8;
     @%p1 bra loop;
@@ -228,9 +260,9 @@ loop:
     )
     (finding,) = [f for f in lint(text).findings if f.rule.id == "WG001"]
     first, *others = (joined(text.encode(), fix.edits).decode() for fix in finding.fixes)
-    assert "wgmma.wait_group.sync.aligned 0;\n    bar.sync 0;" in first
+    assert "@%p1 bra loop;\n    wgmma.wait_group.sync.aligned 0;\n    bar.sync 0;" in first
     assert "wgmma.wait_group.sync.aligned 1;" in first
-    assert "wgmma.wait_group.sync.aligned 0;\n    add.s32" in others[-1]
+    assert f"wgmma.wait_group.sync.aligned 0;\n    {barrier}\n    add.s32" in others[-1]
 
 
 def test_a_barrier_after_the_initialisation_is_not_inserted_into_the_loop_that_uses_it() -> None:
@@ -257,6 +289,87 @@ wait:
     )  # fmt: skip
     (fixed,) = _texts(text, "MB002")
     assert "[empty], 128;\n    bar.sync 0;" in fixed
+
+
+def test_a_barrier_after_the_initialisation_follows_the_fences_for_it() -> None:
+    text = module(
+        kernel("""
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p0, %r0, 0;
+    @%p0 mbarrier.init.shared::cta.b64 [full], 128;
+    fence.mbarrier_init.release.cluster;
+    bar.warp.sync -1;
+    fence.proxy.async.shared::cta;
+    mbarrier.arrive.shared::cta.b64 _, [full];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra wait;
+    ret;"""),
+        header=HOPPER,
+    )  # fmt: skip
+    (fixed,) = _texts(text, "MB002")
+    assert "fence.proxy.async.shared::cta;\n    bar.sync 0;\n    mbarrier.arrive" in fixed
+
+
+def test_a_wait_for_wgmma_is_inserted_before_the_barrier_that_releases_what_it_reads() -> None:
+    text = module(
+        kernel(f"""
+    .shared .align 8 .b64 empty;
+    {ISSUED}
+    mov.u32 %r1, 0;
+    bar.sync 0;
+    mbarrier.arrive.shared::cta.b64 _, [empty];
+    st.global.f32 [%rd5], %f0;
+    ret;"""),
+        header=HOPPER,
+    )
+    (fixed,) = _texts(text, "WG001")
+    assert "wgmma.wait_group.sync.aligned 0;\n    bar.sync 0;\n    mbarrier.arrive" in fixed
+
+
+def test_a_wait_for_stores_follows_the_last_of_them() -> None:
+    store = "tcgen05.st.sync.aligned.32x32b.x1.b32 [{}], {{%r2}};"
+    text = module(
+        kernel(f"""
+    .shared .align 8 .b32 slot;
+    ld.shared.b32 %r9, [slot];
+    add.u32 %r10, %r9, 32;
+    {store.format("%r9")}
+    {store.format("%r10")}
+    mov.u32 %r3, 0;
+    bar.sync 0;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r4}}, [%r9];
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r5}}, [%r10];
+    tcgen05.wait::ld.sync.aligned;
+    ret;""")
+    )
+    last = f"{store.format('%r10')}\n    tcgen05.wait::st.sync.aligned;\n    mov.u32 %r3, 0;"
+    assert all(last in changed for changed in _texts(text, "TC004"))
+
+
+TWICE = "{ .reg .b32 %q<2>; mov.u32 %q0, 1; } { .reg .b32 %q<2>; mov.u32 %q0, 1; }"
+
+
+@pytest.mark.parametrize(
+    ("body", "counts"),
+    {
+        "one more is needed": (".reg .pred %p7, %q<2>;\nsetp.eq.u32 %q2, 1, 0;", ["3"]),
+        "in a guard": (".reg .pred %q<2>;\n@%q5 mov.u32 %r1, 0;", ["6"]),
+        "another prefix": (".reg .b32 %qq<2>;\nmov.u32 %q2, 1;", []),
+        "no range": (".reg .b32 %q1;\nmov.u32 %q2, 1;", []),
+        "no number": (".reg .b32 %q<2>;\nmov.u32 %q, 1;", []),
+        "a scope that has ended": ("{ .reg .b32 %q<3>; mov.u32 %q0, 1; }\nmov.u32 %q2, 1;", []),
+        "several declarations": (f"{TWICE}\nmov.u32 %q2, 1;", []),
+    }.values(),
+)
+def test_the_count_of_a_range_without_the_register_is_raised(body: str, counts: list[str]) -> None:
+    text = module(kernel(f"{body}\nret;"))
+    (finding,) = [f for f in lint(text).findings if f.rule.id == "PX005"]
+    edits = [edit for fix in finding.fixes for edit in fix.edits]
+    assert [edit.text for edit in edits] == counts
+    assert all(text[edit.span.start : edit.span.end] == "2" for edit in edits)
+    assert not any(fix.safe for fix in finding.fixes)  # the name may be the mistake
 
 
 def test_a_wait_in_an_inlined_function_is_not_a_safe_fix() -> None:
@@ -337,6 +450,21 @@ def _one(change: object, text: str = PLAIN) -> list[tuple[str, str]]:
 )  # fmt: skip
 def test_an_edit_changes_its_instruction_and_nothing_else(change: object, gone: str, come: str) -> None:
     assert _one(change) == [(gone, come)]
+
+
+@pytest.mark.parametrize(
+    ("end", "found"),
+    [
+        ("\n\t// end inline asm\n", "\n\t// end inline asm\n\ta;\n"),
+        ("\n\n\t// end inline asm\n", "\n\n\t// end inline asm\n\ta;\n"),
+        ("\n\t}\n\t// end inline asm\n", "\n\t}\n\t// end inline asm\n\ta;\n"),
+        ("\n\tmov.u32 %r1, 0;\n\t// end inline asm\n", "\n\ta;\n\tmov.u32 %r1, 0;\n\t// end inline asm\n"),
+    ],
+)
+def test_nothing_is_inserted_into_the_inline_assembly_that_an_instruction_ends(end: str, found: str) -> None:
+    scope = "{" if "}" in end else ""
+    text = f".entry k()\n{{\n\t.reg .b32 %r<2>;\n\t// begin inline asm\n\t{scope}\n\tmov.u32 %r0, 0;{end}\tret;\n}}\n"
+    assert _edited(Repair("", (after(0, "a;"),)), text=text) == text.replace(end, found)
 
 
 def test_a_line_ends_as_its_neighbours_do() -> None:

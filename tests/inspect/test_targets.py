@@ -42,11 +42,11 @@ def lowered(text: str) -> list[tuple[str, str, list[str]]]:
 @pytest.mark.parametrize(
     ("instruction", "expected"),
     [
-        ("add.f32 %f1, %f2, %f3;", ["sm_20 4.0"]),
+        ("add.f32 %f1, %f2, %f3;", ["sm_20 2.3"]),
         ("cp.async.commit_group;", ["sm_80 7.0"]),
         ("wgmma.fence.sync.aligned;", ["sm_90a 8.0"]),
         ("tcgen05.wait::ld.sync.aligned;", ["sm_100f 8.8", "sm_100a 8.6", "sm_110f 9.0"]),
-        ("shfl.up.b32 %r1, %r2, 1, 0;", ["sm_30 4.0"]),
+        ("shfl.up.b32 %r1, %r2, 1, 0;", ["sm_30 3.0"]),
         ("mov.u32 %r1, %cluster_ctarank;", ["sm_90 7.8"]),
         ('.pragma "enable_smem_spilling"; add.f32 %f1, %f2, %f3;', ["sm_75 8.7"]),
     ],

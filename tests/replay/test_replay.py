@@ -470,7 +470,6 @@ def test_a_fence_before_complete_tx_releases_what_precedes_it(fence: str, races:
 REMOTE = """
     .shared .align 8 .b64 full, free;
     .shared .align 128 .b8 tile[128];
-    .reg .b16 %h0;
     mov.u32 %r0, %tid.x;
     mov.u32 %r1, %cluster_ctarank;
     setp.ne.u32 %p0, %r0, 0;
@@ -1310,7 +1309,7 @@ def in_pairs(rest: str) -> str:
     return changed(
         "    setp.lt.u32 %p5, %r21, %r20;\n    @%p5 bra use;\n",
         "    and.b32 %r31, %r20, -2;\n    setp.lt.u32 %p5, %r21, %r31;\n    @%p5 bra use;\n"
-        f"    and.b32 %r31, %r20, 1;\n    setp.eq.u32 %p5, %r31, 0;\n    @%p5 bra out;\n{rest}out:\n",
+        f"    and.b32 %r31, %r20, 1;\n    setp.eq.u32 %p5, %r31, 0;\n    @%p5 bra left;\n{rest}left:\n",
         TILES,
     )
 
@@ -2336,13 +2335,13 @@ def test_the_producer_may_be_chosen_by_a_table_that_the_launch_fills() -> None:
 """
     filled = """ready:
     setp.ge.u32 %p3, %r0, 5;
-    @%p3 bra chosen;
+    @%p3 bra assigned;
     {asked}
     selp.u32 %r1, 1, 0, %p3;
     mov.u32 %r2, roles;
     mad.lo.u32 %r2, %r0, 4, %r2;
     st.shared.u32 [%r2], %r1;
-chosen:
+assigned:
     bar.sync 0;
 """
     code = changed("    setp.lt.u32 %p2, %r0, 128;\n    @%p2 bra consumer;\n", looked_up)
@@ -2861,8 +2860,8 @@ def test_copies_of_threads_into_what_others_may_still_read() -> None:
     assert finding.message.startswith("overwrites shared memory that ld.shared may still be reading")
     code = changed("DONE", COMMIT, FILLED)
     (finding,) = [f for f in reports(code) if f.rule.id == "CA001"]
-    assert finding.message.startswith("reads shared memory that cp.async may not have written yet")
-    assert finding.help.startswith("wait for it (cp.async.wait_group)")
+    assert finding.message.startswith("reads shared memory that only a cp.async writes")
+    assert "cp.async.wait_group" in finding.help
     # Whether lanes of one warp have waited is not followed: CA001 does.
     own = changed(".reqntid 64", ".reqntid 32", changed("@%p1 bra use;", "", code))
     assert replay(own).run is None or "race" not in what(replay(own).run)

@@ -34,7 +34,7 @@ def _barrier(d: Decoder, i: Instruction, arrives: bool = False) -> Op:
             raise Fault(f"barrier {name} does not exist: a CTA has barriers 0 to 15", "barrier")
         barrier = cta.barriers.get(name)
         if barrier is None:
-            barrier = cta.barriers[name] = Barrier(Clocks.new(cta.cluster.warps))
+            barrier = cta.barriers[name] = Barrier(Clocks.new(cta.cluster.agents))
         if barrier.busy and barrier.needed != needed and (barrier.needed or cta.full) != (needed or cta.full):
             w.machine.observe(
                 "barrier-count", w,
@@ -187,7 +187,7 @@ def _memory_fence(d: Decoder, i: Instruction) -> Op:
 
 
 @executes(
-    "fence.sync_restrict", "fence.proxy.alias", "fence.proxy.alias.ordered", "fence.mbarrier_init", "fence.proxy.async_generic",
+    "fence.sync_restrict", "fence.proxy.alias", "membar.proxy.alias", "fence.proxy.alias.ordered", "fence.mbarrier_init", "fence.proxy.async_generic",
     "fence.proxy.tensormap.release", "fence.proxy.tensormap.acquire",
 )  # fmt: skip
 def _fence(d: Decoder, i: Instruction) -> Op:

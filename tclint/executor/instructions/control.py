@@ -149,14 +149,15 @@ def _setmaxnreg(d: Decoder, i: Instruction) -> Op:
     """Reports a register count that changes against the qualifier, and waits for registers (9.7.19.5).
 
     ``.inc`` takes registers from the pool of the CTA, which holds those that ``.dec`` has released; warps that exit
-    release none (docs/isa-notes.md). Without a bound on the registers in the directives the pool is unlimited.
+    release none (docs/isa-notes.md). Without a bound on the registers in the directives, the count at launch is unknown
+    and the pool is unlimited.
     """
     increases = [o for o in d.function.instructions if o.event == "setmaxnreg" and raises(o)]
-    start, largest = launched(d.function), max(map(requested, increases), default=None)
+    start = launched(d.function) if bound(d.function) is not None else None
+    largest = max(map(requested, increases), default=None)
     if start is not None and largest is not None:
         start = min(start, largest)  # ptxas starts the kernel with no more than that
     count, up = requested(i), raises(i)
-    pooled = start is not None and bound(d.function) is not None
 
     def op(w: Warp) -> int | None:
         owned = w.owned or start
@@ -164,7 +165,7 @@ def _setmaxnreg(d: Decoder, i: Instruction) -> Op:
             w.machine.observe(
                 "registers", w, f"requests to {'raise' if up else 'lower'} its {owned} registers to {count}"
             )
-        if pooled and owned is not None:
+        if start is not None and owned is not None:
             released = _allocated(owned) - _allocated(count)
             if w.cta.register_pool + released < 0:
                 w.machine.park(

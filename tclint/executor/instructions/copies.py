@@ -637,7 +637,7 @@ def _try_cancel(d: Decoder, i: Instruction) -> Op:
             _check(targets[0][1], 16, "the response of try_cancel")
             mbarriers = _mbarriers(w, int(bars[lane]), targets, multicast, False)
             response = cache(partial(_respond, w))  # cancels one cluster, however many CTAs get the response
-            _load(w, site, _name(i), targets, mbarriers, 16, response, _write, [])
+            _load(w, site, "clusterlaunchcontrol.try_cancel", targets, mbarriers, 16, response, _write, [])
 
     return op
 

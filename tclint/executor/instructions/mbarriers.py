@@ -89,7 +89,7 @@ def _init(d: Decoder, i: Instruction) -> Op:
             mbarriers = w.cta.cluster.ctas[key >> RANK].mbarriers
             if key in mbarriers:
                 w.machine.observe("mbarrier-init", w, "re-initialises a live mbarrier", mbarriers[key])
-            mbarriers[key] = Mbarrier(key, number, Clocks.new(w.cta.cluster.warps), site=site, layout=layout)
+            mbarriers[key] = Mbarrier(key, number, Clocks.new(w.cta.cluster.agents), site=site, layout=layout)
 
     return op
 

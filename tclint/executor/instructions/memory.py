@@ -388,8 +388,8 @@ def release(w: Warp, addresses: Array, wide: bool, fenced: bool) -> None:
     for address in set(addresses[w.mask].tolist()):
         known = w.machine.released.get(address)
         if known is None or known.cluster is not w.cta.cluster:
-            known = w.machine.released[address] = Released(w.cta.cluster, Clocks.new(w.cta.cluster.warps))
-        known.within.setdefault(w.cta.rank, Clocks.new(w.cta.cluster.warps)).join(w.clocks)
+            known = w.machine.released[address] = Released(w.cta.cluster, Clocks.new(w.cta.cluster.agents))
+        known.within.setdefault(w.cta.rank, Clocks.new(w.cta.cluster.agents)).join(w.clocks)
         if wide:
             known.beyond.join(everything)
     w.tick()

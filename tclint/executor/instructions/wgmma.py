@@ -142,7 +142,7 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
     if number == len(flights):
         flight = AsyncOperation(
             part.site, w, "wgmma", reads=reads, before=[f for f in flights[-1:] if not f.done],
-            note={"parts": {}, "saved": {}},
+            stamp=len(flights) + 1 << 10 | w.warpgroup, note={"parts": {}, "saved": {}},
         )  # fmt: skip
         flight.ready = lambda: len(flight.note["parts"]) == _WARPS
         flight.finish = lambda: _multiply(flight, run, rest)
