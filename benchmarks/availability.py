@@ -440,7 +440,7 @@ def grid(probe: Probe, target: Target, every: bool = False) -> Iterator[tuple[Ve
     """The versions to ask about under *target*, each with the table's verdict; *every*: all since it came."""
     match = probe.match
     assert match is not None
-    needed = [a for _, a in match.form.availability(match.modifiers, match.named)]
+    needed = [a for _, a in match.needs]
     oldest = max(target.introduced, OLDEST)
     versions = {*VERSIONS} if every else {*GRID}
     if all(a.on(target) for a in needed):

@@ -76,7 +76,7 @@ class Wrapper:
 
     @cached_property
     def _needed(self) -> tuple[Availability, ...]:
-        of_forms = (a for m in self.matches for _, a in m.form.availability(m.modifiers, m.named))
+        of_forms = (a for m in self.matches for _, a in m.needs)
         return (*of_forms, *self.specials)
 
 

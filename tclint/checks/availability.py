@@ -3,32 +3,27 @@ registers, directives and all other features (PTX ISA 11.1.1, 11.1.2, the notes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache, lru_cache, partial
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from tclint.checks import Hit, RuleId, grouped, module_check
-from tclint.checks._features import feature_uses, special_registers
 from tclint.findings.edits import Repair, removed, retarget, reversion
 from tclint.findings.finding import Span
-from tclint.ir.nodes import Function, Instruction, Module
-from tclint.isa.directives import directives
-from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.isa.table import Match
-from tclint.isa.target import INTRODUCED, RENAMED, Availability, Target, Version, dotted
+from tclint.ir.needs import Need, first_version, name_of, needs
+from tclint.ir.nodes import Instruction, Module
+from tclint.isa.target import INTRODUCED, TARGETS, Target, Version, dotted
 
 AV001 = RuleId("AV001")
 AV002 = RuleId("AV002")
 
 
 class _Lack(NamedTuple):
-    """What a target or a version does not have."""
+    """A feature that the target or the version of a module does not have."""
 
-    kind: str
+    side: str
     """``target`` or ``version``."""
-    what: str
-    """The feature; empty for the instruction itself."""
-    available: Availability
+    need: Need
 
 
 @module_check(AV001, AV002)
@@ -45,115 +40,69 @@ def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             help=f"raise .version to {need}", fixes=reversion(module, target.introduced),
         )  # fmt: skip
     moved = cache(partial(_moved, module))
-    lacking: dict[int, list[_Lack]] = {}
-    for function in module.functions:
-        for use in function.uses:
-            if use.match is not None and id(use.match) not in lacking:
-                lacking[id(use.match)] = _lacking(use.match, target, version)
-        yield from _instructions(module, function, target, lacking, moved)
-        yield from _special_registers(module, function, target, version)
-        yield from _directives(module, function, target, version)
-    yield from _features(module, target, version)
+    for lacks in grouped(_lacking(module, target, version)).values():
+        yield _reported(module, target, [lack.need for lack in lacks], lacks[0].side, moved)
 
 
-def _instructions(
+def _lacking(module: Module, target: Target, version: Version) -> Iterator[tuple[Hashable, _Lack]]:
+    """Each feature that *target* or *version* does not have, with what one hit is about."""
+    for need in needs(module, target):
+        side = need.available.lacking(target, version)
+        if side:
+            apart = need.span if need.kind == "directive" else None
+            key = need.function and id(need.function), need.kind, side, need.what, need.available, apart
+            yield key, _Lack(side, need)
+
+
+def _reported(
     module: Module,
-    function: Function,
     target: Target,
-    lacking: dict[int, list[_Lack]],
+    lacking: Sequence[Need],
+    side: str,
     moved: Callable[[], tuple[Repair, ...]],
-) -> Iterator[Hit]:
-    unavailable = (
-        (lack, i) for use in function.uses for lack in lacking.get(id(use.match), ()) for i in use.sites
-    )
-    for lack, sites in grouped(unavailable).items():
-        instruction = function.instructions[min(sites)]
-        yield _hit(
-            module, target, lack, _subject(instruction, lack.what),
-            f"use another instruction on {target}", _suffixed(module, target, instruction) or moved(),
-            function=function, site=min(sites), count=len(sites),
-        )  # fmt: skip
-
-
-def _special_registers(module: Module, function: Function, target: Target, version: Version) -> Iterator[Hit]:
-    absent = _absent(target, version)
-    read = ((absent[name], site) for site, _, name in special_registers(function) if name in absent)
-    for lack, sites in grouped(read).items():
-        yield _hit(
-            module, target, lack, lack.what, "do not read it",
-            function=function, site=min(sites), count=len(sites),
-        )  # fmt: skip
-
-
-def _directives(module: Module, function: Function, target: Target, version: Version) -> Iterator[Hit]:
-    for directive in function.stated:
-        spec = directives().get(directive.name)
-        if spec is None or ("entry" if function.entry else "func") not in spec.on:
-            continue
-        lack = _lack(spec.name, spec.available, target, version)
-        if lack is not None:
-            span = function.start + directive.start, function.start + directive.end
-            gone = (Repair(f"remove {directive.name}", (removed(Span(*span)),)),)
-            yield _hit(module, target, lack, lack.what, "remove it", gone, function=function, span=span)
-
-
-def _features(module: Module, target: Target, version: Version) -> Iterator[Hit]:
-    unavailable = (
-        ((use.function and use.function.name, lack), use)
-        for use in feature_uses(module, target)
-        if (lack := _lack(use.spec.name, use.spec.available, target, version)) is not None
-    )
-    for (_, lack), uses in grouped(unavailable).items():
-        first, *_ = uses
-        yield _hit(
-            module, target, lack, lack.what, "do without it",
-            function=first.function, span=first.span, count=len(uses),
-        )  # fmt: skip
+) -> Hit:
+    """The hit for all uses of a feature in a function."""
+    first, function = lacking[0], lacking[0].function
+    sites = [site for need in lacking for site in need.sites]
+    fixes: tuple[Repair, ...] = ()
+    if function is None or not sites:
+        if first.kind == "directive":
+            fixes = (Repair(f"remove {first.what}", (removed(Span(*first.span)),)),)
+        other = "remove it" if fixes else "do without it"
+        where: dict[str, Any] = {"span": first.span, "count": len(lacking)}
+        return _hit(module, target, side, first, first.what, other, fixes, function=function, **where)
+    where = {"site": min(sites), "count": len(sites)}
+    if first.kind == "register":
+        return _hit(module, target, side, first, first.what, "do not read it", function=function, **where)
+    instruction = function.instructions[min(sites)]
+    what, other = name_of(instruction, first.what), f"use another instruction on {target}"
+    fixes = _suffixed(module, target, instruction) or moved()
+    return _hit(module, target, side, first, what, other, fixes, function=function, **where)
 
 
 def _hit(
     module: Module,
     target: Target,
-    lack: _Lack,
+    side: str,
+    lacking: Need,
     what: str,
     other: str,
     fixes: tuple[Repair, ...] = (),
     **where: Any,
 ) -> Hit:
     """The hit for a feature called *what*; *fixes* and *other*, in words, avoid it where the target lacks it."""
-    if lack.kind == "target":
-        need = lack.available.describe()
+    if side == "target":
+        need = lacking.available.describe()
         return AV001.hit(
             message=f"{what} is not available on {target}: it requires {need}",
             help=f"compile for {need}, or {other}", fixes=fixes, **where,
         )  # fmt: skip
     assert module.version is not None
-    needed = lack.available.version_for(target)
+    needed = lacking.available.version_for(target)
     return AV002.hit(
         message=f"{what} requires .version {dotted(needed)} on {target}; this module has {dotted(module.version)}",
         help=f"raise .version to {dotted(needed)}", fixes=reversion(module, needed), **where,
     )  # fmt: skip
-
-
-def _lacking(match: Match, target: Target, version: Version) -> list[_Lack]:
-    return [_Lack(*lack) for lack in match.missing(target, version)]
-
-
-def _lack(what: str, available: Availability, target: Target, version: Version) -> _Lack | None:
-    """That *target*, or *version* on it, does not have what is *available* elsewhere; None if they do."""
-    if not available.on(target, version):
-        return _Lack("target", what, available)
-    return _Lack("version", what, available) if version < available.version_for(target) else None
-
-
-@lru_cache(maxsize=64)
-def _absent(target: Target, version: Version) -> dict[str, _Lack]:
-    """Name -> what is lacking, for each special register that is not available; a component lacks its vector."""
-    lacks = (
-        (name, _lack(register.vector or name, register.available, target, version))
-        for name, register in SPECIAL_REGISTERS.items()
-    )
-    return {name: lack for name, lack in lacks if lack is not None}
 
 
 def _suffixed(module: Module, target: Target, instruction: Instruction) -> tuple[Repair, ...]:
@@ -175,25 +124,11 @@ def _suffixed(module: Module, target: Target, instruction: Instruction) -> tuple
 
 
 def _moved(module: Module) -> tuple[Repair, ...]:
-    """The repair that names the oldest target with all instructions of the module; empty if no target has them all."""
+    """The repair that names the oldest target with all that the module uses; empty if no target has it all."""
     assert module.version is not None
-    matches = {id(u.match): u.match for f in module.functions for u in f.uses if u.match is not None}.values()
-    targets = (Target.parse(name) for name in INTRODUCED)
-    for target in sorted((t for t in targets if t), key=lambda t: (t.number, " fa".index(t.suffix or " "))):
-        if target.number in RENAMED:
-            continue
-        needed = max(module.version, target.introduced)
-        for kind, _, available in (lack for match in matches for lack in match.missing(target, needed)):
-            if kind == "target":
-                break
-            needed = max(needed, available.version_for(target))
-        else:
-            return retarget(module, target, needed)
+    wanted = list({(need.what, need.available): need for need in needs(module, module.target)}.values())
+    for target in TARGETS:
+        version = first_version(wanted, target, module.version)
+        if version is not None:
+            return retarget(module, target, version)
     return ()
-
-
-def _subject(instruction: Instruction, what: str) -> str:
-    """The name of the instruction, or of its modifier or operand *what*, as a message shows it."""
-    root = instruction.opcode.split(".")
-    name = ".".join(root[:2]) if len(root) > 1 and not root[1][:1].isdigit() else root[0]
-    return f"{what} of {name}" if what else name

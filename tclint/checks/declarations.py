@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.checks import Hit, RuleId, grouped, module_check
-from tclint.checks._features import feature_uses
+from tclint.ir.feature_uses import feature_uses
 from tclint.ir.nodes import Module
 from tclint.isa.features import FeatureSpec
 from tclint.isa.target import Version, dotted

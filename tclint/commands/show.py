@@ -64,7 +64,7 @@ def command(
     """
     from tclint.driver.inputs import inputs
     from tclint.driver.pool import check
-    from tclint.inspect.barriers import short_name
+    from tclint.inspect.tables import short_name
     from tclint.ir.frontend import analyse
     from tclint.report.fold import presented
     from tclint.report.formats._files import OutputError, refuse_inputs, refuse_unwritable

@@ -32,21 +32,18 @@ from tclint.inspect.protocol import (
     Wait,
     protocol,
 )
+from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.replay import Replay
-from tclint.report.formats._style import BOLD, CYAN, RED, Style, printable
+from tclint.report.formats._style import BOLD, CYAN, RED, Style
 from tclint.syntax.source import Problem, Source, SourceError
 from tclint.values import thread_masks as T
 
 __all__ = ["SCHEMA", "Row", "Section", "Shown", "read", "render_json", "render_text", "sections", "show"]
 
 SCHEMA = 1
-_MAX_ITEMS = 4
-"""Line numbers, or names, that are listed; the remaining ones are counted."""
-_MAX_NAME = 80
-"""Characters of a name that are shown as text."""
 _BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
 """Errors in a function that leave its control flow unknown."""
 
@@ -166,7 +163,7 @@ class _Locations:
 
     def words(self, sites: Sequence[int]) -> str:
         """``line 12, 15 (ring.cu:7)``."""
-        text = _few(list(map(str, self.lines(sites))))
+        text = few(list(map(str, self.lines(sites))))
         sources = dict.fromkeys(filter(None, map(self.source, sites)))
         first = next(iter(sources), None)
         return f"line {text}" + (f" ({os.path.basename(first[0])}:{first[1]})" if first else "")
@@ -196,14 +193,7 @@ def render_text(shown: Iterable[Shown], color: bool = False) -> str:
             at = f"{where}:{problem.line}" if problem.line else where
             blocks.append([f"{style(RED, 'error')}: {at}: {problem.message}"])
         blocks += [list(_Text(one, kernel, style).kernel(where)) for kernel in one.kernels]
-    return "\n".join("".join(f"{_printable(line, color)}\n" for line in block) for block in blocks)
-
-
-def _printable(line: str, color: bool) -> str:
-    """*line* without characters that could control the terminal, except for our own colours."""
-    if not color:
-        return printable(line)
-    return "\x1b".join(map(printable, line.split("\x1b")))
+    return "\n".join("".join(f"{printable_line(line, color)}\n" for line in block) for block in blocks)
 
 
 class Row(NamedTuple):
@@ -260,7 +250,7 @@ class _Text:
             yield "  no barriers, and nothing asynchronous"
             return
         for section in sections(found):
-            lines = _columns(map(self._cells, section.rows))
+            lines = columns(map(self._cells, section.rows))
             if lines:
                 yield ""
                 at = f"  at {section.place}" if section.place else ""
@@ -279,7 +269,7 @@ class _Text:
             yield n.name, n.meaning, f"loop from line {self._locations.line(n.site)}"
 
     def _section(self, title: str, rows: Iterable[Cells]) -> Iterator[str]:
-        lines = _columns(rows)
+        lines = columns(rows)
         if lines:
             yield ""
             yield self._style(CYAN, title)
@@ -291,7 +281,7 @@ class _Text:
         for event in found.events:
             first = "  " * len(event.loops) + event.kind
             rows.append((first, _about(found, event), event.who, self._locations.words(event.sites)))
-        lines = iter(_columns(rows))
+        lines = iter(columns(rows))
         for number, section in enumerate(_sections(found.events)):
             if not number:
                 yield ""
@@ -316,8 +306,8 @@ def _roles(found: Protocol) -> Iterator[Row]:
             if any(number in a.roles for a in r.arrives) or any(number in c.roles for c in r.copies)
         ]
         if waits or signals:
-            signalling = f"signals {_few(signals)}" if signals else ""
-            yield Row((role.name, f"waits for {_few(waits)}" if waits else "", signalling))
+            signalling = f"signals {few(signals)}" if signals else ""
+            yield Row((role.name, f"waits for {few(waits)}" if waits else "", signalling))
 
 
 def _ring(found: Protocol, ring: MbarrierRing) -> Iterator[Row]:
@@ -368,7 +358,7 @@ def _regions(found: Protocol) -> Iterator[Row]:
                     yield Row(("", "ordered after", access, "unknown"))
                 elif order.ordered:
                     at = dict.fromkeys(names.get(i, "the warp barrier") for i in order.at)
-                    yield Row(("", "ordered after", access, f"at {_few([*at])}"), order.at)
+                    yield Row(("", "ordered after", access, f"at {few([*at])}"), order.at)
                 else:
                     yield Row(("", "ordered after", access, "not on every path"), order.way)
 
@@ -376,7 +366,7 @@ def _regions(found: Protocol) -> Iterator[Row]:
 def _waits_for(found: Protocol, event: Event) -> str:
     """The name of the barrier or mbarriers that an event waits for."""
     if event.rings:
-        return _few([found.mbarriers[n].name for n in event.rings])
+        return few([found.mbarriers[n].name for n in event.rings])
     return f"barrier {event.barrier}" if event.barrier is not None else "the cluster barrier"
 
 
@@ -407,33 +397,6 @@ def _together(found: Protocol, section: Iterable[Event]) -> str:
     every = sum(role.threads for role in found.roles if role.partition is None)
     names = [T.describe(sum(role.threads for role in warps), every.bit_length())] if warps else []
     return " and ".join([*names, *(role.name for role in roles if role.partition is not None)])
-
-
-Cells = tuple[str, ...]
-
-
-def _columns(rows: Iterable[Cells]) -> list[str]:
-    """Rows as lines with aligned columns."""
-    rows = list(rows)
-    if not rows:
-        return []
-    wide = max(map(len, rows))
-    widths = [max((len(row[k]) for row in rows if k < len(row)), default=0) for k in range(wide)]
-    lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False) if width]
-        lines.append("  ".join(cells).rstrip())
-    return lines
-
-
-def _few(names: Sequence[str]) -> str:
-    rest = len(names) - _MAX_ITEMS
-    return ", ".join(names[:_MAX_ITEMS]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def short_name(name: str) -> str:
-    """The name of a kernel with its middle elided if it is long; names of templates may have a thousand characters."""
-    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 21]}...{name[-18:]}"
 
 
 def _size(function: Function) -> str:

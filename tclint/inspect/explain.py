@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tclint.findings.rules import Rule, first_sentence, manual_reference, nearest
 from tclint.isa.table import Form, OperandSpec, Table, split_opcode
-from tclint.isa.target import dotted
+from tclint.isa.target import KNOWN, dotted
 
 __all__ = ["UnknownOpcode", "facts", "isa", "rule_list", "rules_json", "rules_markdown", "rules_table"]
 
@@ -116,7 +116,8 @@ def isa(table: Table, opcode: str) -> str:
     forms = _meant(table, opcode)
     if not forms:
         words = [*table.roots, *table.forms]
-        raise UnknownOpcode(f"unknown instruction '{opcode}'{nearest(opcode, words)}")
+        where = f"the table of PTX ISA {dotted(KNOWN)}"
+        raise UnknownOpcode(f"unknown instruction '{opcode}' in {where}{nearest(opcode, words)}")
     if len(forms) > _MAX_DESCRIBED:
         width = max(len(form.name) for form in forms)
         lines = [

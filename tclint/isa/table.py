@@ -19,7 +19,7 @@ from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
 
 __all__ = [
-    "EVENTS", "Form", "Match", "OperandSpec", "Table", "TableError", "floating", "read_toml", "split_opcode", "table",
+    "EVENTS", "LOWERINGS", "Form", "Match", "OperandSpec", "Table", "TableError", "floating", "read_toml", "split_opcode", "table",
 ]  # fmt: skip
 
 EVENTS = frozenset(
@@ -33,6 +33,9 @@ EVENTS = frozenset(
 
 GROUPS = frozenset("wgmma cp.async bulk fabric mbarrier tcgen05 tcgen05.ld tcgen05.st cluster none".split())
 """The mechanisms that complete an asynchronous operation (key ``group``)."""
+
+LOWERINGS = frozenset("trap synchronous emulation".split())
+"""What ``ptxas`` makes of an instruction that a target accepts but does not implement (key ``lowered``)."""
 
 SCOPES = ("thread", "active", "lanes", "warp", "warpgroup", "cta", "cluster")
 FLOWS = frozenset("branch branch-table call return exit trap".split())
@@ -89,6 +92,8 @@ class Form:
     available: Availability
     requires: tuple[Requirement, ...]
     optimized: tuple[Requirement, ...]
+    lowered: tuple[tuple[str, Requirement], ...]
+    """What ``ptxas`` makes of it (``LOWERINGS``), and the modifiers and targets that it does that with."""
     combinations: tuple[Rule, ...]
     operands: Mapping[str, OperandSpec]
     with_: Mapping[str, frozenset[str]]
@@ -233,18 +238,25 @@ class Match:
             return "thread"
         return form.scope
 
+    @cached_property
+    def needs(self) -> list[tuple[str, Availability]]:
+        """Each feature that the instruction uses: ``(what, availability)``; ``what`` is empty for the instruction itself."""
+        return self.form.availability(self.modifiers, self.named)
+
     def missing(self, target: Target, version: Version) -> list[tuple[str, str, Availability]]:
         """Each feature that *target* or *version* does not have: ``(kind, what, availability)``.
 
         ``kind`` is ``target`` or ``version``; ``what`` is empty for the instruction itself.
         """
-        lacking = []
-        for what, available in self.form.availability(self.modifiers, self.named):
-            if not available.on(target, version):
-                lacking.append(("target", what, available))
-            elif version < available.version_for(target):
-                lacking.append(("version", what, available))
-        return lacking
+        lacking = ((available.lacking(target, version), what, available) for what, available in self.needs)
+        return [lack for lack in lacking if lack[0]]
+
+    def lowered(self, target: Target) -> tuple[str, str] | None:
+        """What ``ptxas`` makes of it on *target* (``LOWERINGS``), and the modifiers that it does that with; None if the
+        target implements it."""
+        have = set(self.modifiers)
+        entries = ((to, when.when) for to, when in self.form.lowered if when.available.on(target))
+        return next(((to, " ".join(sorted(when))) for to, when in entries if when <= have), None)
 
     def slower(self, target: Target) -> Requirement | None:
         """What the manual warns that *target* executes slowly, although it is available, with the targets that do not;
@@ -482,7 +494,7 @@ def _accesses(
 # ---------------------------------------------------------------- reading the TOML files
 
 _FORM_KEYS = frozenset(
-    """name syntax where since targets requires optimized combinations operands with numbers manual examples summary event
+    """name syntax where since targets requires optimized lowered combinations operands with numbers manual examples summary event
     group flow compute scope scope_when issued_by completion proxy space memory async roles align types
     address_lanes all_lanes_valid""".split()
 )
@@ -546,6 +558,7 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
         syntax = tuple(parse_syntax(line, where) for line in _texts(raw["syntax"]))
         available = Availability.parse(str(raw.get("since", "1.0")), raw.get("targets", ""))
         requires, optimized = (_requirements(raw.get(key, ())) for key in ("requires", "optimized"))
+        lowered = tuple((r["to"], one) for r in raw.get("lowered", ()) for one in _requirements((r,)))
         combinations = tuple(
             Rule(frozenset(when), _set(r.get("needs", "")), _set(r.get("forbids", "")))
             for r in raw.get("combinations", ())
@@ -566,6 +579,7 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
         (group, GROUPS, "group"),
         (flow, FLOWS, "flow"),
         (scope, SCOPES, "scope"),
+        *((to, LOWERINGS, "lowering") for to, _ in lowered),
     ):
         if value and value not in known:
             raise TableError(f"{family}.toml: form {name}: unknown {key} {value!r}")
@@ -575,7 +589,7 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
     )
     return Form(
         name=name, family=family, place=(family, number), syntax=syntax, available=available,
-        requires=requires, optimized=optimized, combinations=combinations, operands=operands,
+        requires=requires, optimized=optimized, lowered=lowered, combinations=combinations, operands=operands,
         with_={name: _set(modifiers) for name, modifiers in with_.items()}, numbers=raw.get("numbers", {}),
         manual=raw.get("manual", ""), examples=_texts(raw.get("examples", ())), summary=raw.get("summary", ""),
         event=event, group=group, flow=flow, compute=raw.get("compute", ""), scope=scope,

@@ -19,6 +19,7 @@ __all__ = [
     "NEWEST",
     "REGISTERS_PER_SM",
     "RENAMED",
+    "TARGETS",
     "TOOLKITS",
     "Availability",
     "Target",
@@ -126,6 +127,15 @@ class Target:
     def __str__(self) -> str:
         return f"sm_{self.number}{self.suffix}"
 
+    def extends(self, other: Target) -> bool:
+        """Whether this target has every feature of *other* (11.1.2)."""
+        if other.suffix == "":
+            return self.number >= other.number
+        if other.suffix == "a":
+            return self == other
+        family = next((f for f in FAMILIES if other.number in f), frozenset((other.number,)))
+        return self.number in family and self.number >= other.number and self.suffix != ""
+
     @property
     def introduced(self) -> Version:
         return INTRODUCED[str(self)]
@@ -134,6 +144,15 @@ class Target:
     def documented(self) -> bool:
         """Whether the manual documents every bit of a descriptor that the target defines."""
         return self.introduced <= _DOCUMENTED
+
+
+TARGETS = tuple(
+    sorted(
+        (t for t in map(Target.parse, INTRODUCED) if t and t.number not in RENAMED),
+        key=lambda t: (t.number, " fa".index(t.suffix or " ")),
+    )
+)
+"""All targets that are not renamed; of those with one number, the more portable first."""
 
 
 def tensor_columns(target: Target | None) -> int:
@@ -145,20 +164,16 @@ def tensor_columns(target: Target | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    number: int
-    suffix: str
+    least: Target
     upwards: bool
     since: Version
     until: Version
     """The first version that no longer allows it on these targets."""
 
     def covers(self, target: Target) -> bool:
-        if self.suffix == "":
-            return target.number >= self.number if self.upwards else target == Target(self.number, "")
-        if self.suffix == "a":
-            return target == Target(self.number, "a")
-        family = next((f for f in FAMILIES if self.number in f), frozenset((self.number,)))
-        return target.number in family and target.number >= self.number and target.suffix != ""
+        return (
+            target.extends(self.least) if self.upwards or self.least.suffix == "f" else target == self.least
+        )
 
 
 _PATTERN = re.compile(r"sm_(\d+)([af]?)(\+?)(?:@(\d+\.\d+))?(?:<(\d+\.\d+))?$")
@@ -188,8 +203,7 @@ class Availability:
                 raise ValueError(f"not a target pattern: {word!r}")
             patterns.append(
                 _Pattern(
-                    int(match[1]),
-                    match[2],
+                    Target(int(match[1]), match[2]),
                     bool(match[3]),
                     parse_version(match[4]) if match[4] else (0, 0),
                     parse_version(match[5]) if match[5] else _NEVER,
@@ -206,13 +220,19 @@ class Availability:
         first = min((p.since for p in self.patterns if p.covers(target)), default=(0, 0))
         return max(self.since, first)
 
+    def lacking(self, target: Target, version: Version) -> str:
+        """What does not have the feature: ``target``, or the ``version`` on that target; empty if both have it."""
+        if not self.on(target, version):
+            return "target"
+        return "version" if version < self.version_for(target) else ""
+
     def describe(self) -> str:
         """The targets as a message names them: ``sm_90 or higher``."""
         words, families = [], []
         for p in self.patterns:
-            name = f"sm_{p.number}{p.suffix}"
+            name = str(p.least)
             before = f" before PTX ISA {dotted(p.until)}" if p.until < _NEVER else ""
-            if p.suffix == "f":
+            if p.least.suffix == "f":
                 families.append(name)
             else:
                 words.append((f"{name} or higher" if p.upwards else name) + before)

@@ -222,7 +222,7 @@ def test_standard_input(run: Run) -> None:
         (["explain"], "Name at least one rule, or use --all"),
         (["explain", "--all", "WG001"], "--all cannot be combined with rules"),
         (["rules", "WX"], "unknown rule 'WX'"),
-        (["isa", "wgma"], "unknown instruction 'wgma'; did you mean wgmma?"),
+        (["isa", "wgma"], "unknown instruction 'wgma' in the table of PTX ISA 9.5; did you mean wgmma?"),
     ],
 )
 def test_usage_errors_suggest(run: Run, args: list[str], message: str) -> None:

@@ -17,6 +17,7 @@ from tclint.inspect import barriers
 from tclint.inspect.barriers import read, render_json, render_text
 from tclint.syntax.source import Source
 from tests.tools.project import PACKAGE, ROOT
+from tests.tools.schema import strict
 from tests.tools.support import HOPPER, kernel, module
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
@@ -76,16 +77,6 @@ def document(text: str, *entry: str) -> dict[str, Any]:
     (file,) = found["files"]
     assert isinstance(file, dict)
     return file
-
-
-def strict(schema: Any) -> Any:
-    """The schema, which allows no other keys than those that it describes."""
-    if isinstance(schema, list):
-        return [strict(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {key: strict(value) for key, value in schema.items()}
-    return {**found, "additionalProperties": False} if "properties" in found and "type" in found else found
 
 
 def follows_its_schema(found: Any) -> None:

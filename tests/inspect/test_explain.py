@@ -99,4 +99,4 @@ def test_every_form_can_be_described(name: str) -> None:
 def test_an_unknown_one_suggests(opcode: str, suggestion: str) -> None:
     with pytest.raises(UnknownOpcode) as caught:
         isa(TABLE, opcode)
-    assert str(caught.value) == f"unknown instruction '{opcode}'{suggestion}"
+    assert str(caught.value) == f"unknown instruction '{opcode}' in the table of PTX ISA 9.5{suggestion}"

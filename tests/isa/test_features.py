@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tclint.checks._features import EVERYWHERE, feature_uses
+from tclint.ir.feature_uses import EVERYWHERE, feature_uses
 from tclint.ir.frontend import analyse
 from tclint.isa.features import COMMON, FeatureSpec, features
 from tclint.isa.target import INTRODUCED, Availability, Target, Version, dotted
@@ -87,7 +87,7 @@ def accepted(ptxas: Path, folder: Path, text: str, architecture: str) -> bool:
 
 def _before(available: Availability) -> list[tuple[Version, str]]:
     """A version and a target that do not have the feature, where there are such."""
-    number = min((p.number for p in available.patterns), default=0)
+    number = min((p.least.number for p in available.patterns), default=0)
     lower = [t for t in ("sm_20", "sm_30", "sm_52", "sm_62", "sm_75", "sm_90") if int(t[3:]) < number]
     found = [(NEW[0], lower[-1])] if lower else []
     if available.since > (2, 3):

@@ -174,7 +174,7 @@ def _minimum(match: Match, targets: tuple[str, ...], oldest: Version) -> tuple[V
     allowed: list[tuple[Version, str]] = []
     for name in targets:
         target = Target.parse(name)
-        needed = [a for _, a in match.form.availability(match.modifiers, match.named)]
+        needed = [a for _, a in match.needs]
         if target is not None and all(a.on(target) for a in needed):
             allowed.append((max(target.introduced, oldest, *(a.version_for(target) for a in needed)), name))
     return min(allowed, default=None)

@@ -153,7 +153,7 @@ def test_ptxas_refuses_every_register_that_is_refused() -> None:
         pytest.skip(str(error))
     asked: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     for match, opcode, operands in _variants():
-        available = [a for _, a in match.form.availability(match.modifiers, match.named)]
+        available = [a for _, a in match.needs]
         targets = ((name, Target.parse(name)) for name in oracle.targets)
         name = next(
             (n for n, t in targets if t and all(a.on(t) and a.version_for(t) <= NEWEST for a in available)),

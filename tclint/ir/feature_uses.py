@@ -1,4 +1,4 @@
-"""The uses of features that are no instructions, for the checks of availability and of what ptxas refuses."""
+"""The uses of features that are not instructions, and of special registers, in a whole module."""
 
 from __future__ import annotations
 

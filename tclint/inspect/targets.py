@@ -1,0 +1,243 @@
+"""``tclint targets``: what each kernel requires, as text for people and as JSON for programs.
+
+docs/targets.md shows both; docs/targets.schema.json is the schema of the JSON. ``schema`` is incremented when a key is
+removed or changes its meaning, not when one is added.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tclint.driver.one import Input, debug, internal_error
+from tclint.findings.selection import Selected
+from tclint.inspect.requirements import Requirements, Use, required
+from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
+from tclint.ir.frontend import analyse
+from tclint.ir.nodes import Module
+from tclint.isa.target import KNOWN, TOOLKITS, Target, Version, dotted, toolkit_for
+from tclint.report.formats._style import BOLD, RED, YELLOW, Style
+from tclint.syntax.source import Problem, Source, SourceError
+
+__all__ = ["SCHEMA", "Shown", "read", "render_json", "render_text", "show"]
+
+SCHEMA = 1
+_BECOMES: Mapping[str, str] = {
+    "trap": "becomes a trap",
+    "synchronous": "is executed synchronously",
+    "emulation": "is emulated",
+    "slow": "may be much slower",
+}
+"""What becomes of an instruction that a target accepts and does not implement, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel or function."""
+
+    name: str
+    entry: bool
+    line: int
+    requires: Requirements | None
+    """None if it contains a syntax error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown of one input."""
+
+    path: str
+    member: str | None
+    problems: tuple[Problem, ...]
+    module: Module | None = None
+    requires: Requirements | None = None
+    """What the whole module requires; None if it could not be read."""
+    kernels: tuple[Kernel, ...] = ()
+    functions: tuple[str, ...] = ()
+    """The names of all functions with a body."""
+
+
+def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
+    """What the kernels in *source* require, or the functions that match a pattern in *entry*."""
+    module, problems = analyse(source)
+    bodies = [f for f in module.functions if f.instructions and not f.declared_only]
+    selected = Selected(entry=entry)
+    kernels = [f for f in bodies if f.entry] or bodies
+    wanted = [f for f in bodies if selected.wants(f.name)] if entry else kernels
+
+    old = _dated_back(source, module)
+
+    def line(at: int) -> int:
+        return source.position(at).line
+
+    whole = None if any(f.damaged for f in old.functions) else required(old, None, line)
+    starts = {f.start: f for f in old.functions}
+    found = (
+        Kernel(f.name, f.entry, line(f.start), None if f.damaged else required(old, starts[f.start], line))
+        for f in wanted
+    )
+    names = tuple(f.name for f in bodies)
+    return Shown(source.path, source.member, tuple(problems), module, whole, tuple(found), names)
+
+
+def _dated_back(source: Source, module: Module) -> Module:
+    """The module in *source* as one of the first version, in which each feature is noted, however common."""
+    start, end = module.version_span
+    first = b".version 1.0".ljust(end - start) if module.version is not None else b""
+    return analyse(Source(source.data[:start] + first + source.data[end:], source.path))[0]
+
+
+def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
+    """What is shown of one input. Every error becomes a problem, unless ``TCLINT_DEBUG`` is set."""
+    path, source = item
+    if isinstance(source, SourceError):
+        return Shown(path, None, (Problem(source.line, str(source)),))
+    try:
+        return read(source, entry)
+    except SourceError as error:
+        return Shown(path, source.member, (Problem(error.line, str(error)),))
+    except Exception as error:
+        if debug():
+            raise
+        return Shown(path, source.member, (Problem(0, internal_error(error)),))
+
+
+# ---------------------------------------------------------------- text
+
+
+def render_text(shown: Iterable[Shown], color: bool = False) -> str:
+    """Every kernel with its least targets, what decides them, and what they do not implement."""
+    style = Style(color)
+    blocks = [block for one in shown for block in _blocks(one, style)]
+    return "\n".join("".join(f"{printable_line(line, color)}\n" for line in block) for block in blocks)
+
+
+def _blocks(one: Shown, style: Style) -> Iterator[list[str]]:
+    where = one.path if one.member is None else f"{one.path}({one.member})"
+    for problem in one.problems:
+        at = f"{where}:{problem.line}" if problem.line else where
+        yield [f"{style(RED, 'error')}: {at}: {problem.message}"]
+    if one.module is None:
+        return
+    for kernel in one.kernels:
+        kind = "kernel" if kernel.entry else "function"
+        title = style(BOLD, f"{kind} {short_name(kernel.name)}")
+        yield [f"{title}  {where}:{kernel.line}{_declared(one.module)}", *_lines(kernel.requires, style)]
+    if one.requires is not None and one.requires.versions not in [
+        _versions(kernel) for kernel in one.kernels
+    ]:
+        yield [f"{style(BOLD, 'module')}  {where}{_declared(one.module)}", *_lines(one.requires, style)]
+
+
+def _versions(kernel: Kernel) -> Mapping[Target, Version] | None:
+    return kernel.requires.versions if kernel.requires is not None else None
+
+
+def _declared(module: Module) -> str:
+    version = f", .version {dotted(module.version)}" if module.version is not None else ""
+    return version + (f", .target {module.target}" if module.target is not None else "")
+
+
+def _lines(requires: Requirements | None, style: Style) -> Iterator[str]:
+    if requires is None:
+        yield f"  {style(RED, 'not shown')}: it contains a syntax error"
+        return
+    rows: list[Cells] = [("target", "PTX ISA", "CUDA", "target because of", "version because of")]
+    for least in requires.minimal:
+        target_because = _first(least.target_because, "")
+        new = least.version == least.target.introduced
+        version_because = _first(least.version_because, f".target {least.target}" if new else "")
+        cuda = _cuda(least.version) or f"before {dotted(min(TOOLKITS))}"
+        rows.append((str(least.target), dotted(least.version), cuda, target_because, version_because))
+    if requires.minimal:
+        yield from (f"  {line}" for line in columns(rows))
+    else:
+        yield f"  {style(RED, 'no target')} has everything that it uses: {few([*map(_at, requires.conflicts)])}"
+    for lowered in requires.lowered:
+        targets = ", ".join(_numbers(lowered.targets, requires.versions))
+        what = _at(Use(lowered.what, lowered.line))
+        yield f"  {style(YELLOW, 'note')}: on {targets}: {what} {_BECOMES[lowered.to]}"
+    if requires.unknown:
+        unknown = few([*map(_at, requires.unknown)])
+        yield f"  {style(YELLOW, 'at least')}: the table of PTX ISA {dotted(KNOWN)} does not have {unknown}"
+
+
+def _first(uses: tuple[Use, ...], otherwise: str) -> str:
+    return _at(uses[0]) if uses else otherwise
+
+
+def _at(use: Use) -> str:
+    return f"{use.what} (line {use.line})"
+
+
+def _cuda(version: Version) -> str | None:
+    """The first toolkit that has *version*; None if that is older than all that are known."""
+    toolkit = toolkit_for(version) if version >= min(TOOLKITS.values()) else None
+    return dotted(toolkit) if toolkit is not None else None
+
+
+def _numbers(targets: tuple[Target, ...], allowed: Iterable[Target]) -> list[str]:
+    """*targets* without suffixes, where all that are *allowed* with that number are among them."""
+    partial = {other.number for other in allowed if other not in targets}
+    names = (
+        str(target) if target.number in partial else str(Target(target.number, "")) for target in targets
+    )
+    return list(dict.fromkeys(names))
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def render_json(shown: Iterable[Shown]) -> str:
+    """The same as a JSON document, with all targets that have everything."""
+    files = [_file(one) for one in shown]
+    return json.dumps({"schema": SCHEMA, "files": files}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _file(one: Shown) -> dict[str, Any]:
+    module = one.module
+    return {
+        "path": one.path,
+        "member": one.member,
+        "status": "failed" if module is None else "partial" if one.problems else "analysed",
+        "problems": [{"line": problem.line, "message": problem.message} for problem in one.problems],
+        "version": dotted(module.version) if module is not None and module.version is not None else None,
+        "target": str(module.target) if module is not None and module.target is not None else None,
+        "module": _json(one.requires),
+        "kernels": [
+            {"name": k.name, "entry": k.entry, "line": k.line, "requires": _json(k.requires)}
+            for k in one.kernels
+        ],
+    }
+
+
+def _json(requires: Requirements | None) -> dict[str, Any] | None:
+    if requires is None:
+        return None
+    return {
+        "minimal": [
+            {
+                **_assembles(least.target, least.version),
+                "target_because": _uses(least.target_because),
+                "version_because": _uses(least.version_because),
+            }
+            for least in requires.minimal
+        ],
+        "targets": [_assembles(target, version) for target, version in requires.versions.items()],
+        "conflicts": _uses(requires.conflicts),
+        "lowered": [
+            {"what": one.what, "line": one.line, "to": one.to, "targets": [str(t) for t in one.targets]}
+            for one in requires.lowered
+        ],
+        "unknown": _uses(requires.unknown),
+    }
+
+
+def _assembles(target: Target, version: Version) -> dict[str, str | None]:
+    return {"target": str(target), "version": dotted(version), "cuda": _cuda(version)}
+
+
+def _uses(uses: Iterable[Use]) -> list[dict[str, Any]]:
+    return [{"what": use.what, "line": use.line} for use in uses]

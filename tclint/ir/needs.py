@@ -1,0 +1,100 @@
+"""What a module requires of its ``.version`` and ``.target``, one feature at a time (PTX ISA 11.1.1, 11.1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from tclint.ir.feature_uses import feature_uses, special_registers
+from tclint.ir.nodes import Function, Instruction, Module
+from tclint.isa.directives import directives
+from tclint.isa.special_registers import SPECIAL_REGISTERS
+from tclint.isa.target import Availability, Target, Version
+
+__all__ = ["Need", "first_version", "name_of", "needs"]
+
+
+class Need(NamedTuple):
+    """A feature that a module uses, and where."""
+
+    kind: str
+    """``instruction``, ``register`` (a special one), ``directive`` (of a function) or ``feature`` (all others)."""
+    what: str
+    """The feature; empty for an instruction itself."""
+    available: Availability
+    function: Function | None
+    span: tuple[int, int]
+    """Of the first use, in the module."""
+    sites: tuple[int, ...] = ()
+    """The instructions of the function that use it, if instructions do."""
+    until: Version | None = None
+    """The first ``.version`` without it."""
+    refused: bool = False
+    """``ptxas`` rejects it in every version."""
+
+    def allows(self, target: Target, version: Version) -> bool:
+        """Whether *target* and *version* have the feature."""
+        if self.refused or (self.until is not None and version >= self.until):
+            return False
+        return not self.available.lacking(target, version)
+
+
+def needs(module: Module, target: Target | None) -> Iterator[Need]:
+    """Everything that *module* uses and that some version or target lacks.
+
+    Instructions that the table does not know are left out. What every version lacks in which *target* exists is left
+    out too where only a name or a size shows it; with None, it is not.
+    """
+    for function in module.functions:
+        yield from _of_instructions(function)
+        yield from _of_special_registers(function)
+        yield from _of_directives(function)
+    for use in feature_uses(module, target):
+        spec = use.spec
+        yield Need(
+            "feature", spec.name, spec.available, use.function, use.span, (), spec.until, bool(spec.refused)
+        )
+
+
+def _of_instructions(function: Function) -> Iterator[Need]:
+    for use in function.uses:
+        if use.match is not None and use.sites:
+            span = _span(function, use.sites[0])
+            for what, available in use.match.needs:
+                yield Need("instruction", what, available, function, span, tuple(use.sites))
+
+
+def _of_special_registers(function: Function) -> Iterator[Need]:
+    for site, _, name in special_registers(function):
+        register = SPECIAL_REGISTERS.get(name)
+        if register is not None:
+            what = register.vector or name
+            yield Need("register", what, register.available, function, _span(function, site), (site,))
+
+
+def _of_directives(function: Function) -> Iterator[Need]:
+    for directive in function.stated:
+        spec = directives().get(directive.name)
+        if spec is not None and ("entry" if function.entry else "func") in spec.on:
+            span = function.start + directive.start, function.start + directive.end
+            yield Need("directive", spec.name, spec.available, function, span, (), spec.until)
+
+
+def _span(function: Function, site: int) -> tuple[int, int]:
+    instruction = function.instructions[site]
+    return function.start + instruction.start, function.start + instruction.end
+
+
+def first_version(wanted: Collection[Need], target: Target, least: Version = (0, 0)) -> Version | None:
+    """The first ``.version`` from *least* on under which *target* has everything *wanted*; None if none does."""
+    if not all(need.available.on(target) for need in wanted):
+        return None
+    version = max((least, target.introduced, *(need.available.version_for(target) for need in wanted)))
+    return version if all(need.allows(target, version) for need in wanted) else None
+
+
+def name_of(instruction: Instruction, what: str) -> str:
+    """The name of an instruction, or of its modifier or operand *what*, as a message shows it."""
+    root = instruction.opcode.split(".")
+    name = ".".join(root[:2]) if len(root) > 1 and not root[1][:1].isdigit() else root[0]
+    return f"{what} of {name}" if what else name
