@@ -34,6 +34,7 @@ __all__ = [
     "skips",
     "skips_for_launch",
     "synchronises_lanes",
+    "tests_launch",
 ]
 
 _CONTRADICTED = "given how often the loops on this path have iterated, one of its branches is not taken"
@@ -74,11 +75,13 @@ DoubtAbout = Callable[[int, Path], Doubt]
 """The doubt about a path, given the instruction at which it starts (-1: the entry)."""
 
 
-def most_plausible_path(model: KernelModel, query: FactQuery) -> Answer[tuple[Path, Doubt]]:
+def most_plausible_path(
+    model: KernelModel, query: FactQuery, also: DoubtAbout = lambda start, path: NO_DOUBT
+) -> Answer[tuple[Path, Doubt]]:
     """The first path of *query* that is not in doubt, else the first path; with the doubt about it.
 
-    A path is in doubt if one of its branches is infeasible in the first iteration (:func:`infeasible_branch`), or
-    depends on how a remainder loop relates to the unrolled loop before it.
+    A path is in doubt if one of its branches is infeasible in the first iteration (:func:`infeasible_branch`),
+    depends on how a remainder loop relates to the unrolled loop before it, or *also* doubts it.
     """
     closed = set[Edge]()
     first: Found[tuple[Path, Doubt]] | None = None
@@ -87,7 +90,11 @@ def most_plausible_path(model: KernelModel, query: FactQuery) -> Answer[tuple[Pa
         if not isinstance(found, Found):
             return first or found
         path = found.witness
-        doubt = _contradicts_iterations(model, query, path) or _depends_on_remainder(model, path, query.start)
+        doubt = (
+            _contradicts_iterations(model, query, path)
+            or _depends_on_remainder(model, path, query.start)
+            or also(query.start, path)
+        )
         if not doubt:
             return Found((path, doubt))
         first = first or Found((path, doubt))
@@ -220,25 +227,46 @@ def assumes_sentinel(model: KernelModel, path: Path) -> Doubt:
 
 
 def skips_for_launch(
-    model: KernelModel, path: Path, sites: Iterable[int], why: str, start: int | None = None
+    model: KernelModel,
+    path: Path,
+    sites: Iterable[int],
+    why: str,
+    start: int | None = None,
+    scope: UniformityScope = UniformityScope.CTA,
 ) -> Doubt:
-    """The doubt *why* about a *path* that skips one of *sites* for a CTA-uniform value that the text does not determine.
+    """The doubt *why* about a *path* that skips one of *sites* for a value that the text does not determine.
 
-    If a CTA has nothing to wait for, because it has no tiles, none of its threads waits. With
-    *start*, the first instruction of the path, the value may also be a loop counter, unless it is known on this path:
-    the first iteration has no predecessor to wait for and the last one no successor.
+    The value is uniform within *scope*: if a CTA has nothing to wait for, because it has no tiles, none of its threads
+    waits. If one thread waits and then uses the result, the values of other warps do not matter. With *start*, the
+    first instruction of the path, the value may also be a loop counter, unless it is known on this path: the first
+    iteration has no predecessor to wait for and the last one no successor.
     """
     open_ = _DATA if start is None else _DATA | {"phi"}
     values = model.values
     for _, edge, own, passed, _ in _forks(model.cfg, path, sites):
         p = model.reachability.edge_predicate(edge) if passed and not own else None
-        if p is None or values.uniformity(p) is not UniformityScope.CTA:
+        if p is None or values.uniformity(p) > scope:
             continue
         if any(values.node(v)[0] in open_ for v in values.subexpressions(p)) and (
             start is None or not _settled(model, start, path, edge)
         ):
             return Doubt(why, edge)
     return NO_DOUBT
+
+
+def tests_launch(model: KernelModel, path: Path, after: Edge) -> bool:
+    """Whether the instruction at the end of *path* executes only for some values that the text does not determine.
+
+    Branches on the path up to and including the edge *after* do not count.
+    """
+    cfg, values, end = model.cfg, model.values, path.end
+    controlling = frozenset(cfg.control_dependences(cfg.block_of[end]))
+    later = controlling.intersection(path.edges[path.edges.index(after) + 1 :])
+    tests = [p for edge in later if (p := model.reachability.edge_predicate(edge)) is not None]
+    guard = model.instruction(end).guard
+    if guard >= 0:
+        tests.append(values.before(guard, end))
+    return any(values.node(v)[0] in _DATA for v in values.subexpressions(*tests))
 
 
 def _settled(model: KernelModel, start: int, path: Path, edge: Edge) -> bool:

@@ -13,18 +13,28 @@ from tclint.analyses.bulk import BulkWrites
 from tclint.analyses.groups import OPEN
 from tclint.analyses.happens_before import is_release_fence, strong
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.analyses.plausibility import Doubt, most_plausible_path
+from tclint.analyses.plausibility import (
+    NO_DOUBT,
+    Doubt,
+    most_plausible_path,
+    skips_for_launch,
+    tests_launch,
+)
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import with_opcode
 from tclint.checks._wording import copy_name
 from tclint.dataflow import Path
 from tclint.findings.edits import Repair
 from tclint.findings.scales import Confidence, Severity
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Instruction, Memory
+from tclint.isa.table import Match
+from tclint.values import UniformityScope
 
 BK004 = RuleId("BK004")
 
 _RELEASE = frozenset((".release", ".acq_rel"))
+_SAME_CONDITION = "the launch determines whether the thread waits for the result, and may also determine whether it sets this flag"
+"""The doubt about a path that skips a wait for the result."""
 
 
 class _Copied(NamedTuple):
@@ -58,7 +68,7 @@ def flag_before_result(model: KernelModel) -> Iterator[Hit]:
         for each in _signalled(model, copy, flags, reads)
     )
     for alike in grouped(found).values():
-        yield _hit(model, alike[0], len(alike))
+        yield _hit(model, min(alike, key=lambda each: bool(each.doubt)), len(alike))
 
 
 def _of_source(instruction: Instruction) -> bool:
@@ -72,9 +82,33 @@ def _flags(model: KernelModel) -> Iterator[int]:
         match = use.match
         if match is None or match.form.event or match.space not in ("", ".global"):
             continue
-        writes = any(verb == "write" for verb, _ in match.form.memory)
-        if writes and strong(match) and ".cta" not in match.modifiers:
-            yield from (i for i in use.sites if model.cfg.block_of[i] in model.cfg.rank)
+        if _writes(match) and strong(match) and ".cta" not in match.modifiers:
+            reached = (i for i in use.sites if model.cfg.block_of[i] in model.cfg.rank)
+            releases = not _RELEASE.isdisjoint(match.modifiers)
+            yield from (i for i in reached if releases or not _reserves(model, i))
+
+
+def _writes(match: Match) -> bool:
+    return any(verb == "write" for verb, _ in match.form.memory)
+
+
+def _reserves(model: KernelModel, site: int) -> bool:
+    """Whether a later write goes where the result of the atomic operation *site* determines.
+
+    The operation then reserves a slot, such as one of a ring buffer, and what fills the slot is still to be written.
+    """
+    values = model.values
+    for user, _ in model.transitive_users(site):
+        instruction = model.instruction(user)
+        if instruction.match is None or not _writes(instruction.match):
+            continue
+        bases = (values.operand(o.base, user) for o in instruction.operands if isinstance(o, Memory))
+        if any(
+            values.node(v)[0] == "unknown" and values.node(v)[1] == site
+            for v in values.subexpressions(*bases)
+        ):
+            return True
+    return False
 
 
 def _signalled(
@@ -99,9 +133,13 @@ def _signalled(
         assert match is not None
         return state.fenced or not _RELEASE.isdisjoint(match.modifiers)
 
+    def skips_full_wait(start: int, path: Path) -> Doubt:
+        doubt = skips_for_launch(model, path, older, _SAME_CONDITION, scope=UniformityScope.WARP)
+        return doubt if doubt.edge is not None and tests_launch(model, path, doubt.edge) else NO_DOUBT
+
     fences = (i for i in model.sites("memory-fence") if is_release_fence(model.instruction(i)))
     query = FactQuery(copy, _Copied(OPEN), results, step, goal, (*flags, *reads, *fences))
-    found = most_plausible_path(model, query).witness
+    found = most_plausible_path(model, query, skips_full_wait).witness
     if found is not None:
         path, doubt = found
         yield _Signalled(copy, path.end, path.state.wait, path, doubt)

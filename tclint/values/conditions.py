@@ -77,7 +77,9 @@ class Conditions:
                 known = self.ranges.entails(p, node, facts)
             if known is None and node[1] == "eq":
                 known = self.ranges.bits(p, facts)
-            return self.ranges.equated(p, facts) if known is None else known
+            if known is None:
+                known = self.ranges.equated(p, facts)
+            return self._entailed_by_choice(node, facts) if known is None else known
         if kind == "phi":
             return self._entails_phi(p, facts)
         return None
@@ -145,6 +147,19 @@ class Conditions:
         if (rewritten := self.table.difference(fact)) is not None:
             node, negated = rewritten
             bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth is not negated))
+
+    def _entailed_by_choice(self, node: Node, facts: PathCondition) -> bool | None:
+        """Whether a comparison follows once the selects that it compares are replaced by the arms that *facts* choose."""
+        left, right = (self._chosen(side, facts) for side in node[2:4])
+        if (left, right) == node[2:4]:
+            return None
+        return self.entails(self.table.compare(node[1], left, right, node[4], node[5]), facts)
+
+    def _chosen(self, value: int, facts: PathCondition) -> int:
+        """The arm of the select *value* that *facts* choose; *value* itself if it is not a select or they choose none."""
+        node = self.table.node(value)
+        truth = self.entails(node[1], facts) if node[0] == "select" else None
+        return value if truth is None else int(node[2] if truth else node[3])
 
     def differences(self, p: int) -> Iterator[int]:
         """The differences x - y, without their constants, on which the comparisons in *p* depend."""
@@ -319,30 +334,41 @@ class Conditions:
         return PathCondition((p, v) for p, v in facts.items() if p not in invalidated), restated
 
     def _translate(self, p: int, source: int, head: int) -> int:
-        """A comparison in terms of the next iteration's values: each counter's increment is subtracted.
-
-        -1 if it is not a comparison, or a varying term is not a counter.
-        """
+        """A comparison in terms of the next iteration's values; -1 if it is not one, or a varying term has none."""
         node = self.table.nodes[p]
         if node[0] != "compare":
             return -1
         sides = list[int]()
         for side in node[2:4]:
-            terms, by = self.table.linear(side)
+            terms, number = self.table.linear(side)
+            total = self.table.constant(number)
             for term, factor in terms:
-                if ("block", head) in self.lifetimes.varying_at(term):
-                    advanced = self.table.node(term)[:2] == ("phi", head) and self.table.linear(
-                        self.registers.after_block(self.table.node(term)[2], source)
-                    )
-                    if not advanced or advanced[0] != ((term, 1),):
-                        return -1
-                    by -= factor * advanced[1]
-            sides.append(self.table.total(terms, by))
+                following = self._following(term, source, head)
+                if following < 0:
+                    return -1
+                total = self.table.add(total, self.table.times(following, factor))
+            sides.append(total)
         translated = self.table.representative(
             self.table.compare(node[1], sides[0], sides[1], node[4], node[5])
         )
         self._translations.add(translated)
         return translated
+
+    def _following(self, term: int, source: int, head: int) -> int:
+        """What *term* is after the back edge from *source* to *head*, in terms of the next iteration's values.
+
+        The term is a counter, or what the next value of a counter is computed from: ``i`` and ``i == n ? 0 : i`` are
+        ``i - 1`` after ``i = i + 1`` and ``i = (i == n ? 0 : i) + 1``. -1 for any other term that varies in the loop.
+        """
+        table = self.table
+        if ("block", head) not in self.lifetimes.varying_at(term):
+            return term
+        for part in table.subexpressions(term, until=lambda value: table.node(value)[0] == "phi"):
+            if table.node(part)[:2] == ("phi", head):
+                terms, step = table.linear(self.registers.after_block(table.node(part)[2], source))
+                if terms == ((term, 1),):
+                    return table.add(part, table.constant(-step))
+        return -1
 
     def interned(self, facts: PathCondition) -> PathCondition:
         """The canonical object for an equal set of facts, which carries the conclusions cached so far."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.scales import Confidence
-from tests.tools.support import agrees, by_rule, kernel, lint, module
+from tests.tools.support import agrees, by_rule, found, kernel, lint, module
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 START = """
@@ -260,10 +260,109 @@ def test_a_flag_that_is_set_when_only_the_source_has_been_read(
     assert all(f.severity.label == "warning" and "sets a flag" in f.message for f in findings)
 
 
+WRAPPING = """
+    sub.u32 %r7, %r9, {before};
+    mov.u32 %r4, 0;
+    mov.u32 %r5, 0;
+loop:
+    setp.eq.u32 %p1, %r4, %r9;
+    selp.u32 %r8, {first}, %r4, %p1;
+    or.b32 %r6, %r8, %r0;
+    setp.ne.u32 %p2, %r6, 0;
+    @%p2 bra free;
+    cp.async.bulk.wait_group.read 0;
+free:
+    bar.sync 0;
+    setp.{without}.u32 %p3, %r8, %r7;
+    @%p3 bra next;
+    st.shared.v4.b32 [%r3], {{%r0, %r0, %r0, %r0}};
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    @!%p0 bra next;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 2048;
+    cp.async.bulk.commit_group;
+next:
+    add.u32 %r5, %r5, 1;
+    add.u32 %r4, %r8, 1;
+    setp.ne.u32 %p4, %r5, 100;
+    @%p4 bra loop;
+    cp.async.bulk.wait_group 0;
+"""
+"""A counter that is *first* after the parameter minus 1; a copy in the iterations that are not *without* one."""
+
+
+@pytest.mark.parametrize(
+    ("without", "before", "first", "wrong"),
+    [
+        ("ne", 1, 0, False),
+        ("ne", 1, 1, True),  # the counter is 0 only once
+        ("eq", 1, 0, True),  # in all iterations but the last
+        ("lt", 2, 0, True),  # in the last two iterations
+    ],
+)
+def test_a_copy_in_the_last_iteration_of_a_cycle_is_waited_for_in_the_first_of_the_next(
+    without: str, before: int, first: int, wrong: bool
+) -> None:
+    source = text(WRAPPING.format(without=without, before=before, first=first))
+    assert bool(by_rule(lint(source), "BK002")) is wrong
+
+
 def test_a_flag_for_an_older_group_is_not_reported() -> None:
     """A wait that leaves the newest group pending precedes the flag, which is for the groups that it covers."""
     loop = ("loop:", STORE, COMMIT, wait(), wait(1, read=""), RELEASE, "@%p1 bra loop;")
     assert not by_rule(lint(text(FLAG, "setp.ne.u32 %p1, %r9, 0;", *loop)), "BK004")
+
+
+SKIP = "setp.eq.u32 %p1, %r9, 1;\n@%p1 bra skipped;"
+"""A branch on a parameter around a wait for the result."""
+ONLY_IF = "ld.global.u32 %r4, [%rd2+4];\nsetp.eq.u32 %p2, %r4, 1;\n@%p2 bra done;"
+"""A branch on loaded data around what follows, up to the label ``done``."""
+
+
+@pytest.mark.parametrize(
+    ("skip", "between", "confidence"),
+    [
+        (SKIP, ONLY_IF, "low"),
+        (SKIP, "", "medium"),
+        ("setp.eq.u32 %p1, %r0, 1;\n@%p1 bra skipped;", ONLY_IF, None),
+    ],
+)
+def test_a_flag_after_a_wait_that_the_launch_skips_is_in_doubt_if_the_launch_may_skip_the_flag(
+    skip: str, between: str, confidence: str | None
+) -> None:
+    """A thread other than the issuing one skips the wait in the last case."""
+    body = (STORE, COMMIT, skip, wait(read="", guard=""), "skipped:", wait(), between, RELEASE, "done:")
+    findings = by_rule(lint(text(FLAG, *body, wait(read=""))), "BK004")
+    assert [f.confidence.label for f in findings] == ([confidence] if confidence else [])
+
+
+def test_a_copy_for_which_no_wait_is_skipped_is_reported_without_doubt() -> None:
+    """The second copy follows the wait that the launch skips, so its path to the flag skips none."""
+    body = (SKIP, wait(read="", guard=""), STORE, COMMIT, "skipped:", wait(), ONLY_IF, RELEASE, "done:")
+    (finding,) = by_rule(lint(text(FLAG, STORE, COMMIT, *body, wait(read=""))), "BK004")
+    assert finding.confidence.label == "medium"
+
+
+TICKET = "@%p0 atom.global.add.u32 %r4, [%rd2], 1;"
+SLOT = "mad.wide.u32 %rd3, %r4, 16, %rd2;"
+
+
+@pytest.mark.parametrize(
+    ("atomic", "after", "flag"),
+    [
+        (TICKET, (SLOT, "@%p0 st.release.sys.global.u32 [%rd3], %r9;"), "st"),
+        (TICKET, (SLOT, "@%p0 st.global.u32 [%rd3], %r9;"), None),
+        (TICKET, (SLOT, "@%p0 ld.global.u32 %r5, [%rd3];"), "atom"),
+        (TICKET, ("@%p0 st.global.u32 [%rd2+4], %r4;",), "atom"),
+        (TICKET.replace("atom.", "atom.acq_rel.gpu."), (SLOT, "@%p0 st.global.u32 [%rd3], %r9;"), "atom"),
+    ],
+)
+def test_a_relaxed_atomic_operation_that_reserves_a_slot_is_not_a_flag(
+    atomic: str, after: tuple[str, ...], flag: str | None
+) -> None:
+    source = text(FLAG, STORE, COMMIT, wait(), "membar.gl;", atomic, *after, wait(read=""))
+    lines = [source.splitlines()[line - 1] for rule, line in found(lint(source)) if rule == "BK004"]
+    assert [line.split()[1].partition(".")[0] for line in lines] == ([flag] if flag else [])
 
 
 def test_a_copy_in_no_group() -> None:

@@ -879,6 +879,39 @@ load: ld.global.u32 %r1, [%rd1];
     assert set(values.invariant(facts)) == {lasting}
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "step", "wraps"),
+    [(0, 1, 1, True), (0, 2, 1, None), (0, 3, 3, True), (7, 1, 1, False), (0, 1, 2, None)],
+)
+def test_a_counter_that_reaches_its_limit_wraps_in_the_next_iteration(
+    first: int, last: int, step: int, wraps: bool | None
+) -> None:
+    """If ``i == n - last`` and ``i`` becomes ``i + step``, whether the next ``i == n ? first : i`` is 0."""
+    body = f"""
+    ld.param.u32 %r9, [number];
+    sub.s32 %r7, %r9, {last};
+    mov.u32 %r4, 0;
+head:
+    setp.eq.s32 %p1, %r4, %r9;
+    selp.b32 %r8, {first}, %r4, %p1;
+    setp.eq.s32 %p2, %r8, 0;
+    setp.eq.s32 %p3, %r8, %r7;
+    add.s32 %r4, %r8, {step};
+    setp.lt.s32 %p4, %r9, 100;
+    @%p4 bra head;
+"""
+    m = of(body)
+    values = m.values
+    starts, reached = (value(m, p) for p in ("%p2", "%p3"))
+    _, back = sorted(m.cfg.predecessors[m.cfg.block_of[label(m.function, "head")]])
+    _, restated = values.crossing(values.refine(reached, True, PathCondition()), back)
+    facts = PathCondition()
+    for p, truth in restated:
+        facts = values.refine(p, truth, facts)
+    assert restated
+    assert values.entails(starts, facts) is wraps
+
+
 # ---------------------------------------------------------------- joins and loops
 
 LOOP = """
