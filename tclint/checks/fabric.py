@@ -47,7 +47,9 @@ def wrong_layout(model: KernelModel) -> Iterator[Hit]:
 def never_submitted(model: KernelModel) -> Iterator[Hit]:
     """Fabric operations whose thread waits for their mbarrier, or ends, without having submitted them."""
     for site in _operations(model):
-        hit = _unsubmitted(model, site)
+        match = model.instruction(site).match
+        # A warp issues one operation together, and the submission of one of its lanes may be enough.
+        hit = _unsubmitted(model, site) if match is not None and match.scope == "thread" else None
         if hit is not None:
             yield hit
 

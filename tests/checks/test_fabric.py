@@ -56,6 +56,14 @@ def test_an_operation_is_submitted_before_its_thread_waits_or_ends(
     assert found(INIT, EXPECT.format(1024), *statements, extra=".extern .func helper;") == rules
 
 
+def test_an_operation_of_a_whole_warp_is_not_reported() -> None:
+    pull = (
+        "fabric.try_pullred.async.multimem.shared::cta.mbarrier::complete_tx::bytes.mbarrier::report::fabric.relaxed.sys"
+        ".add.u32.sync [tile], [%r9, %rd0], 1024, [full], 0xFFFFFFFF;"
+    )
+    assert found(INIT, EXPECT.format(1024), pull, WAIT) == []
+
+
 def test_an_operation_in_a_loop_may_be_submitted_after_the_loop() -> None:
     loop = f"again: {GET}\nadd.u32 %r7, %r7, 1;\nsetp.lt.u32 %p2, %r7, 4;\n@%p2 bra again;"
     assert found(INIT, EXPECT.format(4096), loop, SUBMIT, WAIT) == []
