@@ -8,11 +8,11 @@ from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import known_functions, path_avoiding
 from tclint.checks import Hit, Mark, RuleId, check, module_check
+from tclint.checks._global_memory import global_operands
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Function, Module
-from tclint.isa.table import Match
 from tclint.isa.target import Version
 from tclint.values import Values
 from tclint.values import thread_masks as T
@@ -142,24 +142,13 @@ def _accesses(
     """The *wanted* instructions that read or write (*verb*) global memory through parameters, each with its buffers."""
     found = {}
     for use in model.function.uses:
-        names = () if use.match is None else _operands(use.match, verb)
+        names = () if use.match is None else global_operands(use.match, verb)
         for site in use.sites if names else ():
             if model.cfg.block_of[site] in model.cfg.rank and wanted(site):
                 bases = frozenset[Given]().union(*(_given(model, site, name) for name in names))
                 if bases:
                     found[site] = bases
     return found
-
-
-def _operands(match: Match, verb: str) -> tuple[str, ...]:
-    """The operands that determine where in global memory an instruction reads, or writes."""
-    form = match.form
-    names = tuple(name for v, name in form.memory if v == verb and match.space in (".global", ""))
-    if form.event == "issue" and "tensormap" in form.roles:
-        loads = form.group == "mbarrier"
-        return (*names, form.roles["tensormap"]) if loads == (verb == "read") else names
-    later = form.async_reads if verb == "read" else form.async_writes
-    return (*names, *(n[1:] for n in later if n.startswith("*") and not n.endswith("desc")))
 
 
 def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
@@ -234,7 +223,7 @@ def _first_read(function: Function, module: Module) -> int | None:
     named = (
         i
         for u in function.uses
-        if u.match is not None and ".global" in u.match.modifiers and _operands(u.match, "read")
+        if u.match is not None and ".global" in u.match.modifiers and global_operands(u.match, "read")
         for i in u.sites
     )
     return min((*named, *_accesses(KernelModel(function, module), "read")), default=None)

@@ -14,6 +14,7 @@ from tclint.analyses import role_paths
 from tclint.analyses.happens_before import HappensBefore, Scope, is_release_fence, strong
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks._global_memory import global_operands, origins
 from tclint.checks._repairs import with_opcode
 from tclint.dataflow import Path
 from tclint.isa.table import Match
@@ -23,6 +24,7 @@ MO003 = RuleId("MO003")
 _ACQUIRE = frozenset((".acquire", ".acq_rel"))
 _WIDE = frozenset((".gpu", ".sys"))
 _NEXT_ITERATION = "the read is in the next iteration of a loop around the poll, and may be of other data"
+_NEVER_WRITTEN = "the kernel sets the flag itself, and writes nothing through the pointer that is read"
 
 
 @check(MO003, analyses=(HappensBefore,))
@@ -30,10 +32,12 @@ def polled_without_acquire(model: KernelModel) -> Iterator[Hit]:
     """Report relaxed polls of a flag in global memory after which data is read with no intervening acquire."""
     polls = _Polls(model)
     for poll in polls.relaxed:
-        found = polls.early_read(poll)
+        written, others = polls.data(poll)
+        found = polls.early_read(poll, written) or polls.early_read(poll, others)
         if found is None:
             continue
         barriers, path = found
+        doubt = _NEXT_ITERATION if polls.iterates(poll, path) else _NEVER_WRITTEN * (path.end in others)
         opcode = model.instruction(poll).opcode
         yield MO003.hit(
             site=poll,
@@ -49,7 +53,7 @@ def polled_without_acquire(model: KernelModel) -> Iterator[Hit]:
                 poll, opcode.replace(".relaxed", ".acquire"), "acquire with the load of the flag"
             ),
             about=frozenset((poll,)),
-        ).doubted(_NEXT_ITERATION if polls.iterates(poll, path) else "")
+        ).doubted(doubt)
 
 
 class _Polls:
@@ -67,14 +71,33 @@ class _Polls:
         return sorted(i for i in loads if i in spins and self._is_flag(i))
 
     def _is_flag(self, poll: int) -> bool:
-        """Whether the loop loads one address, and the loaded value decides branches only."""
-        model = self.model
-        address = model.values.operand(model.instruction(poll).operands[1], poll)
-        loop = model.cfg.innermost(model.cfg.block_of[poll])
-        varying = {at for kind, at in model.values.varying_at(address) if kind == "block"}
-        return varying.isdisjoint(loop) and all(
-            model.instruction(i).flow for i, _ in model.transitive_users(poll)
+        """Whether the loop waits for what it loads from one address, and the loaded value decides branches only.
+
+        What some iterations load is not what the loop waits for: a word that ends the wait early announces no data. A
+        loop that also acquires waits for the word that it acquires.
+        """
+        model, cfg = self.model, self.model.cfg
+        instruction, block = model.instruction(poll), cfg.block_of[poll]
+        header = min(cfg.enclosing_loops(block), key=lambda head: len(cfg.loops[head]), default=-1)
+        if header < 0:
+            return False
+        loop = cfg.loops[header]
+        deciding = [model.values.operand(instruction.operands[1], poll)]
+        if instruction.guard >= 0:
+            deciding.append(model.values.before(instruction.guard, poll))
+        varying = {at for value in deciding for kind, at in model.values.varying_at(value) if kind == "block"}
+        return (
+            varying.isdisjoint(loop)
+            and all(cfg.dominates(block, e.source) for e in cfg.predecessors[header] if e.source in loop)
+            and not any(cfg.block_of[i] in loop for i in self._acquiring_polls)
+            and all(model.instruction(i).flow for i, _ in model.transitive_users(poll))
         )
+
+    @cached_property
+    def _acquiring_polls(self) -> list[int]:
+        """The loads in loops that acquire, and whose result decides a branch."""
+        polls = self.model.fact(HappensBefore).points.spin_loads
+        return [i for i in self._matching(_acquires) if i in polls]
 
     @cached_property
     def reads(self) -> frozenset[int]:
@@ -86,7 +109,7 @@ class _Polls:
         """What may order later reads after a flag, or ends what is known: fences, acquires, calls."""
         model = self.model
         fences = (i for i in model.sites("memory-fence") if is_release_fence(model.instruction(i)))
-        ordered = self._matching(lambda match: not _ACQUIRE.isdisjoint(strong(match)))
+        ordered = self._matching(_acquires)
         return frozenset((*fences, *ordered, *model.sites("pdl-wait"), *role_paths.calls(model)))
 
     def _matching(self, wanted: Callable[[Match], bool]) -> Iterator[int]:
@@ -96,9 +119,9 @@ class _Polls:
             if use.match is not None and wanted(use.match):
                 yield from (i for i in use.sites if cfg.block_of[i] in cfg.rank)
 
-    def early_read(self, poll: int) -> tuple[tuple[int, ...], Path] | None:
-        """A path with no acquire from *poll*, or from a CTA barrier after it, to a read; and that barrier, if any."""
-        model, reads = self.model, self.reads
+    def early_read(self, poll: int, reads: frozenset[int]) -> tuple[tuple[int, ...], Path] | None:
+        """A path with no acquire from *poll*, or from a CTA barrier after it, to one of *reads*; and that barrier, if any."""
+        model = self.model
         if not reads:
             return None
         ends = self.acquires | {poll}
@@ -118,6 +141,58 @@ class _Polls:
             if joined is not None:
                 return (barrier,), joined
         return None
+
+    def data(self, poll: int) -> tuple[frozenset[int], frozenset[int]]:
+        """The reads of what the flag may announce, and those of what the kernel writes through no pointer of theirs.
+
+        If the kernel does not write the flag, all reads are of the first kind. If it does, the flag announces what this
+        kernel writes to global memory before that, and nothing if it writes nothing before.
+        """
+        sets = self._sets(poll)
+        if not sets:
+            return self.reads, frozenset()
+        model = self.model
+        published = {i for i in self._writes.difference(sets) if any(model.reaches(i, flag) for flag in sets)}
+        if not published:
+            return frozenset(), frozenset()
+        buffers = [origins(model, i, "write") for i in published]
+        if not all(buffers):
+            return self.reads, frozenset()
+        written = frozenset().union(*buffers)
+        others = frozenset(
+            i for i in self.reads if (read := origins(model, i, "read")) and read.isdisjoint(written)
+        )
+        return self.reads - others, others
+
+    def _sets(self, poll: int) -> list[int]:
+        """The writes for which *poll* may wait, as far as this kernel writes the flag.
+
+        CTAs that wait for each other write the flag, then poll it, and may write it again after their work. What only
+        follows the poll is then for a later wait. Without a write before the poll, CTAs wait for what others write after
+        their own poll.
+        """
+        model, flag = self.model, origins(self.model, poll, "read")
+        sets = [i for i in self._strong_writes if not flag.isdisjoint(origins(model, i, "write"))]
+        if any(model.reaches(i, poll) for i in sets):
+            return [i for i in sets if model.reaches(i, poll) or not model.reaches(poll, i)]
+        return sets
+
+    @cached_property
+    def _writes(self) -> frozenset[int]:
+        """What may write data to global memory: writes, asynchronous ones as well, and calls."""
+        written = self._matching(lambda match: bool(global_operands(match, "write")))
+        return frozenset((*written, *role_paths.calls(self.model)))
+
+    @cached_property
+    def _strong_writes(self) -> list[int]:
+        """The writes that may set a flag: strong ones of an integer other than 0, which resets a flag."""
+        model = self.model
+
+        def resets(site: int) -> bool:
+            value = model.instruction(site).named("b")
+            return value is not None and model.values.constant_of(model.values.operand(value, site)) == 0
+
+        return [i for i in self._matching(_may_set) if not resets(i)]
 
     @cached_property
     def _barriers(self) -> frozenset[int]:
@@ -145,6 +220,20 @@ def _is_relaxed_load(match: Match) -> bool:
         and ".relaxed" in match.modifiers
         and match.space in ("", ".global")
         and not _WIDE.isdisjoint(match.modifiers)
+    )
+
+
+def _acquires(match: Match) -> bool:
+    return not _ACQUIRE.isdisjoint(strong(match))
+
+
+def _may_set(match: Match) -> bool:
+    """Whether an instruction is a strong write of one integer to global memory."""
+    return (
+        bool(strong(match))
+        and bool(global_operands(match, "write"))
+        and match.element[:2] in (".b", ".u", ".s")
+        and match.form.event == ""
     )
 
 

@@ -368,9 +368,20 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
 
 
 def _rejoining(model: KernelModel, site: int, path: Path, role: str) -> Iterator[Mark]:
-    """The step where a *path* leaves the branch in which the operation *site* is issued, if it does."""
+    """The step where a *path* leaves the branch in which the operation *site* is issued, if it does.
+
+    The condition of a loop around it is not such a branch: a commit after the loop covers all iterations.
+    """
     cfg = model.cfg
-    deciding = set(cfg.control_dependences(cfg.block_of[site]))
+    block = cfg.block_of[site]
+    around = [loop for loop in cfg.loops.values() if block in loop]
+    deciding = {
+        edge
+        for edge in cfg.control_dependences(block)
+        if all(
+            e.target in loop for loop in around if edge.source in loop for e in cfg.successors[edge.source]
+        )
+    }
     passed = list(path.sites(cfg, site))
     inside = list(takewhile(lambda i: deciding.issubset(cfg.control_dependences(cfg.block_of[i])), passed))
     if 0 < len(inside) < len(passed):

@@ -48,6 +48,10 @@ class LaunchValues(NamedTuple):
         lower = {w: max(1, self.word(w) // divisor) for w in words if w != GRID and not w.high}
         return self._replace(others={**self.others, **lower, **high})
 
+    def capped(self, words: Iterable[LaunchWord], greatest: int) -> LaunchValues:
+        """Values in which none of *words* exceeds *greatest*."""
+        return self._replace(others={**self.others, **{w: min(self.word(w), greatest) for w in words}})
+
     def reduction_factor(self, words: Collection[LaunchWord]) -> int:
         """By how much that divides the trip count. Several words may be sides of an area that is iterated over."""
         if GRID in words and self.grid < hypotheses.MAX_GRID.value:

@@ -37,6 +37,7 @@ from tclint.replay.scheduler import (
     Limits,
     OutOfSteps,
     TooManyIterations,
+    TooManyMbarriers,
     UninitialisedMbarrier,
     Unresolved,
 )
@@ -111,7 +112,7 @@ class LaunchSearch:
     def preview(self, hypothesis: LaunchHypothesis, shape: Shape) -> ReplayRun | None:
         """A run that shows a race within its first steps; None: there is no such run."""
         machine = self._machine(self._values(hypothesis), shape, Limits(hypotheses.MAX_PREVIEW_STEPS.value))
-        with suppress(TooManyIterations, OutOfSteps, Overrun, Unresolved):
+        with suppress(TooManyIterations, TooManyMbarriers, OutOfSteps, Overrun, Unresolved):
             machine.run()
         run = _observed_run(machine)
         return run if run and run.races else None
@@ -179,6 +180,12 @@ class LaunchSearch:
                     return self._replay_unreduced(original, shape)
                 self._note_truncation(machine)  # the reduction may have caused it
                 return None
+            except TooManyMbarriers as error:
+                if run := _observed_run(machine):
+                    return run
+                words, depth = self._deepest(values, shape, error, machine.limits.steps - machine.budget)
+                values, original = values.capped(words, depth), original.capped(words, depth)
+                irreducible |= words
             except TooManyIterations as error:
                 if run := _observed_run(machine):
                     return run
@@ -213,6 +220,31 @@ class LaunchSearch:
         self._note_truncation(machine)
         return None
 
+    def _deepest(
+        self, values: LaunchValues, shape: Shape, error: TooManyMbarriers, steps: int
+    ) -> tuple[frozenset[LaunchWord], int]:
+        """The words that decide the depth of a ring, and their greatest value for which there is room.
+
+        With *values*, one ring overlaps another after *steps*. A kernel may be sound with deep rings alone. Raises
+        UninitialisedMbarrier if there is no room for a ring of one stage.
+        """
+        words = frozenset(w for w in error.words if w != GRID and not w.high)
+        bounding = frozenset[LaunchWord]().union(*self.program.bounds.values())
+        fitting, overlapping = 0, max(map(values.word, words), default=0)
+        while overlapping - fitting > 1:
+            depth = (fitting + overlapping) // 2
+            machine = self._machine(values.capped(words, depth), shape, Limits(2 * steps, bounding))
+            try:
+                with suppress(TooManyIterations, OutOfSteps, Overrun, Unresolved):
+                    machine.run()
+                fitting = depth
+            except TooManyMbarriers:
+                overlapping = depth
+            self.steps += machine.limits.steps - max(machine.budget, 0)
+        if not fitting:
+            raise UninitialisedMbarrier(error.site, Reason.TOO_MANY_MBARRIERS)
+        return words, fitting
+
     @cached_property
     def _trip_counts_related(self) -> bool:
         """Whether one set of words bounds all loops in which threads wait."""
@@ -227,7 +259,7 @@ class LaunchSearch:
         )
         try:
             return self._run_machine(machine)
-        except TooManyIterations:
+        except (TooManyIterations, TooManyMbarriers):
             self._note_truncation(machine)
             return None
         finally:
@@ -246,7 +278,7 @@ class LaunchSearch:
         try:
             stuck = machine.run()
             finished = True
-        except (TooManyIterations, UninitialisedMbarrier):
+        except (TooManyIterations, TooManyMbarriers, UninitialisedMbarrier):
             raise
         except Unresolved as error:
             self.gave_up = GaveUp(error.why, error.site)

@@ -37,7 +37,7 @@ from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import (
     Limits,
     ThreadGroupScheduler,
-    TooManyIterations,
+    TooManyMbarriers,
     UninitialisedMbarrier,
     Unresolved,
 )
@@ -600,9 +600,7 @@ class Machine(ThreadGroupScheduler):
         many = self.program.mbarrier_count_words(step.site)
         for at, number in self._by_operands(step, positions, address, count):
             if many and at in self._mbarriers and self._mbarriers[at].site != step.site:
-                if not many.issubset(self.limits.irreducible):
-                    raise TooManyIterations(many)
-                raise UninitialisedMbarrier(step.site, Reason.TOO_MANY_MBARRIERS)
+                raise TooManyMbarriers(step.site, many)
             self._mbarriers[at] = Mbarrier(step.site, at, number & 0xFFFFF, number & 0xFFFFF)
 
     def _on_mbarrier_arrive(

@@ -44,6 +44,7 @@ __all__ = [
     "OutOfSteps",
     "ThreadGroupScheduler",
     "TooManyIterations",
+    "TooManyMbarriers",
     "UninitialisedMbarrier",
     "Unresolved",
 ]
@@ -85,6 +86,15 @@ class TooManyIterations(Exception):
         """By what factor the extrapolated trip count is too large; 0: it was not extrapolated, the loop has iterated
         too often.
         """
+
+
+class TooManyMbarriers(Exception):
+    """A loop initialises one mbarrier over another at *site*. With smaller values for *words* it initialises fewer."""
+
+    def __init__(self, site: int, words: frozenset[LaunchWord]) -> None:
+        super().__init__("a ring has more mbarriers than there is room for")
+        self.site = site
+        self.words = words
 
 
 class Limits(NamedTuple):

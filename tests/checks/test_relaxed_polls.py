@@ -73,3 +73,110 @@ def test_the_steps_name_the_barrier_that_is_not_an_acquire() -> None:
         "orders the threads of this CTA only",
         "may read the data from before the flag was set",
     ]
+
+
+def test_a_word_that_only_some_iterations_load_is_not_the_flag() -> None:
+    """The loop waits for another word, and looks rarely at one that ends the wait early."""
+    rarely = "add.u32 %r4, %r4, 1;\nsetp.lt.u32 %p2, %r4, 10000;\n@%p2 bra patient;"
+    abort = "ld.relaxed.gpu.global.u32 %r5, [%rd0+8];\nsetp.ne.u32 %p3, %r5, 0;\n@%p3 bra over;\npatient:"
+    body = ("mov.u32 %r4, 0;", POLL.replace("poll:", f"poll:\n{rarely}\n{abort}"), "over:", READ)
+    source = text(*body)
+    (finding,) = by_rule(lint(source), "MO003")
+    assert "[%rd0+4096]" in source[finding.span.start : finding.span.end]
+
+
+@pytest.mark.parametrize(("fixed", "found"), [(True, 1), (False, 0)])
+def test_a_guarded_poll_is_a_flag_if_the_guard_is_the_same_in_all_iterations(fixed: bool, found: int) -> None:
+    guarded = POLL.replace("ld.", "add.u32 %r4, %r4, 1;\nsetp.eq.u32 %p2, %r4, 9;\n@%p2 ld.")
+    body = guarded.replace("@%p2", "@%p0") if fixed else guarded
+    assert len(by_rule(lint(text("mov.u32 %r1, 0;\nmov.u32 %r4, 0;", body, READ)), "MO003")) == found
+
+
+def test_a_loop_that_acquires_another_word_waits_for_that_word() -> None:
+    abort = "poll:\nld.relaxed.gpu.global.u32 %r3, [%rd0+8];\nsetp.ne.u32 %p2, %r3, 0;\n@%p2 bra over;"
+    loop = POLL.replace("poll:", abort).replace(
+        "ld.relaxed.gpu.global.u32 %r1", "ld.acquire.gpu.global.u32 %r1"
+    )
+    assert not by_rule(lint(text(loop, "over:", READ)), "MO003")
+    relaxed = loop.replace(".acquire", ".relaxed")
+    assert len(by_rule(lint(text(relaxed, "over:", READ)), "MO003")) == 2
+
+
+SET = "st.relaxed.gpu.global.u32 [%rd0+4096], {};"
+WRITE = "st.global.u32 [%rd1], %r0;"
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ([SET.format(1), POLL, READ], 0),
+        (["red.relaxed.gpu.global.add.u32 [%rd0+4096], 1;", POLL, READ], 0),
+        ([SET.format(1), POLL, READ, WRITE, "fence.acq_rel.gpu;", SET.format(2)], 0),
+        ([SET.format(1), POLL, "@%p0 bra over;", READ, "over:"], 0),
+        ([WRITE, SET.format(1), POLL, READ], 1),
+        (["@%p0 bra both;", WRITE, "both:", SET.format(1), POLL, READ], 1),
+        ([SET.format(0), POLL, READ], 1),
+        (["st.relaxed.gpu.global.f32 [%rd0+4096], %f0;", POLL, READ], 1),
+        (["st.global.u32 [%rd0+4096], 1;", POLL, READ], 1),
+        ([SET.format(1), "@%p0 bra produce;", POLL, READ, "ret;", "produce:", WRITE, SET.format(2)], 1),
+        (["next:", SET.format(1), POLL, READ, WRITE, "setp.ne.u32 %p2, %r2, 0;\n@%p2 bra next;"], 1),
+        ([POLL, READ, WRITE, SET.format(1)], 1),
+        ([POLL, READ, SET.format(1)], 0),
+    ],
+)
+def test_a_flag_that_the_kernel_sets_before_it_writes_anything_announces_nothing(
+    body: list[str], found: int
+) -> None:
+    assert len(by_rule(lint(text(*body)), "MO003")) == found
+
+
+PEERS = """
+    ld.param.u64 %rd4, [peers];
+    ld.param.u64 %rd5, [own];
+    ld.param.u64 %rd8, [input];
+    mul.wide.u32 %rd6, %r0, 8;
+    add.u64 %rd6, %rd4, %rd6;
+    ld.global.u64 %rd7, [%rd6];
+    ld.global.u64 %rd9, [%rd4];
+"""
+
+
+def among_peers(write: str, read: str) -> str:
+    """A kernel that writes data, sets a flag of each peer, waits for its own flag, and reads."""
+    body = (
+        START,
+        PEERS,
+        write,
+        "st.relaxed.sys.u32 [%rd7], 1;",
+        POLL.replace("[%rd0+4096]", "[%rd9]"),
+        read,
+        "ret;",
+    )
+    parameters = ".param .u64 pointer, .param .u64 peers, .param .u64 own, .param .u64 input"
+    return module(kernel("\n".join(body), parameters=parameters))
+
+
+def test_pointers_from_one_table_are_to_one_flag() -> None:
+    assert not by_rule(lint(among_peers("", "ld.global.u32 %r2, [%rd8];")), "MO003")
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "confidence"),
+    [
+        ("st.global.u32 [%rd1], %r0;", "ld.global.u32 %r2, [%rd8];", "low"),
+        ("st.global.u32 [%rd1], %r0;", "ld.global.u32 %r3, [%rd8];\nld.global.u32 %r2, [%rd1];", "medium"),
+        ("st.global.u32 [%rd1], %r0;", "ld.global.u32 %r2, [%rd20];", "medium"),
+        ("st.global.u32 [%rd20], %r0;", "ld.global.u32 %r2, [%rd8];", "medium"),
+    ],
+)
+def test_data_that_the_kernel_writes_through_no_pointer_of_the_read_has_low_confidence(
+    write: str, read: str, confidence: str
+) -> None:
+    (finding,) = by_rule(lint(among_peers(write, read)), "MO003")
+    assert finding.confidence.label == confidence
+
+
+def test_the_lower_half_of_a_composed_pointer_is_its_origin() -> None:
+    composed = "mov.b64 {%r10, %r11}, %rd5;\nadd.u32 %r11, %r11, %r0;\nmov.b64 %rd7, {%r10, %r11};\nmov.b64 %rd9, %rd7;"
+    source = among_peers(composed, "ld.global.u32 %r2, [%rd8];").replace("[%rd9]", "[%rd5]")
+    assert not by_rule(lint(source), "MO003")

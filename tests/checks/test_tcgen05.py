@@ -144,11 +144,16 @@ loop:
 }  # fmt: skip
 
 
+NEXT = "add.u32 %r1, %r1, 1;\nsetp.lt.u32 %p6, %r1, 4;\n@%p6 bra loop;"
+
+
 @pytest.mark.parametrize(
     ("body", "messages"),
     [
         (f"@!%p3 bra on;\n{MMA}\nmov.u32 %r2, 0;\non: mov.u32 %r1, 0;", ["mov.u32 %r2, 0;"]),
         (f"{MMA}\nmov.u32 %r2, 0;", []),
+        (f"mov.u32 %r1, 0;\nloop: {MMA}\n{NEXT}\nmov.u32 %r2, 0;", []),
+        (f"mov.u32 %r1, 0;\nloop: @!%p3 bra on;\n{MMA}\nmov.u32 %r2, 0;\non: {NEXT}", ["mov.u32 %r2, 0;"]),
     ],
 )
 def test_an_uncommitted_mma_is_shown_with_the_end_of_its_branch(body: str, messages: list[str]) -> None:

@@ -2273,25 +2273,47 @@ ready:
 """
 
 
-def test_a_ring_that_is_deeper_than_there_is_room_for() -> None:
-    """The depth is a number of the launch; where an init of one more mbarrier hits one of the others, it is smaller."""
+def with_depth() -> str:
+    """RING with {depth} stages, and room for three."""
     first, _, rest = RING.partition("    mbarrier.init")
     code = first + ROOM + rest.partition("ready:\n")[2]
-    code = code.replace(".param .u32 rounds)", ".param .u32 rounds, .param .u32 depth)").replace(
+    return code.replace(".param .u32 rounds)", ".param .u32 rounds, .param .u32 depth)").replace(
         "setp.eq.u32 %p4, %r22, 3;", "setp.eq.u32 %p4, %r22, {depth};"
     )
-    constant = code.replace("{depth}", "3")
-    assert replay(constant).run is None
-    assert "stuck" in what(replay(constant.replace(GIVE, "")).run)
-    given = (
-        code.replace("{depth}", "%r1")
+
+
+def with_given_depth() -> str:
+    """RING whose depth is a number of the launch."""
+    return (
+        with_depth()
+        .replace("{depth}", "%r1")
         .replace("setp.lt.u32 %p1, %r21, %r1;", "ld.param.u32 %r3, [depth];\n    setp.lt.u32 %p1, %r21, %r3;")
         .replace("setp.eq.u32 %p4, %r22, %r1;", "ld.param.u32 %r1, [depth];\n    setp.eq.u32 %p4, %r22, %r1;")
     )
+
+
+def test_a_ring_that_is_deeper_than_there_is_room_for() -> None:
+    """The depth is a number of the launch; where an init of one more mbarrier hits one of the others, it is smaller."""
+    constant = with_depth().replace("{depth}", "3")
+    assert replay(constant).run is None
+    assert "stuck" in what(replay(constant.replace(GIVE, "")).run)
+    given = with_given_depth()
     asked = replay(given)
     assert asked.run is None
     assert [run.wrong for run in asked.runs] == [False]
     assert "stuck" in what(replay(given.replace(GIVE, "")).run)
+
+
+@pytest.mark.parametrize(("least", "sound"), [(3, True), (4, False)])
+def test_a_ring_is_as_deep_as_there_is_room_for(least: int, sound: bool) -> None:
+    """Consumers that release no stage of a ring with fewer stages than *least*."""
+    given = (
+        f"    ld.param.u32 %r1, [depth];\n    setp.ge.u32 %p3, %r1, {least};\n"
+        "    @%p3 mbarrier.arrive.shared::cta.b64 _, [%r28];\n"
+    )
+    asked = replay(with_given_depth().replace(GIVE, given))
+    assert (asked.run is None) == sound
+    assert any(not run.wrong for run in asked.runs) == sound
 
 
 def test_what_depends_on_memory_is_not_reported() -> None:

@@ -189,6 +189,7 @@ def test_findings_carry_their_steps_as_instructions() -> None:
     assert finding["rule"] == "TC005"
     assert [data["text"][step["site"]].split()[0] for step in finding["steps"]] == [
         "tcgen05.mma.cta_group::1.kind::f16",
+        "@%p11",  # ends the role without a commit
         "ret;",
     ]
     assert all(step["role"] == "lane 0 of warp 1" for step in finding["steps"])

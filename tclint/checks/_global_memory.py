@@ -1,0 +1,64 @@
+"""Which operands of an instruction determine where in global memory it reads or writes, and what they are based on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.model import KernelModel
+from tclint.isa.table import Match
+from tclint.values import Values
+
+__all__ = ["global_operands", "origins"]
+
+_POINTER = 8
+"""The size in bytes of a pointer."""
+
+
+def global_operands(match: Match, verb: str) -> tuple[str, ...]:
+    """The operands that determine where in global memory an instruction reads, or writes, as *verb* says."""
+    form = match.form
+    names = tuple(name for v, name in form.memory if v == verb and match.space in (".global", ""))
+    if form.event == "issue" and "tensormap" in form.roles:
+        loads = form.group == "mbarrier"
+        return (*names, form.roles["tensormap"]) if loads == (verb == "read") else names
+    later = form.async_reads if verb == "read" else form.async_writes
+    return (*names, *(n[1:] for n in later if n.startswith("*") and not n.endswith("desc")))
+
+
+def origins(model: KernelModel, site: int, verb: str) -> frozenset[int]:
+    """The values from which *site* derives the addresses that it reads or writes (*verb*) in global memory.
+
+    They are the addresses of parameters and of variables. A pointer that was loaded from global memory derives from
+    the address of that load, so the buffers of several devices in one table have one origin. A pointer that is composed
+    of halves derives from its lower half. Empty if the addresses derive from anything else.
+    """
+    instruction, values = model.instruction(site), model.values
+    names = () if instruction.match is None else global_operands(instruction.match, verb)
+    operands = [operand for name in names if (operand := instruction.named(name)) is not None]
+    work = [(values.operand(operand, site), _POINTER) for operand in operands]
+    found, seen = set[int](), set[int]()
+    while work:
+        address, size = work.pop()
+        for term, _ in values.linear(address)[0]:
+            node = values.node(term)
+            if node[0] == "parameter" and node[2] == size:
+                found.add(node[1])
+            elif model.space(term).startswith((".global", ".param")):
+                found.add(term)
+            elif term not in seen:
+                seen.add(term)
+                work += _derived_from(values, term, size)
+    return frozenset(found)
+
+
+def _derived_from(values: Values, term: int, size: int) -> Iterator[tuple[int, int]]:
+    """The values that *term*, a pointer or a half of one of *size* bytes, derives from, each with its size."""
+    node = values.node(term)
+    if node[0] == "phi":
+        yield from ((argument, size) for argument in values.arguments(term))
+    elif node[0] == "select":
+        yield from ((choice, size) for choice in node[2:4])
+    elif node[0] == "pack":
+        yield node[2], node[1] // 8
+    elif node[0] == "load" and node[2].startswith(".global"):
+        yield node[3], _POINTER
