@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 EVENTS = frozenset(
-    """issue commit wait register-fence
+    """issue submit commit wait register-fence
     tmem-alloc tmem-dealloc tmem-relinquish tcgen05-fence-before tcgen05-fence-after
     mbarrier-init mbarrier-inval mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait mbarrier-pending
     barrier-sync barrier-arrive barrier-wait proxy-fence memory-fence

@@ -90,7 +90,7 @@ OPEN = {
     "st.bulk 32-bit size register (register address)": _VALUE,
 }
 """What tclint accepts in a version or on a target that does not have it yet, and why."""
-OTHER_RULES = ("MB", "TM", "MO")
+OTHER_RULES = ("FB", "MB", "TM", "MO")
 """Rules about what a module does, of which these modules have faults."""
 
 

@@ -454,7 +454,7 @@ def test_fabric_operations_complete_their_bytes_or_units_of_16(
 
 def test_lanes_that_pull_a_reduction_together_issue_one_copy() -> None:
     issue = f"@!%p0 {expect(1024)}\n@!%p9 {PULL}\n@!%p0 fabric.submit;"
-    body = f"{START}\n{made(1)}\nbar.sync 0;\n{issue}\n{WAIT}\nret;"
+    body = f"{START}\n{made(1)}\nbar.sync 0;\n{issue}\n{WAIT}\nret;".replace(".init.", ".init.layout::v1.")
     result = lint(module(kernel(body), header=".version 9.5\n.target sm_100a\n.address_size 64\n"))
     assert [f for f in result.findings if f.severity > Severity.INFO] == []
 

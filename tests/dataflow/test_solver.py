@@ -19,6 +19,7 @@ from tclint.analyses.bulk import KNOWN_TO_WARP, BulkReads, BulkWrites
 from tclint.analyses.cluster_barrier import ClusterBarrier
 from tclint.analyses.cp_async import TRACKED, CopyGroups, LaneWaitedCopies, WaitedCopies
 from tclint.analyses.cp_async import WAITED as DONE
+from tclint.analyses.fabric_submission import FabricSubmission
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.proxies import LANDED, WAITED, WIDE, Landed, Unfenced, UnfencedReads, UnfencedWaits
@@ -80,6 +81,9 @@ loop:
     cp.async.wait_group 0;
     @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [slot], 16;
     @%p1 cp.async.bulk.commit_group;
+    fabric.try_get.async.shared::cta.mbarrier::complete_tx::bytes.mbarrier::report::fabric.relaxed.sys.b128
+        [slot], [%r9, %rd0], 16, [bar];
+    @%p1 fabric.submit;
     cp.async.bulk.wait_group.read 1;
     @%p1 cp.async.bulk.wait_group 0;
     @%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;
@@ -200,6 +204,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     TensorMemory: _tensor_memory,
     Outstanding: _tensor_memory,
     ClusterBarrier: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30))),
+    FabricSubmission: lambda analysis: st.frozensets(st.tuples(st.integers(0, 30))),
     RegisterCounts: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30), st.just(40))),
     LoadLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
     ResultLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
