@@ -32,6 +32,7 @@ CLASSES = {
     "mbarrier-wait": "wait",
     "pdl-wait": "wait",
     "commit": "commit",
+    "submit": "commit",
     "register-fence": "fence",
     "proxy-fence": "fence",
     "memory-fence": "fence",
