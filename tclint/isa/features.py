@@ -8,9 +8,10 @@ finds them all.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,33 +29,15 @@ KINDS = frozenset(
 what precedes the word; for a variable, it ends at the ``=`` of its initial value, and ``initial`` is the value. A feature
 of the kind ``named`` has no pattern: a check recognises it."""
 
-_TYPE = r"\.(?:[bus](?:8|16|32|64)|f(?:32|64))"
-_NAME = r"(?!WARP_SZ\b)[\w$%]+"
-_RANGE = rf"{_NAME}(?:<\d{{1,18}}>)?"
-_ARRAY = rf"{_NAME}(?:\s*\[\s*[1-9]\d{{0,17}}\s*\])*\s*"
-_ALIGNED = r"(?:\s+\.align\s+\d{1,18})?"
-_PLAIN: Mapping[str, str] = {
-    "variable": rf"\.reg\s+(?:{_TYPE}|\.pred|\.f16)\s+{_RANGE}(?:\s*,\s*{_RANGE})*\s*;?\s*$"
-    rf"|\.(?:param|local|shared){_ALIGNED}\s+{_TYPE}\s+{_ARRAY};?\s*$",
-    "module-variable": rf"(?:\.(?:visible|weak)\s+)?\.(?:global|const){_ALIGNED}\s+{_TYPE}\s+{_ARRAY}(?:;?\s*|=)$"
-    rf"|\.extern\s+\.(?:global|const){_ALIGNED}\s+{_TYPE}\s+{_ARRAY};?\s*$"
-    rf"|\.extern\s+\.shared{_ALIGNED}\s+{_TYPE}\s+{_NAME}\s*(?:\[\s*\])?\s*;?\s*$"
-    rf"|(?:\.extern\s+)?\.shared{_ALIGNED}\s+{_TYPE}\s+{_ARRAY};?\s*$",
-    "initial": r"[\s{},0-9xXa-fA-F.+-]*;?\s*$",
-    "entry-parameter": rf"\.param{_ALIGNED}\s+{_TYPE}(?:\s+\.ptr(?:\s+\.(?:global|shared|const|local))?{_ALIGNED})?{_ALIGNED}"
-    rf"\s+{_ARRAY}$",
-    "func-parameter": rf"\.param{_ALIGNED}\s+{_TYPE}\s+{_ARRAY}$|\.reg\s+{_TYPE}\s+{_NAME}\s*$",
-    "file": r'\.file\s+\d+\s+"[^"]*"',
-    "callprototype": r"[^.]*\.callprototype\s*[^.]*(?:\.(?:param|reg|align|b\d+|[usf]\d+)[^.]*)*$",
-}
-"""Kind of statement -> the texts that have no feature that a module of version :data:`COMMON` may lack: nearly all, so that
-few kernels need the table."""
+_TYPES = frozenset([*(f".{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), ".f32", ".f64"])
+_WORDS = str.maketrans({mark: f" {mark} " for mark in "()[]<>,;="})
+_INITIAL = frozenset(" \t\r\n{},0123456789xXabcdefABCDEF.+-;")
 _LINKAGE = ("", ".visible", ".weak", ".extern")
 _PLAIN_WORDS: Mapping[str, tuple[str, ...]] = {
     "entry": _LINKAGE, "func": _LINKAGE, "address-size": (".address_size 64", ".address_size 32"),
     "module-pragma": ('.pragma "nounroll";',), "head-pragma": ('.pragma "nounroll";',), "pragma": ('.pragma "nounroll";',),
 }  # fmt: skip
-"""The same, for kinds of which only a few texts are common."""
+"""Kinds of which only a few texts are common."""
 _COMPLETE = frozenset(("section", "calltargets"))
 """Kinds of statements all features of which a module of version :data:`COMMON` has."""
 COMMON: Version = (7, 5)
@@ -112,14 +95,109 @@ def used(kind: str, text: str, version: Version) -> tuple[FeatureSpec, ...]:
 
 
 def _plain(kind: str, text: str) -> bool:
+    """Whether *text* has no feature that a module of version :data:`COMMON` may lack: nearly all, so that few kernels need
+    the table.
+
+    The text is split into words, as compiling regular expressions would take longer than linting a small kernel.
+    """
     if kind in _COMPLETE or text.strip() in _PLAIN_WORDS.get(kind, ()):
         return True
-    return kind in _PLAIN and _pattern(kind).match(text) is not None
+    if kind == "initial":
+        return _INITIAL.issuperset(text)
+    if kind == "file":
+        word, number, *name = [*text.split(None, 2), "", ""][:3]
+        return word == ".file" and number.isdigit() and name[0].startswith('"')
+    declares = _DECLARES.get(kind)
+    return declares is not None and declares(text.translate(_WORDS).split())
 
 
-@cache
-def _pattern(kind: str) -> re.Pattern[str]:
-    return re.compile(_PLAIN[kind])
+def _is_variable(words: list[str]) -> bool:
+    if words[-1:] == [";"]:
+        words = words[:-1]
+    if words[:1] == [".reg"]:
+        kind, names = words[1:2], words[2:]
+        ranged = all(_is_size(after) for word, after in pairwise(words) if word == "<")
+        return (
+            bool(kind and names)
+            and kind[0] in _TYPES.union((".pred", ".f16"))
+            and ranged
+            and all(word in ("<", ">", ",") or word.isdigit() or _is_name(word) for word in names)
+        )
+    return words[:1] in ([".param"], [".local"], [".shared"]) and _is_array(_typed(words[1:]))
+
+
+def _is_module_variable(words: list[str]) -> bool:
+    initialised = words[-1:] == ["="]
+    if initialised or words[-1:] == [";"]:
+        words = words[:-1]
+    linkage = words[0] if words[:1] in ([".visible"], [".weak"], [".extern"]) else ""
+    words = words[1:] if linkage else words
+    declared = _typed(words[1:])
+    if initialised and (linkage == ".extern" or words[:1] == [".shared"]):
+        return False
+    if words[:1] == [".shared"] and linkage in ("", ".extern"):
+        return _is_array(declared) or (linkage != "" and declared[1:] == ["[", "]"] and _is_name(declared[0]))
+    return words[:1] in ([".global"], [".const"]) and _is_array(declared)
+
+
+def _is_entry_parameter(words: list[str]) -> bool:
+    declared = _typed(words[1:])
+    if declared[:1] == [".ptr"]:
+        declared = declared[1:]
+        if declared[:1] in ([".global"], [".shared"], [".const"], [".local"]):
+            declared = declared[1:]
+    return words[:1] == [".param"] and _is_array(_aligned(declared))
+
+
+def _is_func_parameter(words: list[str]) -> bool:
+    if words[:1] == [".reg"]:
+        return len(words) == 3 and words[1] in _TYPES and _is_name(words[2])
+    return words[:1] == [".param"] and _is_array(_typed(words[1:]))
+
+
+def _is_prototype(words: list[str]) -> bool:
+    known = _TYPES.union((".callprototype", ".param", ".reg", ".align"))
+    return all(word in known or "." not in word for word in words)
+
+
+_DECLARES: Mapping[str, Callable[[list[str]], bool]] = {
+    "variable": _is_variable, "module-variable": _is_module_variable,
+    "entry-parameter": _is_entry_parameter, "func-parameter": _is_func_parameter, "callprototype": _is_prototype,
+}  # fmt: skip
+
+
+def _typed(words: list[str]) -> list[str]:
+    """What follows the alignment and the type of a declaration; nothing if it has another type."""
+    words = _aligned(words)
+    return words[1:] if words and words[0] in _TYPES else []
+
+
+def _aligned(words: list[str]) -> list[str]:
+    return words[2:] if words[:1] == [".align"] and len(words) > 1 and words[1].isdigit() else words
+
+
+def _is_array(words: list[str]) -> bool:
+    """Whether these are a name and the sizes of its dimensions."""
+    sizes = words[2::3]
+    brackets = words[1::3], words[3::3]
+    return (
+        bool(words)
+        and _is_name(words[0])
+        and len(words) == 1 + 3 * len(sizes)
+        and brackets == (["["] * len(sizes), ["]"] * len(sizes))
+        and all(_is_size(size) and not size.startswith("0") for size in sizes)
+    )
+
+
+def _is_size(word: str) -> bool:
+    return word.isdigit() and len(word) <= 18
+
+
+def _is_name(word: str) -> bool:
+    return word != "WARP_SZ" and word.translate(_LETTERS).isalnum()
+
+
+_LETTERS = str.maketrans("_$%", "aaa")
 
 
 @lru_cache(maxsize=1024)
