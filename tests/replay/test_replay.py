@@ -2874,6 +2874,85 @@ def test_copies_that_arrive_are_arrivals() -> None:
     assert what(replay(changed("DONE", TRACK, only)).run) == {"stuck"}
 
 
+TWO_ROUNDS = """\
+.version 8.6
+.target sm_100a
+.address_size 64
+
+.visible .entry k(.param .u64 out, .param .u64 desc_a, .param .u64 desc_b)
+.reqntid 64
+{
+    .reg .pred %warp0, %leader, %add, %ready;
+    .reg .b32 %r<6>, %d, %idesc;
+    .reg .b64 %a, %b, %out;
+    .shared .align 8 .b64 full;
+    .shared .align 8 .b64 empty;
+    .shared .align 4 .b32 slot;
+    ld.param.u64 %a, [desc_a];
+    ld.param.u64 %b, [desc_b];
+    ld.param.u64 %out, [out];
+    cvta.to.global.u64 %out, %out;
+    mov.u32 %r0, %tid.x;
+    mad.wide.u32 %out, %r0, 8, %out;
+    setp.lt.u32 %warp0, %r0, 32;
+    setp.eq.u32 %leader, %r0, 32;
+    setp.ne.u32 %add, %r0, %r0;
+    mov.b32 %idesc, 0x08200490;
+    @%leader mbarrier.init.shared::cta.b64 [full], 1;
+    @%leader mbarrier.init.shared::cta.b64 [empty], 32;
+    @!%warp0 bra.uni allocated;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 128;
+allocated:
+    bar.sync 0;
+    ld.shared.b32 %d, [slot];
+    @!%warp0 bra.uni issue;
+wait_full:
+    mbarrier.try_wait.parity.shared::cta.b64 %ready, [full], 0;
+    @!%ready bra wait_full;
+    tcgen05.fence::after_thread_sync;
+    tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r4, %r5}, [%d];
+    tcgen05.wait::ld.sync.aligned;
+    tcgen05.fence::before_thread_sync;
+    mbarrier.arrive.relaxed.cluster.shared::cta.b64 _, [empty];
+    st.global.v2.b32 [%out], {%r4, %r5};
+wait_again:
+    mbarrier.try_wait.parity.shared::cta.b64 %ready, [full], 1;
+    @!%ready bra wait_again;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %d, 128;
+    ret;
+issue:
+    @!%leader bra finish;
+    tcgen05.mma.cta_group::1.kind::f16 [%d], %a, %b, %idesc, %add;
+    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [full];
+wait_empty:
+    mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 %ready, [empty], 0;
+    @!%ready bra wait_empty;
+    tcgen05.fence::after_thread_sync;
+    tcgen05.mma.cta_group::1.kind::f16 [%d], %a, %b, %idesc, %add;
+    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [full];
+finish:
+    ret;
+}
+"""
+BEFORE = "    tcgen05.fence::before_thread_sync;\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        pytest.param("", "", False, id="relaxed arrival and wait"),  # 9.7.16.6.4.4, the first example
+        pytest.param(".relaxed.cluster", "", False, id="release and acquire"),
+        pytest.param(BEFORE, "", True, id="no fence before the arrival"),
+        pytest.param(
+            "    tcgen05.wait::ld.sync.aligned;\n" + BEFORE, BEFORE, True, id="no wait before the arrival"
+        ),
+    ],
+)
+def test_relaxed_operations_order_tensor_memory_between_its_fences(old: str, new: str, wrong: bool) -> None:
+    code = TWO_ROUNDS.replace(old, new) if old else TWO_ROUNDS
+    assert bool([f for f in reports(code) if f.rule.id == "TC002"]) == wrong
+
+
 def test_copies_of_threads_into_what_others_may_still_read() -> None:
     read, gives = "ld.shared.u32 %r11, [%r10];\n", "mbarrier.arrive.shared::cta.b64 _, [%r9];\n"
     frees = f"    add.u32 %r9, %r8, %r7;\n    {gives}"
