@@ -84,11 +84,11 @@ def test_a_finding_is_walked_with_the_mouse(opened: Any) -> None:
     page = opened(UNCOMMITTED)
     page.click("#finding0")
     assert "line 150; tcgen05.mma" in selected(page)
-    assert page.locator("#paths .pin").count() == 2
+    assert page.locator("#paths .pin").count() == 3
     assert page.locator("#paths .path").count() == 1
-    page.wait_for_selector(".steps li:nth-child(2) [aria-current=step]")
+    page.wait_for_selector(".steps li:nth-child(3) [aria-current=step]")
     assert "ret" in selected(page)
-    assert "TC005, step 2 of 2, line 168: lane 0 of warp 1" in text_of(page, "#said")
+    assert "TC005, step 3 of 3, line 168: lane 0 of warp 1" in text_of(page, "#said")
     page.click(".steps button >> nth=0")
     assert "line 150" in selected(page)
 
@@ -149,7 +149,7 @@ def test_search(opened: Any) -> None:
         ("tcgen05.mma", "1 of 1", "line 150"),
         ("%r18", "of 14", ""),
         (":150", "1 of 1", "line 150"),
-        ("TC005", "of 2", "line 150"),
+        ("TC005", "of 3", "line 150"),
         ("multiply_stage", "of 2", "line 129"),
         ("B23", "1 of 1", "line 129"),
         ("nothing like it", "no match", ""),
