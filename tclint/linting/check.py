@@ -129,7 +129,9 @@ def _check(
             continue
         whole = inline(function, callees)
         hits, limits, unanswered = past.checked(module, whole, facts, check)
-        open_questions += _located(source, whole, unanswered)
+        open_questions += sorted(
+            _located(source, whole, unanswered), key=lambda q: (q.line, q.question, q.why)
+        )
         line = source.position(function.start).line if limits else 0
         problems += [Problem(line, limit) for limit in limits]
         off = selected.ignored(source.path, function.name) if hits else ()
