@@ -8,6 +8,7 @@ many brace scopes with the same names.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
@@ -61,6 +62,9 @@ _LOC = re.compile(
 _FILE = re.compile(r'\.file\s+(\d{1,18})\s+"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
 _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
+_REGISTERS = re.compile(r"\.reg\b[^;{}]*")
+_RANGE = re.compile(r"(?<![\w$%])([\w$%]+)\s*<\s*(\d+)\s*>")
+_NUMBER = re.compile(r"[1-9]\d{0,17}")
 
 
 class _Scope:
@@ -126,9 +130,7 @@ class _Builder:
                 break
             ranges = scope.ranges
             if ranges and digits:
-                found = ranges.get(prefix)
-                if found is None or digits[0] == "0" != digits or len(digits) > 9 or int(digits) >= found[0]:
-                    found = _split(ranges, name, len(prefix))
+                found = _containing(ranges, prefix, digits) or _split(ranges, name, len(prefix))
                 if found is not None:
                     register = len(self.function.registers)
                     self.function.registers.append(Register(name, found[1]))
@@ -190,12 +192,8 @@ class _Builder:
     def taken(self, name: str) -> bool:
         """Whether the current scope declares *name*, by itself or as an element of a range of registers (5.4.1)."""
         scope = self.scope
-        if name in scope.variables:
-            return True
         prefix = name.rstrip("0123456789")
-        found = scope.ranges.get(prefix) if len(prefix) < len(name) else None
-        digits = name[len(prefix) :]
-        return found is not None and (digits[0] != "0" or digits == "0") and int(digits) < found[0]
+        return name in scope.variables or bool(_containing(scope.ranges, prefix, name[len(prefix) :]))
 
     def claim(self, name: str, start: int, end: int) -> None:
         """Record that the current scope declares *name*, which is an error the second time (5.4.1)."""
@@ -206,30 +204,20 @@ class _Builder:
     def claim_range(self, name: str, count: int, start: int, end: int) -> None:
         """Record that the current scope declares *count* registers, which is an error if one of them exists.
 
-        Except for the first one, which ptxas accepts twice if the range follows.
+        The error names the first of these. Element 0 does not count: ptxas accepts it twice if the range follows.
         """
-        variables, first = self.scope.variables, len(name)
-        again = name if f"{name}<" in variables else ""
-        for other in variables if not again else ():
-            digits = other[first:]
-            if other.startswith(name) and digits.isdecimal() and (digits[0] != "0" or digits == "0"):
-                again = other if len(digits) < 19 and 0 < int(digits) < count else again
+        variables = self.scope.variables
+        if f"{name}<" in variables:
+            again = [name]
+        elif count <= len(variables):
+            again = [f"{name}{number}" for number in range(1, count) if f"{name}{number}" in variables]
+        else:
+            others = (other[len(name) :] for other in variables if other.startswith(name))
+            numbers = sorted(int(digits) for digits in others if _NUMBER.fullmatch(digits))
+            again = [f"{name}{number}" for number in numbers if number < count]
         if again:
-            self.trouble("duplicate-name", start, end, f"{_quoted(again)} is declared twice in one scope")
+            self.trouble("duplicate-name", start, end, f"{_quoted(again[0])} is declared twice in one scope")
         variables.add(f"{name}<")
-
-    def too_small(self, name: str) -> RegisterCount | None:
-        """The count in the only declaration of a range that would contain the undeclared register *name* if it were
-        larger; None if there is no such declaration, or several of the same name."""
-        prefix = name.rstrip("0123456789")
-        digits = name[len(prefix) :]
-        if not digits or len(digits) > 9 or digits[0] == "0" != digits:
-            return None
-        pattern = rf"\.reg\b[^;{{}}]*?(?<![\w$%]){re.escape(prefix)}\s*<\s*(\d+)\s*>"
-        found = list(re.finditer(pattern, self.text[self.base : self.function.end]))
-        if len(found) != 1 or integer(found[0][1]) > int(digits):
-            return None
-        return RegisterCount(*found[0].span(1), int(digits) + 1)
 
     def fill(self, prefix: str, count: int, kind: str) -> None:
         """Create all registers of a range, which is cheaper than on first use: compilers use all that they declare."""
@@ -489,7 +477,7 @@ class _Builder:
         operand = parse_operand(text, self.lookup)
         if isinstance(operand, int):
             return operand, "r,"
-        if isinstance(operand, Immediate) and len(text) > 19 and _too_long(text, operand):
+        if isinstance(operand, Immediate) and len(text) > 18 and _too_long(text, operand):
             self.overflow = True
         if isinstance(operand, Special):
             vector = SPECIAL_REGISTERS[operand.name].type.startswith(".v4")
@@ -601,6 +589,14 @@ def _misaligned(text: str) -> str:
 def _unknown_directive(text: str) -> str:
     """The error for a directive without a rule in the grammar; empty for the lines of DWARF data."""
     return "" if text.startswith("@@") else f"unknown directive {_quoted(text.split()[0].rstrip(';'))}"
+
+
+def _containing(ranges: dict[str, tuple[int, str]], prefix: str, digits: str) -> tuple[int, str] | None:
+    """The range called *prefix* if the register *prefix* + *digits* is one of its elements, or None."""
+    found = ranges.get(prefix) if digits else None
+    if found is None or digits[0] == "0" != digits or len(digits) > 9 or int(digits) >= found[0]:
+        return None
+    return found
 
 
 def _split(ranges: dict[str, tuple[int, str]], name: str, first: int) -> tuple[int, str] | None:
@@ -814,10 +810,14 @@ def _report_undeclared(
     seen: set[str] = set()
     guards: set[str] = set()
     labels = set(function.labels.values())
+    ranges: Mapping[str, list[re.Match[str]]] | None = None
 
     def undeclared(kind: str, ins: Instruction, name: str, word: str) -> None:
+        nonlocal ranges
+        if ranges is None:
+            ranges = _ranges_in(builder.text[function.start : function.end])
         message = f"{word} {_quoted(name)} is not declared"
-        function.errors.append(BuildError(kind, ins.start, ins.end, message, builder.too_small(name)))
+        function.errors.append(BuildError(kind, ins.start, ins.end, message, _too_small(ranges, name)))
 
     for index, name, guard in builder.names:
         ins = function.instructions[index]
@@ -837,6 +837,28 @@ def _report_undeclared(
             continue
         if name and (name[0].isalpha() or name[0] in "%_$"):
             undeclared("undefined-register", ins, name, "register" if name.startswith("%") else "name")
+
+
+def _ranges_in(text: str) -> Mapping[str, list[re.Match[str]]]:
+    """The declarations of ranges of registers in *text*, in any scope, by the name of the range."""
+    found: defaultdict[str, list[re.Match[str]]] = defaultdict(list)
+    for statement in _REGISTERS.finditer(text):
+        for match in _RANGE.finditer(text, *statement.span()):
+            found[match[1]].append(match)
+    return found
+
+
+def _too_small(ranges: Mapping[str, list[re.Match[str]]], name: str) -> RegisterCount | None:
+    """The count in the only declaration of a range that would contain the undeclared register *name* if it were
+    larger; None if there is no such declaration, or several of the same name."""
+    prefix = name.rstrip("0123456789")
+    digits = name[len(prefix) :]
+    found = ranges.get(prefix, [])
+    if not digits or len(digits) > 9 or digits[0] == "0" != digits:
+        return None
+    if len(found) != 1 or integer(found[0][2]) > int(digits):
+        return None
+    return RegisterCount(*found[0].span(2), int(digits) + 1)
 
 
 def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:

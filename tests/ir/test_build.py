@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +86,42 @@ def test_a_name_seen_from_outside_is_hidden_once_it_is_declared_inside() -> None
 def test_a_register_declared_twice() -> None:
     f = body(".reg .b32 x;\n.reg .b32 x;\nmov.u32 x, 1;")
     assert [t.kind for t in f.errors] == ["duplicate-register"]
+
+
+@pytest.mark.parametrize("count", [4, 2000, 10**12])
+def test_a_range_names_the_first_register_that_is_declared_before_it(count: int) -> None:
+    others = "".join(f".reg .b32 %s{n};\n" for n in range(40))
+    f = body(f"{others}.reg .b32 %r3, %r0, %r01, %r2, %rd1;\n.reg .b32 %r<{count}>;")
+    assert [(t.kind, t.message) for t in f.errors] == [
+        ("duplicate-name", "%r2 is declared twice in one scope")
+    ]
+
+
+def test_the_ranges_of_a_kernel_are_looked_for_once_and_only_if_a_name_is_undeclared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[str] = []
+    made = import_module("tclint.ir.build")
+    ranges_in = made._ranges_in
+
+    def watched(text: str) -> object:
+        searched.append(text)
+        return ranges_in(text)
+
+    monkeypatch.setattr(made, "_ranges_in", watched)
+    text = module(
+        kernel("mov.u32 %r0, %r1;", "one", registers=".reg .b32 %r<2>;"),
+        kernel("mov.u32 %r2, %r3;\nmov.u32 %r7, %s1;", "two", registers=".reg .b32 %r<3>, %q<2>;"),
+    )
+    one, two = built(text).functions
+    assert not one.errors
+    declared = [t.declared for t in two.errors]
+    assert [d and (text[two.start + d.start : two.start + d.end], d.needed) for d in declared] == [
+        ("3", 4),
+        ("3", 8),
+        None,
+    ]
+    assert len(searched) == 1
 
 
 def test_an_address_of_an_unknown_instruction_may_have_several_parts() -> None:

@@ -130,6 +130,21 @@ def test_what_an_edit_leaves_alone_is_kept(old: str, new: str, kept: str) -> Non
     )
 
 
+@pytest.mark.parametrize("lines", [0, 90])
+def test_the_ranges_of_a_kernel_that_moved_are_those_of_a_fresh_build(lines: int) -> None:
+    """The quick fix of an undeclared register changes the kernel that has it, and no other one."""
+    moved = kernel(
+        "    mov.b32 %a5, 1;\n    ret;\n    .reg .b32 %b<2>;\n    mov.b32 %b2, 1;", "moved", registers=""
+    )
+    other = kernel("    ret;", "other", registers="    .reg .b32 %a<2>;\n")
+    before, after = (module("// a line\n" * count, moved, other) for count in (30, lines))
+    builds = Builds()
+    builds.build(before.encode())
+    _, found = builds.build(after.encode())
+    assert_same_module(found, built(after))
+    assert [t.declared and t.declared.needed for t in found.functions[0].errors] == [None, 3]
+
+
 @pytest.mark.parametrize(
     ("edit", "runs"),
     [

@@ -281,6 +281,8 @@ SHAPES: dict[str, Callable[[int], str]] = {
         + "\n@%p1 bar.sync 0;\nret;"
     ),
     "statements without a semicolon": lambda n: kernel("mov.u32 %r1, %r2\n" * n),
+    "ranges after registers": lambda n: kernel(chain(".reg .b32 a{n};\n.reg .b32 b{n}<2>;", n) + "\nret;"),
+    "undeclared registers": lambda n: kernel(chain("mov.u32 %x{n}, %y{m};", n) + "\nret;"),
     "quotes": lambda n: '"' * n,
     "open parentheses": lambda n: kernel("mov.u32 %r1, " + "(" * n + ";"),
     "a long expression": lambda n: kernel("mov.u32 %r1, " + "1+" * n + "1;"),
