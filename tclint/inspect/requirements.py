@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tclint.ir.feature_uses import operands_of
 from tclint.ir.needs import Need, first_version, name_of, needs
 from tclint.ir.nodes import Function, Module, Symbol
 from tclint.isa.target import TARGETS, Availability, Target, Version
@@ -120,7 +121,7 @@ def _reached(module: Module, function: Function) -> list[Function]:
     work = [function]
     while work:
         body = work.pop()
-        names = set(_names(body))
+        names = {symbol.name for _, symbol in operands_of(body, Symbol)}
         if any(body.instructions[use.sites[0]].flow == "call" for use in body.uses if use.sites):
             names.update(stored)
         for other in (other for name in names for other in by_name.get(name, ())):
@@ -128,18 +129,6 @@ def _reached(module: Module, function: Function) -> list[Function]:
                 reached[id(other)] = other
                 work.append(other)
     return list(reached.values())
-
-
-def _names(function: Function) -> Iterator[str]:
-    """The symbols among the operands of *function*."""
-    for use in function.uses:
-        first = function.instructions[use.sites[0]].operands if use.sites else ()
-        for at, operand in enumerate(first):
-            if isinstance(operand, Symbol):
-                for site in use.sites:
-                    named = function.instructions[site].operands[at]
-                    if isinstance(named, Symbol):
-                        yield named.name
 
 
 def _least(versions: Mapping[Target, Version]) -> list[Target]:

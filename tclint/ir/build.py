@@ -65,6 +65,12 @@ _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
 _REGISTERS = re.compile(r"\.reg\b[^;{}]*")
 _RANGE = re.compile(r"(?<![\w$%])([\w$%]+)\s*<\s*(\d+)\s*>")
 _NUMBER = re.compile(r"[1-9]\d{0,17}")
+_OF_MODULE = FEATURED | {
+    "variable_declaration": "module-variable",
+    "loc_directive": "module-loc",
+    "pragma_directive": "module-pragma",
+}
+"""Node type -> the kind of statement whose features it has outside functions."""
 
 
 class _Scope:
@@ -756,7 +762,6 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
             declaration = text[start:end]
             if message := _misaligned(declaration):
                 module.errors.append(BuildError("alignment", start, end, message))
-            note(module.features, "module-variable", text, (start, end), module.version)
             external = ".extern" in declaration
             for _, _, name, _, variable in _declared(declaration):
                 if not external:
@@ -767,10 +772,6 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
             module.sections |= text.startswith("@@", start)
             if message := _unknown_directive(text[start:end]):
                 module.errors.append(BuildError("misplaced", start, end, message))
-        elif kind == "loc_directive":
-            note(module.features, "module-loc", text, (start, end), module.version)
-        elif kind == "pragma_directive":
-            note(module.features, "module-pragma", text, (start, end), module.version)
         elif kind == "version_directive":
             try:
                 module.version = parse_version(clean(text[start:end]).split()[1])
@@ -784,15 +785,14 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
         elif kind == "address_size_directive":
             digits = re.search(r"\d+", text[start:end])
             module.address_size = integer(digits[0]) if digits else 0
-            note(module.features, "address-size", text, (start, end), module.version)
         elif kind == "file_directive":
             match = _FILE.match(text, start, end)
             if match:
                 module.files[int(match[1])] = match[2]
-            note(module.features, "file", text, (start, end), module.version)
-        elif kind in FEATURED:
-            module.sections |= kind == "section_directive"
-            note(module.features, FEATURED[kind], text, (start, end), module.version)
+        elif kind == "section_directive":
+            module.sections = True
+        if kind in _OF_MODULE:
+            note(module.features, _OF_MODULE[kind], text, (start, end), module.version)
     names = {f.name for f in module.functions} | set(module.variables)
     for builder, function in pending:
         _report_undeclared(builder, function, names, first)

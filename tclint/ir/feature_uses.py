@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
 
 from tclint.ir.nodes import Function, Module, Special, Symbol, Variable, Vector
 from tclint.isa.features import FeatureSpec, feature
 from tclint.isa.target import Target, Version
 
-__all__ = ["Use", "feature_uses", "special_registers"]
+__all__ = ["Use", "feature_uses", "operands_of", "special_registers"]
+
+T = TypeVar("T")
 
 EVERYWHERE: tuple[Version, int] = (8, 1), 70
-"""From this version and target number on, all features that only a name or a size shows are available."""
+"""A module of at least this version, for a target of at least this number, has all features that no single statement
+shows."""
 _LARGE, _TOO_LARGE = 4352, 32764
 """Bytes of the parameters of a kernel: more are a feature of their own, and more than the second are refused."""
 _MOST_SHARED = 232448
@@ -22,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 
 
 class Use(NamedTuple):
-    """A feature that a module uses, and where."""
+    """An entry of the table of features that a module uses, and where."""
 
     spec: FeatureSpec
     function: Function | None
@@ -91,35 +95,43 @@ def _old(module: Module, function: Function) -> Iterator[Use]:
     at = function.start
     if any(location.inlined_at is not None for _, location in function.locations):
         yield Use(feature("inlined_at"), function, (at, at + len(function.name)))
-    for instruction in function.instructions:
-        if instruction.opcode.startswith("mov."):
-            for operand in instruction.operands:
-                name = operand.name if isinstance(operand, Symbol) else ""
-                if (callee := module.function(name)) is not None:
-                    named = "kernel" if callee.entry else "function"
-                    span = at + instruction.start, at + instruction.end
-                    yield Use(feature(f"address of a {named}"), function, span)
+    for site, symbol in sorted(operands_of(function, Symbol), key=itemgetter(0)):
+        instruction = function.instructions[site]
+        if instruction.opcode.startswith("mov.") and (spec := _address_of_function(module, symbol.name)):
+            yield Use(spec, function, (at + instruction.start, at + instruction.end))
 
 
 def _address_of(module: Module, name: str) -> FeatureSpec | None:
     """The feature of an initial value that contains *name*; None if nothing of the module has that name."""
     if name in module.variables:
         return feature("address in an initial value")
+    return _address_of_function(module, name)
+
+
+def _address_of_function(module: Module, name: str) -> FeatureSpec | None:
     function = module.function(name)
     return None if function is None else feature(f"address of a {'kernel' if function.entry else 'function'}")
 
 
-def special_registers(function: Function) -> Iterator[tuple[int, int, str]]:
-    """Each special register that an instruction of *function* names: the instruction, the operand, and the name."""
+def special_registers(function: Function) -> Iterator[tuple[int, str]]:
+    """Each special register that an instruction of *function* names: the instruction, and the name."""
+    for site, operand in operands_of(function, Special, Vector):
+        for item in operand.items if isinstance(operand, Vector) else (operand,):
+            if isinstance(item, Special):
+                yield site, item.name
+
+
+def operands_of(function: Function, *kinds: type[T]) -> Iterator[tuple[int, T]]:
+    """The operands of *kinds* in *function*, each with the index of its instruction.
+
+    The first instruction of a :class:`~tclint.ir.nodes.Use` determines which operands of the others can be of these
+    kinds, so only few operands are examined.
+    """
     for use in function.uses:
         first = function.instructions[use.sites[0]].operands if use.sites else ()
-        for at, operand in enumerate(first):
-            if isinstance(operand, Special | Vector):
+        for at, kind in enumerate(first):
+            if isinstance(kind, kinds):
                 for site in use.sites:
-                    for item in _flat(function.instructions[site].operands[at]):
-                        if isinstance(item, Special):
-                            yield site, at, item.name
-
-
-def _flat(operand: object) -> tuple[object, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
+                    operand = function.instructions[site].operands[at]
+                    if isinstance(operand, kinds):
+                        yield site, operand

@@ -15,7 +15,7 @@ __all__ = ["Need", "first_version", "name_of", "needs"]
 
 
 class Need(NamedTuple):
-    """A feature that a module uses, and where."""
+    """Something that a module uses, where, and which versions and targets have it."""
 
     kind: str
     """``instruction``, ``register`` (a special one), ``directive`` (of a function) or ``feature`` (all others)."""
@@ -42,8 +42,8 @@ class Need(NamedTuple):
 def needs(module: Module, target: Target | None) -> Iterator[Need]:
     """Everything that *module* uses and that some version or target lacks.
 
-    Instructions that the table does not know are left out. What every version lacks in which *target* exists is left
-    out too where only a name or a size shows it; with None, it is not.
+    Instructions that the table does not know are left out. So are features that no single statement shows, if *target*
+    and the version of the module are recent enough to have them all; with None for *target*, they are included.
     """
     for function in module.functions:
         yield from _of_instructions(function)
@@ -65,11 +65,10 @@ def _of_instructions(function: Function) -> Iterator[Need]:
 
 
 def _of_special_registers(function: Function) -> Iterator[Need]:
-    for site, _, name in special_registers(function):
-        register = SPECIAL_REGISTERS.get(name)
-        if register is not None:
-            what = register.vector or name
-            yield Need("register", what, register.available, function, _span(function, site), (site,))
+    for site, name in special_registers(function):
+        register = SPECIAL_REGISTERS[name]
+        what = register.vector or name
+        yield Need("register", what, register.available, function, _span(function, site), (site,))
 
 
 def _of_directives(function: Function) -> Iterator[Need]:

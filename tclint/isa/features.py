@@ -1,8 +1,9 @@
-"""What PTX has besides instructions, special registers and directives of functions, read from ``features.toml``: linkage,
-types and initial values of variables, attributes of parameters, pragmas, information for debuggers (PTX ISA 5, 11, 12).
+"""What PTX has besides instructions, special registers and directives of functions, read from ``features.toml``:
+linkage, types and initial values of variables, attributes of parameters, pragmas, information for debuggers (PTX ISA 5,
+11, 12).
 
-A feature is a pattern in the text of one kind of statement, so one pass over the few statements that are no instructions
-finds them all.
+A feature is a pattern in the text of one kind of statement, so one pass over the few statements that are not
+instructions finds them all.
 """
 
 from __future__ import annotations
@@ -25,22 +26,26 @@ KINDS = frozenset(
     module-pragma head-pragma pragma module-loc loc-intermediate source-section
     file section address-size named""".split()
 )
-"""The kinds of statements, and of parts of them, that have features (key ``on``). For ``entry`` and ``func`` the text is
-what precedes the word; for a variable, it ends at the ``=`` of its initial value, and ``initial`` is the value. A feature
-of the kind ``named`` has no pattern: a check recognises it."""
+"""The kinds of statements, and of parts of them, that have features (key ``on``). For ``entry`` and ``func`` the text
+is what precedes the word; for a variable, it ends at the ``=`` of its initial value, and ``initial`` is the value. A
+feature of the kind ``named`` has no pattern: a check recognises it."""
 
 _TYPES = frozenset([*(f".{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), ".f32", ".f64"])
+_REGISTER_TYPES = _TYPES.union((".pred", ".f16"))
+_OF_PROTOTYPES = _TYPES.union((".callprototype", ".param", ".reg", ".align"))
 _WORDS = str.maketrans({mark: f" {mark} " for mark in "()[]<>,;="})
 _INITIAL = frozenset(" \t\r\n{},0123456789xXabcdefABCDEF.+-;")
 _LINKAGE = ("", ".visible", ".weak", ".extern")
 _PLAIN_WORDS: Mapping[str, tuple[str, ...]] = {
     "entry": _LINKAGE, "func": _LINKAGE, "address-size": (".address_size 64", ".address_size 32"),
-    "module-pragma": ('.pragma "nounroll";',), "head-pragma": ('.pragma "nounroll";',), "pragma": ('.pragma "nounroll";',),
+    "module-pragma": ('.pragma "nounroll";',), "head-pragma": ('.pragma "nounroll";',),
+    "pragma": ('.pragma "nounroll";',),
 }  # fmt: skip
 """Kinds of which only a few texts are common."""
 _COMPLETE = frozenset(("section", "calltargets"))
 """Kinds of statements all features of which a module of version :data:`COMMON` has."""
 COMMON: Version = (7, 5)
+"""From this version on, modules have every feature of the statements that compilers usually emit."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +100,10 @@ def used(kind: str, text: str, version: Version) -> tuple[FeatureSpec, ...]:
 
 
 def _plain(kind: str, text: str) -> bool:
-    """Whether *text* has no feature that a module of version :data:`COMMON` may lack: nearly all, so that few kernels need
-    the table.
+    """Whether *text* certainly has no feature that a module of version :data:`COMMON` may lack.
 
-    The text is split into words, as compiling regular expressions would take longer than linting a small kernel.
+    That holds for nearly all texts, so few kernels need the table. The text is split into words, as compiling regular
+    expressions would take longer than linting a small kernel.
     """
     if kind in _COMPLETE or text.strip() in _PLAIN_WORDS.get(kind, ()):
         return True
@@ -107,8 +112,13 @@ def _plain(kind: str, text: str) -> bool:
     if kind == "file":
         word, number, *name = [*text.split(None, 2), "", ""][:3]
         return word == ".file" and number.isdigit() and name[0].startswith('"')
-    declares = _DECLARES.get(kind)
-    return declares is not None and declares(text.translate(_WORDS).split())
+    return kind in _DECLARES and _declares_plainly(kind, text)
+
+
+@lru_cache(maxsize=1024)
+def _declares_plainly(kind: str, text: str) -> bool:
+    """As :func:`_plain`, for a declaration: these are short, unlike initial values, and kernels repeat them."""
+    return _DECLARES[kind](text.translate(_WORDS).split())
 
 
 def _is_variable(words: list[str]) -> bool:
@@ -119,7 +129,7 @@ def _is_variable(words: list[str]) -> bool:
         ranged = all(_is_size(after) for word, after in pairwise(words) if word == "<")
         return (
             bool(kind and names)
-            and kind[0] in _TYPES.union((".pred", ".f16"))
+            and kind[0] in _REGISTER_TYPES
             and ranged
             and all(word in ("<", ">", ",") or word.isdigit() or _is_name(word) for word in names)
         )
@@ -156,8 +166,7 @@ def _is_func_parameter(words: list[str]) -> bool:
 
 
 def _is_prototype(words: list[str]) -> bool:
-    known = _TYPES.union((".callprototype", ".param", ".reg", ".align"))
-    return all(word in known or "." not in word for word in words)
+    return all(word in _OF_PROTOTYPES or "." not in word for word in words)
 
 
 _DECLARES: Mapping[str, Callable[[list[str]], bool]] = {

@@ -19,7 +19,8 @@ from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
 
 __all__ = [
-    "EVENTS", "LOWERINGS", "Form", "Match", "OperandSpec", "Table", "TableError", "floating", "read_toml", "split_opcode", "table",
+    "EVENTS", "LOWERINGS", "Form", "Match", "OperandSpec", "Table", "TableError", "floating", "read_toml",
+    "split_opcode", "table",
 ]  # fmt: skip
 
 EVENTS = frozenset(
@@ -138,20 +139,19 @@ class Form:
         found = _NUMBER.findall(spelling)
         return int(found[-1]) if found else None
 
-    def taken(
+    def operands_for(
         self, operands: tuple[OperandSlot, ...], binding: Mapping[str, str]
     ) -> list[tuple[OperandSlot, bool]]:
         """The operands of a line that an instruction with these modifiers may have, and whether each may be left out.
 
         An optional operand with an entry in the key ``with`` is present exactly if one of its modifiers is.
         """
-        have = frozenset(binding.values())
         found = []
         for operand in operands:
             modifiers = self.with_.get(operand.name) if operand.optional else None
             if modifiers is None:
                 found.append((operand, operand.optional))
-            elif modifiers & have:
+            elif not modifiers.isdisjoint(binding.values()):
                 found.append((operand, False))
         return found
 
@@ -206,7 +206,8 @@ class Match:
         return min(rows * (self.number("num") or 1), WARP)
 
     def checked_lanes(self, target: Target | None) -> int:
-        """The lanes that must hold valid addresses on *target*: on some targets also those whose addresses do not count."""
+        """The lanes that must hold valid addresses on *target*: on some targets also those whose addresses do not
+        count."""
         every = self.form.all_lanes_valid
         return WARP if every is not None and target is not None and every.on(target) else self.address_lanes
 
@@ -240,7 +241,8 @@ class Match:
 
     @cached_property
     def needs(self) -> list[tuple[str, Availability]]:
-        """Each feature that the instruction uses: ``(what, availability)``; ``what`` is empty for the instruction itself."""
+        """Each feature that the instruction uses: ``(what, availability)``; ``what`` is empty for the instruction
+        itself."""
         return self.form.availability(self.modifiers, self.named)
 
     def missing(self, target: Target, version: Version) -> list[tuple[str, str, Availability]]:
@@ -427,7 +429,7 @@ class Table:
         """Operand name -> index, the number of operands that fit, and what is wrong with the first that does not."""
         if syntax.open:
             return {}, len(shapes), ""
-        operands = form.taken(syntax.operands, binding)
+        operands = form.operands_for(syntax.operands, binding)
         spare = len(shapes) - sum(not optional for _, optional in operands)
         best: tuple[int, str] = (-1, "")
 
@@ -494,8 +496,8 @@ def _accesses(
 # ---------------------------------------------------------------- reading the TOML files
 
 _FORM_KEYS = frozenset(
-    """name syntax where since targets requires optimized lowered combinations operands with numbers manual examples summary event
-    group flow compute scope scope_when issued_by completion proxy space memory async roles align types
+    """name syntax where since targets requires optimized lowered combinations operands with numbers manual examples
+    summary event group flow compute scope scope_when issued_by completion proxy space memory async roles align types
     address_lanes all_lanes_valid""".split()
 )
 _FORM = re.compile(r"^\[\[form\]\]", re.MULTILINE)
