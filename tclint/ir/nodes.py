@@ -368,8 +368,8 @@ class Function:
     positions: Collection[tuple[int, ...]] = ()
     """File, line and column of each ``.loc``."""
     unlocated: list[tuple[tuple[int, int, int], int, int]] = field(default_factory=list)
-    """The position after each ``inlined_at`` that is not one of an earlier ``.loc`` of the function, and the span of the
-    directive."""
+    """The position after each ``inlined_at`` that is not one of an earlier ``.loc`` of the function, and the span of
+    the directive."""
     errors: list[BuildError] = field(default_factory=list)
     declared_only: bool = False
     damaged: bool = False

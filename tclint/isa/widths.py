@@ -89,7 +89,7 @@ def width_of(type_: str) -> int:
 
 
 def needed(match: Match, lengths: Mapping[int, int] | None = None) -> dict[int, Width]:
-    """Operand index -> the required size of its registers; operands for which it is unknown are omitted.
+    """Operand index -> the required type of its registers; operands for which it is unknown are omitted.
 
     It applies to each register of a vector and to the first of a pair; addresses are omitted. *lengths* are the numbers
     of elements of the vectors, by operand index.
@@ -117,7 +117,8 @@ def _types(modifiers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _width(declared: str, types: Sequence[str], modifiers: tuple[str, ...], length: int) -> Width | None:
-    """The size that a value of the key ``types`` denotes (see ``README.md``); None if it denotes none here."""
+    """The required type that *declared*, a value of the key ``types``, denotes (see ``README.md``); None if it denotes
+    none for these modifiers."""
     if declared.startswith("."):
         return Width(width_of(declared), False, declared)
     if not declared or int(declared[0]) > len(types):

@@ -149,14 +149,16 @@ class Conditions:
             bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth is not negated))
 
     def _entailed_by_choice(self, node: Node, facts: PathCondition) -> bool | None:
-        """Whether a comparison follows once the selects that it compares are replaced by the arms that *facts* choose."""
+        """Whether a comparison follows once the selects that it compares are replaced by the arms that *facts*
+        choose."""
         left, right = (self._chosen(side, facts) for side in node[2:4])
         if (left, right) == node[2:4]:
             return None
         return self.entails(self.table.compare(node[1], left, right, node[4], node[5]), facts)
 
     def _chosen(self, value: int, facts: PathCondition) -> int:
-        """The arm of the select *value* that *facts* choose; *value* itself if it is not a select or they choose none."""
+        """The arm of the select *value* that *facts* choose; *value* itself if it is not a select or they choose
+        none."""
         node = self.table.node(value)
         truth = self.entails(node[1], facts) if node[0] == "select" else None
         return value if truth is None else int(node[2] if truth else node[3])

@@ -1,9 +1,9 @@
 """What loops imply about values, whatever the path condition: counters, exit conditions, and bounds.
 
-In a loop whose only exit is ``i == n``, i does not pass n (a *loop bound*). A value to which some iterations add and from
-which none subtracts, such as the number of copies issued, is never below its start (its *trend*). Values that the same
-iterations change by the same amounts stay a fixed distance apart (*lockstep*), whether the amounts are constants or not;
-in the *canonical* form of a sum, one of them represents all.
+In a loop whose only exit is ``i == n``, i does not pass n (a *loop bound*). A value to which some iterations add and
+from which none subtracts, such as the number of copies issued, is never below its start (its *trend*). Values that the
+same iterations change by the same amounts stay a fixed distance apart (*lockstep*), whether the amounts are constants
+or not; in the *canonical* form of a sum, one of them represents all.
 """
 
 from __future__ import annotations
