@@ -1,4 +1,4 @@
-"""Operands that an assembler rejects: of the wrong type or kind, or in the wrong state space (PTX ISA 6, 9.2, 9.4.1)."""
+"""Operands that an assembler rejects: wrong types, kinds and state spaces (PTX ISA 6, 9.2, 9.4.1)."""
 
 from __future__ import annotations
 

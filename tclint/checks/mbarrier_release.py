@@ -132,7 +132,10 @@ class _Release:
         }
 
     def _publishing(self, arrivals: list[int], ends: frozenset[int]) -> dict[int, tuple[int, int, int]]:
-        """Those of *arrivals* that publish a write of other lanes without passing *ends*; see :meth:`_unordered_before`."""
+        """Those of *arrivals* that publish a write of other lanes without passing *ends*.
+
+        Each comes with the result of :meth:`_unordered_before`.
+        """
         found = ((i, self._unordered_before([i], True, ends)) for i in arrivals)
         return {i: unordered for i, unordered in found if unordered is not None}
 

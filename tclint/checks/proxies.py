@@ -119,7 +119,7 @@ class _Clash(NamedTuple):
     threads: int
     """The threads that execute the last access."""
     partly_fenced: bool = False
-    """Whether some of the threads that make the first access execute a fence, before they synchronise with the others."""
+    """Whether some threads that make the first access execute a fence, before they synchronise with the others."""
 
     @classmethod
     def of(cls, model: KernelModel, meeting: Conflict) -> _Clash:

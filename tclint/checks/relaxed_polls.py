@@ -120,7 +120,10 @@ class _Polls:
                 yield from (i for i in use.sites if cfg.block_of[i] in cfg.rank)
 
     def early_read(self, poll: int, reads: frozenset[int]) -> tuple[tuple[int, ...], Path] | None:
-        """A path with no acquire from *poll*, or from a CTA barrier after it, to one of *reads*; and that barrier, if any."""
+        """A path with no acquire from *poll*, or from a CTA barrier after it, to one of *reads*.
+
+        With it, the CTA barrier after *poll*, if there is one.
+        """
         model = self.model
         if not reads:
             return None
@@ -168,8 +171,8 @@ class _Polls:
         """The writes for which *poll* may wait, as far as this kernel writes the flag.
 
         CTAs that wait for each other write the flag, then poll it, and may write it again after their work. What only
-        follows the poll is then for a later wait. Without a write before the poll, CTAs wait for what others write after
-        their own poll.
+        follows the poll is then for a later wait. Without a write before the poll, CTAs wait for what others write
+        after their own poll.
         """
         model, flag = self.model, origins(self.model, poll, "read")
         sets = [i for i in self._strong_writes if not flag.isdisjoint(origins(model, i, "write"))]
