@@ -142,6 +142,8 @@ class _Release:
     def _first_publishing(self, arrivals: list[int], ends: frozenset[int]) -> dict[int, tuple[int, int, int]]:
         """:meth:`_publishing`, without the arrivals that follow another one on every path from the writes."""
         found = self._publishing(arrivals, ends)
+        if len(found) < 2:
+            return found
         first = {
             i: unordered
             for i in found
