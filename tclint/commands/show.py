@@ -23,7 +23,6 @@ from tclint.commands._common import (
 from tclint.commands._settings import SettingsCommand, resolve
 
 if TYPE_CHECKING:
-
     from tclint.config.config import Config
     from tclint.findings.finding import FileReport
     from tclint.ir.nodes import Function
