@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.coverage import operands_of, shape, statement
-from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find
+from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find, without_target
 from tclint.isa.notation import OperandSlot, Slot, Syntax
 from tclint.isa.table import DEFAULT, Form, Match, Table, fits, split_opcode, table
 from tclint.isa.target import Target, Version, dotted
@@ -563,8 +563,7 @@ def measure(oracle: Ptxas, forms: Sequence[Form], pairs: bool, most: int, every:
         score[1] += 1
         if agree:
             continue
-        cause = re.sub(r"'(compute|sm)_\w+'", "TARGET", error)
-        who = f"table: yes, ptxas: {cause}" if verdict else "table: NO, ptxas: accepts"
+        who = f"table: yes, ptxas: {without_target(error)}" if verdict else "table: NO, ptxas: accepts"
         if name not in wrong[form.name, probe.text, who][version]:
             wrong[form.name, probe.text, who][version].append(name)
     differences = []

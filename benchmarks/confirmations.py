@@ -1,6 +1,7 @@
 """Whether a ``confirmed`` finding is right: faults planted in real kernels, and what ``--confirm`` says of them.
 
-    python -m benchmarks.confirmations FOLDER... [--operator REGEX] [--each 5] [--seed 7] [--seconds 5] [--output FILE.jsonl]
+    python -m benchmarks.confirmations FOLDER... [--operator REGEX] [--each 5] [--seed 7] [--seconds 5]
+                                       [--output FILE.jsonl]
 
 FOLDER and the places of the faults are as for :mod:`benchmarks.mutation`. Each finding that the fault adds is confirmed
 with assumed launches. The same finding is then made up about the kernel as it was: an execution that demonstrates it

@@ -240,7 +240,7 @@ def collect(folder: Path) -> tuple[Record, list[str]]:
     skipped = []
     for name, job in plan["jobs"].items():
         result = outcomes.get(name, {"trouble": "not run"})
-        role = "mutant" if "mutant" in job["cubins"] else "original"
+        role = sanitize.role_of(job)
         first = result.get("original", {})
         if role not in result or first.get("outcome") != "right":
             skipped.append(f"{name} ({job['launch']}): {result.get('trouble') or f'the original: {first}'}")
@@ -319,11 +319,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "collect":
         data, skipped = collect(options.folder)
     else:
-        path = results.RECORDS / "hardware.json"
-        if not path.is_file():
-            print(f"no {path.name}: prepare, run and collect first", file=sys.stderr)
+        record = results.records().get("hardware")
+        if record is None:
+            print("no hardware.json: prepare, run and collect first", file=sys.stderr)
             return 1
-        record = json.loads(path.read_text(encoding="utf-8"))
         data, skipped = record["data"], record["skipped"]
     judge(data)
     print(*section(data), sep="\n")

@@ -14,28 +14,26 @@ The headers come from the packages of :data:`PACKAGES`, or from a folder that co
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from benchmarks import results
 from benchmarks.corpus.builder import default_cache
-from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find
+from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find, without_target
 from benchmarks.strangers.sources import Source as Package
 from benchmarks.strangers.sources import Unreachable, fetch
 from tclint.inline.asm import Ptx
 from tclint.inline.module import strings
 from tclint.ir.build import build
-from tclint.ir.nodes import Immediate, Instruction, Special
+from tclint.ir.needs import Need, first_version, needs
+from tclint.ir.nodes import Immediate, Instruction
 from tclint.ir.operands import clean, shape
-from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import DEFAULT, Match, Table, table
-from tclint.isa.target import Availability, Target, Version, dotted
+from tclint.isa.target import Target, Version, dotted
 from tclint.syntax import parse, problems
 from tclint.syntax.source import Source
 
@@ -59,25 +57,18 @@ class Wrapper:
     text: str
     """The string as a block that declares its operands."""
     matches: tuple[Match, ...] = ()
-    specials: tuple[Availability, ...] = ()
-    """Where the special registers exist that it reads."""
+    needs: tuple[Need, ...] = ()
     unknown: str = ""
-    """Why tclint does not know it: a problem of syntax, an opcode without a form, operands that do not fit; or empty."""
+    """Why tclint does not know it: a problem of syntax, an opcode without a form, operands that do not fit. Empty if
+    tclint knows it."""
 
     def available(self, target: Target, version: Version) -> bool:
         """Whether the table has all that it uses."""
-        return all(a.on(target, version) and a.version_for(target) <= version for a in self._needed)
+        return all(need.allows(target, version) for need in self.needs)
 
     def first(self, target: Target) -> Version | None:
         """The first version that has all that it uses on *target*; None if none has."""
-        if not all(a.on(target) for a in self._needed):
-            return None
-        return max((target.introduced, OLDEST, *(a.version_for(target) for a in self._needed)))
-
-    @cached_property
-    def _needed(self) -> tuple[Availability, ...]:
-        of_forms = (a for m in self.matches for _, a in m.needs)
-        return (*of_forms, *self.specials)
+        return first_version(self.needs, target, OLDEST)
 
 
 # ---------------------------------------------------------------- reading the headers
@@ -124,19 +115,14 @@ def _read(text: str, header: str, line: int) -> Wrapper:
     tree = parse(data)
     if wrong := problems(tree):
         return Wrapper(header, line, text, unknown=wrong[0].message)
-    function = build(tree, data).functions[0]
+    module = build(tree, data)
+    function = module.functions[0]
     if function.errors:
         return Wrapper(header, line, text, unknown=function.errors[0].message)
     isa = table()
     unknown = next(filter(None, (_unknown(isa, i) for i in function.instructions)), "")
     matches = tuple(i.match for i in function.instructions if i.match is not None)
-    specials = tuple(
-        SPECIAL_REGISTERS[o.name].available
-        for i in function.instructions
-        for o in i.operands
-        if isinstance(o, Special)
-    )
-    return Wrapper(header, line, text, matches, specials, unknown)
+    return Wrapper(header, line, text, matches, tuple(needs(module, None)), unknown)
 
 
 def _unknown(isa: Table, instruction: Instruction) -> str:
@@ -177,25 +163,28 @@ def _points(some: Sequence[Wrapper], targets: Iterable[Target]) -> Iterator[tupl
             yield from ((version, target, wrapper) for version in asked if oldest <= version <= NEWEST)
 
 
-def differences(oracle: Ptxas, some: Sequence[Wrapper]) -> tuple[int, list[tuple[Wrapper, str]]]:
-    """How many points were asked, and each string with what differs, once for each reason."""
+def differences(oracle: Ptxas, some: Sequence[Wrapper]) -> tuple[int, int, list[tuple[Wrapper, str]]]:
+    """How many points were asked and how many agree, and each string with what differs, once for each reason."""
     batches: dict[tuple[Version, Target], list[Wrapper]] = defaultdict(list)
     for version, target, wrapper in _points(some, filter(None, map(Target.parse, oracle.targets))):
         batches[version, target].append(wrapper)
-    points = 0
+    points = agreed = 0
     places: dict[tuple[Wrapper, str], list[str]] = defaultdict(list)
     for (version, target), asked in batches.items():
         errors = oracle.errors([wrapper.text for wrapper in asked], version, str(target))
         points += len(asked)
         for wrapper, error in zip(asked, errors, strict=True):
             known = not wrapper.unknown and wrapper.available(target, version)
-            if known == bool(error):
-                why = re.sub(r"'(compute|sm)_\w+'", "TARGET", error) or wrapper.unknown or "ptxas accepts it"
+            if known != bool(error):
+                agreed += 1
+            else:
+                why = without_target(error) or wrapper.unknown or "ptxas accepts it"
                 places[wrapper, why].append(f"{dotted(version)} {target}")
-    return points, [
+    differ = [
         (wrapper, f"{why} ({', '.join(at[:4])}{f' and {len(at) - 4} more' if len(at) > 4 else ''})")
         for (wrapper, why), at in places.items()
     ]
+    return points, agreed, differ
 
 
 # ---------------------------------------------------------------- the report
@@ -204,15 +193,15 @@ TITLE = "NVIDIA's headers"
 COMMAND = "python -m benchmarks.headers --record"
 SLICE = "python -m benchmarks.headers --slice"
 ABOUT = """\
-Every string of inline assembly in the `cuda::ptx` headers of libcu++, the newest and an older release: does the ISA table
-have exactly one form for each instruction, and does its availability equal what ptxas says?"""
+Every string of inline assembly in the `cuda::ptx` headers of libcu++, the newest and an older release: does the ISA
+table have exactly one form for each instruction, and does its availability equal what ptxas says?"""
 
 
 def section(data: Any) -> list[str]:
     """What was found, for the results page."""
     found = f"{data['strings']:,} strings in {data['headers']} headers of {' and '.join(data['packages'])}"
     matched = f"all instructions of {data['known']:,} match one form each"
-    agreed = f"{data['points'] - data['differ']:,} of {data['points']:,} points agree with ptxas"
+    agreed = f"{data['agreed']:,} of {data['points']:,} points agree with ptxas"
     return [
         f"{found}; {matched}. {agreed}.",
         "",
@@ -222,7 +211,7 @@ def section(data: Any) -> list[str]:
 
 def measure(found: Sequence[Wrapper], oracle: Ptxas | None) -> dict[str, Any]:
     """Counts and differences, as :func:`section` shows them."""
-    points, wrong = differences(oracle, found) if oracle is not None else (0, [])
+    points, agreed, wrong = differences(oracle, found) if oracle is not None else (0, 0, [])
     shown = [[f"`{w.text}`", why] for w, why in wrong]
     return {
         "strings": len(found),
@@ -230,7 +219,7 @@ def measure(found: Sequence[Wrapper], oracle: Ptxas | None) -> dict[str, Any]:
         "known": sum(not wrapper.unknown for wrapper in found),
         "unknown": sorted(Counter(w.unknown for w in found if w.unknown).items()),
         "points": points,
-        "differ": len(wrong),
+        "agreed": agreed,
         "differences": shown,
     }
 
@@ -272,13 +261,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shown = data["differences"] if oracle is not None else data["unknown"]
     for text, reason in shown[: options.limit]:
         print(f"{text}\n    {reason}")
-    print(
-        f"{data['strings']} strings, {data['known']} known; {data['points']} points, {data['differ']} differences"
-    )
+    counts = f"{data['strings']} strings, {data['known']} known; {data['points']} points"
+    print(f"{counts}, {len(data['differences'])} differences")
     if options.record and oracle is not None:
         data["packages"] = list(PACKAGES)
         results.save("headers", data, {"ptxas": oracle.release})
-    return int(bool(data["differ"] if oracle is not None else data["unknown"]))
+    return int(bool(shown))
 
 
 if __name__ == "__main__":

@@ -29,13 +29,14 @@ SLICE = ""
 ABOUT = (
     "Of the planted faults that are found: does a finding name the changed line? "
     f"A line is named by what lies within {NEAR} lines of it: the primary location of the finding, a "
-    "step of it, or an edit that it suggests. For a deletion that is the line of the deleted instruction, and for a move "
-    "either end. The waits of a deadlock and the arrivals that it lacks are steps. *In lines of code* is any of these if "
-    "comments, .loc, braces and blank lines do not count: inline assembly is between two comments."
+    "step of it, or an edit that it suggests. For a deletion that is the line of the deleted instruction, and for a "
+    "move either end. The waits of a deadlock and the arrivals that it lacks are steps. *In lines of code* is any of "
+    "these if comments, .loc, braces and blank lines do not count: inline assembly is between two comments."
 )
 
 LOCATORS = ("primary", "step", "edit", "code")
-"""What may locate a change, from the most to the least direct; *code* is any of the others if only lines of code count."""
+"""What may locate a change, from the most to the least direct; *code* is any of the others if only lines of code
+count."""
 
 Counts = list[tuple[str, str, int]]
 """Operator, what locates the change ("" when nothing does), and how many of those found."""
@@ -86,7 +87,7 @@ def table(counts: Counts) -> list[str]:
         sums = [sum(row[how] for how in LOCATORS[: i + 1]) for i in range(len(LOCATORS))]
         cells.append([name, row.total(), *sums, *(f"{100 * n / row.total():.0f}%" for n in sums)])
     head = ("primary location", "or a step", "or an edit", "in lines of code")
-    return results.table(("operator", "found", *head, *head), cells) if cells else []
+    return results.table(("operator", "found", *head, *head), cells)
 
 
 def summary(records: list[dict[str, Any]], **about: Any) -> dict[str, Any]:

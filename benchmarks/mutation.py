@@ -1,14 +1,16 @@
 """Plant one fault at a time in real kernels and count how many tclint finds.
 
-    python -m benchmarks.mutation [FOLDER...] [--operator REGEX] [--each 20] [--seed 7] [--output FILE.jsonl] [--record]
+    python -m benchmarks.mutation [FOLDER...] [--operator REGEX] [--each 20] [--seed 7] [--output FILE.jsonl]
+                                  [--record]
 
-FOLDER has a subfolder of ``.ptx`` files for each producer, or files named ``PRODUCER-KERNEL.ptx``; without one the corpus
-is taken. A fault is *found* when linting the changed kernel gives a finding that the original does not have, of a rule
-that is about the operator, at the right place: the finding or one of its steps lies on an instruction that the fault
-concerns. ``note`` and ``low`` are the same with severity info, or with low confidence; ``other`` is a new finding of
-another rule or elsewhere; ``missed`` is none. What is found is also *located*: whether the primary location of such a
-finding, one of its steps, or an edit that it suggests lies within three lines of the change. A change that is proven to be none (``benchmarks.equivalence``) is
-labelled so, and whatever else was not found has a cause (``benchmarks.misses``).
+FOLDER has a subfolder of ``.ptx`` files for each producer, or files named ``PRODUCER-KERNEL.ptx``; without one the
+corpus is taken. A fault is *found* when linting the changed kernel gives a finding that the original does not have, of
+a rule that is about the operator, at the right place: the finding or one of its steps lies on an instruction that the
+fault concerns. ``note`` and ``low`` are the same with severity info, or with low confidence; ``other`` is a new finding
+of another rule or elsewhere; ``missed`` is none. What is found is also *located*: whether the primary location of such
+a finding, one of its steps, or an edit that it suggests lies within three lines of the change. A change that is proven
+to be none (``benchmarks.equivalence``) is labelled so, and whatever else was not found has a cause
+(``benchmarks.misses``).
 
 The places are drawn with a fixed seed, evenly over producers and kernels. The records are written one JSON object a
 line, with the edits, so that a later version of tclint can be asked again: ``--replay FILE.jsonl``.
@@ -314,9 +316,9 @@ def main() -> None:
         for line in options.replay.read_text().splitlines():
             record = json.loads(line)
             if wanted.search(record["operator"]):
-                fresh = {k: record[k] for k in _PLANTED}
+                planted = {k: record[k] for k in _PLANTED}
                 paths = [folder / record["file"] for folder in folders]
-                chosen[next(filter(Path.exists, paths), paths[0])].append(fresh)
+                chosen[next(filter(Path.exists, paths), paths[0])].append(planted)
     else:
         for folder in folders:
             chosen.update(choose(folder, wanted, options.each, options.seed))

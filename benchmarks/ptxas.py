@@ -35,6 +35,7 @@ __all__ = [
     "before",
     "find",
     "target_of",
+    "without_target",
 ]
 
 VERSIONS: tuple[Version, ...] = tuple(
@@ -98,6 +99,11 @@ def target_of(data: bytes) -> str:
     if match is None:
         raise ValueError("there is no .target in it")
     return match[1].decode()
+
+
+def without_target(error: str) -> str:
+    """An error of ptxas without the name of the target, so that it reads the same for all targets."""
+    return re.sub(r"'(compute|sm)_\w+'", "TARGET", error)
 
 
 @dataclass(frozen=True, slots=True)

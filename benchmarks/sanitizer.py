@@ -28,8 +28,8 @@ TITLE = "A second opinion: compute-sanitizer"
 COMMAND = "python -m benchmarks.sanitizer judge --record"
 SLICE = ""
 ABOUT = (
-    "Faults were planted in our own kernels for sm_90, and each mutant was launched once under racecheck and once under "
-    "synccheck. What a tool also reports of the original is not counted. A mutant of which neither tool reports "
+    "Faults were planted in our own kernels for sm_90, and each mutant was launched once under racecheck and once "
+    "under synccheck. What a tool also reports of the original is not counted. A mutant of which neither tool reports "
     "anything is not acquitted: it may give a wrong result or hang."
 )
 ORIGINALS = {
@@ -187,11 +187,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "collect":
         data, skipped = collect(options.folder)
     else:
-        path = results.RECORDS / "sanitizer.json"
-        if not path.is_file():
-            print(f"no {path.name}: prepare, run and collect first", file=sys.stderr)
+        record = results.records().get("sanitizer")
+        if record is None:
+            print("no sanitizer.json: prepare, run and collect first", file=sys.stderr)
             return 1
-        record = json.loads(path.read_text(encoding="utf-8"))
         data, skipped = record["data"], record["skipped"]
     hardware.judge({"mutants": data["mutants"], "refused": []})
     print(*section(data), sep="\n")

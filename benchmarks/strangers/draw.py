@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from benchmarks.strangers.kernels import family
 from benchmarks.strangers.pool import Candidate
 
-__all__ = ["ASYNCHRONOUS", "SHARE", "SIZE", "SOURCES", "breaches", "draw"]
+__all__ = ["SHARE", "SIZE", "SOURCES", "breaches", "draw"]
 
 SIZE = 250
 SOURCES = 25

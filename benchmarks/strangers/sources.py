@@ -52,7 +52,8 @@ class Compile:
     files: tuple[str, ...] = ()
     """Patterns below the folder of the source."""
     instances: tuple[str, ...] = ()
-    """Kernels with template arguments, for a source that has only headers: what its own just-in-time compiler asks for."""
+    """Kernels with template arguments, for a source that has only headers: those that its own just-in-time compiler
+    asks for."""
     prelude: str = ""
     """What precedes the instances in their file: the headers."""
     options: tuple[str, ...] = ()
@@ -104,6 +105,8 @@ def _source(entry: Mapping[str, Any]) -> Source:
         raise ValueError(f"{entry.get('name')}: {error}") from None
     if bool(source.package) == bool(source.repository) or bool(source.repository) != bool(source.commit):
         raise ValueError(f"{source.name}: give a package, or a repository with a commit")
+    if not all(job.files or job.instances for job in source.compile):
+        raise ValueError(f"{source.name}: give files or instances for each compile job")
     return source
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from tclint.analyses.groups import Groups, GroupsState
+from collections.abc import Callable, Iterator
+
+from tclint.analyses.groups import OPEN, Groups, GroupsState
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
-from tclint.analyses.since_barrier import lane_synchronising_sites, synchronising_sites
+from tclint.analyses.overlaps import OverlapSearch, Route
+from tclint.analyses.plausibility import NO_DOUBT, DoubtAbout
+from tclint.analyses.since_barrier import SharedByWarps, lane_synchronising_sites, synchronising_sites
 from tclint.ir.nodes import Instruction
+from tclint.values.shared_memory import Access
 
 __all__ = ["TRACKED", "WAITED", "CopyGroups", "LaneWaitedCopies", "WaitedCopies"]
 
@@ -73,6 +78,41 @@ class WaitedCopies(CopyGroups):
                 and not super(WaitedCopies, self).transfer((frozenset((fact,)), copies), at, instruction)[0]
             }
         return after | waited, copies
+
+    @staticmethod
+    def waited(state: GroupsState) -> Iterator[int]:
+        """The operations of *state* for which only their own thread has waited."""
+        return (site for site, age in state[0] if age == WAITED)
+
+    def conflicts(
+        self,
+        wanted: Callable[[Access], bool],
+        meet: Callable[[Access, Access, Route], bool],
+        memory: SharedByWarps,
+        doubt: DoubtAbout = lambda start, path: NO_DOUBT,
+        whole_loops: bool = False,
+    ) -> OverlapSearch:
+        """The search for the *wanted* accesses that conflict with copies for which only their own thread has waited.
+
+        Their bytes must be known in *memory*. *meet* decides whether a copy and an access conflict; *doubt* and
+        *whole_loops* are about the paths between the two.
+        """
+        context_of = self.model.views.context_of
+        return OverlapSearch(
+            self.model,
+            self.model.solution(type(self))[1],
+            frozenset(self.model.sites("issue", self.group)),
+            self.waited,
+            lambda state, site: (site, WAITED) in state[0],
+            lambda site: OPEN,
+            self.follow,
+            lambda access: wanted(access) and memory.placed(access, context_of(access.site).threads),
+            meet,
+            memory=memory,
+            ready=lambda age: age == WAITED,
+            doubt=doubt,
+            whole_loops=whole_loops,
+        )
 
 
 class LaneWaitedCopies(WaitedCopies):

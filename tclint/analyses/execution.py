@@ -16,6 +16,8 @@ __all__ = ["Condition", "ExecutionGuarantee", "branches", "conditions", "executi
 _POSITION_NODES = frozenset("const special sum op parameter select compare logic not part pack".split())
 """The kinds of expressions that depend only on a thread's position and on the launch: none loads, none varies in a
 loop."""
+_SIZE_NODES = _POSITION_NODES - {"parameter"}
+"""Those of expressions that do not depend on a parameter of the kernel either."""
 
 
 class ExecutionGuarantee:
@@ -47,22 +49,18 @@ class ExecutionGuarantee:
     def by_data(self, site: int) -> bool:
         """Whether, apart from conditions that :meth:`certainly` accepts, only loaded values select the threads."""
         threads = self.model.views.context_of(site).threads
-        required = [*self._guards(site), *self._entering(self.model.cfg.block_of[site])]
-        return all(self._certain(threads, p, truth) or self._loaded(p) for p, truth in required)
+        return all(self._certain(threads, p, truth) or self._loaded(p) for p, truth in self._required(site))
 
     def by_size(self, site: int) -> bool:
         """Whether the number of threads that a launch chooses may decide alone which threads execute *site*."""
         threads = self.model.views.context_of(site).threads
-        required = (*self._guards(site), *self._entering(self.model.cfg.block_of[site]))
-        return any(not self._certain(threads, p, t) and self._of_size(p) for p, t in required)
+        return any(not self._certain(threads, p, t) and self._of_size(p) for p, t in self._required(site))
 
     def _of_size(self, p: int) -> bool:
         """Whether *p* is computed from %ntid and the position of a thread in its CTA alone."""
         values = self.model.values
         nodes = [values.node(v) for v in values.subexpressions(p)]
-        return all(n[0] in _POSITION_NODES - {"parameter"} for n in nodes) and any(
-            n[:2] == ("special", "%ntid.x") for n in nodes
-        )
+        return all(n[0] in _SIZE_NODES for n in nodes) and any(n[:2] == ("special", "%ntid.x") for n in nodes)
 
     def takers(self, site: int) -> int:
         """The threads of the warps in which the value loaded at *site* reaches memory, a branch or an event.
@@ -84,13 +82,18 @@ class ExecutionGuarantee:
     def _data_dependent(self, site: int, guarded: bool) -> bool:
         """Whether unknown data selects the threads that reach *site* or, if *guarded*, that execute it."""
         threads = self.model.views.context_of(site).threads
-        required = [*(self._guards(site) if guarded else ()), *self._entering(self.model.cfg.block_of[site])]
+        required = self._required(site) if guarded else self._entering(self.model.cfg.block_of[site])
         return any(not self._certain(threads, p, truth) and self._loaded(p) for p, truth in required)
 
     def _loaded(self, p: int) -> bool:
         """Whether *p* is computed from data that the text does not determine."""
         values = self.model.values
         return any(values.node(v)[0] in ("load", "unknown") for v in values.subexpressions(p))
+
+    def _required(self, site: int) -> Iterator[tuple[int, bool]]:
+        """The predicates that decide whether *site* executes for the first time, each with its value then."""
+        yield from self._guards(site)
+        yield from self._entering(self.model.cfg.block_of[site])
 
     def _guards(self, site: int) -> Iterator[tuple[int, bool]]:
         """The guard of *site*, if it has one, with the value under which *site* executes."""

@@ -101,10 +101,11 @@ class SharedByWarps(SharedMemory):
         """The accesses that all threads from some index on make, with these threads."""
         every = T.full(self.values.threads)
         for site in self.sites:
-            if self.model.cfg.block_of[site] in self.model.cfg.rank and self.executed.certainly(site):
-                threads = self.model.views.context_of(site).threads
-                if threads and threads == every & -(threads & -threads):
-                    yield from ((access, threads) for access in self.accesses(site))
+            if self.model.cfg.block_of[site] not in self.model.cfg.rank:
+                continue
+            threads = self.model.views.context_of(site).threads
+            if threads and threads == every & -(threads & -threads) and self.executed.certainly(site):
+                yield from ((access, threads) for access in self.accesses(site))
 
     @property
     def fits(self) -> bool:
@@ -149,16 +150,8 @@ class SharedByWarps(SharedMemory):
 
     def _everywhere(self) -> Iterator[Access]:
         """The accesses that all threads make."""
-        model = self.model
         every = T.full(self.values.threads)
-        return (
-            access
-            for site in self.sites
-            if model.cfg.block_of[site] in model.cfg.rank
-            and model.views.context_of(site).threads == every
-            and self.executed.certainly(site)
-            for access in self.accesses(site)
-        )
+        return (access for access, threads in self._by_the_last() if threads == every)
 
     def _outside(self, access: Access) -> int:
         """The threads whose *access* is out of bounds of the variable; none if that is unknown."""

@@ -56,8 +56,8 @@ class TmemRelease:
     def arrivals_for_others(self, site: int, barrier: int) -> list[int]:
         """The arrivals after *barrier* by some of the warps that execute the load or store *site*, for all of them.
 
-        *site* is pending at the barrier and complete at the arrival: the arriving threads have waited for their own load
-        or store, but nothing orders them after the waits of the other warps, which may follow.
+        *site* is pending at the barrier and complete at the arrival: the arriving threads have waited for their own
+        load or store, but nothing orders them after the waits of the other warps, which may follow.
         """
         order, views = self.order, self.model.views
         if not order.points.releases_together(barrier):

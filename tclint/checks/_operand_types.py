@@ -1,8 +1,10 @@
-"""Operands that an assembler rejects: of the wrong type or kind, or in the wrong state space (PTX ISA 6, 9.2, 9.4.1)."""
+"""Operands that an assembler rejects: wrong types, kinds and state spaces (PTX ISA 6, 9.2, 9.4.1)."""
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Container, Iterable, Iterator
+from functools import cached_property
 from itertools import chain
 from typing import cast
 
@@ -36,17 +38,18 @@ class OperandTypes:
     """The types of the registers and the state spaces of the variables that a function names."""
 
     def __init__(self, function: Function, module: Module) -> None:
+        self.module = module
         self.instructions = function.instructions
         self.types = [register.type for register in function.registers]
         self.present = {*self.types}
-        self.functions = {f.name: f for f in module.functions if not f.damaged}
-        parameters = {parameter.name: parameter.space for parameter in function.parameters}
-        self.spaces = (
-            {name: variable.space for name, variable in module.variables.items()}
-            | parameters
-            | {name: variable.space for name, variable in function.variables.items()}
-        )
-        """Name -> the state space of the variable or parameter."""
+        parameters = {parameter.name: parameter for parameter in function.parameters}
+        self.variables = ChainMap(function.variables, parameters, module.variables)
+        """The variables and parameters by name."""
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """The functions of the module by name, without those that contain a syntax error."""
+        return {f.name: f for f in self.module.functions if not f.damaged}
 
     def misfits(self, use: Use, match: Match) -> Iterator[Misfit]:
         """The instructions of *use* with an operand that ptxas rejects, with what is wrong with the first such operand
@@ -79,14 +82,12 @@ class OperandTypes:
         if isinstance(callee, int) and not isinstance(operands[-1], Symbol):
             return "an indirect call must name its .callprototype or .calltargets"
         function = self.functions.get(callee.name) if isinstance(callee, Symbol) else None
-        if function is None or not all(
-            isinstance(operand, Vector) for operand in (*operands[:at], *operands[at + 1 :])
-        ):
+        if function is None or not all(isinstance(operand, Vector) for operand in operands[at + 1 :]):
             return ""
         if function.entry:
             return f"{function.name} is a kernel, which cannot be called"
         given = tuple(
-            sum(len(operand.items) for operand in some if isinstance(operand, Vector))
+            sum(len(operand.items) for operand in cast("tuple[Vector, ...]", some))
             for some in (operands[:at], operands[at + 1 :])
         )
         for words, have, want in zip(("results", "arguments"), given, function.arity or given, strict=True):
@@ -133,7 +134,7 @@ class OperandTypes:
             return "" if read else f"the special register {operand.name}, but must be a register"
         if width is None:
             return ""
-        if isinstance(operand, Symbol) and operand.name in self.spaces and root not in ADDRESSES:
+        if isinstance(operand, Symbol) and operand.name in self.variables and root not in ADDRESSES:
             return f"the address of {operand.name}, but must be a register"
         if isinstance(operand, Immediate):
             floating = isinstance(operand.value, float)
@@ -153,15 +154,15 @@ class OperandTypes:
         space = _space(match)
         if isinstance(base, Immediate):
             return "" if space == ".local" else "a constant address, which only .local has"
-        have = self.spaces.get(base.name) if isinstance(base, Symbol) else None
-        if space and have in _SPACES and have != space:
-            return f"an address in {have}, but must be in {space}"
+        variable = self.variables.get(base.name) if isinstance(base, Symbol) else None
+        if space and variable is not None and variable.space in _SPACES and variable.space != space:
+            return f"an address in {variable.space}, but must be in {space}"
         return ""
 
 
 def _space(match: Match) -> str:
     """The only state space that the opcode names; empty if it names none, or several."""
-    named = [m.partition("::")[0] for m in match.modifiers if m.partition("::")[0] in _SPACES]
+    named = [space for m in match.modifiers if (space := m.partition("::")[0]) in _SPACES]
     return named[0] if len(named) == 1 else ""
 
 

@@ -149,7 +149,7 @@ def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
 
 
 def _renamed(unknown: _Unknown, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:
-    """The opcode with the word that was meant: of those a letter away, the only one whose instruction has such operands.
+    """The opcode with the word that was meant: of those a letter away, the only one that accepts such operands.
 
     If there are several, or the nearest word is further away, it may compute something else.
     """

@@ -10,12 +10,11 @@ not *proven* and has a lower confidence.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import and_
 from typing import Any, NamedTuple
 
-from tclint.analyses.cp_async import WAITED, WaitedCopies
-from tclint.analyses.groups import OPEN
+from tclint.analyses.cp_async import WaitedCopies
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
@@ -94,12 +93,6 @@ class _Writes:
     def meetings(self) -> OverlapSearch:
         """The search for conflicts of these writes with asynchronous reads."""
         raise NotImplementedError
-
-    def wanted(self, access: Access) -> bool:
-        model, site = self.model, access.site
-        return _wanted(model, access) and self.since.memory.placed(
-            access, model.views.context_of(site).threads
-        )
 
     def doubt(self, start: int, path: Path) -> Doubt:
         return skips(self.model, path, self.since.ends, "on other paths between the two, the thread waits")
@@ -226,6 +219,7 @@ class _Stores(_Writes):
         )
 
     def meetings(self) -> OverlapSearch:
+        memory, context_of = self.since.memory, self.model.views.context_of
         return OverlapSearch(
             self.model,
             self.results,
@@ -234,10 +228,12 @@ class _Stores(_Writes):
             lambda state, site: site in self.pending(state),
             lambda site: False,
             self.since.follow_to_wait,
-            self.wanted,
+            lambda access: (
+                _wanted(self.model, access) and memory.placed(access, context_of(access.site).threads)
+            ),
             self.meet,
             begins=lambda access: access.writes and not access.later,
-            memory=self.since.memory,
+            memory=memory,
             doubt=self.doubt,
             whole_loops=True,
         )
@@ -251,24 +247,11 @@ class _Copies(_Writes):
         self.groups, self.results = model.solution(WaitedCopies)
 
     def pending(self, state: Any) -> Iterator[int]:
-        return (site for site, age in state[0] if age == WAITED)
+        return self.groups.waited(state)
 
     def meetings(self) -> OverlapSearch:
-        return OverlapSearch(
-            self.model,
-            self.results,
-            frozenset(self.model.sites("issue", "cp.async")),
-            self.pending,
-            lambda state, site: (site, WAITED) in state[0],
-            lambda site: OPEN,
-            self.groups.follow,
-            self.wanted,
-            self.meet,
-            memory=self.since.memory,
-            doubt=self.doubt,
-            ready=lambda age: age == WAITED,
-            whole_loops=True,
-        )
+        wanted = partial(_wanted, self.model)
+        return self.groups.conflicts(wanted, self.meet, self.since.memory, self.doubt, whole_loops=True)
 
 
 def _hit(model: KernelModel, meeting: Conflict, early: _Early, count: int) -> Hit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from tclint.checks import Hit, RuleId, grouped, module_check
 from tclint.findings.edits import Repair, removed, retarget, reversion
@@ -16,14 +16,6 @@ from tclint.isa.target import INTRODUCED, TARGETS, Target, Version, dotted
 
 AV001 = RuleId("AV001")
 AV002 = RuleId("AV002")
-
-
-class _Lack(NamedTuple):
-    """A feature that the target or the version of a module does not have."""
-
-    side: str
-    """``target`` or ``version``."""
-    need: Need
 
 
 @module_check(AV001, AV002)
@@ -40,25 +32,22 @@ def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             help=f"raise .version to {need}", fixes=reversion(module, target.introduced),
         )  # fmt: skip
     moved = cache(partial(_moved, module))
-    for lacks in grouped(_lacking(module, target, version)).values():
-        yield _reported(module, target, [lack.need for lack in lacks], lacks[0].side, moved)
+    for lacking in grouped(_lacking(module, target, version)).values():
+        yield _reported(module, target, lacking, moved)
 
 
-def _lacking(module: Module, target: Target, version: Version) -> Iterator[tuple[Hashable, _Lack]]:
+def _lacking(module: Module, target: Target, version: Version) -> Iterator[tuple[Hashable, Need]]:
     """Each feature that *target* or *version* does not have, with what one hit is about."""
     for need in needs(module, target):
-        side = need.available.lacking(target, version)
-        if side:
+        if need.available.lacking(target, version):
             apart = need.span if need.kind == "directive" else None
-            key = need.function and id(need.function), need.kind, side, need.what, need.available, apart
-            yield key, _Lack(side, need)
+            yield (need.function and id(need.function), need.kind, need.what, need.available, apart), need
 
 
 def _reported(
     module: Module,
     target: Target,
     lacking: Sequence[Need],
-    side: str,
     moved: Callable[[], tuple[Repair, ...]],
 ) -> Hit:
     """The hit for all uses of a feature in a function."""
@@ -70,20 +59,19 @@ def _reported(
             fixes = (Repair(f"remove {first.what}", (removed(Span(*first.span)),)),)
         other = "remove it" if fixes else "do without it"
         where: dict[str, Any] = {"span": first.span, "count": len(lacking)}
-        return _hit(module, target, side, first, first.what, other, fixes, function=function, **where)
+        return _hit(module, target, first, first.what, other, fixes, function=function, **where)
     where = {"site": min(sites), "count": len(sites)}
     if first.kind == "register":
-        return _hit(module, target, side, first, first.what, "do not read it", function=function, **where)
+        return _hit(module, target, first, first.what, "do not read it", function=function, **where)
     instruction = function.instructions[min(sites)]
     what, other = name_of(instruction, first.what), f"use another instruction on {target}"
     fixes = _suffixed(module, target, instruction) or moved()
-    return _hit(module, target, side, first, what, other, fixes, function=function, **where)
+    return _hit(module, target, first, what, other, fixes, function=function, **where)
 
 
 def _hit(
     module: Module,
     target: Target,
-    side: str,
     lacking: Need,
     what: str,
     other: str,
@@ -91,13 +79,13 @@ def _hit(
     **where: Any,
 ) -> Hit:
     """The hit for a feature called *what*; *fixes* and *other*, in words, avoid it where the target lacks it."""
-    if side == "target":
+    assert module.version is not None
+    if lacking.available.lacking(target, module.version) == "target":
         need = lacking.available.describe()
         return AV001.hit(
             message=f"{what} is not available on {target}: it requires {need}",
             help=f"compile for {need}, or {other}", fixes=fixes, **where,
         )  # fmt: skip
-    assert module.version is not None
     needed = lacking.available.version_for(target)
     return AV002.hit(
         message=f"{what} requires .version {dotted(needed)} on {target}; this module has {dotted(module.version)}",

@@ -396,10 +396,10 @@ class _Judge:
         return node if node[0] == "compare" else None
 
     def _bound_inside_warp(self, p: int, threads: int) -> bool:
-        """Whether *p* asks if an index is less than a constant, which only some lanes of a warp, in *threads*, may reach.
+        """Whether *p* asks if an index is below a constant, which only some lanes of a warp, in *threads*, may reach.
 
-        What the lanes have in common, such as a multiple of the CTA index, may have any value that its known bits allow:
-        a launch that never reaches the bound would not need the comparison.
+        What the lanes have in common, such as a multiple of the CTA index, may have any value that its known bits
+        allow: a launch that never reaches the bound would not need the comparison.
         """
         values, shared, node = self.model.values, self.model.shared, self._comparison(p)
         if node is None or node[1] != "lt":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 
-from tclint.analyses.cp_async import WAITED, CopyGroups, WaitedCopies
+from tclint.analyses.cp_async import CopyGroups, WaitedCopies
 from tclint.analyses.extents import Extents
 from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.model import KernelModel
@@ -190,10 +190,9 @@ def _doubt(model: KernelModel, rule: RuleId, conflict: Conflict) -> Doubt:
 @check(CA005, needs="cp", analyses=(WaitedCopies, WritesSince))
 def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that a thread of another warp copied, accessed with no barrier since that thread waited."""
-    copies = model.sites("issue", "cp.async")
-    if not copies or model.values.threads <= 32 or not model.function.entry:
+    if not model.sites("issue", "cp.async") or model.values.threads <= 32 or not model.function.entry:
         return
-    groups, results = model.solution(WaitedCopies)
+    groups, _ = model.solution(WaitedCopies)
     since, together = model.solution(WritesSince)
     memory = since.memory
 
@@ -206,22 +205,7 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
             and not since.loose(together.before(use.site))
         )
 
-    conflicts = OverlapSearch(
-        model,
-        results,
-        frozenset(copies),
-        lambda state: (s for s, age in state[0] if age == WAITED),
-        lambda state, site: (site, WAITED) in state[0],
-        lambda site: OPEN,
-        groups.follow,
-        lambda access: (
-            not access.later and memory.placed(access, model.views.context_of(access.site).threads)
-        ),
-        overlaps,
-        memory=memory,
-        ready=lambda age: age == WAITED,
-        whole_loops=True,
-    )
+    conflicts = groups.conflicts(lambda access: not access.later, overlaps, memory, whole_loops=True)
     block_of = model.cfg.block_of
     found = (((_waits(model, each)[-1], block_of[each.use.site]), each) for each in conflicts)
     for (wait, _), alike in grouped(found).items():

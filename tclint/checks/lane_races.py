@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from tclint.analyses.cp_async import WAITED, LaneWaitedCopies
-from tclint.analyses.groups import OPEN
+from tclint.analyses.cp_async import LaneWaitedCopies
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import skips
@@ -54,31 +53,18 @@ def _exchanges(model: KernelModel) -> OverlapSearch:
 
 def _copied(model: KernelModel) -> Iterable[Conflict]:
     """The reads of what other lanes of the warp have copied with cp.async and waited for, each for its own copies."""
-    copies = model.sites("issue", "cp.async")
-    if not copies:
+    if not model.sites("issue", "cp.async"):
         return ()
-    groups, results = model.solution(LaneWaitedCopies)
+    groups, _ = model.solution(LaneWaitedCopies)
     memory = model.fact(SharedByBound)
-    return OverlapSearch(
-        model,
-        results,
-        frozenset(copies),
-        lambda state: (site for site, age in state[0] if age == WAITED),
-        lambda state, site: (site, WAITED) in state[0],
-        lambda site: OPEN,
-        groups.follow,
-        lambda access: (
-            not access.writes
-            and not access.later
-            and memory.placed(access, model.views.context_of(access.site).threads)
-        ),
+    return groups.conflicts(
+        lambda access: not access.writes and not access.later,
         lambda copy, read, route: (
             all(memory.executed.certainly(access.site) for access in (copy, read))
             and _meet(model, memory, copy, read, route)
         ),
-        memory=memory,
-        ready=lambda age: age == WAITED,
-        doubt=lambda start, path: skips(model, path, groups.synchronising, _SYNCHRONISED),
+        memory,
+        lambda start, path: skips(model, path, groups.synchronising, _SYNCHRONISED),
     )
 
 

@@ -98,11 +98,13 @@ class _Objects:
         return self._makers[place]
 
     def neighbours(self, place: MbarrierLocation | None) -> list[int]:
-        """The inits, those of the mbarriers nearest to *place* in memory first: they are usually initialised together."""
+        """The inits, nearest to *place* in memory first: neighbouring mbarriers are usually initialised together."""
+        if place is None:
+            return sorted(self.inits)
 
         def distance(init: int) -> tuple[int, int]:
-            near = (p for p in self.inits[init] or () if place is not None and p.base == place.base)
-            return min((abs(p.offset - place.offset) for p in near if place is not None), default=2**32), init
+            near = (p.offset for p in self.inits[init] or () if p.base == place.base)
+            return min((abs(offset - place.offset) for offset in near), default=2**32), init
 
         return sorted(self.inits, key=distance)
 

@@ -109,7 +109,7 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
 
 @check(MB013, needs="mbarrier", analyses=(HappensBefore,))
 def relaxed(model: KernelModel) -> Iterator[Hit]:
-    """Report relaxed arrivals and waits through which threads pass data in shared memory, and arrivals of copies alone."""
+    """Report relaxed arrivals and waits by which threads pass data in shared memory, and arrivals of copies alone."""
     waits, arrivals = model.sites("mbarrier-wait"), model.sites("mbarrier-arrive")
     weak = {i for i in (*waits, *arrivals) if ".relaxed" in _modifiers(model, i)}
     weak.update(model.sites("mbarrier-arrive", "cp.async"))

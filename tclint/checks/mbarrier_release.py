@@ -132,13 +132,18 @@ class _Release:
         }
 
     def _publishing(self, arrivals: list[int], ends: frozenset[int]) -> dict[int, tuple[int, int, int]]:
-        """Those of *arrivals* that publish a write of other lanes without passing *ends*; see :meth:`_unordered_before`."""
+        """Those of *arrivals* that publish a write of other lanes without passing *ends*.
+
+        Each comes with the result of :meth:`_unordered_before`.
+        """
         found = ((i, self._unordered_before([i], True, ends)) for i in arrivals)
         return {i: unordered for i, unordered in found if unordered is not None}
 
     def _first_publishing(self, arrivals: list[int], ends: frozenset[int]) -> dict[int, tuple[int, int, int]]:
         """:meth:`_publishing`, without the arrivals that follow another one on every path from the writes."""
         found = self._publishing(arrivals, ends)
+        if len(found) < 2:
+            return found
         first = {
             i: unordered
             for i in found

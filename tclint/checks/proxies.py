@@ -119,7 +119,7 @@ class _Clash(NamedTuple):
     threads: int
     """The threads that execute the last access."""
     partly_fenced: bool = False
-    """Whether some of the threads that make the first access execute a fence, before they synchronise with the others."""
+    """Whether some threads that make the first access execute a fence, before they synchronise with the others."""
 
     @classmethod
     def of(cls, model: KernelModel, meeting: Conflict) -> _Clash:
@@ -187,19 +187,20 @@ def _across_roles(
         )
 
     for start, access, use in _same_at_first(model, kind, synchronised_pairs, observed, writes):
+        roles = model.views.mutually_exclusive(start, use.site)
         for handover in synchronised_pairs[start]:
-            roles = model.views.mutually_exclusive(start, use.site)
-            if handover.wait not in observed[use.site] or not (
-                roles or (not writes and _partly_fenced(model, start, handover.arrival))
-            ):
+            if handover.wait not in observed[use.site]:
+                continue
+            if not roles and (writes or not _partly_fenced(model, start, handover.arrival)):
                 continue
             here = unfenced_path(kind, start, handover.arrival)
             there = here and unfenced_path(UnfencedWaits, handover.wait, use.site)
             if not here or not there or _fenced_elsewhere(model, accessed, start, use.site, handover):
                 continue
-            others = here.threads & ~there.threads
-            if not roles and not (others and model.shared.overlap(access, use, others, there.threads)):
-                continue
+            if not roles:
+                others = here.threads & ~there.threads
+                if not others or not model.shared.overlap(access, use, others, there.threads):
+                    continue
             if writes or reads_the_store(access, use, here):
                 cfg = model.cfg
                 passed = (*here.sites(cfg, start), *handover, *there.sites(cfg, handover.wait))

@@ -8,7 +8,7 @@ it, because it orders the threads of one CTA only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 from tclint.analyses import role_paths
 from tclint.analyses.happens_before import HappensBefore, Scope, is_release_fence, strong
@@ -37,7 +37,9 @@ def polled_without_acquire(model: KernelModel) -> Iterator[Hit]:
         if found is None:
             continue
         barriers, path = found
-        doubt = _NEXT_ITERATION if polls.iterates(poll, path) else _NEVER_WRITTEN * (path.end in others)
+        doubt = _NEVER_WRITTEN if path.end in others else ""
+        if polls.iterates(poll, path):
+            doubt = _NEXT_ITERATION
         opcode = model.instruction(poll).opcode
         yield MO003.hit(
             site=poll,
@@ -61,6 +63,7 @@ class _Polls:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
+        self._origins = cache(partial(origins, model))
 
     @cached_property
     def relaxed(self) -> list[int]:
@@ -120,7 +123,10 @@ class _Polls:
                 yield from (i for i in use.sites if cfg.block_of[i] in cfg.rank)
 
     def early_read(self, poll: int, reads: frozenset[int]) -> tuple[tuple[int, ...], Path] | None:
-        """A path with no acquire from *poll*, or from a CTA barrier after it, to one of *reads*; and that barrier, if any."""
+        """A path with no acquire from *poll*, or from a CTA barrier after it, to one of *reads*.
+
+        With it, the CTA barrier after *poll*, if there is one.
+        """
         model = self.model
         if not reads:
             return None
@@ -155,12 +161,12 @@ class _Polls:
         published = {i for i in self._writes.difference(sets) if any(model.reaches(i, flag) for flag in sets)}
         if not published:
             return frozenset(), frozenset()
-        buffers = [origins(model, i, "write") for i in published]
+        buffers = [self._origins(i, "write") for i in published]
         if not all(buffers):
             return self.reads, frozenset()
         written = frozenset().union(*buffers)
         others = frozenset(
-            i for i in self.reads if (read := origins(model, i, "read")) and read.isdisjoint(written)
+            i for i in self.reads if (read := self._origins(i, "read")) and read.isdisjoint(written)
         )
         return self.reads - others, others
 
@@ -168,14 +174,13 @@ class _Polls:
         """The writes for which *poll* may wait, as far as this kernel writes the flag.
 
         CTAs that wait for each other write the flag, then poll it, and may write it again after their work. What only
-        follows the poll is then for a later wait. Without a write before the poll, CTAs wait for what others write after
-        their own poll.
+        follows the poll is then for a later wait. Without a write before the poll, CTAs wait for what others write
+        after their own poll.
         """
-        model, flag = self.model, origins(self.model, poll, "read")
-        sets = [i for i in self._strong_writes if not flag.isdisjoint(origins(model, i, "write"))]
-        if any(model.reaches(i, poll) for i in sets):
-            return [i for i in sets if model.reaches(i, poll) or not model.reaches(poll, i)]
-        return sets
+        reaches, flag = self.model.reaches, self._origins(poll, "read")
+        sets = [i for i in self._strong_writes if not flag.isdisjoint(self._origins(i, "write"))]
+        before = {i for i in sets if reaches(i, poll)}
+        return [i for i in sets if i in before or not reaches(poll, i)] if before else sets
 
     @cached_property
     def _writes(self) -> frozenset[int]:

@@ -79,8 +79,9 @@ MAX_MODELLED_INSTRUCTIONS = 50_000
 def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]]:
     """The conflicts that exist in CTAs of every shape for which shared memory has room, for a kernel of unknown shape.
 
-    A kernel whose threads are in one dimension has CTAs of an unknown size. For a correct kernel, the search ends at the first shape, or soon. If shared memory has room for one-dimensional
-    CTAs only, the intended shape was not understood, and there are no conflicts.
+    For a kernel whose threads are in one dimension, only the size of the CTA is unknown. If shared memory has room for
+    one-dimensional shapes alone although the threads are in several dimensions, the intended shape was not understood,
+    and there are no conflicts. For a correct kernel, the search ends at the first shape, or soon.
     """
     shapes = _shapes(model)
     if len(shapes) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:

@@ -3,8 +3,8 @@
 A deallocation is reported in five cases: an operation of its own thread may be pending; no wait before it is for the
 commit of an operation of another warp; another warp uses the memory and ends without signalling; the freeing warp waits
 for nothing since a barrier after which others start to use the memory; or it waits for nothing since it issued a copy
-that an MMA of another warp waits for. In the last three cases, any wait, and any signal of the other warp, counts as one
-for the accesses in question, which under-reports.
+that an MMA of another warp waits for. In the last three cases, any wait, and any signal of the other warp, counts as
+one for the accesses in question, which under-reports.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
 
 
 def _never_observed(model: KernelModel, frees: list[int]) -> Hit | None:
-    """The hit for an MMA, copy or shift of another warp that is committed, and that no thread waits for before *frees*."""
+    """The hit for a committed MMA, copy or shift of another warp that no thread waits for before *frees*."""
     order, commits = model.fact(HappensBefore), model.sites("commit", "tcgen05")
     for site in model.sites("issue", "tcgen05") if not model.reachability.unresolved_dispatchers else ():
         tracking = [commit for commit in commits if model.reaches(site, commit)]

@@ -5,32 +5,12 @@ from __future__ import annotations
 import click
 
 from tclint.commands import CLEAN, FAILURE
-from tclint.commands._common import (
-    STDIN_NAME,
-    Choice,
-    color_option,
-    no_function,
-    refuse_unused,
-    stdin_filename_option,
-    use_color,
-    write,
-)
+from tclint.commands._common import use_color, write
+from tclint.commands._kernels import kernel_options, shown_of
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="KERNEL...")
-@click.option(
-    "--entry", multiple=True, metavar="NAME", help="Show only functions whose name matches; may be repeated."
-)
-@stdin_filename_option
-@click.option(
-    "--output-format",
-    type=Choice(("text", "json")),
-    default="text",
-    show_default=True,
-    help="A table, or JSON as described by docs/barriers.schema.json.",
-)
-@color_option
+@kernel_options("docs/barriers.schema.json")
 def command(
     paths: tuple[str, ...],
     entry: tuple[str, ...],
@@ -45,14 +25,9 @@ def command(
 
     Exit code: 0 shown, 2 usage error, or an input that could not be analysed.
     """
-    from tclint.driver.inputs import inputs
     from tclint.inspect.barriers import render_json, render_text, show
 
-    refuse_unused(stdin_filename, paths)
-    shown = [show(item, entry) for item in inputs(paths, stdin_filename or STDIN_NAME)]
-    names = dict.fromkeys(name for one in shown for name in one.functions)
-    if entry and names and not any(one.kernels or one.problems for one in shown):
-        raise no_function(entry, names)
+    shown = shown_of(show, paths, entry, stdin_filename)
     write(render_json(shown) if output_format == "json" else render_text(shown, use_color(color)))
     broken = any(one.problems or any(kernel.problems for kernel in one.kernels) for one in shown)
     return FAILURE if broken else CLEAN

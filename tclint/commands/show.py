@@ -23,8 +23,6 @@ from tclint.commands._common import (
 from tclint.commands._settings import SettingsCommand, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tclint.config.config import Config
     from tclint.findings.finding import FileReport
     from tclint.ir.nodes import Function
@@ -101,7 +99,7 @@ def command(
         raise click.ClickException(
             "; ".join(at(shown_as, SourceError(p.message, p.line)) for p in report.problems)
         )
-    function = _chosen(module.functions, reports[0], config)
+    function = _chosen(module.bodies, reports[0], config)
     text = render(kernel(source, module, function, reports[0], toolkit=config.toolkit, sources=sources))
     if target == STDIN:
         write(text)
@@ -121,7 +119,7 @@ def _default(path: str) -> str:
     return f"{name.strip('<>') or 'kernel'}.tclint.html"
 
 
-def _chosen(functions: Sequence[Function], report: FileReport, config: Config) -> Function:
+def _chosen(bodies: list[Function], report: FileReport, config: Config) -> Function:
     """The only function that matches ``entry``; without it, the only kernel, or the only kernel with findings.
 
     If there are several candidates, the only one with findings. Raises ClickException if none can be chosen.
@@ -129,7 +127,6 @@ def _chosen(functions: Sequence[Function], report: FileReport, config: Config) -
     from tclint.report.formats._style import printable
     from tclint.report.summary import count
 
-    bodies = [f for f in functions if f.instructions and not f.declared_only]
     if not bodies:
         raise click.ClickException(f"{report.path}: contains no function with a body")
     if config.entry:

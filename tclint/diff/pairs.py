@@ -205,7 +205,7 @@ def _modules(item: Input | None, difference: Difference) -> tuple[Source, Module
 
 def _wanted(module: Module, config: Config) -> list[Function]:
     """The functions to compare: kernels and functions that are not inlined into them; without a kernel, all."""
-    bodies = [f for f in module.functions if f.instructions and not f.declared_only]
+    bodies = module.bodies
     seen = inlinable(module) if any(f.entry for f in bodies) else {}
     return [f for f in bodies if (f.entry or f.name not in seen) and config.selected.wants(f.name)]
 

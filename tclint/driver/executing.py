@@ -21,7 +21,6 @@ from tclint.driver.evidence import EVIDENCE, depends_on_integers, due_to_assumpt
 from tclint.driver.hazards import hazard
 from tclint.driver.launches import Candidate, candidates
 from tclint.driver.one import debug, internal_error
-from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchError, LaunchFile
 from tclint.executor.observations import Observation
@@ -171,10 +170,9 @@ class _Kernel:
 
     def _record(self, candidate: Candidate, result: Execution) -> None:
         """Keep the observations that no assumption explains and a rule describes."""
-        assumes = candidate.basis.assumes
-        if result.observations and assumes is not None and Parameters(self.function).branches_on_memory:
+        if candidate.basis.branches_on_memory:
             return  # zeros in memory are no items, which no caller may pass
-        integers = "integers" in (assumes or ())
+        integers = "integers" in (candidate.basis.assumes or ())
         for observation in _plausible(result):
             if due_to_assumption(observation, candidate.basis) or depends_on_integers(
                 observation, candidate.basis

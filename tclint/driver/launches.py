@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from tclint.driver.evidence import Basis
 from tclint.executor.assume import Assumed, Parameters
@@ -22,15 +21,8 @@ from tclint.syntax.source import Source
 __all__ = ["Candidate", "candidates"]
 
 
-class _Run(Protocol):
-    def __call__(
-        self,
-        how: Schedule,
-        *,
-        steps: int = STEPS,
-        seconds: float = float("inf"),
-        watched: frozenset[int] = frozenset(),
-    ) -> Execution: ...
+_Execute = Callable[[Schedule, int, float, frozenset[int]], Execution]
+"""Executes an entry once under a schedule, with limits in instructions and seconds; notes which instructions it reaches."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +35,26 @@ class Candidate:
     geometry: Geometry | None
     """The size of the launch, and the value of integer parameters; None and 0 for a launch file."""
     number: int
-    run: _Run
-    """Executes the entry once under a schedule, within limits; *watched* are the instructions of
-    :attr:`~tclint.executor.run.Execution.reached`. Raises :class:`~tclint.executor.launch.LaunchError` if a launch does
-    not fit the kernel."""
+    function: Function
+    execute: _Execute
+
+    def run(
+        self,
+        how: Schedule,
+        *,
+        steps: int = STEPS,
+        seconds: float = float("inf"),
+        watched: frozenset[int] = frozenset(),
+    ) -> Execution:
+        """Execute the entry once under a schedule, within limits.
+
+        *watched* are the instructions of :attr:`~tclint.executor.run.Execution.reached`. Raises
+        :class:`~tclint.executor.launch.LaunchError` if a launch does not fit the kernel.
+        """
+        try:
+            return self.execute(how, steps, seconds, watched)
+        except Unsupported as problem:  # before the first instruction: variables, parameters
+            return Execution(self.function, "unsupported", str(problem))
 
 
 def candidates(
@@ -58,7 +66,7 @@ def candidates(
     """
     if file is not None:
         name = str(file.path)
-        yield Candidate(name, Basis(name), None, 0, _given(source, module, function, file))
+        yield Candidate(name, Basis(name), None, 0, function, _given(source, module, function, file))
         return
     parameters = Parameters(function)
     for assumed in parameters.launches(module, triton_beside(source.path)):
@@ -69,48 +77,30 @@ def candidates(
             parameters.branches_on_memory,
         )
         yield Candidate(
-            f"an assumed launch ({assumed})", basis, assumed.geometry, assumed.number,
+            f"an assumed launch ({assumed})", basis, assumed.geometry, assumed.number, function,
             _assumed(source, module, function, assumed),
         )  # fmt: skip
 
 
-def _assumed(source: Source, module: Module, function: Function, assumed: Assumed) -> _Run:
-    def run(
-        how: Schedule,
-        *,
-        steps: int = STEPS,
-        seconds: float = float("inf"),
-        watched: frozenset[int] = frozenset(),
-    ) -> Execution:
-        try:
-            return execute_assumed(
-                module, function, assumed, how, steps=steps, seconds=seconds,
-                place=lambda site: f"line {line_of(source, function, site)}", watched=watched,
-            )  # fmt: skip
-        except Unsupported as problem:  # before the first instruction: variables, parameters
-            return Execution(function, "unsupported", str(problem))
-
-    return run
-
-
-def _given(source: Source, module: Module, function: Function, file: LaunchFile) -> _Run:
-    def run(
-        how: Schedule,
-        *,
-        steps: int = STEPS,
-        seconds: float = float("inf"),
-        watched: frozenset[int] = frozenset(),
-    ) -> Execution:
-        try:
-            executions, _ = execute_file(
-                module, file, how, steps=steps, seconds=seconds,
-                place=lambda f, site: f"line {line_of(source, f, site)}", watched={function.name: watched},
-            )  # fmt: skip
-        except Unsupported as problem:
-            return Execution(function, "unsupported", str(problem))
-        own = [e for e in executions if e.function.name == function.name]
-        return own[-1] if own else Execution(
-            function, "unsupported", f"{file.path} does not launch {function.name}"
+def _assumed(source: Source, module: Module, function: Function, assumed: Assumed) -> _Execute:
+    def execute(how: Schedule, steps: int, seconds: float, watched: frozenset[int]) -> Execution:
+        return execute_assumed(
+            module, function, assumed, how, steps=steps, seconds=seconds,
+            place=lambda site: f"line {line_of(source, function, site)}", watched=watched,
         )  # fmt: skip
 
-    return run
+    return execute
+
+
+def _given(source: Source, module: Module, function: Function, file: LaunchFile) -> _Execute:
+    def execute(how: Schedule, steps: int, seconds: float, watched: frozenset[int]) -> Execution:
+        executions, _ = execute_file(
+            module, file, how, steps=steps, seconds=seconds,
+            place=lambda f, site: f"line {line_of(source, f, site)}", watched={function.name: watched},
+        )  # fmt: skip
+        own = [e for e in executions if e.function.name == function.name]
+        if not own:
+            raise Unsupported(f"{file.path} does not launch {function.name}")
+        return own[-1]
+
+    return execute

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import GaveUp, LimitExceeded
-from tclint.driver.one import Input, debug, internal_error
+from tclint.driver.one import Input
 from tclint.findings.places import source_location
-from tclint.findings.selection import Selected
+from tclint.inspect.inputs import chosen, shown
 from tclint.inspect.protocol import (
     Arrive,
     Barrier,
@@ -38,7 +38,7 @@ from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.replay import Replay
 from tclint.report.formats._style import BOLD, CYAN, RED, Style
-from tclint.syntax.source import Problem, Source, SourceError
+from tclint.syntax.source import Problem, Source
 from tclint.values import thread_masks as T
 
 __all__ = ["SCHEMA", "Row", "Section", "Shown", "read", "render_json", "render_text", "sections", "show"]
@@ -76,10 +76,6 @@ class Shown:
 def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
     """The protocols of the kernels in *source*, or of the functions that match a pattern in *entry*."""
     module, problems = analyse(source)
-    bodies = [f for f in module.functions if f.instructions and not f.declared_only]
-    selected = Selected(entry=entry)
-    kernels = [f for f in bodies if f.entry] or bodies
-    wanted = [f for f in bodies if selected.wants(f.name)] if entry else kernels
     callees = inlinable(module)
     return Shown(
         source.path,
@@ -87,28 +83,14 @@ def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
         source,
         module,
         tuple(problems),
-        tuple(_kernel(source, f, inline(f, callees), module) for f in wanted),
-        tuple(f.name for f in bodies),
+        tuple(_kernel(source, f, inline(f, callees), module) for f in chosen(module, entry)),
+        tuple(f.name for f in module.bodies),
     )
 
 
 def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
     """What is shown of one input. Every error becomes a problem, unless ``TCLINT_DEBUG`` is set."""
-    path, source = item
-    if isinstance(source, SourceError):
-        return _failed(path, None, source)
-    try:
-        return read(source, entry)
-    except SourceError as error:
-        return _failed(path, source.member, error)
-    except Exception as error:
-        if debug():
-            raise
-        return _failed(path, source.member, SourceError(internal_error(error)))
-
-
-def _failed(path: str, member: str | None, error: SourceError) -> Shown:
-    return Shown(path, member, None, None, (Problem(error.line, str(error)),), ())
+    return shown(item, entry, read, lambda path, member, why: Shown(path, member, None, None, (why,), ()))
 
 
 def _kernel(source: Source, function: Function, body: Function, module: Module) -> Kernel:

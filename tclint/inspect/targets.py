@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tclint.driver.one import Input, debug, internal_error
-from tclint.findings.selection import Selected
+from tclint.driver.one import Input
+from tclint.inspect.inputs import chosen, shown
 from tclint.inspect.requirements import Requirements, Use, required
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Module
 from tclint.isa.target import KNOWN, TOOLKITS, Target, Version, dotted, toolkit_for
 from tclint.report.formats._style import BOLD, RED, YELLOW, Style
-from tclint.syntax.source import Problem, Source, SourceError
+from tclint.syntax.source import Problem, Source
 
 __all__ = ["SCHEMA", "Shown", "read", "render_json", "render_text", "show"]
 
@@ -62,11 +62,6 @@ class Shown:
 def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
     """What the kernels in *source* require, or the functions that match a pattern in *entry*."""
     module, problems = analyse(source)
-    bodies = [f for f in module.functions if f.instructions and not f.declared_only]
-    selected = Selected(entry=entry)
-    kernels = [f for f in bodies if f.entry] or bodies
-    wanted = [f for f in bodies if selected.wants(f.name)] if entry else kernels
-
     old = _dated_back(source, module)
 
     def line(at: int) -> int:
@@ -76,9 +71,9 @@ def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
     starts = {f.start: f for f in old.functions}
     found = (
         Kernel(f.name, f.entry, line(f.start), None if f.damaged else required(old, starts[f.start], line))
-        for f in wanted
+        for f in chosen(module, entry)
     )
-    names = tuple(f.name for f in bodies)
+    names = tuple(f.name for f in module.bodies)
     return Shown(source.path, source.member, tuple(problems), module, whole, tuple(found), names)
 
 
@@ -91,17 +86,7 @@ def _dated_back(source: Source, module: Module) -> Module:
 
 def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
     """What is shown of one input. Every error becomes a problem, unless ``TCLINT_DEBUG`` is set."""
-    path, source = item
-    if isinstance(source, SourceError):
-        return Shown(path, None, (Problem(source.line, str(source)),))
-    try:
-        return read(source, entry)
-    except SourceError as error:
-        return Shown(path, source.member, (Problem(error.line, str(error)),))
-    except Exception as error:
-        if debug():
-            raise
-        return Shown(path, source.member, (Problem(0, internal_error(error)),))
+    return shown(item, entry, read, lambda path, member, why: Shown(path, member, (why,)))
 
 
 # ---------------------------------------------------------------- text

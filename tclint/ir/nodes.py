@@ -430,6 +430,11 @@ class Module:
         """Whether the module is a debug build (11.1.2)."""
         return "debug" in self.targets
 
+    @property
+    def bodies(self) -> list[Function]:
+        """The functions that the module defines, in the order of the text."""
+        return [f for f in self.functions if f.instructions and not f.declared_only]
+
     def function(self, name: str) -> Function | None:
         """The function called *name*, preferably its definition; None if there is none."""
         found = None

@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -201,6 +200,6 @@ def test_the_recorded_mutants_are_those_of_the_kernels(record: Any) -> None:
 def test_without_a_record_there_is_nothing_to_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(hardware, "results", SimpleNamespace(RECORDS=tmp_path))
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
     assert hardware.main(["judge"]) == 1
     assert "prepare, run and collect first" in capsys.readouterr().err

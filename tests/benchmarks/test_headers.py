@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import headers
-from benchmarks.ptxas import Ptxas
+from benchmarks.ptxas import Ptxas, before
 from tclint.isa.target import Target
 
 HEADER = r"""
@@ -74,6 +74,22 @@ def test_a_string_needs_the_special_registers_that_it_reads(found: list[headers.
     assert not cluster.available(Target(80, ""), (9, 5))
 
 
+@pytest.mark.parametrize(
+    ("text", "target", "first"),
+    [
+        ("{ .reg .b64 a; .reg .b32 b; mov.b64 a, {b, %aggr_smem_size}; }", 90, (8, 1)),
+        ("{ .reg .b128 a; }", 70, (8, 3)),
+    ],
+)
+def test_a_string_needs_what_its_vectors_read_and_what_its_registers_are(
+    text: str, target: int, first: tuple[int, int]
+) -> None:
+    wrapper = headers._read(text, "f.h", 1)
+    assert wrapper.unknown == ""
+    assert wrapper.first(Target(target, "")) == first
+    assert not wrapper.available(Target(target, ""), before(first))
+
+
 def test_an_unknown_immediate_has_a_value_that_its_operand_allows(found: list[headers.Wrapper]) -> None:
     assert found[4].text == "{  setmaxnreg.inc.sync.aligned.u32 128; }"
     assert found[4].unknown == ""
@@ -94,8 +110,8 @@ class _Oracle(Ptxas):
 
 
 def test_differences_are_collected_for_each_string_and_reason(found: list[headers.Wrapper]) -> None:
-    points, wrong = headers.differences(_Oracle(Path("ptxas")), found[:3])
-    assert points == 6
+    points, agreed, wrong = headers.differences(_Oracle(Path("ptxas")), found[:3])
+    assert (points, agreed) == (6, 2)
     assert [(wrapper.line, why) for wrapper, why in wrong] == [
         (5, "Feature X not supported on .target TARGET (9.5 sm_80, 7.0 sm_80)"),
         (12, "no form for mbarrier.frob.b64 (9.5 sm_80, 7.0 sm_80)"),

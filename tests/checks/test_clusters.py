@@ -537,7 +537,7 @@ def test_the_next_kernel_may_be_the_dependent() -> None:
 
 @pytest.mark.parametrize(("ahead", "shown"), [("%r10", False), ("0", True)])
 def test_an_arrival_before_the_last_iteration_ends_is_not_repeated(ahead: str, shown: bool) -> None:
-    """A tile and the one after it, by a stride that the launch decides: there is no next iteration after the last tile."""
+    """A tile and the next one, at a stride that the launch decides: there is no next iteration after the last tile."""
     body = f"""
     mov.u32 %r10, %nctaid.x;
     mov.u32 %r11, %ctaid.x;

@@ -25,7 +25,7 @@ FETCHING = "fabric.submit.op_restrict::fetching;"
 
 
 def found(*statements: str, extra: str = "") -> list[str]:
-    """``FB002 17`` for each finding of the family: the rule, and the line counted from that of ``START``."""
+    """The rule of each finding of the family."""
     body = "\n".join((START, *statements, "finish: ret;"))
     report = lint(module(extra, kernel(body), header=HEADER))
     assert report.problems == ()

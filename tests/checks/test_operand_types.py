@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.ptxas import PtxasMissing, find
+from benchmarks.ptxas import Ptxas
+from tests.tools.ptxas import find_ptxas
 from tests.tools.support import by_rule, lint
 
 REGISTERS = """\
@@ -76,15 +77,9 @@ def test_an_operand_is_refused_for_its_type(instruction: str) -> None:
 
 
 def test_ptxas_refuses_the_same_operands() -> None:
-    try:
-        ptxas = find()
-        errors = ptxas.errors(
-            [f"{{ {REGISTERS.replace(chr(10), ' ')} {instruction} }}" for instruction in CASES],
-            (9, 0),
-            "sm_90",
-        )
-    except PtxasMissing as missing:
-        pytest.skip(str(missing))
+    errors = Ptxas(find_ptxas()).errors(
+        [f"{{ {REGISTERS.replace(chr(10), ' ')} {instruction} }}" for instruction in CASES], (9, 0), "sm_90"
+    )
     assert [bool(error) for error in errors] == [bool(said) for said in CASES.values()]
 
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tclint.commands._cli import cli
 from tclint.driver.confirm import confirm
 from tclint.executor.assume import Parameters
 from tclint.executor.launch import read, triton_beside
@@ -22,6 +20,7 @@ from tclint.linting.check import check_source
 from tclint.report.formats import formats, renderer
 from tclint.report.summary import Context, present
 from tclint.syntax.source import Source
+from tests.tools.command import invoke
 from tests.tools.support import HOPPER, before_the_wait, built, kernel, module
 
 READ = "    add.f32 %f8, %f0, %f1;"
@@ -220,13 +219,6 @@ def test_what_triton_says_of_its_launch_is_used(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- the command line
-
-
-def invoke(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
-    if result.exception is not None:
-        return 2, str(result.exception)
-    return int(result.return_value), result.output
 
 
 def test_the_command_line_confirms(tmp_path: Path) -> None:

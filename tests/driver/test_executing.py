@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tclint.commands._cli import cli
 from tclint.config.config import Config
 from tclint.driver.executing import Executor
 from tclint.driver.hazards import hazard
@@ -24,6 +22,7 @@ from tclint.findings.selection import Selected
 from tclint.report.formats import formats, renderer
 from tclint.report.summary import Context, exit_code, present, tally
 from tclint.syntax.source import Source
+from tests.tools.command import invoke
 from tests.tools.support import HOPPER, before_the_wait, built, kernel, module
 
 EXECUTE = Config(execute=True)
@@ -354,13 +353,6 @@ def test_a_missing_proxy_fence_in_a_kernel_with_a_wide_fence_is_a_note() -> None
 
 
 # ---------------------------------------------------------------- the command line
-
-
-def invoke(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
-    if result.exception is not None:
-        return 2, str(result.exception)
-    return int(result.return_value), result.output
 
 
 @pytest.fixture

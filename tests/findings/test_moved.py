@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +19,8 @@ from tclint.linting.check import check_source
 from tclint.report.summary import present
 from tclint.syntax.source import Source
 from tests.tools import pages
-from tests.tools.project import run
 
+Process = Callable[..., subprocess.CompletedProcess[str]]
 OVERWRITTEN = pages.block("BK002", "buffer_given_back_unread")
 """A replay shows that a store overwrites the source of a bulk copy."""
 STORE = "    st.shared.v4.b32 [%r30], {%r21, %r21, %r21, %r21};\n"
@@ -103,10 +105,11 @@ def test_ignores_of_files_and_functions_may_use_the_former_id(place: str) -> Non
         (["--ignore", "BK002"], 0, ""),
     ],
 )
+@pytest.mark.usefixtures("folder")
 def test_a_setting_that_names_a_former_id_works_on_with_a_note(
-    folder: Path, options: list[str], code: int, noted: str
+    run_tclint: Process, options: list[str], code: int, noted: str
 ) -> None:
-    done = run(folder, "check", "--isolated", *options, "k.ptx")
+    done = run_tclint("check", "--isolated", *options, "k.ptx")
     assert done.returncode == code
     if noted:
         assert done.stderr.startswith(f"{options[0]}: MB016 no longer reports unordered accesses")
@@ -118,50 +121,56 @@ def test_a_setting_that_names_a_former_id_works_on_with_a_note(
 @pytest.mark.parametrize(
     "options", [["--ignore", "MB016"], ["--ignore", "BK002"], ["--select", "MB016", "--ignore", "SM001"], []]
 )
-def test_settings_that_are_shown_select_the_same(folder: Path, options: list[str]) -> None:
-    shown = run(folder, "check", "--isolated", *options, "--show-settings").stdout
+def test_settings_that_are_shown_select_the_same(
+    run_tclint: Process, folder: Path, options: list[str]
+) -> None:
+    shown = run_tclint("check", "--isolated", *options, "--show-settings").stdout
     (folder / "tclint-ptx.toml").write_text(shown)
     assert (
-        run(folder, "check", "--show-settings").stdout.partition("select")[2] == shown.partition("select")[2]
+        run_tclint("check", "--show-settings").stdout.partition("select")[2] == shown.partition("select")[2]
     )
-    assert (
-        run(folder, "check", "k.ptx").stdout == run(folder, "check", "--isolated", *options, "k.ptx").stdout
-    )
+    assert run_tclint("check", "k.ptx").stdout == run_tclint("check", "--isolated", *options, "k.ptx").stdout
 
 
-def test_a_baseline_with_the_former_id_hides_the_finding_until_it_is_recorded_again(folder: Path) -> None:
+def test_a_baseline_with_the_former_id_hides_the_finding_until_it_is_recorded_again(
+    run_tclint: Process, folder: Path
+) -> None:
     baseline = folder / "tclint-baseline.json"
-    assert run(folder, "baseline", "k.ptx").returncode == 0
+    assert run_tclint("baseline", "k.ptx").returncode == 0
     written = baseline.read_text()
     (found,) = lint(OVERWRITTEN).findings
     assert found.former is not None
     old = written.replace('"BK002"', '"MB016"').replace(found.fingerprint, found.former.fingerprint)
     assert old != written
     baseline.write_text(old)
-    done = run(folder, "check", "--isolated", "--baseline", str(baseline), "k.ptx")
+    done = run_tclint("check", "--isolated", "--baseline", str(baseline), "k.ptx")
     assert done.returncode == 0
     assert done.stderr.startswith("k.ptx: the baseline: MB016 no longer reports unordered accesses")
     assert "record it again before tclint 0.2.0" in done.stderr
     assert "1 finding hidden by the baseline." in done.stdout
-    again = run(folder, "baseline", "k.ptx")
+    again = run_tclint("baseline", "k.ptx")
     assert "1 finding (0 new, 0 gone)" in again.stdout
     assert json.loads(baseline.read_text()) == json.loads(written)
-    assert run(folder, "check", "--isolated", "--baseline", str(baseline), "k.ptx").stderr == ""
+    assert run_tclint("check", "--isolated", "--baseline", str(baseline), "k.ptx").stderr == ""
 
 
 @pytest.mark.parametrize("option", ["BK002", "MB016"])
-def test_an_entry_is_not_gone_if_its_finding_is_not_looked_for(folder: Path, option: str) -> None:
-    assert run(folder, "baseline", "k.ptx").returncode == 0
+def test_an_entry_is_not_gone_if_its_finding_is_not_looked_for(
+    run_tclint: Process, folder: Path, option: str
+) -> None:
+    assert run_tclint("baseline", "k.ptx").returncode == 0
     written = (folder / "tclint-baseline.json").read_text()
-    assert "(0 new, 0 gone)" in run(folder, "baseline", "--ignore", option, "k.ptx").stdout
+    assert "(0 new, 0 gone)" in run_tclint("baseline", "--ignore", option, "k.ptx").stdout
     assert (folder / "tclint-baseline.json").read_text() == written
 
 
-def test_an_entry_with_the_former_id_hides_nothing_that_follows_from_the_code(tmp_path: Path) -> None:
+def test_an_entry_with_the_former_id_hides_nothing_that_follows_from_the_code(
+    run_tclint: Process, tmp_path: Path
+) -> None:
     (tmp_path / "k.ptx").write_text(STATIC)
     baseline = tmp_path / "tclint-baseline.json"
-    assert run(tmp_path, "baseline", "k.ptx").returncode == 0
+    assert run_tclint("baseline", "k.ptx").returncode == 0
     baseline.write_text(
         baseline.read_text().replace('"BK002"', '"MB016"').replace('"fingerprint": "', '"fingerprint": "0')
     )
-    assert run(tmp_path, "check", "--isolated", "--baseline", str(baseline), "k.ptx").returncode == 1
+    assert run_tclint("check", "--isolated", "--baseline", str(baseline), "k.ptx").returncode == 1

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ptxas import OLDEST, Ptxas, PtxasMissing, before, find
+from benchmarks.ptxas import OLDEST, Ptxas, before
 from tclint.inspect.targets import Shown, read, render_json, render_text
 from tclint.isa.target import Target, dotted
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
+from tests.tools.ptxas import find_ptxas
 from tests.tools.schema import strict
 from tests.tools.support import HEADER, HOPPER, kernel, module
 
@@ -186,10 +187,7 @@ def test_exit_codes(run_tclint: Process, arguments: list[str], code: int, messag
 
 @pytest.fixture(scope="module")
 def oracle() -> Ptxas:
-    try:
-        return find()
-    except PtxasMissing as error:
-        pytest.skip(str(error))
+    return Ptxas(find_ptxas())
 
 
 FIXTURES = sorted((ROOT / "fixtures" / "kernels").glob("*.ptx"))[::6]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ptxas import before
 from tclint.ir.feature_uses import EVERYWHERE, feature_uses
 from tclint.ir.frontend import analyse
 from tclint.isa.features import COMMON, FeatureSpec, features
@@ -92,10 +93,7 @@ def _before(available: Availability) -> list[tuple[Version, str]]:
     found = [(NEW[0], lower[-1])] if lower else []
     if available.since > (2, 3):
         target = f"sm_{max(number, 20)}"
-        major, minor = available.since
-        earlier = (
-            (major, minor - 1) if minor else (major - 1, {9: 8, 8: 8, 7: 5, 6: 0, 5: 3, 4: 2}.get(major, 0))
-        )
+        earlier = before(available.since)
         if INTRODUCED[target] <= earlier:
             found.append((earlier, target))
     return found

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.coverage import statement
-from benchmarks.ptxas import PtxasMissing, find
 from tclint.driver.cuda_tools import candidates
 from tclint.isa.table import Match, TableError, _form, table
 from tclint.isa.target import Target
+from tests.tools.ptxas import find_ptxas
 
 TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_103", "sm_107a", "sm_110a", "sm_120a", "sm_121")
 EXAMPLES = [example for form in table() if form.lowered for example in form.examples]
@@ -101,12 +101,8 @@ def test_the_machine_code_is_what_the_table_states(target: str, tmp_path: Path) 
     nvdisasm = next(candidates("nvdisasm"), None)
     if nvdisasm is None:
         pytest.skip("no nvdisasm")
-    try:
-        ptxas = find().path
-    except PtxasMissing as error:
-        pytest.skip(str(error))
     wanted = [example for example in EXAMPLES if available(of_example(example), target)]
-    code = machine_code(ptxas, nvdisasm, target, wanted, tmp_path)
+    code = machine_code(find_ptxas(), nvdisasm, target, wanted, tmp_path)
     wrong = [
         (example, to, found)
         for example, found in zip(wanted, code, strict=True)

@@ -26,9 +26,10 @@ from tclint.findings.selection import Selected, SettingsError
 from tclint.report import baseline
 from tclint.report.baseline import Baseline
 from tclint.report.summary import present
-from tests.tools.project import ROOT, run
+from tests.tools.project import ROOT
 from tests.tools.support import HOPPER, WGMMA, kernel, module
 
+Process = Callable[..., subprocess.CompletedProcess[str]]
 USE = "    st.global.f32 [%rd2], %f0;"
 CLEAN = "    mov.u32 %r1, 0;"
 ROUND = """
@@ -258,44 +259,46 @@ def test_entries_of_a_rule_that_is_no_more_are_gone(folder: Path) -> None:
         ),
     ],
 )
-def test_a_broken_baseline_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+def test_a_broken_baseline_is_refused(
+    run_tclint: Process, tmp_path: Path, text: str | None, message: str
+) -> None:
     (tmp_path / "a.ptx").write_text(right("a"))
     known = tmp_path / "known.json"
     if text is not None:
         known.write_text(text)
     with pytest.raises(SettingsError, match=message):
         tclint.check(tmp_path / "a.ptx", baseline=str(known))
-    done = run(tmp_path, "check", "--baseline", "known.json", "a.ptx")
+    done = run_tclint("check", "--baseline", "known.json", "a.ptx")
     assert (done.returncode, done.stdout) == (2, "")
     assert message in " ".join(done.stderr.split())
     if text is not None:
-        done = run(tmp_path, "baseline", "--output", "known.json", "a.ptx")
+        done = run_tclint("baseline", "--output", "known.json", "a.ptx")
         assert done.returncode == 2
         assert known.read_text() == text
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(run_tclint: Process, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a.ptx").write_text(wrong("a"))
-    done = run(tmp_path, "baseline", "out")
+    done = run_tclint("baseline", "out")
     assert (done.returncode, done.stdout) == (0, "tclint-baseline.json: 1 finding (1 new, 0 gone)\n")
-    assert run(tmp_path, "check", "out").returncode == 1
-    assert run(tmp_path, "check", "--baseline", "tclint-baseline.json", "out").returncode == 0
+    assert run_tclint("check", "out").returncode == 1
+    assert run_tclint("check", "--baseline", "tclint-baseline.json", "out").returncode == 0
     # The setting is relative to its file, and the paths in the baseline to the baseline.
     (tmp_path / "tclint-ptx.toml").write_text('baseline = "known/base.json"\n')
     (tmp_path / "known").mkdir()
-    assert run(tmp_path / "out", "baseline", "a.ptx").returncode == 0
+    assert run_tclint("baseline", "a.ptx", cwd=tmp_path / "out").returncode == 0
     assert '"../out/a.ptx"' in (tmp_path / "known" / "base.json").read_text()
-    assert run(tmp_path, "check", "out/a.ptx").returncode == 0
-    assert run(tmp_path / "out", "check", ".").returncode == 0
+    assert run_tclint("check", "out/a.ptx").returncode == 0
+    assert run_tclint("check", ".", cwd=tmp_path / "out").returncode == 0
     (tmp_path / "out" / "a.ptx").write_text(right("a"))
     (tmp_path / "out" / "b.ptx").write_text(wrong("b"))
-    done = run(tmp_path, "baseline", "--prune", "out")
+    done = run_tclint("baseline", "--prune", "out")
     assert done.stdout.endswith("base.json: 0 findings (0 new, 1 gone)\n")
-    assert run(tmp_path, "check", "out").returncode == 1
-    assert "has no findings" in run(tmp_path, "baseline", "--prune", "out").stderr
+    assert run_tclint("check", "out").returncode == 1
+    assert "has no findings" in run_tclint("baseline", "--prune", "out").stderr
     (tmp_path / "out" / "c.ptx").write_bytes(b"\xff\xfe.")
-    done = run(tmp_path, "baseline", "out")
+    done = run_tclint("baseline", "out")
     assert (done.returncode, "error: out/c.ptx" in done.stdout) == (2, True)
     assert len(baseline.read(tmp_path / "known" / "base.json").entries) == 1
 

@@ -85,7 +85,7 @@ def test_a_finding_is_walked_with_the_mouse(opened: Any) -> None:
     page.click("#finding0")
     assert "line 150; tcgen05.mma" in selected(page)
     assert page.locator("#paths .pin").count() == 3
-    assert page.locator("#paths .path").count() == 1
+    assert page.locator("#paths .path").count() == 2
     page.wait_for_selector(".steps li:nth-child(3) [aria-current=step]")
     assert "ret" in selected(page)
     assert "TC005, step 3 of 3, line 168: lane 0 of warp 1" in text_of(page, "#said")

@@ -339,7 +339,8 @@ class HappensBefore:
         path = self._continued(use, stops, start, given)
         if path is not None or start >= 0:
             return path
-        # No path passes a dispatcher. A role begins where its threads leave the dispatcher for the first time.
+        # A search ends at a dispatcher of roles, so a path is tried from the start of each role, if the dispatcher
+        # itself is reached without passing *stops*.
         for dispatcher, first in self._roles:
             path = self._continued(use, stops, first, given)
             if path is not None and self._continued(dispatcher, stops, start, given) is not None:

@@ -58,7 +58,9 @@ def is_release_fence(instruction: Instruction, *, shared: bool = False) -> bool:
     memory only. ``fence.mbarrier_init`` is restricted to initialisations, and a proxy fence orders proxies.
     """
     match = instruction.match
-    return match is not None and match.form.name in ("fence", "membar", *("fence.sync_restrict",) * shared)
+    if match is None:
+        return False
+    return match.form.name in ("fence", "membar") or (shared and match.form.name == "fence.sync_restrict")
 
 
 class SynchronisationPoints:
@@ -233,18 +235,15 @@ class SynchronisationPoints:
     def _joined_numbers(self, site: int) -> frozenset[int]:
         """The numbers of the CTA barriers at *site* if each path to it sets a constant; empty if unknown."""
         values, found = self.model.values, set[int]()
-        value = self.model.value(site, "id")
-        work = [] if value is None else [value]
-        seen = set(work)
-        while work:
-            value = work.pop()
-            constant, arguments = values.constant_of(value), set[int]()
+        joined = self.model.value(site, "id")
+        if joined is None:
+            return frozenset()
+        for value in values.subexpressions(joined, until=lambda v: values.node(v)[0] != "phi"):
+            constant = values.constant_of(value)
             if constant is not None:
                 found.add(constant)
-            elif values.node(value)[0] != "phi" or not (arguments := {*values.arguments(value)}):
+            elif values.node(value)[0] != "phi" or not values.arguments(value):
                 return frozenset()
-            work += arguments - seen
-            seen |= arguments
         return frozenset(found)
 
     def _variable(self, site: int) -> Hashable:

@@ -1,0 +1,15 @@
+"""The command line in the process of the test."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+
+from tclint.commands._cli import cli
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    """The exit code of ``tclint`` with *arguments*, and what it prints; 2 and the message of an error."""
+    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    if result.exception is not None:
+        return 2, str(result.exception)
+    return int(result.return_value), result.output
