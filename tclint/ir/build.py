@@ -287,8 +287,8 @@ class _Builder:
                 self.note(FEATURED[kind], child.start_byte, child.end_byte)
 
     def label(self, name: str, start: int, end: int) -> None:
-        """Check that the current scope declares no other thing called *name*."""
-        if name in self.scope.labels or self.taken(name):
+        """Check that the current scope declares no other thing called *name*, but for elements of ranges."""
+        if name in self.scope.labels or name in self.scope.variables:
             self.trouble(
                 "duplicate-label", start, end, f"label {_quoted(name)} is defined twice in one scope"
             )

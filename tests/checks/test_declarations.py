@@ -64,6 +64,7 @@ def test_the_position_of_a_call_is_that_of_an_earlier_loc(functions: str, report
         (".reg .b32 %r<20>; .reg .b32 %r1<5>;", False),
         (".reg .b32 %r1<9>; .reg .b32 %r12;", False),
         (".reg .b32 %r<3>; %r" + "9" * 5000 + ": ", False),
+        (".reg .b32 %r<3>; %r2: ", False),
         (".reg .b32 a; a: ", True),
         ("a: .callprototype _; b: ", False),
     ],
