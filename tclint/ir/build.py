@@ -287,7 +287,10 @@ class _Builder:
                 self.note(FEATURED[kind], child.start_byte, child.end_byte)
 
     def label(self, name: str, start: int, end: int) -> None:
-        """Check that the current scope declares no other thing called *name*, but for elements of ranges."""
+        """Check that the current scope declares no other thing called *name*.
+
+        An element of a range of registers does not count unless a branch names it (:meth:`close`), as for ptxas.
+        """
         if name in self.scope.labels or name in self.scope.variables:
             self.trouble(
                 "duplicate-label", start, end, f"label {_quoted(name)} is defined twice in one scope"
@@ -305,8 +308,12 @@ class _Builder:
             for index, _ in scope.pending.pop(name, ()):
                 self.jump(scope, index, names)
         for name, at in scope.labels.items():
-            for index, slot in scope.pending.pop(name, ()):
+            branches = scope.pending.pop(name, ())
+            for index, slot in branches:
                 self.targets[index][slot] = at
+            if branches and scope.ranges and self.taken(name):
+                instruction = self.function.instructions[branches[0][0]]
+                self.report("duplicate-label", instruction, f"label {_quoted(name)} is a register too")
         if parent is not None:
             # The smaller collection is merged into the larger one, so that deep nesting stays linear.
             small, large = sorted((scope.pending, parent.pending), key=len)
