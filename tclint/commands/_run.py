@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchError, LaunchFile, beside, read, triton_beside
-from tclint.executor.machine import Machine
 from tclint.executor.results import differences
 from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import schedule
@@ -97,14 +96,16 @@ def run(source: Source, options: Options) -> Invocation:
 def _given(
     result: Invocation, module: Module, file: LaunchFile, how: str, options: Options, trace: Trace | None
 ) -> None:
-    def execute(fill: int, tracer: Callable[[Machine], None] | None = None) -> Outcome:
+    def execute(fill: int, trace: Trace | None) -> Outcome:
         return execute_file(
             module, file, how, number=options.number, seconds=options.seconds,
-            place=lambda f, site: f"line {line_of(result.source, f, site)}", tracer=tracer, fill=fill,
+            place=lambda f, site: f"line {line_of(result.source, f, site)}",
+            tracer=trace.follow if trace else None, fill=fill,
         )  # fmt: skip
 
-    executions, arrays = execute(0, trace.follow if trace else None)
-    observe_unwritten((executions, arrays), execute)
+    executions, arrays = execute(0, trace)
+    # A trace changes when warps are switched, so the repetition is traced too.
+    observe_unwritten((executions, arrays), lambda fill: execute(fill, Trace() if trace else None))
     result.executions += executions
     file.write(arrays)
     result.unevaluated = file.unevaluated

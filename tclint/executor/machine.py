@@ -11,7 +11,7 @@ out (:meth:`Machine._advance`); only if none of these leads to progress is the l
 
 *Conflicts.* They are detected in two ways. An operation that is in flight is counted on every word that it reads or
 writes, so an access to such a word conflicts with it. For completed accesses each word keeps a *stamp* of the last
-write and the last read, ``epoch << 10 | warp``, which is compared with the vector clock of the accessing warp
+write and the last read, ``epoch << 10 | agent``, which is compared with the vector clock of the accessing warp
 (:mod:`tclint.executor.sync`): an access that the clock does not cover is unordered, whichever of the two came first in
 this run.
 
@@ -83,9 +83,9 @@ class Machine:
         memory: Global,
         schedule: Schedule,
         *,
-        steps: int = 50_000_000,
-        seconds: float = float("inf"),
-        fill: int = 0,
+        steps: int,
+        seconds: float,
+        fill: int,
     ) -> None:
         self.code = code
         self.geometry = geometry
@@ -239,8 +239,8 @@ class Machine:
     def _collide(self, w: Warp, pc: int) -> None:
         """Report registers that an instruction uses while an asynchronous operation still reads or writes them.
 
-        An operation whose registers are interlocked (:attr:`~tclint.executor.state.AsyncOperation.dependent`) is completed
-        instead.
+        An operation whose registers are interlocked (:attr:`~tclint.executor.state.AsyncOperation.dependent`) is
+        completed instead.
         """
         reads, writes = self.code.touches[pc]
         for locks, registers, written in ((w.filling, (*reads, *writes), True), (w.draining, writes, False)):
@@ -675,6 +675,7 @@ class Machine:
         """Order warp *w* after an operation of its warpgroup that it has waited for, and release its registers in it.
 
         The four warps issue one operation (9.7.15): when one of them has waited for it, the reads of all are complete.
+        For an operation other than ``wgmma`` this does nothing.
         """
         if "parts" in flight.note:
             w.clocks.seen[w.warpgroup] = max(w.clocks.seen[w.warpgroup], flight.stamp >> 10)
@@ -764,7 +765,7 @@ class Machine:
         if number == cluster.warps:
             return "an asynchronous copy"
         if number > cluster.warps:
-            what, each = "warpgroup", (cluster.agents - cluster.warps - 1) // self.geometry.ranks
+            what, each = "warpgroup", cluster.warpgroups
             number -= cluster.warps + 1
         rank = f" of CTA {number // each} of the cluster" if self.geometry.ranks > 1 else ""
         return f"{what} {number % each}{rank}"

@@ -78,8 +78,8 @@ class Observation:
     step: int = 0
     """Instructions that the machine had executed."""
     users: frozenset[int] = frozenset()
-    """The instructions that initialised and had used the mbarrier that it concerns, or on which the conflicting operation
-    completes."""
+    """The instructions that initialised and had used the mbarrier that it concerns, or on which the conflicting
+    operation completes."""
     crosses: bool = False
     """Whether the two accesses, or the access and the operation, are of different warps."""
 
@@ -104,7 +104,8 @@ class Wait:
     what: str
     """What it waits for, for a message that begins with the thread; may be empty."""
     kind: str
-    """``arrivals`` or ``bytes``, whichever the phase of the mbarrier lacks, ``barrier``, ``lanes``, ``registers``, ``memory``, or ``other``."""
+    """``arrivals`` or ``bytes``, whichever the phase of the mbarrier lacks, ``barrier``, ``lanes``, ``registers``,
+    ``memory``, or ``other``."""
     users: frozenset[int] = frozenset()
     """The instructions that initialised and used the mbarrier, or issued the operation, that it waits for."""
 

@@ -70,7 +70,8 @@ class Execution:
     notes: Mapping[str, int] = field(default_factory=dict)
     """Deviations from what a GPU does: the text, with the first instruction that it applies to."""
     unwritten: Mapping[int, int] = field(default_factory=dict)
-    """Bytes of shared memory that were read although nothing had written them, by the instruction that read them first."""
+    """Bytes of shared memory that were read although nothing had written them, by the instruction that read them
+    first."""
     reached: frozenset[int] = frozenset()
     """Of the instructions that were watched, those that some thread executed."""
 
@@ -150,7 +151,8 @@ def execute(
 
     *how* is a schedule, *steps* and *seconds* bound the execution, *place* returns the location of an instruction for
     messages, *watched* are the instructions that :attr:`Execution.reached` is about, *tracer* is called with the
-    machine before it runs, and *fill* is the initial value of each byte of shared memory. Nothing that the kernel does raises an exception: see :attr:`Execution.end`.
+    machine before it runs, and *fill* is the initial value of each byte of shared memory. Nothing that the kernel does
+    raises an exception: see :attr:`Execution.end`.
     """
     began = perf_counter()
     chosen = schedule(how)
@@ -175,13 +177,13 @@ def execute(
         if where and not result.reason.startswith(where):  # raised by the op, not by the decoder
             result.reason = f"{where}: {function.instructions[machine.at].opcode}: {problem}"  # type: ignore[union-attr]
     if machine is not None:
-        result.observations = machine.observations
-        result.steps, result.notes, result.unwritten = machine.steps, machine.notes, machine.unwritten
-        result.reached = frozenset(machine.code.reached)
         if machine.unwritten:
             count = sum(machine.unwritten.values())
             text = f"{count} bytes of shared memory are read that nothing has written: they are zero here"
-            result.notes = {**machine.notes, text: min(machine.unwritten)}
+            machine.note(text, min(machine.unwritten))
+        result.observations = machine.observations
+        result.steps, result.notes, result.unwritten = machine.steps, machine.notes, machine.unwritten
+        result.reached = frozenset(machine.code.reached)
         if result.end in ("fault", "unsupported"):
             result.site = machine.at
     result.seconds = perf_counter() - began

@@ -153,7 +153,7 @@ _UNTOUCHED, _READ_ONLY = -1, -2
 class Shared(Memory):
     """Shared memory of a CTA, with the state of each of its words of four bytes.
 
-    ``written`` and ``read_by`` are the stamps of the last plain write and read (``epoch << 10 | warp``; 0: none),
+    ``written`` and ``read_by`` are the stamps of the last plain write and read (``epoch << 10 | agent``; 0: none),
     ``writer`` and ``reader`` their instructions. ``filling`` and ``draining`` count the pending asynchronous operations
     that write or read a word.
     """
@@ -163,7 +163,8 @@ class Shared(Memory):
     def __init__(self, size: int, rank: int, fill: int) -> None:
         """*fill* is the initial value of each byte."""
         super().__init__(RESERVED + size)
-        self.data[:] = fill
+        if fill:
+            self.data[:] = fill
         self.rank = rank
         self.exited = False
         words = (self.size + 15 & ~15) // 4
@@ -553,8 +554,9 @@ class Cluster:
         self.machine = machine
         geometry = machine.geometry
         self.warps = geometry.ranks * geometry.warps
-        self._warpgroups = -(-geometry.warps // 4)
-        self.agents = self.warps + 1 + geometry.ranks * self._warpgroups
+        self.warpgroups = -(-geometry.warps // 4)
+        """Warpgroups of each CTA."""
+        self.agents = self.warps + 1 + geometry.ranks * self.warpgroups
         """The components of its clocks."""
         self.copies = 0
         """Asynchronous copies into its shared memory that are complete. They act as one more agent: this is its
@@ -571,7 +573,7 @@ class Cluster:
 
     def warpgroup(self, rank: int, index: int) -> int:
         """The component of clocks of the warpgroup of a warp, given its number in the CTA *rank*."""
-        return self.warps + 1 + rank * self._warpgroups + index // 4
+        return self.warps + 1 + rank * self.warpgroups + index // 4
 
     def forget(self, w: Warp, mask: Array) -> None:
         """Discount the arrivals of exiting lanes at the cluster barrier, which no longer expects them."""

@@ -2,8 +2,8 @@
 
 A vector clock has one component per warp of the cluster, one for asynchronous copies, and one per warpgroup for its
 multiplications: the latest *epoch* of that agent that happens before the current point. A warp begins a new epoch at
-each release; those of a warpgroup are its ``wgmma``, which complete in order. A release joins the clock of the warp into
-that of the barrier, mbarrier or address, and an acquire joins that clock into the one of the acquiring warp.
+each release; those of a warpgroup are its ``wgmma``, which complete in order. A release joins the clock of the warp
+into that of the barrier, mbarrier or address, and an acquire joins that clock into the one of the acquiring warp.
 """
 
 from __future__ import annotations
@@ -63,10 +63,12 @@ class Mbarrier:
     unknown: int = 0
     """Pending copies on it whose number of bytes is unknown."""
     elastic: bool = False
-    """Whether such a copy has completed in this phase: the tx-count then does not determine when the phase is complete."""
+    """Whether such a copy has completed in this phase: the tx-count then does not determine when the phase is
+    complete."""
     users: set[int] = field(default_factory=set)
     """The instructions that have used it."""
     layout: int = 0
+    """The version of its layout, which ``mbarrier.init`` states."""
 
     def __post_init__(self) -> None:
         self.pending = self.count

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tclint.executor.memory import Array
 from tclint.executor.observations import Observation
-from tclint.executor.run import Execution
+from tclint.executor.run import End, Execution
 
 __all__ = ["observe_unwritten"]
 
@@ -24,20 +24,39 @@ _FILL = 0x45
 
 def observe_unwritten(first: Outcome, again: Callable[[int], Outcome]) -> None:
     """Add an observation to the first execution of *first* that reads shared memory which nothing has written, if the
-    outcome depends on it.
+    outcome depends on it, or a note if the repetition ends too early to show this.
 
     *again* repeats the launches with an initial value for each byte of shared memory.
     """
     executions, arrays = first
     reader = next((execution for execution in executions if execution.unwritten), None)
-    if reader is None:
+    if reader is None or executions[-1].end == "budget":
         return
     others, changed = again(_FILL)
-    same = [(e.end, e.steps) for e in executions] == [(e.end, e.steps) for e in others] and all(
+    sites = sorted(reader.unwritten)
+    if _stopped_early(executions, others):
+        text = "whether the outcome depends on what nothing has written is unknown: the repetition ran out of budget"
+        reader.notes = {**reader.notes, text: sites[0]}
+        return
+    same = _ends(executions) == _ends(others) and all(
         array.tobytes() == changed[name].tobytes() for name, array in arrays.items()
     )
     if not same:
-        sites = sorted(reader.unwritten)
         more = f", or on one of {len(sites) - 1} others" if len(sites) > 1 else ""
         text = f"reads shared memory that nothing has written, and the outcome depends on this read{more}"
         reader.observations.append(Observation("unwritten", sites[0], text, ""))
+
+
+def _stopped_early(executions: Sequence[Execution], others: Sequence[Execution]) -> bool:
+    """Whether *others* end at a budget, and differ from *executions* in nothing up to there."""
+    *before, last = others
+    at = len(before)
+    return (
+        last.end == "budget"
+        and _ends(executions[:at]) == _ends(before)
+        and last.steps <= executions[at].steps
+    )
+
+
+def _ends(executions: Sequence[Execution]) -> list[tuple[End, int]]:
+    return [(e.end, e.steps) for e in executions]

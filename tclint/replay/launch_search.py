@@ -183,7 +183,7 @@ class LaunchSearch:
             except TooManyMbarriers as error:
                 if run := _observed_run(machine):
                     return run
-                words, depth = self._deepest(values, shape, error, machine.limits.steps - machine.budget)
+                words, depth = self._deepest(values, shape, error, machine.spent)
                 values, original = values.capped(words, depth), original.capped(words, depth)
                 irreducible |= words
             except TooManyIterations as error:
@@ -214,7 +214,7 @@ class LaunchSearch:
                 self._extrapolated |= error.excess > 0 or made > 1
             finally:
                 self.entered, self.repeated = frozenset(machine.entered), machine.repeated
-                self.steps += machine.limits.steps - max(machine.budget, 0)
+                self.steps += machine.spent
                 if machine.limits.steps > self._budget:
                     self._extensions_left = 0 if self._out_of_steps else self._extensions_left - 1
         self._note_truncation(machine)
@@ -229,21 +229,25 @@ class LaunchSearch:
         UninitialisedMbarrier if there is no room for a ring of one stage.
         """
         words = frozenset(w for w in error.words if w != GRID and not w.high)
-        bounding = frozenset[LaunchWord]().union(*self.program.bounds.values())
         fitting, overlapping = 0, max(map(values.word, words), default=0)
         while overlapping - fitting > 1:
             depth = (fitting + overlapping) // 2
-            machine = self._machine(values.capped(words, depth), shape, Limits(2 * steps, bounding))
+            machine = self._machine(values.capped(words, depth), shape, Limits(2 * steps, self._bounding))
             try:
                 with suppress(TooManyIterations, OutOfSteps, Overrun, Unresolved):
                     machine.run()
                 fitting = depth
             except TooManyMbarriers:
                 overlapping = depth
-            self.steps += machine.limits.steps - max(machine.budget, 0)
+            self.steps += machine.spent
         if not fitting:
             raise UninitialisedMbarrier(error.site, Reason.TOO_MANY_MBARRIERS)
         return words, fitting
+
+    @cached_property
+    def _bounding(self) -> frozenset[LaunchWord]:
+        """The words that bound loops."""
+        return frozenset[LaunchWord]().union(*self.program.bounds.values())
 
     @cached_property
     def _trip_counts_related(self) -> bool:
@@ -253,17 +257,15 @@ class LaunchSearch:
 
     def _replay_unreduced(self, values: LaunchValues, shape: Shape) -> ReplayRun | None:
         """Replays a launch with its full trip counts, to confirm a deadlock that a reduction shows."""
-        words = frozenset[LaunchWord]().union(*self.program.bounds.values())
-        machine = self._machine(
-            values, shape, Limits(values.size * hypotheses.STEPS_PER_ITERATION.value, words)
-        )
+        steps = values.size * hypotheses.STEPS_PER_ITERATION.value
+        machine = self._machine(values, shape, Limits(steps, self._bounding))
         try:
             return self._run_machine(machine)
         except (TooManyIterations, TooManyMbarriers):
             self._note_truncation(machine)
             return None
         finally:
-            self.steps += machine.limits.steps - max(machine.budget, 0)
+            self.steps += machine.spent
 
     def _note_truncation(self, machine: Machine) -> None:
         """Records that a budget ended the replay."""
@@ -278,7 +280,7 @@ class LaunchSearch:
         try:
             stuck = machine.run()
             finished = True
-        except (TooManyIterations, TooManyMbarriers, UninitialisedMbarrier):
+        except UninitialisedMbarrier:
             raise
         except Unresolved as error:
             self.gave_up = GaveUp(error.why, error.site)

@@ -616,7 +616,6 @@ class Machine(ThreadGroupScheduler):
         if tracks:
             # It arrives when the copies are complete. Without .noinc it first increments the pending count, so the
             # net count is 0 (9.7.13.15.15).
-            # (9.7.13.15.15).
             count = int(".noinc" in instruction.opcode)
         phases = set()
         operands = address, self._ctas(group, step), count, tx
@@ -1011,7 +1010,7 @@ class Machine(ThreadGroupScheduler):
             self._record(group, step.site, divmod(a, CTA_STRIDE), agent, number, clock, size=known)
 
     def _size(self, group: ThreadGroup, step: Step) -> Lanes:
-        """The bytes of a copy; None: unknown."""
+        """A copy's size in units of the tx-count (16 bytes with ``.mbarrier::complete_tx::16B``); None: unknown."""
         match = step.instruction.match
         assert match is not None
         if "bytes" not in match.form.roles:

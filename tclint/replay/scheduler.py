@@ -144,6 +144,11 @@ class ThreadGroupScheduler(ABC):
             for cta in range(launch.shape.ranks)
         ]
 
+    @property
+    def spent(self) -> int:
+        """Steps that were executed."""
+        return self.limits.steps - max(self.budget, 0)
+
     # ------------------------------------------------------------ scheduling
 
     def run(self) -> list[Stuck]:

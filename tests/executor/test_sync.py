@@ -213,6 +213,7 @@ END:
     barrier.cluster.wait.aligned;
     """
 """CTA 1 writes its shared memory and then a flag in CTA 0, which waits for the flag and reads what was written."""
+RESTRICTED = "fence.release.sync_restrict::shared::cta.cluster;"
 
 
 @pytest.mark.parametrize(
@@ -228,6 +229,8 @@ END:
         ("st.relaxed.cluster", "ld.acquire.cluster", "membar.cta;", False),
         ("st.relaxed.cluster", "ld.acquire.cluster", "fence.acq_rel.cluster; fence.acq_rel.cta;", True),
         ("st.relaxed.cluster", "ld.acquire.cluster", "fence.acq_rel.cta; fence.acq_rel.cluster;", True),
+        ("st.relaxed.cluster", "ld.acquire.cluster", f"fence.acq_rel.cta; {RESTRICTED}", True),
+        ("st.relaxed.cluster", "ld.acquire.cluster", f"{RESTRICTED} fence.acq_rel.cta;", True),
     ],
 )
 def test_a_scope_that_excludes_the_other_cta_orders_nothing(

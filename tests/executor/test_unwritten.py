@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tclint.commands._cli import cli
-from tests.tools.support import HOPPER, kernel, module
+from tclint.executor.memory import Array
+from tclint.executor.run import End, Execution
+from tclint.executor.unwritten import observe_unwritten
+from tests.tools.support import HOPPER, built, kernel, module
 
 BODY = """
     .shared .align 16 .b8 tile[1024];
@@ -106,3 +110,60 @@ def test_the_observation_of_a_run_has_no_thread(tmp_path: Path) -> None:
     (observation,) = run["observations"]
     assert observation["kind"] == "unwritten"
     assert observation["thread"] == ""
+
+
+def test_a_trace_does_not_make_a_dropped_value_one_that_is_used(tmp_path: Path) -> None:
+    """How often a warp polls depends on when warps are switched, which a trace changes."""
+    use = """
+    ld.shared.u32 %r3, [%r2+512];
+    setp.lt.u32 %p1, %r0, 96;
+    @%p1 bra POLL;
+    mov.u32 %r5, 1000;
+    st.volatile.shared.u32 [%r1], %r5;
+POLL:
+    ld.volatile.shared.u32 %r3, [%r1];
+    setp.ne.u32 %p1, %r3, 1000;
+    @%p1 bra POLL;"""
+    steps = set()
+    for options in ((), ("--trace", str(tmp_path / "trace.json"))):
+        code, output = invoke(tmp_path, use, "--output-format", "json", *options)
+        assert code == 0
+        (launch,) = json.loads(output)["launches"]
+        assert launch["observations"] == []
+        assert [note["message"][:9] for note in launch["notes"]] == ["512 bytes"]
+        steps.add(launch["instructions"])
+    assert len(steps) == 2
+
+
+def test_a_loop_that_other_contents_make_endless_is_observed(tmp_path: Path) -> None:
+    use = "LOOP:\n    ld.shared.u32 %r3, [%r2+512];\n    setp.ne.u32 %p1, %r3, 0;\n    @%p1 bra LOOP;"
+    code, output = invoke(tmp_path, use, "--seconds", "1")
+    assert code == 1
+    assert "unwritten: reads shared memory that nothing has written" in output
+
+
+def _outcome(end: End, steps: int) -> tuple[list[Execution], Mapping[str, Array]]:
+    function = built(module(kernel("    ret;"))).functions[0]
+    return [Execution(function, end, steps=steps, unwritten={7: 4, 5: 4})], {}
+
+
+@pytest.mark.parametrize(
+    ("steps", "kinds", "notes"),
+    [(99, 0, {5}), (100, 0, {5}), (101, 1, set())],
+    ids=["less", "as far", "more"],
+)
+def test_a_repetition_that_ends_at_its_budget_shows_a_difference_only_if_it_is_longer(
+    steps: int, kinds: int, notes: set[int]
+) -> None:
+    first = _outcome("done", 100)
+    observe_unwritten(first, lambda fill: _outcome("budget", steps))
+    (execution,) = first[0]
+    assert len(execution.observations) == kinds
+    assert set(execution.notes.values()) == notes
+
+
+def test_an_execution_that_ended_at_its_budget_is_not_repeated() -> None:
+    first = _outcome("budget", 100)
+    observe_unwritten(first, lambda fill: pytest.fail("repeated"))
+    assert not first[0][0].observations
+    assert not first[0][0].notes

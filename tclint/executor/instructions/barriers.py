@@ -9,6 +9,7 @@ import numpy as np
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes
 from tclint.executor.instructions.exchange import together
+from tclint.executor.instructions.memory import has_wide_scope
 from tclint.executor.memory import Array, Fault
 from tclint.executor.signals import AGAIN, MOVED
 from tclint.executor.state import LANES, Barrier, Warp
@@ -169,26 +170,26 @@ def _cluster_wait(d: Decoder, i: Instruction) -> Op:
 # ---------------------------------------------------------------- fences
 
 
-@executes("fence", "membar")
+@executes("fence", "membar", "fence.sync_restrict")
 def _memory_fence(d: Decoder, i: Instruction) -> Op:
     """Bounds what later relaxed writes release to other CTAs (8.8).
 
-    Memory is coherent here, so a fence has no other effect, and a kernel without any fence is not observed.
+    Memory is coherent here, so a fence has no other effect, and a kernel without any fence is not observed. Clocks
+    order accesses to shared memory, to which ``.sync_restrict`` restricts a fence (9.7.13.4).
     """
-    assert i.match is not None
-    narrow = ".cta" in i.match.modifiers
+    wide = has_wide_scope(i)
 
     def op(w: Warp) -> None:
-        w.narrowly_fenced = narrow
-        if not narrow:
+        w.narrowly_fenced = not wide
+        if wide:
             w.widely_fenced = w.clocks.copy()
 
     return op
 
 
 @executes(
-    "fence.sync_restrict", "fence.proxy.alias", "membar.proxy.alias", "fence.proxy.alias.ordered", "fence.mbarrier_init", "fence.proxy.async_generic",
-    "fence.proxy.tensormap.release", "fence.proxy.tensormap.acquire",
+    "fence.proxy.alias", "membar.proxy.alias", "fence.proxy.alias.ordered", "fence.mbarrier_init",
+    "fence.proxy.async_generic", "fence.proxy.tensormap.release", "fence.proxy.tensormap.acquire",
 )  # fmt: skip
 def _fence(d: Decoder, i: Instruction) -> Op:
     """A no-op: memory is coherent here, and only generic writes have to be made visible to the async proxy."""

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from tclint.executor.code import Op
-from tclint.executor.decode import Decoder, executes
+from tclint.executor.decode import Decoder, executes, pair, parts
 from tclint.executor.instructions.memory import shared_of
 from tclint.executor.memory import RANK, Array, Fault, Misaligned
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Warp
 from tclint.executor.sync import Clocks, Mbarrier
-from tclint.ir.nodes import SINK, Immediate, Instruction, Operand, Pair
+from tclint.ir.nodes import SINK, Immediate, Instruction
 
 __all__ = ["arrive_on", "complete", "mbarrier_at"]
 
@@ -205,8 +205,8 @@ def _wait(d: Decoder, i: Instruction) -> Op:
     where = _address(d, i)
     parity = match.form.name == "mbarrier.wait.parity"
     phase = d.fetch(d.needed(i, "phaseParity" if parity else "state"), 4 if parity else 8)
-    complete, *reported = _results(i)
-    put, silent = d.put(complete), list(map(d.put, reported))
+    result, *reported = *pair(i.operands[0]), *parts(i.named("reportValue"))
+    put, silent = d.put(result), [d.put(o) for o in reported if o is not SINK]
     acquires = ".relaxed" not in match.modifiers
 
     def op(w: Warp) -> int | None:
@@ -240,13 +240,6 @@ def _wait(d: Decoder, i: Instruction) -> Op:
         return None
 
     return op
-
-
-def _results(i: Instruction) -> list[Operand]:
-    """The destinations of a wait: whether the phase is complete, whether there was a report, and its value."""
-    first, value = i.operands[0], i.named("reportValue")
-    seen: list[Operand] = [*first] if isinstance(first, Pair) else [first]
-    return seen if value is None else [*seen, value]
 
 
 @executes("mbarrier.pending_count")

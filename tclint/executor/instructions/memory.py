@@ -30,7 +30,17 @@ from tclint.executor.tensor_maps import reduce
 from tclint.ir.nodes import Instruction, Operand, Symbol
 from tclint.ir.nodes import Memory as Address
 
-__all__ = ["OPERATIONS", "Change", "change_of", "locate", "reading", "shared_of", "single", "writing"]
+__all__ = [
+    "OPERATIONS",
+    "Change",
+    "change_of",
+    "has_wide_scope",
+    "locate",
+    "reading",
+    "shared_of",
+    "single",
+    "writing",
+]
 
 _LOW = (1 << RANK) - 1
 _OFFSET = (1 << WINDOW) - 1
@@ -302,7 +312,7 @@ def _ld(d: Decoder, i: Instruction) -> Op:
     size, count = (8, 2) if wide else (size, len(targets))
     where = d.address(address)
     puts = [d.put(t, signed) for t in targets]
-    acquires, wide_scope = not plain, _wide(i)
+    acquires, wide_scope = not plain, has_wide_scope(i)
 
     def op(w: Warp) -> None:
         addresses = where(w)
@@ -346,7 +356,7 @@ def _st(d: Decoder, i: Instruction) -> Op:
     where = d.address(i.operands[0])
     sources = [d.fetch(o, size) for o in parts(i.operands[1])]
     wide = size == 16
-    releases, wide_scope, fenced = not plain, _wide(i), _fenced(i)
+    releases, wide_scope, fenced = not plain, has_wide_scope(i), _fenced(i)
 
     def op(w: Warp) -> None:
         addresses = where(w)
@@ -366,8 +376,8 @@ def _st(d: Decoder, i: Instruction) -> Op:
 # ---------------------------------------------------------------- release and acquire through memory
 
 
-def _wide(i: Instruction) -> bool:
-    """Whether the scope of a strong access includes other CTAs (8.5): it does unless it is ``.cta``."""
+def has_wide_scope(i: Instruction) -> bool:
+    """Whether the scope of a strong access or a fence includes other CTAs (8.5): it does unless it is ``.cta``."""
     assert i.match is not None
     return ".cta" not in i.match.modifiers
 
@@ -381,15 +391,18 @@ def _fenced(i: Instruction) -> bool:
 def release(w: Warp, addresses: Array, wide: bool, fenced: bool) -> None:
     """Release the clock of the warp to the addresses that it writes (8.8).
 
-    To other CTAs it releases nothing unless the access is *wide*, and if it is *fenced*, no more than what precedes the
-    last fence that is wide too, unless none is narrower.
+    The CTA of the warp acquires all of it. Other CTAs acquire nothing unless the access is *wide*. If the access is
+    *fenced* and the last fence was of CTA scope, they acquire only what precedes the last wide fence.
     """
     everything = w.widely_fenced if fenced and w.narrowly_fenced else w.clocks
     for address in set(addresses[w.mask].tolist()):
         known = w.machine.released.get(address)
         if known is None or known.cluster is not w.cta.cluster:
             known = w.machine.released[address] = Released(w.cta.cluster, Clocks.new(w.cta.cluster.agents))
-        known.within.setdefault(w.cta.rank, Clocks.new(w.cta.cluster.agents)).join(w.clocks)
+        if w.cta.rank in known.within:
+            known.within[w.cta.rank].join(w.clocks)
+        else:
+            known.within[w.cta.rank] = w.clocks.copy()
         if wide:
             known.beyond.join(everything)
     w.tick()
@@ -475,7 +488,7 @@ def _atom(d: Decoder, i: Instruction) -> Op:
     puts = [d.put(o) for o in parts(i.named("d"))]
     length = size * len(sources[0])
     change = change_of(operation, kind.name)
-    wide_scope, fenced = _wide(i), _fenced(i)
+    wide_scope, fenced = has_wide_scope(i), _fenced(i)
     flushed = (
         change_of(operation, "f32.ftz") if kind.name == "f32" and ".noftz" not in match.modifiers else change
     )
