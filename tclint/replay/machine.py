@@ -968,7 +968,9 @@ class Machine(ThreadGroupScheduler):
         tensor_map = self._role(group, step, "tensormap")
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
-        together = step.instruction.match is not None and step.instruction.match.scope == "warp"
+        match = step.instruction.match
+        assert match is not None
+        together, unit = match.scope == "warp", transaction_unit(match)
         operands = address, _known(destination), _known(size), ctas
         self.epochs.end(group)
         clocks: dict[tuple[int, ...], Clock] = {}
@@ -987,7 +989,8 @@ class Machine(ThreadGroupScheduler):
                     self.copy_counts[agent] = number = self.copy_counts.get(agent, 0) + 1
                     before = self._issue_clocks.get((agent.index, number - 1), BOTTOM)
                     self._issue_clocks[agent.index, number] = join(before, known)
-                    mbarrier.transfers.append(Transfer(event(agent, number), bytes_))
+                    completed = None if bytes_ is None else bytes_ // unit
+                    mbarrier.transfers.append(Transfer(event(agent, number), completed))
                 if to < 0:
                     self._clobbered_loads |= self.program.overwritten.get(step.site, set())
                 else:
@@ -1010,15 +1013,14 @@ class Machine(ThreadGroupScheduler):
             self._record(group, step.site, divmod(a, CTA_STRIDE), agent, number, clock, size=known)
 
     def _size(self, group: ThreadGroup, step: Step) -> Lanes:
-        """A copy's size in units of the tx-count (16 bytes with ``.mbarrier::complete_tx::16B``); None: unknown."""
+        """A copy's size in bytes; None: unknown."""
         match = step.instruction.match
         assert match is not None
         if "bytes" not in match.form.roles:
             return transferred(match)
-        if self.program.depends_on_launch(step.site, "bytes"):
-            return None
-        size, unit = self._role(group, step, "bytes"), transaction_unit(match)
-        return size if unit == 1 else apply(lambda bytes_: bytes_ // unit, [size])
+        return (
+            None if self.program.depends_on_launch(step.site, "bytes") else self._role(group, step, "bytes")
+        )
 
     def _ranks(self, step: Step, mask: int) -> list[int]:
         """The CTAs of the cluster in a mask."""

@@ -25,7 +25,7 @@ class Transfer:
     clock: Clock
     """The events that are complete with it."""
     bytes: int | None = 0
-    """None: unknown, as the box of a tensor map decides it."""
+    """In units of the tx-count. None: unknown, as the box of a tensor map decides it."""
     arrivals: int = 0
     site: int = -1
     threads: tuple[int, ...] = ()
