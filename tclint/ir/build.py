@@ -149,12 +149,16 @@ class _Builder:
         external = ".extern" in text
         for space, kind, name, count, variable in _declared(text):
             if space in ("reg", "sreg"):
+                length = variable.size // (_bytes(kind) or 1)
                 if count:
                     self.claim_range(name, count, start, end)
                     self.scope.ranges[name] = (count, kind)
                     self.scope.absent.clear()
                     self.longest = max(self.longest, count)
-                    if count <= self.plenty:
+                    if count <= self.plenty and length > 1:
+                        for number in range(count):
+                            self.declare_register(f"{name}{number}", kind, length)
+                    elif count <= self.plenty:
                         self.fill(name, count, kind)
                 elif self.taken(name):
                     self.trouble(
@@ -166,19 +170,19 @@ class _Builder:
                 else:
                     self.scope.variables.add(name)
                     self.scope.absent.discard(name)
-                    length = variable.size // (_bytes(kind) or 1)
-                    self.scope.known[name] = len(self.function.registers)
-                    self.function.registers.append(Register(name, kind))
-                    if length > 1:
-                        self.declare_elements(name, kind, length)
+                    self.declare_register(name, kind, length)
             else:
                 if name != "_" and not external:
                     self.claim(name, start, end)
                 self.function.variables.setdefault(name, variable)
 
-    def declare_elements(self, name: str, kind: str, length: int) -> None:
-        """Add the elements of the vector register that was declared last, as registers of their own (5.4.2)."""
-        first = len(self.function.registers)
+    def declare_register(self, name: str, kind: str, length: int) -> None:
+        """Add a register and, if it is a vector, its elements as registers of their own (5.4.2)."""
+        first = len(self.function.registers) + 1
+        self.scope.known[name] = first - 1
+        self.function.registers.append(Register(name, kind))
+        if length < 2:
+            return
         elements = range(first, first + length)
         self.vectors[first - 1] = Vector(tuple(elements))
         for names in ("xyzw", "rgba"):
@@ -206,11 +210,11 @@ class _Builder:
     def claim_range(self, name: str, count: int, start: int, end: int) -> None:
         """Record that the current scope declares *count* registers, which is an error if one of them exists.
 
-        Except for the first one, which ptxas accepts twice if the range follows.
+        Except for the first one: if it exists, ptxas accepts the range, whatever else exists.
         """
         variables, first = self.scope.variables, len(name)
         again = name if f"{name}<" in variables else ""
-        for other in variables if not again else ():
+        for other in variables if not again and f"{name}0" not in variables else ():
             digits = other[first:]
             if other.startswith(name) and digits.isdecimal() and (digits[0] != "0" or digits == "0"):
                 again = other if len(digits) < 19 and 0 < int(digits) < count else again
@@ -819,6 +823,8 @@ def _report_undeclared(
         message = f"{word} {_quoted(name)} is not declared"
         function.errors.append(BuildError(kind, ins.start, ins.end, message, builder.too_small(name)))
 
+    if clashing := labels & names:
+        _report_shadowed(function, clashing, first)
     for index, name, guard in builder.names:
         ins = function.instructions[index]
         if guard and name not in guards:
@@ -837,6 +843,21 @@ def _report_undeclared(
             continue
         if name and (name[0].isalpha() or name[0] in "%_$"):
             undeclared("undefined-register", ins, name, "register" if name.startswith("%") else "name")
+
+
+def _report_shadowed(function: Function, labels: AbstractSet[str], first: Mapping[str, int]) -> None:
+    """Report branches to one of *labels* that follows them, if the module declares the name before: ptxas then takes
+    the name for the variable or the function."""
+    for index, ins in enumerate(function.instructions):
+        operand = ins.operands[-1] if ins.targets and ins.operands else None
+        if not isinstance(operand, Symbol) or operand.name not in labels or ins.targets[0] <= index:
+            continue
+        if (
+            function.labels.get(ins.targets[0]) == operand.name
+            and first.get(operand.name, 0) < function.start
+        ):
+            message = f"{_quoted(operand.name)} is not a label here: the module declares the name before"
+            function.errors.append(BuildError("undefined-label", ins.start, ins.end, message))
 
 
 def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
