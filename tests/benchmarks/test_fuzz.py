@@ -95,6 +95,7 @@ REFUSED_ONCE = {
     "a modifier twice, elsewhere": "bra.uni.uni L;\nL:\nelect.sync.sync _|%p1, -1;",
     "a number of groups beyond 32 bits": "cp.async.wait_group 4294967296;\ncp.async.bulk.wait_group -2147483649;",
     "a range whose first register exists": "{ .reg .u32 %x0; .reg .b32 %x3; .reg .b32 %x<4>; }",
+    "a declaration of nothing": ".reg .b32;\n.shared .align 8 .b64 ;\n.param .b32;",
     "registers of a range of vectors": "{ .reg .v2.b16 x<4>; mov.b32 x0, %r1; mov.b32 %r2, x3; mov.b16 x1.y, x2.x; }",
     "a comment that is not UTF-8": "// caf\udce9\nbar.sync 0; /* \udcff */",
 }
