@@ -9,6 +9,7 @@ from itertools import chain
 from typing import cast
 
 from tclint.ir.nodes import (
+    SINK,
     Function,
     Immediate,
     Memory,
@@ -29,6 +30,9 @@ __all__ = ["OperandTypes"]
 _SPACES = (".global", ".shared", ".local", ".const", ".param")
 _UNCHECKED = "fence.proxy.tensormap.acquire"
 """ptxas 13.5 accepts any address in it."""
+
+_PACKING = ("mov", ".b32")
+"""The only instruction in which ptxas 13.5 accepts a sink in a source: it packs parts of 8 or 16 bits."""
 
 Misfit = tuple[int, str]
 """An instruction, and what is wrong with one of its operands."""
@@ -114,6 +118,10 @@ class OperandTypes:
             for i, operand in zip(use.sites, column, strict=True):
                 if Immediate in map(type, cast("Vector", operand).items):
                     yield i, "a result, but contains a constant"
+        elif isinstance(first, Vector) and (match.syntax.root, *match.modifiers) != _PACKING:
+            for i, operand in zip(use.sites, column, strict=True):
+                if SINK in cast("Vector", operand).items:
+                    yield i, "a source, but contains the sink _"
 
     def _registers(
         self, use: Use, column: tuple[Operand, ...], refused: Container[str], width: Width

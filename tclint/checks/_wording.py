@@ -30,7 +30,7 @@ def in_words(ranges: tuple[range, ...]) -> str:
     words = []
     for r in ranges:
         last = r[-1]
-        if len(r) == 1:
+        if last == r[0]:  # the length of a range of 64 bits is not representable
             words.append(str(r[0]))
         else:
             words.append(f"{r[0]} to {last}" + (f" in steps of {r.step}" if r.step > 1 else ""))

@@ -6,19 +6,26 @@ from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
-from tclint.analyses.execution import Condition, branches, conditions, executing, guards, others_exit
+from tclint.analyses.execution import Condition, branches, conditions, executing, guards
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import arrive_together
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
+from tclint.replay.lane_exchange import shuffled
 from tclint.values import thread_masks as T
 
 CV005 = RuleId("CV005")
 CV006 = RuleId("CV006")
 
 _EVERY_LANE = 0xFFFFFFFF
+_TOGETHER = frozenset(("lanes", "warp", "warpgroup", "cta", "cluster"))
+"""The scopes of instructions that some other thread must execute too."""
+_WAITS = frozenset(("mbarrier-wait", "barrier-wait"))
+"""The events that wait for other threads, in instructions that a thread executes alone."""
+_STRONG = frozenset((".volatile", ".relaxed", ".acquire"))
+"""The modifiers of loads that can observe a word which another thread writes."""
 
 
 @check(CV005, CV006)
@@ -102,7 +109,8 @@ class _Lanes:
     def missing(self, site: int, mask: int, alike: list[tuple[int, int | None]]) -> int:
         """Members of *mask*, in the warps at *site*, that reach neither *site* nor a matching one of those *alike*.
 
-        0 if the others exit, since no warp waits for lanes that have exited.
+        0 if they exit without waiting, since no warp waits for lanes that have exited, and if they are not the only
+        lanes that a shuffle reads.
         """
         here = self.arriving(site)
         missing = self.members(mask) & T.whole(here, 32) & ~here
@@ -114,8 +122,70 @@ class _Lanes:
                 # An instruction that threads waiting here also reach is a second collective, not a match.
                 if not there & here:
                     missing &= ~there
-        cfg, splitting = self.model.cfg, filter(self.splits, conditions(self.model, site))
-        return 0 if any(c.edge is not None and others_exit(cfg, c.edge) for c in splitting) else missing
+        if self._reads_only(site, here, missing):
+            return missing
+        splitting = filter(self.splits, conditions(self.model, site))
+        return missing if any(self._may_wait(c, missing) for c in splitting) else 0
+
+    def _reads_only(self, site: int, readers: int, missing: int) -> bool:
+        """Whether *site* is a shuffle in which all *readers* receive the undefined value of a *missing* lane."""
+        values, instruction = self.model.values, self.model.instruction(site)
+        if instruction.event != "shuffle" or instruction.match is None:
+            return False
+        by, bounds = (values.constant_of(values.operand(o, site)) for o in instruction.operands[2:4])
+        if by is None or bounds is None:
+            return False
+        threads = (t for t in range(readers.bit_length()) if readers >> t & 1)
+        return all(missing >> shuffled(instruction.match, t, by, bounds)[0] & 1 for t in threads)
+
+    def _may_wait(self, condition: Condition, missing: int) -> bool:
+        """Whether those of the *missing* lanes for which *condition* does not hold may wait before they exit.
+
+        Lanes that wait for others may wait for those that wait for them.
+        """
+        model, cfg = self.model, self.model.cfg
+        source, threads_at = cfg.block_of[condition.at], model.reachability.threads_at
+        p = model.values.before(condition.register, condition.at)
+        others = missing & threads_at.get(source, 0) & model.values.feasible_threads(p, not condition.value)
+        edge, seen, work = condition.edge, set[int](), [source]
+        if edge is None and self._waits(range(condition.at + 1, cfg.blocks[source].end), others):
+            return True
+        while work:
+            for e in cfg.successors[work.pop()]:
+                block = cfg.blocks[e.target]
+                if e == edge or e.target in seen or not threads_at.get(e.target, 0) & others:
+                    continue
+                if self._polls(e.target) or self._waits(range(block.start, block.end), others):
+                    return True
+                seen.add(e.target)
+                work.append(e.target)
+        return False
+
+    def _waits(self, sites: range, threads: int) -> bool:
+        """Whether some of *threads* may execute an instruction of *sites* that waits for other threads."""
+        matches = ((i, self.model.instruction(i).match) for i in sites)
+        return any(
+            match is not None
+            and (match.scope in _TOGETHER or match.form.event in _WAITS)
+            and bool(self.arriving(i) & threads)
+            for i, match in matches
+        )
+
+    def _polls(self, block: int) -> bool:
+        """Whether *block* leaves a loop when a word that another thread may write has a certain value."""
+        cfg, values, last = self.model.cfg, self.model.values, self.model.cfg.blocks[block].end - 1
+        bodies = [body for body in cfg.loops.values() if block in body]
+        leaving = [
+            e for e in cfg.successors[block] for body in bodies if e.target not in body and e.predicate >= 0
+        ]
+        nodes = map(values.node, values.subexpressions(*(values.before(e.predicate, last) for e in leaving)))
+        loads = [node[1] for node in nodes if node[0] == "load"]
+        return any(
+            (match := self.model.instruction(i).match) is not None
+            and not _STRONG.isdisjoint(match.modifiers)
+            and any(cfg.block_of[i] in body for body in bodies)
+            for i in loads
+        )
 
     def outside(self, site: int, mask: int) -> int:
         """The threads that execute *site* and are not members of *mask*; 0 if that is not certain for any thread."""

@@ -325,7 +325,7 @@ def _diff(name: str, old: bytes, new: bytes) -> str:
     """The change in the format of ``diff -u``."""
     from difflib import unified_diff
 
-    before, after = (data.decode().split("\n") for data in (old, new))
+    before, after = (data.decode(errors="surrogateescape").split("\n") for data in (old, new))
     lines = []
     for line in unified_diff(_ended(before), _ended(after), name, name):
         lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")

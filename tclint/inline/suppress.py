@@ -10,8 +10,8 @@ from tclint.findings.selection import Selected
 from tclint.inline.asm import Asm
 from tclint.inline.python import MARKER
 from tclint.ir.nodes import Function, Module
-from tclint.linting.suppress import LEXICAL, MARK, Audit
-from tclint.syntax.source import Source
+from tclint.linting.suppress import MARK, Audit
+from tclint.syntax.source import LEXICAL, Source
 
 __all__ = ["apply"]
 

@@ -157,12 +157,16 @@ class _Builder:
         external = ".extern" in text
         for space, kind, name, count, variable in _declared(text):
             if space in ("reg", "sreg"):
+                length = variable.size // (_bytes(kind) or 1)
                 if count:
                     self.claim_range(name, count, start, end)
                     self.scope.ranges[name] = (count, kind)
                     self.scope.absent.clear()
                     self.longest = max(self.longest, count)
-                    if count <= self.plenty:
+                    if count <= self.plenty and length > 1:
+                        for number in range(count):
+                            self.declare_register(f"{name}{number}", kind, length)
+                    elif count <= self.plenty:
                         self.fill(name, count, kind)
                 elif self.taken(name):
                     self.trouble(
@@ -174,19 +178,19 @@ class _Builder:
                 else:
                     self.scope.variables.add(name)
                     self.scope.absent.discard(name)
-                    length = variable.size // (_bytes(kind) or 1)
-                    self.scope.known[name] = len(self.function.registers)
-                    self.function.registers.append(Register(name, kind))
-                    if length > 1:
-                        self.declare_elements(name, kind, length)
+                    self.declare_register(name, kind, length)
             else:
                 if name != "_" and not external:
                     self.claim(name, start, end)
                 self.function.variables.setdefault(name, variable)
 
-    def declare_elements(self, name: str, kind: str, length: int) -> None:
-        """Add the elements of the vector register that was declared last, as registers of their own (5.4.2)."""
-        first = len(self.function.registers)
+    def declare_register(self, name: str, kind: str, length: int) -> None:
+        """Add a register and, if it is a vector, its elements as registers of their own (5.4.2)."""
+        first = len(self.function.registers) + 1
+        self.scope.known[name] = first - 1
+        self.function.registers.append(Register(name, kind))
+        if length < 2:
+            return
         elements = range(first, first + length)
         self.vectors[first - 1] = Vector(tuple(elements))
         for names in ("xyzw", "rgba"):
@@ -210,11 +214,13 @@ class _Builder:
     def claim_range(self, name: str, count: int, start: int, end: int) -> None:
         """Record that the current scope declares *count* registers, which is an error if one of them exists.
 
-        The error names the first of these. Element 0 does not count: ptxas accepts it twice if the range follows.
+        The error names the first of these. If element 0 exists, ptxas accepts the range, whatever else exists.
         """
         variables = self.scope.variables
         if f"{name}<" in variables:
             again = [name]
+        elif f"{name}0" in variables:
+            again = []
         elif count <= len(variables):
             again = [f"{name}{number}" for number in range(1, count) if f"{name}{number}" in variables]
         else:
@@ -826,6 +832,8 @@ def _report_undeclared(
         message = f"{word} {_quoted(name)} is not declared"
         function.errors.append(BuildError(kind, ins.start, ins.end, message, _too_small(ranges, name)))
 
+    if clashing := labels & names:
+        _report_shadowed(function, clashing, first)
     for index, name, guard in builder.names:
         ins = function.instructions[index]
         if guard and name not in guards:
@@ -866,6 +874,21 @@ def _too_small(ranges: Mapping[str, list[re.Match[str]]], name: str) -> Register
     if len(found) != 1 or integer(found[0][2]) > int(digits):
         return None
     return RegisterCount(*found[0].span(2), int(digits) + 1)
+
+
+def _report_shadowed(function: Function, labels: AbstractSet[str], first: Mapping[str, int]) -> None:
+    """Report branches to one of *labels* that follows them, if the module declares the name before: ptxas then takes
+    the name for the variable or the function."""
+    for index, ins in enumerate(function.instructions):
+        operand = ins.operands[-1] if ins.targets and ins.operands else None
+        if not isinstance(operand, Symbol) or operand.name not in labels or ins.targets[0] <= index:
+            continue
+        if (
+            function.labels.get(ins.targets[0]) == operand.name
+            and first.get(operand.name, 0) < function.start
+        ):
+            message = f"{_quoted(operand.name)} is not a label here: the module declares the name before"
+            function.errors.append(BuildError("undefined-label", ins.start, ins.end, message))
 
 
 def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:

@@ -276,10 +276,18 @@ def floating(modifiers: tuple[str, ...]) -> bool:
     return any(map(_FLOATING.match, modifiers))
 
 
+_REPEATABLE = frozenset(".NaN .approx .cc .relu .sat .satfinite .shiftamt .sync .uni".split())
+"""The modifiers that ptxas 13.5 accepts more than once in an opcode."""
+
+
 def split_opcode(opcode: str) -> tuple[str, tuple[str, ...]]:
-    """``"cp.async.ca"`` as ``("cp", (".async", ".ca"))``."""
+    """``"cp.async.ca"`` as ``("cp", (".async", ".ca"))``, without the repetitions that ptxas ignores."""
     root, *rest = opcode.split(".")
-    return root, tuple("." + word for word in rest)
+    modifiers = tuple("." + word for word in rest)
+    if len({*modifiers}) < len(modifiers):
+        kept = dict.fromkeys(m for m in modifiers if m in _REPEATABLE)
+        modifiers = tuple(m for m in modifiers if m not in _REPEATABLE or kept.pop(m, 0) is None)
+    return root, modifiers
 
 
 def fits(spec: OperandSpec, operand: OperandSlot, shape: str, length: int | None) -> str:

@@ -17,14 +17,13 @@ from tclint.findings.finding import Edit, Finding, Fingerprints, Span
 from tclint.findings.rules import Rule, UnknownRule, all_rules, nearest
 from tclint.findings.selection import Selected, meant
 from tclint.ir.nodes import Function, Module
-from tclint.syntax.source import Source
+from tclint.syntax.source import LEXICAL, Source
 
-__all__ = ["LEXICAL", "MARK", "RULES", "Audit", "apply"]
+__all__ = ["MARK", "RULES", "Audit", "apply"]
 
 UNUSED, INVALID = RULES = ("SU001", "SU002")
 
 MARK = b"tclint:"
-LEXICAL = re.compile(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
 _DIRECTIVE = re.compile(r"(?:^|//)\s*tclint:\s*")
 """The mark at the start of a comment, or after ``//`` inside it; a reason may contain the ``//`` of a URL."""
 _FORM = re.compile(
@@ -107,7 +106,7 @@ class Audit:
         return [Span(*m.span()) for m in found if m["comment"] and MARK in m["comment"]]
 
     def _read(self, comment: Span) -> Iterator[_Suppression]:
-        text = self.source.data[comment.start : comment.end].decode()
+        text = self.source.data[comment.start : comment.end].decode(errors="replace")
         text = text[2:].removesuffix("*/") if text.startswith("/*") else text.removeprefix("//").lstrip("#")
         for directive in _DIRECTIVE.split(text)[1:]:
             form = _FORM.match(directive.strip())
@@ -236,7 +235,7 @@ class Audit:
 
     def _text(self, comment: Span) -> str | None:
         """The text of a comment that consists of one directive, so that an edit affects only that; else None."""
-        text = self.source.data[comment.start : comment.end].decode()
+        text = self.source.data[comment.start : comment.end].decode(errors="replace")
         return (
             text
             if len(_DIRECTIVE.findall(text[2:])) == 1 and text[2:].lstrip().startswith("tclint:")
@@ -289,7 +288,7 @@ class Audit:
         if rule_id not in self.on or (entry is not None and not self.selected.wants(entry)):
             return
         rule: Rule = all_rules()[rule_id]
-        text = self.source.data[comment.start : comment.end].decode()
+        text = self.source.data[comment.start : comment.end].decode(errors="replace")
         self.wrong.append(
             Finding(
                 rule=rule,

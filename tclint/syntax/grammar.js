@@ -166,7 +166,8 @@ module.exports = grammar({
 
     _module_variable: $ => seq(repeat1($.linkage), $._variable),
 
-    _variable: $ => seq($._state_space, $._type, commaSeparated($._declarator), ';'),
+    // ptxas accepts a declaration of nothing.
+    _variable: $ => seq($._state_space, $._type, optional(commaSeparated($._declarator)), ';'),
 
     _state_space: $ => choice(
       '.reg', '.sreg', '.local', '.param', '.shared', '.global', '.tex',

@@ -6,6 +6,8 @@ Every offset in tclint is a byte offset into :attr:`Source.data`. Lines and colu
 
 from __future__ import annotations
 
+import codecs
+import re
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -50,19 +52,22 @@ _NOT_TEXT = (
     (b"PK\x03\x04", "a zip file"),
     (b"BC\xc0\xde", "LLVM bitcode"),
 )
+LEXICAL = re.compile(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
+"""A string or a comment."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _UTF8_MARK = b"\xef\xbb\xbf"
+_DECODER = codecs.getincrementaldecoder("utf-8")
 
 
 class Source:
-    """One PTX module as UTF-8 bytes, with the name under which it is shown."""
+    """One PTX module as UTF-8 bytes, with the name under which it is shown. Comments may have other bytes too."""
 
     __slots__ = ("_line_starts", "_text", "container", "data", "member", "path")
 
     def __init__(
         self, data: bytes, path: str, container: str | None = None, member: str | None = None
     ) -> None:
-        """Wrap ``data``, which must be valid UTF-8 (``from_bytes`` checks that)."""
+        """Wrap ``data``, which must be valid UTF-8 apart from comments (``from_bytes`` checks that)."""
         self.data = data
         self.path = path
         self.container = container
@@ -82,8 +87,9 @@ class Source:
     def from_bytes(cls, data: bytes, path: str) -> Source:
         """The Source of ``data``. Raises SourceError, naming line and byte, if ``data`` is not UTF-8 text.
 
-        PTX is ASCII (PTX ISA 4.1); UTF-8 is accepted because comments and names of source files contain it. A byte order
-        mark is dropped, and so are NUL bytes at the end: NVRTC counts the terminating one as part of its result.
+        PTX is ASCII (PTX ISA 4.1); UTF-8 is accepted because comments and names of source files contain it. In comments,
+        ptxas accepts any byte but NUL. A byte order mark is dropped, and so are NUL bytes at the end: NVRTC counts the
+        terminating one as part of its result.
         """
         for magic, kind in _NOT_TEXT:
             if data.startswith(magic):
@@ -97,18 +103,15 @@ class Source:
         if not data.isascii():
             try:
                 data.decode()
-            except UnicodeDecodeError as error:
-                line = _line_of(data, error.start)
-                raise SourceError(
-                    f"is not UTF-8 text: byte {error.start} (line {line}) is 0x{data[error.start]:02x}", line
-                ) from None
+            except UnicodeDecodeError:
+                _refuse_outside_comments(data)
         return cls(data, path)
 
     @property
     def text(self) -> str:
-        """The whole text. Offsets do not index it unless it is ASCII."""
+        """The whole text, with U+FFFD for what is not UTF-8. Offsets do not index it unless it is ASCII."""
         if self._text is None:
-            self._text = self.data.decode()
+            self._text = self.data.decode(errors="replace")
         return self._text
 
     @property
@@ -126,8 +129,8 @@ class Source:
         starts = self._starts()
         line = bisect_right(starts, offset)
         before = self.data[starts[line - 1] : offset]
-        # An offset inside a character belongs to that character; its first bytes decode to nothing.
-        width = len(before) if before.isascii() else len(before.decode(errors="ignore"))
+        # An offset inside a character belongs to that character; its first bytes decode to nothing yet.
+        width = len(before) if before.isascii() else len(_DECODER("replace").decode(before))
         return Position(line, width + 1)
 
     def line_text(self, line: int) -> str:
@@ -136,7 +139,7 @@ class Source:
         if not 1 <= line <= len(starts):
             raise IndexError(f"line {line} is outside {self!r}")
         end = starts[line] if line < len(starts) else len(self.data)
-        return self.data[starts[line - 1] : end].rstrip(b"\r\n").decode()
+        return self.data[starts[line - 1] : end].rstrip(b"\r\n").decode(errors="replace")
 
     def _starts(self) -> array[int]:
         if self._line_starts is None:
@@ -160,6 +163,20 @@ def read_bytes(path: str | PathLike[str]) -> bytes:
         raise SourceError(f"cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the name
         raise SourceError(f"cannot be read: {error}") from None
+
+
+def _refuse_outside_comments(data: bytes) -> None:
+    """Raise SourceError if bytes of *data* outside its comments are not UTF-8."""
+    rest = bytearray(data)
+    for found in LEXICAL.finditer(data):
+        if found["comment"]:
+            rest[found.start() : found.end()] = b" " * len(found["comment"])
+    try:
+        rest.decode()
+    except UnicodeDecodeError as error:
+        line = _line_of(data, error.start)
+        message = f"is not UTF-8 text: byte {error.start} (line {line}) is 0x{data[error.start]:02x}"
+        raise SourceError(message, line) from None
 
 
 def _line_of(data: bytes, offset: int) -> int:

@@ -139,7 +139,10 @@ class LoopFacts:
         )
 
     def trend(self, value: int) -> tuple[int, int] | None:
-        """``(start, sign)`` if *value* never passes its start: it only grows (1) or only shrinks (-1); else None."""
+        """``(start, sign)`` if *value* is never below its start (1), or never above it (-1); None if neither is known.
+
+        That holds for a value that a loop only lets grow or shrink, and for one that branches in the loop join.
+        """
         if value not in self._trends:
             counter = self.counter(value)
             found = self._compute_trend(value) if counter is None else (counter.start, counter.step)
@@ -150,9 +153,11 @@ class LoopFacts:
         """``(start, some step)`` if every path around the loop adds constants of one sign to *value*, or nothing."""
         table = self.table
         node, arguments = table.node(value), table.arguments(value)
-        loop = self.cfg.loops.get(node[1]) if node[0] == "phi" else None
-        if loop is None or not arguments:
+        if node[0] != "phi" or not arguments:
             return None
+        loop = self.cfg.loops.get(node[1])
+        if loop is None:
+            return self._joined_trend(value)
         incoming = list(zip(self.cfg.sources[node[1]], arguments, strict=True))
         starts = {argument for source, argument in incoming if source not in loop}
         work = [argument for source, argument in incoming if source in loop]
@@ -173,6 +178,26 @@ class LoopFacts:
         if len(starts) != 1 or not steps or min(steps) < 0 < max(steps):
             return None
         return starts.pop(), steps.pop()
+
+    def _joined_trend(self, value: int) -> tuple[int, int] | None:
+        """The trend of *value*, a phi of branches: that of the loop's own value, to which each branch adds a constant."""
+        table = self.table
+        heads, steps, seen, work = set[int](), set[int](), {value}, [value]
+        while work and len(seen) <= MAX_JOINS_PER_ITERATION:
+            for terms, step in map(table.linear, table.arguments(work.pop())):
+                term = terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else -1
+                if term < 0 or abs(step) > MAX_COUNTER_STEP:
+                    return None
+                if table.node(term)[0] != "phi" or not table.arguments(term):
+                    return None
+                steps.add(step)
+                if table.node(term)[1] in self.cfg.loops:
+                    heads.add(term)
+                elif term not in seen:
+                    seen.add(term)
+                    work.append(term)
+        found = self.trend(heads.pop()) if len(heads) == 1 and not work else None
+        return found if found is not None and all(step * found[1] >= 0 for step in steps) else None
 
     def _joined(self, value: int, loop: frozenset[int]) -> tuple[int, ...]:
         """The values one of which *value* is because of a branch in *loop* or a select; empty for any other value."""

@@ -37,7 +37,7 @@ HEADER = """\
 .address_size 64
 .visible .entry k() {directive}
 {{
-.reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .shared .align 8 .b64 bar;
+.reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>; .shared .align 8 .b64 bar;
 {body}
 ret;
 }}
@@ -91,12 +91,19 @@ REFUSED_ONCE = {
     "an offset in parentheses": "ld.global.u32 %r1, [%rd1+(4*2)];\nld.shared.u32 %r1, [bar+(4*2)];",
     "a special register as an address": "ld.shared.u32 %r1, [%laneid];",
     "the name of an outer scope": "{ .shared .b32 bar; .reg .b32 %r<3>; }",
+    "a modifier twice": "bar.sync.sync 0;\nadd.sat.s32.sat %r1, 1, 2;\ndiv.approx.ftz.f32.approx %f1, %f1, %f1;",
+    "a modifier twice, elsewhere": "bra.uni.uni L;\nL:\nelect.sync.sync _|%p1, -1;",
+    "a number of groups beyond 32 bits": "cp.async.wait_group 4294967296;\ncp.async.bulk.wait_group -2147483649;",
+    "a range whose first register exists": "{ .reg .u32 %x0; .reg .b32 %x3; .reg .b32 %x<4>; }",
+    "a declaration of nothing": ".reg .b32;\n.shared .align 8 .b64 ;\n.param .b32;",
+    "registers of a range of vectors": "{ .reg .v2.b16 x<4>; mov.b32 x0, %r1; mov.b32 %r2, x3; mov.b16 x1.y, x2.x; }",
+    "a comment that is not UTF-8": "// caf\udce9\nbar.sync 0; /* \udcff */",
 }
 """Text that ptxas takes, and in which tclint saw an error."""
 
 
 def kernel(body: str, directive: str = "") -> bytes:
-    return HEADER.format(body=body, directive=directive).encode()
+    return HEADER.format(body=body, directive=directive).encode(errors="surrogateescape")
 
 
 @pytest.mark.parametrize("name", FAILED_ONCE)

@@ -569,3 +569,42 @@ skipped:
     @%p2 bra outer;
     {wait()}"""
     agrees(text(ring), "BK")
+
+
+@pytest.mark.parametrize(
+    ("between", "counts", "rule"),
+    [
+        ("", "add.u32 %r20, %r20, 1;", ""),
+        ("@%p6 bra few;\nadd.u32 %r20, %r20, 1;\nfew:", "add.u32 %r20, %r20, 1;", ""),
+        ("@%p6 bra few;\nadd.u32 %r20, %r20, -1;\nfew:", "add.u32 %r20, %r20, 1;", "BK002"),
+        ("@%p6 bra few;\nmov.u32 %r20, %r22;\nfew:", "add.u32 %r20, %r20, 1;", "BK002"),
+        ("@%p6 bra few;\nadd.u32 %r20, %r20, 1;\nfew:", "", "BK002"),
+    ],
+)
+def test_a_count_that_branches_advance_before_the_copy_is_not_below_its_start(
+    between: str, counts: str, rule: str
+) -> None:
+    ring = f"""
+    mov.u32 %r20, 0;
+    mov.u32 %r21, 0;
+outer:
+    ld.global.u32 %r22, [%rd1+65536];
+    setp.eq.u32 %p6, %r22, 1;
+    setp.lt.s32 %p4, %r20, 1;
+    @%p4 bra skipped;
+    {wait()}
+    {BARRIER}
+skipped:
+    {WRITE} // want {rule}
+    fence.proxy.async.shared::cta;
+    {BARRIER}
+    {between}
+    {STORE}
+    {COMMIT}
+    {counts}
+    {BARRIER}
+    add.u32 %r21, %r21, 1;
+    setp.ne.u32 %p2, %r21, %r9;
+    @%p2 bra outer;
+    {wait()}"""
+    agrees(text(ring), "BK")

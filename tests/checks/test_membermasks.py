@@ -7,7 +7,7 @@ import pytest
 from tests.tools.support import by_rule, kernel, lint, module
 
 TID = "mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; shr.u32 %r3, %r1, 5; ld.param.u32 %r4, [number];"
-END = "L: mov.u32 %r9, 0;"
+END = "L: bar.sync 0;"
 
 
 def text(body: str, directives: str = ".reqntid 128") -> str:
@@ -23,7 +23,7 @@ def text(body: str, directives: str = ".reqntid 128") -> str:
             "only lane 0 of warps 0-3 can reach it",
         ),
         (
-            "setp.lt.u32 %p1, %r2, 16; @%p1 shfl.sync.idx.b32 %r5, %r1, 0, 31, -1;",
+            "setp.lt.u32 %p1, %r2, 16; @%p1 shfl.sync.idx.b32 %r5, %r1, 0, 31, -1; bar.sync 0;",
             "only lanes 0-15 of warps 0-3 can",
         ),
         ("setp.lt.u32 %p1, %r2, 16; @%p1 vote.sync.any.pred %p2, %p3, 0xffff;", ""),
@@ -96,3 +96,57 @@ def test_a_butterfly_is_one_finding() -> None:
     steps = "".join(f"shfl.sync.bfly.b32 %r5, %r1, {n}, 31, 0x1f;\n" for n in (16, 8, 4, 2, 1))
     (finding,) = by_rule(lint(text(steps)), "CV006")
     assert finding.count == 5
+
+
+WAITING = {
+    "elect": "elect.sync _|%p2, -1;",
+    "shfl": "shfl.sync.idx.b32 %r5, %r1, 31, 31, -1;",
+    "vote": "vote.sync.all.pred %p2, 1, -1;",
+    "match": "match.any.sync.b32 %r5, %r1, -1;",
+    "redux": "redux.sync.add.s32 %r5, %r1, -1;",
+    "bar.warp": "bar.warp.sync -1;",
+}
+POLL = "M: ld{how}.global.u32 %r6, [%rd1]; setp.eq.u32 %p3, %r6, 0; @%p3 bra M;"
+MEETING = "mbarrier.try_wait.shared::cta.b64 %p4, [full], %rd1;"
+
+
+@pytest.mark.parametrize("instruction", WAITING.values(), ids=WAITING)
+@pytest.mark.parametrize(
+    ("around", "waits"),
+    [
+        ("@%p1 bra L; {} L: st.global.u32 [%rd1], %r5;", False),
+        ("@!%p1 {} st.global.u32 [%rd1], %r5;", False),
+        ("@%p1 bra M; {} bra L; M: add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 9; @%p3 bra M; L:", False),
+        ("@%p1 bra M; {} ret; M: bar.warp.sync 1; L:", True),
+        ("@%p1 bra L; {} L: bar.sync 0;", True),
+        ("@!%p1 {} bar.sync 0;", True),
+        ("@%p1 bra M; {} bra L;" + POLL.format(how=".volatile") + "L:", True),
+        ("@%p1 bra M; {} bra L;" + POLL.format(how="") + "L:", False),
+        ("@%p1 bra M; {} bra L; M:" + MEETING + "L:", True),
+        ("@!%p1 bra N; setp.ge.u32 %p3, %r2, 4; @%p3 exit; bar.sync 0; exit; N: {}", True),
+        ("@%p1 exit; setp.eq.u32 %p3, %r2, 1; @%p3 bra L; {} L: bar.sync 0;", True),
+        ("@%p1 exit; {} bar.sync 0;", False),
+    ],
+)
+def test_lanes_that_exit_without_waiting_are_not_waited_for(
+    instruction: str, around: str, waits: bool
+) -> None:
+    shared = ".shared .align 8 .b64 full; ld.param.u64 %rd1, [pointer]; setp.lt.u32 %p1, %r2, 1;"
+    found = by_rule(lint(text(shared + around.format(instruction))), "CV005")
+    assert bool(found) == waits
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "found"),
+    [
+        ("bfly.b32 %r5, %r1, 16, 31", True),
+        ("bfly.b32 %r5, %r1, 8, 31", False),
+        ("down.b32 %r5, %r1, 8, 31", False),  # lane 0 of a reduction has the right result
+        ("idx.b32 %r5, %r1, 31, 31", True),
+        ("idx.b32 %r5, %r1, 0, 31", False),
+        ("idx.b32 %r5, %r1, %r4, 31", False),
+    ],
+)
+def test_a_shuffle_that_only_reads_lanes_that_have_exited_is_reported(shuffle: str, found: bool) -> None:
+    body = f"setp.ge.u32 %p1, %r2, 16; @%p1 exit; shfl.sync.{shuffle}, -1; st.global.u32 [%rd0], %r5;"
+    assert bool(by_rule(lint(text(body)), "CV005")) == found

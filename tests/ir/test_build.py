@@ -623,6 +623,31 @@ def test_a_vector_register_is_a_vector_and_its_elements_are_not() -> None:
     assert "a vector of 4" in wrong.problem
 
 
+def test_each_register_of_a_range_of_vectors_is_a_vector() -> None:
+    f = body(".reg .v2 .b16 v<3>;\n.reg .b32 r;\nmov.b32 v0, r;\nmov.b32 r, v2;\nmov.b16 v1.x, v0.y;")
+    first, second, element = f.instructions[:3]
+    assert [ins.match is not None and ins.match.problem for ins in (first, second, element)] == [""] * 3
+    assert element.reads == first.writes[1:]
+    assert [f.registers[r].name for r in second.reads] == ["v2.x", "v2.y"]
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "after", "wrong"),
+    [
+        (".global .b32 name;", "bra name; name: ret;", "", True),
+        (".func name() { ret; }", "bra name; name: ret;", "", True),
+        (".global .b32 name;", "name: bra name;", "", False),
+        ("", "bra name; name: ret;", ".global .b32 name;", False),
+        (".global .b32 other;", "bra name; name: ret;", "", False),
+    ],
+)
+def test_a_label_that_follows_is_not_found_if_the_module_declares_its_name(
+    before: str, code: str, after: str, wrong: bool
+) -> None:
+    f = function(HEADER + f"{before}\n.entry k() {{ {code} ret; }}\n{after}")
+    assert [error.kind for error in f.errors] == ["undefined-label"] * wrong
+
+
 def test_an_element_of_a_vector_register_has_a_second_name_and_is_known_in_inner_scopes() -> None:
     f = body(".reg .v4 .b32 v;\n{ mov.b32 v.x, 1; mov.b32 v.r, 2; mov.b32 v.w, v.a; }")
     first, again, last = f.instructions[:3]

@@ -101,7 +101,7 @@ BROKEN_STATEMENTS = {
     "semicolons": ";;",
     "opcode with a dot": "add. %r1, %r2;",
     "range": ".reg .b32 %r<;",
-    "no name": ".reg .b32 ;",
+    "no name": ".reg .b32 %r1, ;",
     "no type": ".reg %r1;",
     "number": "123;",
     "words": "this is not ptx at all;",
@@ -158,7 +158,7 @@ def test_truncated_at_every_byte_keeps_what_was_whole() -> None:
         (".entry k() { ld.b32 %r1, [%rd1; }", "", "expected `]` after `[%rd1`"),
         (".entry k() { ld.b32 %r1, %rd1]; }", "]", "unbalanced `]`"),
         (".entry k() { add.s32 %r1 %r2, %r3; }", "%r2", "unexpected `%r2`"),
-        (".entry k() { .reg .b32 ; }", "", "expected a name after `.reg .b32`"),
+        (".entry k() { .reg .b32 %r1, ; }", ",", "unexpected `,`"),
         (".entry k() { .loc 1 2\n ret; }", "", "expected an integer after `.loc 1 2`"),
         (
             ".entry k() { ret;",

@@ -60,6 +60,15 @@ def test_a_byte_order_mark_and_the_terminating_nul_of_nvrtc_are_dropped() -> Non
     assert Source.from_bytes(b"\xef\xbb\xbf.version 8.0\n\0", "a").data == b".version 8.0\n"
 
 
+def test_comments_may_have_bytes_that_are_not_utf_8() -> None:
+    data = b'// caf\xe9 "\n/* \xff\xc3 */ .file 1 "a" // \xe9'
+    source = Source.from_bytes(data, "a.ptx")
+    assert source.data == data
+    assert source.line_text(1) == '// caf\ufffd "'
+    assert source.text.count("\ufffd") == 4
+    assert source.position(data.index(b".file")) == Position(2, 10)
+
+
 @pytest.mark.parametrize(
     ("data", "message", "line"),
     [
@@ -68,7 +77,8 @@ def test_a_byte_order_mark_and_the_terminating_nul_of_nvrtc_are_dropped() -> Non
         (b"\x1f\x8b\x08", "gzip", 0),
         (".version 8.0".encode("utf-16"), "UTF-16", 1),
         (b"a\nb\0c", r"byte 3 \(line 2\) is NUL", 2),
-        (b"a\n\n// caf\xe9\n", r"byte 9 \(line 3\) is 0xe9", 3),
+        (b"a\n\n// caf\xe9\n\xe9 //", r"byte 11 \(line 4\) is 0xe9", 4),
+        (b'.file 1 "// caf\xe9"\n', r"byte 15 \(line 1\) is 0xe9", 1),
     ],
 )
 def test_what_is_not_text_is_refused_with_its_place(data: bytes, message: str, line: int) -> None:

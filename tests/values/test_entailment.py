@@ -171,6 +171,42 @@ def test_a_counter_that_some_iterations_advance_is_never_below_its_start(
     assert below(changes, first, known, f"%r5, {start + 1}") is not False
 
 
+@pytest.mark.parametrize(
+    ("joined", "grows"),
+    [
+        ("mov.u32 %r6, %r5; @%p8 bra over; add.s32 %r6, %r5, 1; over:", True),
+        (
+            "add.s32 %r6, %r5, 2; @%p8 bra over; add.s32 %r6, %r5, 1; over: setp.eq.s32 %p7, %r7, 1; @%p7 bra on; add.s32 %r6, %r6, 3; on:",
+            True,
+        ),
+        ("mov.u32 %r6, %r5; @%p8 bra over; add.s32 %r6, %r5, -1; over:", False),
+        ("mov.u32 %r6, %r5; @%p8 bra over; mov.u32 %r6, %r7; over:", False),
+        ("mov.u32 %r6, %r5; @%p8 bra over; shl.b32 %r6, %r5, 1; over:", False),
+        ("mov.u32 %r6, %r5; @%p8 bra over; add.s32 %r6, %r5, %r1; over:", False),
+    ],
+)
+def test_what_branches_add_to_a_value_that_only_grows_is_never_below_its_start(
+    joined: str, grows: bool
+) -> None:
+    changes = f"""ld.shared.u32 %r7, [%r9]; setp.eq.s32 %p8, %r7, 0; {joined}
+    setp.lt.s32 %p3, %r6, 0; setp.lt.s32 %p4, %r6, 1; add.s32 %r5, %r5, 1;"""
+    m = model(
+        f"""
+    ld.param.u32 %r1, [number];
+    mov.u32 %r5, 0;
+loop:
+    mov.u32 %r9, 0;
+    {changes}
+    setp.ne.s32 %p9, %r7, 5;
+    @%p9 bra loop;
+end: ret;""",
+        parameters=".param .u32 number",
+    )
+    facts = m.values.refine(value(m, "%p9"), False, PathCondition())
+    assert m.values.entails(value(m, "%p3"), facts) is (False if grows else None)
+    assert m.values.entails(value(m, "%p4"), facts) is not False
+
+
 ONE_EACH = f"{TEST} add.s32 %r5, %r5, 1; add.s32 %r6, %r6, 1;"
 
 
