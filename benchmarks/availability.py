@@ -2,10 +2,9 @@
 
     python -m benchmarks.availability [--form tcgen05.] [--family matrix] [--limit 40] [--pairs] [--every-version] [--record]
 
-For every syntax line: a base spelling, then every modifier value one at a time around it. Operands are taken from
-the form's examples where they fit, else found by trial. Each instruction is judged by ``Match.missing`` and by
-ptxas on every target it knows, at the first ``.version`` that the table allows there, one step below it, 9.1 and
-the newest, or at every one. Printed are
+The examples of each form, and its spellings (:mod:`benchmarks.spellings`) with operands found by trial. Each instruction
+is judged by what tclint says that it requires (:mod:`tclint.ir.needs`) and by ptxas on every target it knows, at the
+first ``.version`` that the table allows there, one step below it, 9.1 and the newest, or at every one. Printed are
 
 * spellings that ptxas refuses everywhere, with its reason (a table too permissive, or operands not found),
 * spellings that a ``combinations`` rule excludes and ptxas accepts (a table too strict),
@@ -22,16 +21,19 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from itertools import combinations, islice, product, zip_longest
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from benchmarks import results
-from benchmarks.coverage import operands_of, shape, statement
-from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find, without_target
-from tclint.isa.notation import OperandSlot, Slot, Syntax
-from tclint.isa.table import DEFAULT, Form, Match, Table, fits, split_opcode, table
-from tclint.isa.target import Target, Version, dotted
+from benchmarks.coverage import statement
+from benchmarks.ptxas import OLDEST, PRELUDE, VERSIONS, Ptxas, PtxasMissing, before, find, without_target
+from benchmarks.spellings import Spelling, operand_lists, spellings
+from tclint.ir.frontend import analyse
+from tclint.ir.needs import instruction_needs
+from tclint.isa.table import Form, Match, Table, table
+from tclint.isa.target import Availability, Target, Version, dotted
+from tclint.syntax.source import Source
 
 NEWEST = VERSIONS[-1]
 GRID = ((9, 1), NEWEST)
@@ -44,333 +46,41 @@ FEW = 8
 """Operand lists for a spelling that the table excludes: nearly all of these are rightly excluded."""
 
 
-Choice = tuple[str | None, ...]
-"""The spelling of each slot of a syntax line, None where an optional modifier is absent."""
-
-
-# ---------------------------------------------------------------- spellings
-
-
-@dataclass(frozen=True)
-class Spelling:
-    """One opcode spelling of a syntax line and the modifier that it was made to try (``""``: the base)."""
-
-    form: Form
-    syntax: Syntax
-    choice: Choice
-    about: str
-    allowed: bool = True
-    """False when a combination rule of the form excludes it."""
-
-    @property
-    def modifiers(self) -> tuple[str, ...]:
-        return tuple(c for c in self.choice if c is not None)
-
-    @property
-    def opcode(self) -> str:
-        return self.syntax.root + "".join(self.modifiers)
-
-    @property
-    def mode(self) -> str:
-        """What must follow the target: samplers apart from textures need another texturing mode (11.1.2)."""
-        return ", texmode_independent" if any(len(o.names) == 3 for o in self.syntax.operands) else ""
-
-
-def _options(slot: Slot) -> list[str | None]:
-    """What may be at *slot*, absence first."""
-    return ([None] if slot.optional else []) + sorted(slot.spellings, key=_natural)
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    return [(int(word), "") if word.isdigit() else (-1, word) for word in re.split(r"(\d+)", text)]
-
-
-def _valid(form: Form, choice: Choice) -> bool:
-    return Table._combines(form, frozenset(c for c in choice if c is not None))
-
-
-def nearest(form: Form, syntax: Syntax, start: Choice, keep: frozenset[int]) -> Choice | None:
-    """The valid choice that differs from *start* in the fewest slots outside *keep*; None when there is none near."""
-    free = [i for i in range(len(start)) if i not in keep and len(_options(syntax.slots[i])) > 1]
-    for changes in range(4):
-        tries = (
-            (slots, values)
-            for slots in combinations(free, changes)
-            for values in product(*(_options(syntax.slots[i]) for i in slots))
-        )
-        for slots, values in islice(tries, 40_000):
-            choice = list(start)
-            for i, value in zip(slots, values, strict=True):
-                choice[i] = value
-            if _valid(form, tuple(choice)):
-                return tuple(choice)
-    return None
-
-
-def spellings(form: Form, syntax: Syntax, pairs: bool = False) -> Iterator[Spelling]:
-    """The base spelling of *syntax* and its neighbours; with *pairs*, two modifiers are varied at a time."""
-    start: Choice = tuple(_options(slot)[0] for slot in syntax.slots)
-    for opcode, _ in map(statement, form.examples):
-        root, modifiers = split_opcode(opcode)
-        choice = _assign(syntax, modifiers) if root == syntax.root else None
-        if choice is not None:
-            start = choice
-            break
-    base = nearest(form, syntax, start, frozenset())
-    if base is None:
-        return
-    yield Spelling(form, syntax, base, "")
-    seen = {base}
-    for many in (1, 2) if pairs else (1,):
-        for slots in combinations(range(len(syntax.slots)), many):
-            for values in product(*(_options(syntax.slots[i]) for i in slots)):
-                varied = list(base)
-                for i, value in zip(slots, values, strict=True):
-                    varied[i] = value
-                choice = tuple(varied)
-                about = " ".join(
-                    v or f"no {syntax.slots[i].name}" for i, v in zip(slots, values, strict=True)
-                )
-                near = choice if _valid(form, choice) else nearest(form, syntax, choice, frozenset(slots))
-                if near is not None and near not in seen:
-                    seen.add(near)
-                    yield Spelling(form, syntax, near, about)
-                if choice != near and choice not in seen:
-                    seen.add(choice)
-                    yield Spelling(form, syntax, choice, about, allowed=False)
-
-
-def _assign(syntax: Syntax, modifiers: Sequence[str]) -> Choice | None:
-    """*modifiers* laid into the slots of *syntax*, in order where that works."""
-    binding = syntax.bind(tuple(modifiers))
-    if binding is None:
-        return None
-    left = list(modifiers)
-    choice: list[str | None] = []
-    for slot in syntax.slots:
-        found = next((m for m in left if m in slot.spellings), None)
-        if slot.optional and slot.name not in binding:
-            found = None
-        if found is not None:
-            left.remove(found)
-        choice.append(found)
-    if left or any(c is None and not s.optional for c, s in zip(choice, syntax.slots, strict=True)):
-        return tuple(binding.get(slot.name) for slot in syntax.slots)
-    return tuple(choice)
-
-
-# ---------------------------------------------------------------- operands
-
-REGISTERS = {"h": 64, "r": 400, "f": 300, "rd": 64, "fd": 64, "rq": 16, "p": 32, "b": 16}
-_CLASS_OF_WIDTH = {"8": "h", "16": "h", "32": "r", "64": "rd", "128": "rq"}
-
-
-def _class(modifier: str) -> str:
-    """The register class of a type modifier: ``.f32`` is ``f``; ``""`` for anything else."""
-    if modifier == ".pred":
-        return "p"
-    if re.fullmatch(r"\.e\dm\d", modifier):
-        return "b"
-    match = re.match(r"\.([busf])(8|16|32|64|128)(x2|x4)?$", modifier)
-    if match is None:
-        return {".f16x2": "r", ".bf16x2": "r", ".bf16": "h", ".tf32": "r"}.get(modifier, "")
-    if match[1] == "f" and not match[3] and match[2] in ("32", "64"):
-        return {"32": "f", "64": "fd"}[match[2]]
-    width = int(match[2]) * int((match[3] or "x1")[1:])
-    return _CLASS_OF_WIDTH.get(str(width), "")
-
-
-def _register(kind: str, position: int, offset: int = 0) -> str:
-    """A register that differs from position to position: destinations must not be sources."""
-    return f"%{kind}{(1 + 4 * position + offset) % REGISTERS[kind]}"
-
-
-def _vector(kind: str, position: int, length: int) -> str:
-    return "{" + ", ".join(_register(kind, position, i) for i in range(length)) + "}"
-
-
-def _choices(
-    form: Form, spelling: Spelling, operand: OperandSlot, position: int, kinds: Sequence[str]
-) -> list[str]:
-    """Texts that may be at *operand*, the likeliest first; *kinds* are the register classes in order."""
-    spec = form.operands.get(operand.name, DEFAULT)
-    binding = spelling.syntax.bind(spelling.modifiers) or {}
-    length = form.vector_length(spec, binding)
-    if operand.style == "memory":
-        return _addresses(operand, position, spelling, kinds)
-    if length is not None:
-        # A length of 0 says that the form has no such vector: nothing to write.
-        kinds = kinds if length > 0 else ()
-        return [_vector(kind, position, length) for kind in kinds if kind != "p" and length < REGISTERS[kind]]
-    if operand.style == "pair":
-        pairs = [f"{_register(k, position)}|%p{position + 9}" for k in kinds]
-        return pairs + ([_register(k, position) for k in kinds] if "single" in spec.access else [])
-    found = [_register(kind, position) for kind in kinds if set("rn") & set(spec.kinds)]
-    if spec.vector == "*":
-        for n in _offsets(spelling):
-            found += [
-                _vector(kind, position, n) for kind in kinds if kind != "p" and (n < 8 or kind == kinds[0])
-            ]
-    if "i" in spec.kinds:
-        found += [str(spec.immediates[0][0])] if spec.immediates else ["0", "1"]
-    if "f" in spec.kinds:
-        found += ["0f3F800000", "0d3FF0000000000000"]
-    if "s" in spec.kinds:
-        found += ["L0", "TS", "tex0", "surf0", "smem", "fn"]
-    if spec.kinds == "_":
-        found += ["_"]
-    return found
-
-
-def _addresses(operand: OperandSlot, position: int, spelling: Spelling, kinds: Sequence[str]) -> list[str]:
-    modifiers = spelling.modifiers
-    if len(operand.names) == 1:
-        space = next((m.split("::")[0] for m in modifiers if m.split("::")[0] in _SYMBOLS), "")
-        names = ["%rd60", "%r390", _SYMBOLS.get(space, "smem"), "smem", "P0", "lparam", "tex0", "surf0"]
-        return [f"[{name}]" for name in dict.fromkeys(names)]
-    # [texture, sampler, coordinates] or [address, coordinates]: only the last part may be a vector.
-    kinds = [kind for kind in kinds if kind in ("r", "f", "rd")]
-    vectors = [_vector(kind, position, n) for n in _dimensions(spelling) for kind in kinds]
-    # An array of textures is indexed by an integer, also among floating-point coordinates.
-    mixed = [re.sub(r"^\{%f", "{%r", v) for v in vectors if v.startswith("{%f")]
-    array = any(re.fullmatch(r"\.a(\dd|cube|2dms)", m) for m in modifiers)
-    vectors = mixed + vectors if array else vectors + mixed
-    scalars = [_register(kind, position) for kind in kinds]
-    heads = ["%rd60", "tex0", "surf0"] if spelling.syntax.root == "cp" else ["tex0", "surf0", "%rd60"]
-    between = [["%rd59"]] * (len(operand.names) - 2)
-    return [f"[{', '.join(parts)}]" for parts in product(heads, *between, vectors + scalars)]
-
-
-_GEOMETRY = re.compile(r"\.(a?)(\d|cube)(?:d|dms)?$")
-
-
-def _dimensions(spelling: Spelling) -> list[int]:
-    """Lengths of a vector of coordinates, the likeliest first: textures pad three coordinates to four."""
-    found = []
-    for array, geometry in (m.groups() for word in spelling.modifiers if (m := _GEOMETRY.match(word))):
-        count = (3 if geometry == "cube" else int(geometry)) + bool(array)
-        found.append(4 if count == 3 and spelling.syntax.root != "cp" else count)
-    return list(dict.fromkeys((*found, 1, 2, 3, 4, 5)))
-
-
-def _offsets(spelling: Spelling) -> list[int]:
-    """Lengths of other vectors: gradients have no array index, im2col offsets two numbers less than coordinates."""
-    found = []
-    for _, geometry in (m.groups() for word in spelling.modifiers if (m := _GEOMETRY.match(word))):
-        count = 4 if geometry in ("3", "cube") else int(geometry)
-        found.append(count - 2 if spelling.syntax.root == "cp" else count)
-    return list(dict.fromkeys((*(n for n in found if n > 0), 1, 2, 3, 4, 8, 16, 32, 64)))
-
-
-_SYMBOLS = {".shared": "smem", ".global": "gmem", ".const": "cmem", ".local": "lmem", ".param": "P0"}
-
-
-def _example_operands(
-    form: Form, syntax: Syntax, isa: Table
-) -> Iterator[tuple[Mapping[str, str], dict[str, str]]]:
-    """Modifiers by choice and operands by name, for each example; those of *syntax* itself first."""
-    found: list[tuple[bool, Mapping[str, str], dict[str, str]]] = []
-    for example in form.examples:
-        opcode, shapes = statement(example)
-        texts = operands_of(example)
-        for candidate, line, binding in isa.candidates(opcode):
-            if candidate is not form:
-                continue
-            named, _, problem = Table._align(form, line, binding, shapes)
-            if not problem:
-                found.append((line is not syntax, binding, {n: texts[at] for n, at in named.items()}))
-    yield from (pair[1:] for pair in sorted(found, key=lambda item: item[0]))
-
-
-def operand_lists(spelling: Spelling, isa: Table) -> Iterator[str]:
-    """Operand texts to try for *spelling*, the likeliest first.
-
-    Three starting points, for every set of optional operands: what the examples have, the same with the register
-    classes that the modifiers have now, and registers of the type that the modifiers name.
-    """
-    form, syntax = spelling.form, spelling.syntax
-    if syntax.open:
-        yield from (", ".join(operands_of(example)) for example in form.examples)
-        return
-    examples = list(_example_operands(form, syntax, isa))
-    kinds = list(dict.fromkeys(k for m in reversed(spelling.modifiers) if (k := _class(m))))
-    kinds += [k for k in ("r", "rd", "f", "p", "h", "fd", "rq", "b") if k not in kinds]
-    binding = syntax.bind(spelling.modifiers) or {}
-    optional = [i for i, o in enumerate(syntax.operands) if o.optional]
-    required = [i for i, o in enumerate(syntax.operands) if not o.optional]
-    starts: list[Iterator[tuple[str, ...]]] = []
-    for chosen in (s for n in range(len(optional) + 1) for s in combinations(optional, n)):
-        exact, retyped, plain = [], [], []
-        for i in sorted((*required, *chosen)):
-            operand = syntax.operands[i]
-            spec = form.operands.get(operand.name, DEFAULT)
-            length = form.vector_length(spec, binding)
-            seeds = [
-                (named[operand.name], _retyped(named[operand.name], then, binding))
-                for then, named in examples
-                if operand.name in named
-            ]
-            first = [k for _, new in seeds for k in re.findall(r"%([a-z]+)\d", new)[:1] if k in REGISTERS]
-            choices = _choices(form, spelling, operand, i, list(dict.fromkeys(first + kinds)))
-            fitting = [t for t, _ in seeds if not fits(spec, operand, shape(t), length)]
-            renewed = [t for _, t in seeds if not fits(spec, operand, shape(t), length)]
-            exact.append(list(dict.fromkeys(fitting + choices)))
-            retyped.append(list(dict.fromkeys(renewed + choices)))
-            plain.append(_choices(form, spelling, operand, i, kinds))
-        starts += [_by_rank(exact), _by_rank(retyped), _by_rank(plain)]
-    seen = set()
-    for texts in (t for row in zip_longest(*starts) for t in row):
-        if texts is not None and texts not in seen:
-            seen.add(texts)
-            yield ", ".join(texts)
-
-
-def _retyped(text: str, then: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """An operand of an example with its registers' classes changed as the type modifiers changed."""
-    changed = {
-        old: new
-        for slot, spelling in now.items()
-        if (new := _class(spelling)) and (old := _class(then.get(slot, ""))) and old != new
-    }
-    if not changed:
-        old, new = (
-            next((k for m in reversed(list(b.values())) if (k := _class(m))), "") for b in (then, now)
-        )
-        changed = {old: new} if old and new else {}
-    return re.sub(r"%([a-z]+)(?=\d)", lambda m: "%" + changed.get(m[1], m[1]), text)
-
-
-def _by_rank(choices: Sequence[Sequence[str]], most: int = 4000) -> Iterator[tuple[str, ...]]:
-    """The product of *choices*: all firsts, then what deviates at one place, at two, ... up to *most*."""
-    if not all(choices):
-        return
-    first = tuple(c[0] for c in choices)
-    yield first
-    count = 0
-    for many in range(1, len(choices) + 1):
-        for places in combinations(range(len(choices)), many):
-            for values in product(*(choices[i][1:] for i in places)):
-                texts = list(first)
-                for i, value in zip(places, values, strict=True):
-                    texts[i] = value
-                yield tuple(texts)
-                count += 1
-                if count >= most:
-                    return
-
-
 # ---------------------------------------------------------------- asking ptxas
 
 
 @dataclass
 class Probe:
-    """A spelling with the operands that ptxas takes, and the match of that text in the table."""
+    """A spelling with the operands that ptxas takes, and what the table says about that text."""
 
     spelling: Spelling
     text: str = ""
     match: Match | None = None
+    needed: Sequence[Availability] = ()
     refused: str = ""
-    points: dict[tuple[Version, str], bool] = field(default_factory=dict)
+
+
+def required(texts: Sequence[str]) -> list[tuple[Availability, ...]]:
+    """What each of *texts*, instructions that the table knows, requires, as the checks of a kernel see it."""
+    head = PRELUDE.format(version=dotted(NEWEST), target="sm_100a", wide=".reg .b128 %rq<16>;")
+    source = Source("\n".join((head, *texts, "L0: L1: ret; }")).encode(), "grid.ptx")
+    kernel = analyse(source)[0].functions[-1]
+    *instructions, _ = kernel.instructions
+    return [
+        tuple(available for _, available in instruction_needs(kernel, instruction))
+        for instruction, _ in zip(instructions, texts, strict=True)
+    ]
+
+
+def examples(forms: Sequence[Form], isa: Table) -> list[Probe]:
+    """The examples of *forms*: they have operands with requirements of their own, which no modifier shows."""
+    found = []
+    for form in forms:
+        for text in form.examples:
+            match = isa.match(*statement(text))
+            assert match is not None
+            found.append(Probe(Spelling(form, match.syntax, match.modifiers, f"example {text}"), text, match))
+    return found
 
 
 _OPERANDS = re.compile(
@@ -389,6 +99,7 @@ def find_operands(oracle: Ptxas, isa: Table, found: Sequence[Spelling], most: in
     tries = [islice(operand_lists(s, isa), most if s.allowed else FEW) for s in found]
     hosts = [_hosts(spelling) for spelling in found]
     left, width = list(range(len(probes))), 1
+    unreadable: dict[str, str] = {}  # what ptxas cannot read under one target, it cannot read under any
     while left:
         asked: dict[tuple[Version, str], list[tuple[int, str]]] = defaultdict(list)
         exhausted = set()
@@ -400,12 +111,15 @@ def find_operands(oracle: Ptxas, isa: Table, found: Sequence[Spelling], most: in
             for version, name in hosts[i] if width > 1 else EVERYWHERE:
                 asked[version, name + probes[i].spelling.mode] += [(i, line) for line in lines]
         for (version, target), pairs in asked.items():
-            pairs = [(i, line) for i, line in pairs if not probes[i].text]
+            pairs = [(i, line) for i, line in pairs if not probes[i].text and line not in unreadable]
             errors = oracle.errors([line for _, line in pairs], version, target)
             for (i, line), error in zip(pairs, errors, strict=True):
                 if not error:
                     probes[i].text = probes[i].text or line
-                elif _weight(error) > _weight(probes[i].refused):
+                    continue
+                if "syntax error" in error:
+                    unreadable[line] = error
+                if _weight(error) > _weight(probes[i].refused):
                     probes[i].refused = f"{error}   [{line}]"
         left = [
             i for i in left if i not in exhausted and not probes[i].text and _weight(probes[i].refused) < 3
@@ -438,9 +152,7 @@ def _hosts(spelling: Spelling) -> list[tuple[Version, str]]:
 
 def grid(probe: Probe, target: Target, every: bool = False) -> Iterator[tuple[Version, bool]]:
     """The versions to ask about under *target*, each with the table's verdict; *every*: all since it came."""
-    match = probe.match
-    assert match is not None
-    needed = [a for _, a in match.needs]
+    needed = probe.needed
     oldest = max(target.introduced, OLDEST)
     versions = {*VERSIONS} if every else {*GRID}
     if all(a.on(target) for a in needed):
@@ -448,7 +160,7 @@ def grid(probe: Probe, target: Target, every: bool = False) -> Iterator[tuple[Ve
         versions |= {first, before(first)}
     for version in sorted(versions):
         if oldest <= version <= NEWEST:
-            yield version, not match.missing(target, version)
+            yield version, not any(a.lacking(target, version) for a in needed)
 
 
 def ask(
@@ -542,10 +254,12 @@ def measure(oracle: Ptxas, forms: Sequence[Form], pairs: bool, most: int, every:
     isa = table()
     found = [s for form in forms for line in form.syntax for s in spellings(form, line, pairs)]
     found = [s for s in found if s.allowed or not isa.candidates(s.opcode)]
-    probes = find_operands(oracle, isa, found, most)
+    probes = [*find_operands(oracle, isa, found, most), *examples(forms, isa)]
     usable = [p for p in probes if p.spelling.allowed and p.text]
     unfit = [p for p in usable if p.match is None or p.match.problem]
     usable = [p for p in usable if p.match is not None and not p.match.problem]
+    for probe, needed in zip(usable, required([p.text for p in usable]), strict=True):
+        probe.needed = needed
     points = ask(oracle, usable, every)
     wrong: dict[tuple[str, str, str], dict[Version, list[str]]] = defaultdict(lambda: defaultdict(list))
     about: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])

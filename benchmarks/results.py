@@ -37,6 +37,7 @@ PARTS: dict[str, str] = {
     "strangers": "benchmarks.strangers.score",
     "agreement": "benchmarks.agreement",
     "availability": "benchmarks.availability",
+    "features": "benchmarks.features",
     "headers": "benchmarks.headers",
     "mutation": "benchmarks.mutation",
     "locations": "benchmarks.locations",

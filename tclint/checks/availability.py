@@ -10,9 +10,9 @@ from typing import Any
 from tclint.checks import Hit, RuleId, grouped, module_check
 from tclint.findings.edits import Repair, removed, retarget, reversion
 from tclint.findings.finding import Span
-from tclint.ir.needs import Need, first_version, name_of, needs
-from tclint.ir.nodes import Instruction, Module
-from tclint.isa.target import INTRODUCED, TARGETS, Target, Version, dotted
+from tclint.ir.needs import Need, first_version, instruction_needs, name_of, needs
+from tclint.ir.nodes import Module
+from tclint.isa.target import INTRODUCED, TARGETS, Availability, Target, Version, dotted
 
 AV001 = RuleId("AV001")
 AV002 = RuleId("AV002")
@@ -65,7 +65,8 @@ def _reported(
         return _hit(module, target, first, first.what, "do not read it", function=function, **where)
     instruction = function.instructions[min(sites)]
     what, other = name_of(instruction, first.what), f"use another instruction on {target}"
-    fixes = _suffixed(module, target, instruction) or moved()
+    wanted = instruction_needs(function, instruction)
+    fixes = _suffixed(module, target, wanted) or moved()
     return _hit(module, target, first, what, other, fixes, function=function, **where)
 
 
@@ -93,10 +94,11 @@ def _hit(
     )  # fmt: skip
 
 
-def _suffixed(module: Module, target: Target, instruction: Instruction) -> tuple[Repair, ...]:
-    """Repairs that add a suffix to the target, where that provides what is missing; the more portable suffix is
-    first."""
-    assert instruction.match is not None
+def _suffixed(
+    module: Module, target: Target, wanted: Sequence[tuple[str, Availability]]
+) -> tuple[Repair, ...]:
+    """Repairs that add a suffix to the target, where that provides all that an instruction uses; the more portable suffix
+    is first."""
     assert module.version is not None
     found: list[Repair] = []
     for suffix in "fa":
@@ -104,9 +106,9 @@ def _suffixed(module: Module, target: Target, instruction: Instruction) -> tuple
         if target.suffix == suffix or str(other) not in INTRODUCED:
             continue
         version = max(module.version, other.introduced)
-        lacking = instruction.match.missing(other, version)
-        if all(kind == "version" for kind, _, _ in lacking):
-            needed = max((a.version_for(other) for _, _, a in lacking), default=version)
+        lacking = [available for _, available in wanted if available.lacking(other, version)]
+        if all(available.on(other, version) for available in lacking):
+            needed = max((available.version_for(other) for available in lacking), default=version)
             found += retarget(module, other, needed)
     return tuple(found)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tclint.checks import Hit, RuleId, module_check
 from tclint.findings.edits import retarget
+from tclint.ir.needs import needs
 from tclint.ir.nodes import Module
 from tclint.isa.target import INTRODUCED, RENAMED, Target, Version
 
@@ -31,12 +32,14 @@ def overspecified(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     matches = {id(use.match): use.match for use in uses if use.match is not None}
     if not uses or any(use.match is None for use in uses):
         return
+    wanted = {need.available for need in needs(module, target)}
     for suffix in ("", "f")[: 1 + (target.suffix == "a")]:
         wider = Target(target.number, suffix)
         if (
             str(wider) in INTRODUCED
             and version >= wider.introduced
-            and not any(m.missing(wider, version) or m.slower(wider) for m in matches.values())
+            and not any(available.lacking(wider, version) for available in wanted)
+            and not any(match.slower(wider) for match in matches.values())
         ):
             yield AV003.hit(
                 span=module.target_span,

@@ -10,6 +10,7 @@ from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.checks import Hit, Mark, RuleId, check, grouped, module_check
 from tclint.checks._repairs import arrive_together, waits_for_all_groups
 from tclint.findings.edits import Repair, before, reversion
+from tclint.ir.needs import needs
 from tclint.ir.nodes import Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Version, dotted, toolkit_for
 
@@ -51,7 +52,9 @@ def _lowered(module: Module, newest: Version) -> tuple[Repair, ...]:
     """*newest* as the ``.version``; empty if the module uses a form that it does not have."""
     target = module.target
     uses = [use for function in module.functions for use in function.uses]
-    if target is None or any(use.match is None or use.match.missing(target, newest) for use in uses):
+    if target is None or any(use.match is None for use in uses):
+        return ()
+    if any(need.available.lacking(target, newest) for need in needs(module, target)):
         return ()
     return reversion(module, newest)
 

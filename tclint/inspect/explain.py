@@ -256,6 +256,5 @@ def _requirements(form: Form) -> Iterator[str]:
         parts = [f"PTX ISA {dotted(since)}"] if since > form.available.since else []
         if requirement.available.patterns:
             parts.append(requirement.available.describe())
-        what = " ".join(sorted(requirement.when)) or f"operand {requirement.operand}"
-        needs.setdefault(", ".join(parts), []).append(what)
+        needs.setdefault(", ".join(parts), []).append(requirement.what)
     yield from (f"{', '.join(what)}: {text}" for text, what in needs.items() if text)

@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from tclint.ir.feature_uses import feature_uses, special_registers
-from tclint.ir.nodes import Function, Instruction, Module
+from tclint.ir.nodes import SINK, Function, Immediate, Instruction, Module, Operand
 from tclint.isa.directives import directives
 from tclint.isa.special_registers import SPECIAL_REGISTERS
+from tclint.isa.table import Match
 from tclint.isa.target import Availability, Target, Version
+from tclint.isa.widths import width_of
 
-__all__ = ["Need", "first_version", "name_of", "needs"]
+__all__ = ["Need", "first_version", "instruction_needs", "name_of", "needs"]
 
 
 class Need(NamedTuple):
@@ -62,6 +64,37 @@ def _of_instructions(function: Function) -> Iterator[Need]:
             span = _span(function, use.sites[0])
             for what, available in use.match.needs:
                 yield Need("instruction", what, available, function, span, tuple(use.sites))
+            for site in use.sites if use.match.form.valued else ():
+                for what, available in _of_values(function, use.match, function.instructions[site]):
+                    yield Need("instruction", what, available, function, _span(function, site), (site,))
+
+
+def instruction_needs(function: Function, instruction: Instruction) -> list[tuple[str, Availability]]:
+    """Each feature that an instruction of *function* uses: ``(what, availability)``, as :attr:`Match.needs` has them,
+    and those that depend on the value or the type of an operand."""
+    match = instruction.match
+    return [] if match is None else [*match.needs, *_of_values(function, match, instruction)]
+
+
+def _of_values(
+    function: Function, match: Match, instruction: Instruction
+) -> Iterator[tuple[str, Availability]]:
+    for requirement in match.form.valued:
+        operand = instruction.part(requirement.operand)
+        if requirement.when.issubset(match.modifiers) and _is(function, operand, requirement.given):
+            yield requirement.what, requirement.available
+
+
+def _is(function: Function, operand: Operand | None, given: str) -> bool:
+    """Whether *operand* is what the key ``given`` of a requirement describes; not if there is no such operand."""
+    if given == "_":
+        return operand is SINK
+    if given == "register" or given.startswith("."):
+        if type(operand) is not int:
+            return False
+        return given == "register" or width_of(function.registers[operand].type) == width_of(given)
+    low, _, high = given.partition("..")
+    return isinstance(operand, Immediate) and int(low) <= operand.value <= int(high or low)
 
 
 def _of_special_registers(function: Function) -> Iterator[Need]:

@@ -229,6 +229,15 @@ class Instruction:
         at = self.match.named.get(name) if self.match else None
         return self.operands[at] if at is not None else None
 
+    def part(self, name: str) -> Operand | None:
+        """As :meth:`named`, but of an address the part that the syntax line calls *name*: its base, or one of the
+        others."""
+        operand = self.named(name)
+        if self.match is None or not isinstance(operand, Memory):
+            return operand
+        names = next(o.names for o in self.match.syntax.operands if name in o.names)
+        return (operand.base, *operand.extras)[names.index(name)]
+
     def __repr__(self) -> str:
         return f"<{self.opcode} {self.operands}>"
 

@@ -70,6 +70,20 @@ class Requirement:
     when: frozenset[str]
     operand: str
     available: Availability
+    given: str = ""
+    """What the operand must be for it to count (``README.md``); empty if it only must be there."""
+
+    @property
+    def what(self) -> str:
+        """The modifiers or the operand, as a message names them."""
+        words = [" ".join(sorted(self.when))] if self.when else []
+        if self.given:
+            given = _GIVEN_WORDS.get(self.given, self.given.replace("..", " to "))
+            words.append(f"{f'a {given} register' if given.startswith('.') else given} as {self.operand}")
+        return " with ".join(words) or f"operand {self.operand}"
+
+
+_GIVEN_WORDS = {"register": "a register", "_": "the sink _"}
 
 
 @dataclass(frozen=True)
@@ -171,14 +185,20 @@ class Form:
         self, modifiers: Iterable[str], operands: Iterable[str] = ()
     ) -> list[tuple[str, Availability]]:
         """Each feature that an instruction uses, as ``(what, availability)``; the form itself is first, with ``what``
-        empty."""
+        empty. What depends on the value or the type of an operand is omitted (:attr:`valued`)."""
         have, named = set(modifiers), set(operands)
         wanted = [("", self.available)]
         for requirement in self.requires:
+            if requirement.given:
+                continue
             if requirement.when <= have and (not requirement.operand or requirement.operand in named):
-                what = " ".join(sorted(requirement.when)) or f"operand {requirement.operand}"
-                wanted.append((what, requirement.available))
+                wanted.append((requirement.what, requirement.available))
         return wanted
+
+    @cached_property
+    def valued(self) -> tuple[Requirement, ...]:
+        """The requirements that depend on the value or the type of an operand."""
+        return tuple(requirement for requirement in self.requires if requirement.given)
 
 
 @dataclass(frozen=True)
@@ -511,6 +531,7 @@ _FORM_KEYS = frozenset(
 _FORM = re.compile(r"^\[\[form\]\]", re.MULTILINE)
 _FIRST_WORD = re.compile(r"""["'](\w+)""")
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
+_GIVEN = re.compile(r"_|register|\.\w+|\d+(?:\.\.\d+)?")
 _SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "sink": "_"}
 
 
@@ -613,11 +634,16 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
 
 
 def _requirements(raw: Iterable[Mapping[str, Any]]) -> tuple[Requirement, ...]:
+    for r in raw:
+        given = r.get("given", "")
+        if given and not ("operand" in r and _GIVEN.fullmatch(given)):
+            raise ValueError(f"an operand is given as {given!r}")
     return tuple(
         Requirement(
             frozenset(when),
             r.get("operand", ""),
             Availability.parse(str(r.get("since", "1.0")), r.get("targets", "")),
+            r.get("given", ""),
         )
         for r in raw
         for when in _alternatives(r.get("when", ""))

@@ -65,6 +65,50 @@ def test_a_feature_is_reported_with_what_it_requires(
     assert messages(text(body, version, target, head)) == [wanted]
 
 
+GIVEN = ".shared .align 128 .b8 s[256]; .shared .b64 m; .global .align 128 .b8 g[256]; .global .texref t;"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "version", "target", "wanted"),
+    [
+        ("tensormap.replace.tile.elemtype.global.b1024.b32 [g], 13;", "8.6", "sm_100a",
+         "AV002 13 to 15 as elemtype of tensormap.replace requires .version 8.7 on sm_100a; this module has 8.6"),
+        ("tensormap.replace.tile.elemtype.global.b1024.b32 [g], 13;", "9.0", "sm_90a",
+         "AV001 13 to 15 as elemtype of tensormap.replace is not available on sm_90a: it requires sm_100a, sm_101a, sm_120a, sm_100f or sm_101f or sm_120f (or a later target of the same family)"),
+        ("tensormap.replace.tile.elemtype.global.b1024.b32 [g], 12;", "8.6", "sm_100a", ""),
+        ("tensormap.replace.tile.elemtype.global.b1024.b32 [g], %r1;", "8.6", "sm_100a", ""),
+        ("tensormap.replace.tile.swizzle_mode.global.b1024.b32 [g], 4;", "8.8", "sm_103f",
+         "AV001 4 as swizzle_mode of tensormap.replace is not available on sm_103f: it requires sm_103a, sm_107a"),
+        ("tensormap.replace.tile.swizzle_mode.global.b1024.b32 [g], 3;", "8.8", "sm_103f", ""),
+        ("cp.async.ca.shared.global [s], [g], 16, %p1;", "7.4", "sm_80",
+         "AV002 a .pred register as src-size of cp.async requires .version 7.5 on sm_80; this module has 7.4"),
+        ("cp.async.ca.shared.global [s], [g], 16, %r1;", "7.4", "sm_80", ""),
+        ("mbarrier.arrive.shared.b64 _, [m];", "7.0", "sm_80",
+         "AV002 .arrive with the sink _ as state of mbarrier.arrive requires .version 7.1 on sm_80; this module has 7.0"),
+        ("mbarrier.arrive.shared.b64 %rd1, [m];", "7.0", "sm_80", ""),
+        ("mbarrier.arrive_drop.shared.b64 _, [m];", "7.0", "sm_80", ""),
+        ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6}];", "3.0", "sm_20",
+         "AV002 a register as a of tex requires .version 3.1 on sm_20; this module has 3.0"),
+        ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [t, {%f5, %f6}];", "3.0", "sm_20", ""),
+        ("st.bulk.weak.shared::cta [%r1], %r2, 0;", "8.6", "sm_100",
+         "AV002 a .b32 register as size of st.bulk requires .version 9.0 on sm_100; this module has 8.6"),
+        ("st.bulk.weak.shared::cta [%r1], %rd2, 0;", "8.6", "sm_100", ""),
+    ],
+)  # fmt: skip
+def test_what_an_operand_is_may_require_more_than_the_instruction(
+    instruction: str, version: str, target: str, wanted: str
+) -> None:
+    registers = ".reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .f32 %f<9>;"
+    assert messages(text(f"{registers}\n{instruction}", version, target, GIVEN)) == [wanted] * bool(wanted)
+
+
+def test_a_suffix_that_lacks_the_value_of_an_operand_is_not_offered() -> None:
+    body = "tensormap.replace.tile.swizzle_mode.global.b1024.b32 [g], 4;"
+    (finding, _) = (f for f in lint(text(body, "8.8", "sm_103", GIVEN)).findings if f.rule.id == "AV001")
+    assert [fix.message for fix in finding.fixes] == ["use .target sm_103a"]
+    assert not [f for f in lint(text(body, "8.8", "sm_103a", GIVEN)).findings if f.rule.id == "AV003"]
+
+
 # ---------------------------------------------------------------- what was measured with ptxas
 
 NOT_REFUSED = {
@@ -75,21 +119,6 @@ NOT_REFUSED = {
     ".address_size 32": "ptxas takes it with --machine 32",
 }
 """Features that ptxas refuses for a reason outside the module."""
-_VALUE = "the table has the availability of an operand, not that of a value or kind of operand"
-OPEN = {
-    "tensormap.replace elemtype 13": _VALUE,
-    "tensormap.replace elemtype 14": _VALUE,
-    "tensormap.replace elemtype 15": _VALUE,
-    "cp.async ignore-src": _VALUE,
-    "mbarrier.arrive sink _": _VALUE,
-    "indirect tex (.u64 handle), unified": _VALUE,
-    "indirect tex, texmode_independent": _VALUE,
-    "indirect suld (.u64)": _VALUE,
-    "indirect txq": _VALUE,
-    "suq indirect": _VALUE,
-    "st.bulk 32-bit size register (register address)": _VALUE,
-}
-"""What tclint accepts in a version or on a target that does not have it yet, and why."""
 OTHER_RULES = ("FB", "MB", "TM", "MO")
 """Rules about what a module does, of which these modules have faults."""
 
@@ -119,16 +148,7 @@ def _id(row: dict[str, str]) -> str:
 def _marked(found: bool) -> list[Any]:
     """The rows of features that ptxas accepts somewhere, or nowhere."""
     chosen = (row for row in rows() if (row["min_version"] != "-") == found)
-    return [
-        pytest.param(
-            row,
-            id=_id(row),
-            marks=pytest.mark.xfail(reason=OPEN[row["feature"]], strict=True)
-            if row["feature"] in OPEN
-            else (),
-        )
-        for row in chosen
-    ]
+    return [pytest.param(row, id=_id(row)) for row in chosen]
 
 
 @pytest.mark.skipif(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 
 import tclint
+from benchmarks.availability import required
 from benchmarks.coverage import shape, statement, statements
 from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, PtxasMissing, before, find
 from tclint.ir.build import build
 from tclint.ir.operands import split_operands
-from tclint.isa.table import EVENTS, Form, Match, Table, TableError, load, parse_operand, split_opcode, table
+from tclint.isa.table import EVENTS, Form, Table, TableError, load, parse_operand, split_opcode, table
 from tclint.isa.target import FAMILIES, INTRODUCED, Availability, Target, Version, parse_version
 from tclint.syntax import parse, problems
 
@@ -169,12 +171,13 @@ def test_an_example_with_one_modifier_more_or_less_is_not_the_same() -> None:
         assert ISA.match(opcode + ".nosuchmodifier", shapes) is None, form.name
 
 
-def _minimum(match: Match, targets: tuple[str, ...], oldest: Version) -> tuple[Version, str] | None:
+def _minimum(
+    needed: Sequence[Availability], targets: tuple[str, ...], oldest: Version
+) -> tuple[Version, str] | None:
     """The first version that the table allows an instruction in, with a target of the oracle that has it."""
     allowed: list[tuple[Version, str]] = []
     for name in targets:
         target = Target.parse(name)
-        needed = [a for _, a in match.needs]
         if target is not None and all(a.on(target) for a in needed):
             allowed.append((max(target.introduced, oldest, *(a.version_for(target) for a in needed)), name))
     return min(allowed, default=None)
@@ -192,10 +195,8 @@ def oracle() -> Ptxas:
 def test_ptxas_takes_examples_from_their_minimum_on(oracle: Ptxas) -> None:
     """Each example is accepted at its first version and refused one step below, wherever ptxas distinguishes them."""
     at: dict[tuple[Version, str], list[tuple[str, str, bool]]] = defaultdict(list)
-    for form, example in EXAMPLES:
-        match = ISA.match(*statement(example))
-        assert match is not None
-        minimum = _minimum(match, oracle.targets, OLDEST)
+    for (form, example), needed in zip(EXAMPLES, required([e for _, e in EXAMPLES]), strict=True):
+        minimum = _minimum(needed, oracle.targets, OLDEST)
         if minimum is None:
             continue  # for targets older than this ptxas knows
         version, name = minimum
