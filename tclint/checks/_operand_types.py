@@ -31,11 +31,18 @@ _SPACES = (".global", ".shared", ".local", ".const", ".param")
 _UNCHECKED = "fence.proxy.tensormap.acquire"
 """ptxas 13.5 accepts any address in it."""
 
-_PACKING = ("mov", ".b32")
-"""The only instruction in which ptxas 13.5 accepts a sink in a source: it packs parts of 8 or 16 bits."""
+_MASKED = 256
+"""The bits of the vectors of which a store may leave elements out (9.7.9.11)."""
 
 Misfit = tuple[int, str]
 """An instruction, and what is wrong with one of its operands."""
+
+
+def _takes_sink(match: Match, vector: Vector) -> bool:
+    """Whether ptxas 13.5 accepts a sink in the source *vector*: ``mov.b32`` packs parts, and wide stores are masked."""
+    if match.form.memory:
+        return match.syntax.root == "st" and width_of(match.element) * len(vector.items) == _MASKED
+    return (match.syntax.root, *match.modifiers) == ("mov", ".b32")
 
 
 class OperandTypes:
@@ -118,7 +125,7 @@ class OperandTypes:
             for i, operand in zip(use.sites, column, strict=True):
                 if Immediate in map(type, cast("Vector", operand).items):
                     yield i, "a result, but contains a constant"
-        elif isinstance(first, Vector) and (match.syntax.root, *match.modifiers) != _PACKING:
+        elif isinstance(first, Vector) and not _takes_sink(match, first):
             for i, operand in zip(use.sites, column, strict=True):
                 if SINK in cast("Vector", operand).items:
                     yield i, "a source, but contains the sink _"

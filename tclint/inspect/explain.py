@@ -221,9 +221,10 @@ def _access(spec: OperandSpec) -> list[str]:
 
 
 def _range(numbers: range) -> str:
-    if len(numbers) == 1:
-        return str(numbers[0])
-    return f"{numbers[0]}..{numbers[-1]}" + (f" in steps of {numbers.step}" if numbers.step > 1 else "")
+    first, last = numbers[0], numbers[-1]
+    if first == last:
+        return str(first)
+    return f"{first}..{last}" + (f" in steps of {numbers.step}" if numbers.step > 1 else "")
 
 
 def _executed_by(form: Form) -> str:

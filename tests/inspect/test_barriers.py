@@ -367,7 +367,7 @@ xor.b32 %r4, %r4, 1;
 add.u32 %r3, %r3, 1;
 setp.lt.u32 %p2, %r3, 9999;
 @%p2 bra round;
-done:
+end:
 ret;
 """
 REST = """
@@ -379,7 +379,7 @@ mov.u32 %r4, 1;
 ld.param.u32 %r2, [number];
 rem.u32 %r5, %r2, 128;
 setp.eq.u32 %p2, %r5, 0;
-@%p2 bra done;
+@%p2 bra end;
 """
 """A launch of which nothing is left over is replayed to its end."""
 
