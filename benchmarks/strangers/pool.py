@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.strangers import kernels
 from benchmarks.strangers.compile import Toolkit
 from benchmarks.strangers.containers import CannotRead, modules
-from benchmarks.strangers.sources import Source, Unreachable, fetch
+from benchmarks.strangers.sources import HEADERS, Source, Unreachable, fetch
 
 __all__ = ["LARGEST", "Candidate", "gather", "held", "known"]
 
@@ -86,7 +86,7 @@ def gather(source: Source, cache: Path, toolkit: Toolkit) -> dict[str, Any]:
 def _modules(source: Source, folder: Path, toolkit: Toolkit) -> Iterator[tuple[str, str | CannotRead]]:
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
         where = path.relative_to(folder).as_posix()
-        if where.startswith(".git/"):
+        if where.startswith((".git/", f"{HEADERS}/")):
             continue
         try:
             yield from ((f"{where}: {name}", text) for name, text in modules(path, toolkit.cuobjdump))

@@ -17,9 +17,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["LIST", "Compile", "Source", "Unreachable", "fetch", "listed", "load"]
+__all__ = ["HEADERS", "LIST", "Compile", "Source", "Unreachable", "fetch", "listed", "load"]
 
 LIST = Path(__file__).with_name("sources.toml")
+HEADERS = ".headers"
+"""The folder, in that of a source, of the wheels that its compile jobs include headers from."""
 SECONDS = 900
 """How long pip or git may take for a source."""
 PLATFORMS = tuple(
@@ -74,13 +76,16 @@ class Source:
     repository: str = ""
     """The address of a git repository."""
     commit: str = ""
+    headers: tuple[str, ...] = ()
+    """Wheels of other projects, as requirements, whose headers the compile jobs include from ``{source}/.headers``. No
+    kernel is taken from them."""
     compile: tuple[Compile, ...] = ()
 
     @property
     def version(self) -> str:
         """What fixes the kernels of the source: its contents, and what is compiled of them."""
         compiled = f" {zlib.crc32(repr(self.compile).encode()):08x}" if self.compile else ""
-        return (self.package or f"{self.repository}@{self.commit}") + compiled
+        return " ".join((self.package or f"{self.repository}@{self.commit}", *self.headers)) + compiled
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -100,7 +105,7 @@ def listed(path: Path = LIST) -> tuple[Source, ...]:
 def _source(entry: Mapping[str, Any]) -> Source:
     try:
         jobs = tuple(_job(job) for job in entry.get("compile", ()))
-        source = Source(**{**entry, "compile": jobs})
+        source = Source(**{**entry, "headers": tuple(entry.get("headers", ())), "compile": jobs})
     except TypeError as error:
         raise ValueError(f"{entry.get('name')}: {error}") from None
     if bool(source.package) == bool(source.repository) or bool(source.repository) != bool(source.commit):
@@ -120,16 +125,23 @@ def _job(entry: Mapping[str, Any]) -> Compile:
 def fetch(source: Source, folder: Path) -> None:
     """Unpack or check out a source into *folder*, which is empty. Raises Unreachable."""
     if source.package:
-        with_pip = folder / ".wheel"
-        _run([*_pip(source), "--dest", str(with_pip), source.package])
-        for wheel in with_pip.glob("*.whl"):
-            _unpack(wheel, folder)
-            wheel.unlink()
+        _download(source, source.package, folder)
     else:
         git = ["git", "-C", str(folder), "-c", "core.hooksPath=/dev/null", "-c", "filter.lfs.smudge=", "-c", "filter.lfs.required=false"]  # fmt: skip
         _run([*git, "init", "--quiet"])
         _run([*git, "fetch", "--quiet", "--depth", "1", "--no-tags", source.repository, source.commit])
         _run([*git, "-c", "core.symlinks=false", "checkout", "--quiet", "FETCH_HEAD"])
+    for package in source.headers:
+        _download(source, package, folder / HEADERS)
+
+
+def _download(source: Source, package: str, folder: Path) -> None:
+    """Unpack a wheel of *package*, for the Python of *source*, into *folder*."""
+    with_pip = folder / ".wheel"
+    _run([*_pip(source), "--dest", str(with_pip), package])
+    for wheel in with_pip.glob("*.whl"):
+        _unpack(wheel, folder)
+        wheel.unlink()
 
 
 def _pip(source: Source) -> list[str]:

@@ -199,6 +199,8 @@ def test_a_source_is_gathered_again_when_what_is_compiled_of_it_changes() -> Non
     assert first.version != second.version
     assert first.version == replace(first, gives="y").version
     assert sources.Source("p", "x", package="p==1").version == "p==1"
+    others = [replace(first, headers=(package,)) for package in ("q==1", "q==2")]
+    assert len({source.version for source in (first, *others)}) == 3
 
 
 def test_a_repository_is_checked_out_at_its_commit(tmp_path: Path) -> None:
@@ -238,6 +240,26 @@ def test_a_wheel_is_unpacked_and_a_source_distribution_is_never_downloaded(
     monkeypatch.setattr(sources, "_run", pip)
     sources.fetch(sources.Source("p", "x", package="p==1"), tmp_path)
     assert (tmp_path / "p" / "k.ptx").read_text() == MODULE
+
+
+def test_wheels_of_headers_are_unpacked_beside_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pip(arguments: list[str]) -> None:
+        name = arguments[-1].partition("==")[0]
+        into = Path(arguments[arguments.index("--dest") + 1])
+        into.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(into / f"{name}-1-py3-none-any.whl", "w") as archive:
+            archive.writestr(f"{name}/{name}.h", name)
+
+    monkeypatch.setattr(sources, "_run", pip)
+    (tmp_path / "list.toml").write_text(
+        '[[source]]\nname = "p"\ngives = "x"\npackage = "p==1"\nheaders = ["q==1", "r==2"]\n'
+    )
+    (source,) = sources.listed(tmp_path / "list.toml")
+    sources.fetch(source, tmp_path)
+    assert (tmp_path / "p" / "p.h").is_file()
+    assert [(tmp_path / sources.HEADERS / name / f"{name}.h").is_file() for name in "qr"] == [True, True]
 
 
 # ---------------------------------------------------------------- the compiler
@@ -295,6 +317,10 @@ def test_the_pool_keeps_one_kernel_of_each_skeleton_and_names_what_failed(
     def fetch(source: sources.Source, folder: Path) -> None:
         (folder / "k.ptx").write_text(MODULE)
         (folder / "same.ptx").write_text(MODULE.replace(" 5;", " 6;"))
+        (folder / sources.HEADERS).mkdir()
+        (folder / sources.HEADERS / "other.ptx").write_text(
+            HEAD + ".entry of_another_project()\n{\n ret;\n}\n"
+        )
 
     monkeypatch.setattr(pool, "fetch", fetch)
     source = sources.Source(
