@@ -193,7 +193,7 @@ def ask(
 
 TITLE = "Availability of instructions"
 COMMAND = "python -m benchmarks.availability --every-version --record"
-SLICE = "python -m benchmarks.availability"
+SLICE = "python -m benchmarks.availability --family mbarrier --family barrier --family wgmma"
 ABOUT = """\
 Every modifier of every syntax line of the ISA table, on every target that ptxas knows, at every `.version` since the
 target came: does the table's answer (exists, or needs another target or version) equal that of ptxas?"""
