@@ -42,7 +42,18 @@ from tclint.values.shared_memory import Access
 SM001 = RuleId("SM001")
 
 
-@check(SM001, analyses=(ExecutionGuarantee, ReadsSince, SharedByBound, SharedByData, WritesSince))
+@check(
+    SM001,
+    analyses=(
+        DataReadsSince,
+        DataWritesSince,
+        ExecutionGuarantee,
+        ReadsSince,
+        SharedByBound,
+        SharedByData,
+        WritesSince,
+    ),
+)
 def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that two warps access, at least one of them writing, with no intervening barrier."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
