@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from benchmarks.barrier_proofs import EXCHANGES, in_turn, ordered_by_others
+from benchmarks.copy_proofs import only_the_end_follows
 from benchmarks.faults import Fault, Kernel, apply
 from tclint.ir.cfg import CFG
 from tclint.ir.frontend import analyse
@@ -344,6 +345,23 @@ def _everywhere(cfg: CFG, entry: Ages, step: Callable[[Ages, int], Ages]) -> dic
                 begins[edge.target] = joined
                 work.append(edge.target)
     return ends
+
+
+@proof
+def copies_in_flight_at_the_end(change: Change) -> Proof | None:
+    """A wait for bulk copies, or a commit of them, that only the end of the kernel follows.
+
+    What becomes of a copy when its CTA ends is not specified (9.7.9.25.1.1). Nothing can observe earlier that it is not
+    complete: no access to memory follows, and no other thread is let on to one.
+    """
+    if change.group != "bulk":
+        return None
+    function, cfg = change.kernel.function, change.cfg
+    if not all(only_the_end_follows(function, cfg, site, in_turn) for site in change.steps):
+        return None
+    return Proof(
+        "only the end of the kernel follows it, which may leave bulk copies in flight", "9.7.9.25.1.1"
+    )
 
 
 @proof
@@ -754,6 +772,45 @@ def single_thread(change: Change) -> Proof | None:
     if barrier.event != "barrier-sync" or barrier.writes or barrier.role("id") is None:
         return None
     return Proof("the CTA has one thread", "9.7.13.1")
+
+
+@proof
+def nothing_to_release(change: Change) -> Proof | None:
+    """An arrival on an mbarrier becomes relaxed, before which its thread has accessed no memory and observed no thread.
+
+    A release orders what its thread did before it, and what it observed of others (8.9, 9.7.13.15.13). Parameters are not
+    written. An mbarrier that the thread initialises is to be published by other means, or no thread could wait for it;
+    the accesses of a copy that completes on one are ordered by its complete_tx.
+    """
+    if len(change.steps) != 1 or len(change.taken) != 1 or len(change.added) != 1:
+        return None
+    (site,), (old,), (new,) = change.steps, change.taken, change.added
+    relaxed = new.match is not None and ".relaxed" in new.match.modifiers
+    if (
+        (old.event, new.event) != ("mbarrier-arrive", "mbarrier-arrive")
+        or not relaxed
+        or new.operands != old.operands
+    ):
+        return None
+    if not change.kernel.function.entry or not all(
+        i is None or _releases_nothing(i) for i in _before(change, site)
+    ):
+        return None
+    return Proof("its thread has accessed nothing before it that the release would order", "9.7.13.15.13")
+
+
+def _releases_nothing(instruction: Instruction) -> bool:
+    """Whether an instruction leaves nothing for a later release to order."""
+    match = instruction.match
+    if match is None or match.problem or instruction.flow == "call":
+        return False
+    form = match.form
+    if form.event in ("mbarrier-init", "mbarrier-expect", "elect") or (form.event, form.group) == (
+        "issue",
+        "mbarrier",
+    ):
+        return True
+    return not form.event and (not form.memory or match.space in (".param", ".const"))
 
 
 @proof

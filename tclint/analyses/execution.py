@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tclint.analyses.model import KernelModel
@@ -18,15 +18,19 @@ _POSITION_NODES = frozenset("const special sum op parameter select compare logic
 loop."""
 _SIZE_NODES = _POSITION_NODES - {"parameter"}
 """Those of expressions that do not depend on a parameter of the kernel either."""
+_TWO_WARPS = 64
+Linear = tuple[tuple[tuple[int, int], ...], int]
+"""A sum: terms with their factors, and a constant."""
 
 
 class ExecutionGuarantee:
     """Whether the threads that execute an instruction are known, or are the whole CTA or none of it.
 
-    A value that each thread loads for itself may select a single thread, and an unknown bound may leave only a few. Two
-    conditions that are unknown are nevertheless accepted: a bound on the position in the grid, which all threads
-    satisfy in every CTA but the last, and the result of an mbarrier wait, which is repeated until it succeeds. How
-    often a loop iterates does not matter.
+    A value that each thread loads for itself may select a single thread, and an unknown bound may leave only a few.
+    Three conditions that are unknown are nevertheless accepted: a bound on the position in the grid, which all threads
+    satisfy in every CTA but the last; a bound up to which the threads of the CTA stride in a loop, which is there
+    because the bound may exceed their number; and the result of an mbarrier wait, which is repeated until it succeeds.
+    How often a loop iterates does not matter.
     """
 
     def __init__(self, model: KernelModel) -> None:
@@ -34,6 +38,7 @@ class ExecutionGuarantee:
         self._blocks: dict[int, bool] = {}
         self._predicates: dict[tuple[int, int, bool], bool] = {}
         self._users: dict[int, int] = {}
+        self._strides: dict[int, frozenset[Linear]] = {}
 
     def certainly(self, site: int) -> bool:
         """Whether *site* is executed by known threads, or by all or none of the CTA."""
@@ -118,8 +123,94 @@ class ExecutionGuarantee:
                 or values.uniformity(p) is UniformityScope.CTA
                 or self._from_waits(p)
                 or self._bounds_position(threads, p, truth)
+                or self._bounds_stride(p, truth)
             )
         return self._predicates[key]
+
+    def by_stride(self, site: int) -> bool:
+        """Whether *site* is executed by known threads only if a bound that they stride to is not below their number."""
+        threads = self.model.views.context_of(site).threads
+        return self.certainly(site) and any(
+            self._bounds_stride(p, truth)
+            for p, truth in self._required(site)
+            if threads & self.model.values.feasible_threads(p, not truth)
+        )
+
+    def _bounds_stride(self, p: int, truth: bool) -> bool:
+        """Whether *p* being *truth* bounds a position from which, or at which, threads of the CTA stride through a loop.
+
+        ``for (i = tid; i < n; i += ntid)``: a compiler tests ``tid < n`` before the loop, and in the loop its counter.
+        """
+        values, node = self.model.values, self.model.values.node(p)
+        if node[0] == "not":
+            return self._bounds_stride(node[1], not truth)
+        if node[:2] != ("compare", "lt"):
+            return False
+        position, bound = node[2:4] if truth else node[3:1:-1]
+        if values.uniformity(bound) is not UniformityScope.CTA or values.constant_of(bound) is not None:
+            return False
+        return bool(self._stride_starts(position)) or values.linear(position) in (
+            start for counter in self._counters_to(bound) for start in self._stride_starts(counter)
+        )
+
+    def _counters_to(self, bound: int) -> Iterator[int]:
+        """The values that branches back to a loop header compare with *bound*."""
+        cfg, values = self.model.cfg, self.model.values
+        for head, loop in cfg.loops.items():
+            for edge in (edge for block in loop for edge in cfg.successors[block] if edge.target == head):
+                p = self.model.reachability.edge_predicate(edge)
+                node = () if p is None else values.node(p)
+                if node[:2] == ("compare", "lt") and bound in node[2:4]:
+                    yield node[2] if node[3] == bound else node[3]
+
+    def _stride_starts(self, value: int) -> frozenset[Linear]:
+        """Where threads start that stride through a loop to *value*, their position in the loop; empty if it is not one.
+
+        Each iteration advances all of them by a multiple of the size of the CTA: by a term with %ntid, or by a constant
+        of at least two warps.
+        """
+        values = self.model.values
+        for term, factor in values.linear(value)[0]:
+            if factor == 1 and values.node(term)[0] == "phi":
+                if term not in self._strides:
+                    self._strides[term] = frozenset()  # the answer to a recursive question around a loop
+                    self._strides[term] = self._starts(term)
+                if self._strides[term]:
+                    return self._strides[term]
+        return frozenset()
+
+    def _starts(self, phi: int) -> frozenset[Linear]:
+        """:meth:`_stride_starts` for the phi of a loop."""
+        values, starts, strides = self.model.values, set[Linear](), False
+        for argument in values.arguments(phi):
+            terms, constant = values.linear(argument)
+            if (phi, 1) in terms:
+                strides = True
+                if not self._is_stride([t for t, _ in terms if t != phi], constant):
+                    return frozenset()
+            elif self._is_position(argument):
+                starts.add((terms, constant))
+            elif before := self._stride_starts(argument):
+                starts |= before
+            else:
+                return frozenset()
+        return frozenset(starts) if strides else frozenset()
+
+    def _is_stride(self, terms: Sequence[int], constant: int) -> bool:
+        """Whether the sum of *terms* and a *constant* may be the size of a CTA of several warps, or a multiple of it."""
+        values = self.model.values
+        nodes = [values.node(v) for v in values.subexpressions(*terms)]
+        sized = any(node[0] == "special" and node[1].startswith("%ntid") for node in nodes)
+        return all(values.uniformity(t) is UniformityScope.CTA for t in terms) and (
+            sized or (not terms and constant >= _TWO_WARPS)
+        )
+
+    def _is_position(self, value: int) -> bool:
+        """Whether *value* is a position of a thread in its CTA, or in the grid."""
+        nodes = [self.model.values.node(v) for v in self.model.values.subexpressions(value)]
+        return all(node[0] in _SIZE_NODES for node in nodes) and any(
+            node[0] == "special" and node[1].startswith("%tid") for node in nodes
+        )
 
     def _bounds_position(self, threads: int, p: int, truth: bool) -> bool:
         """Whether *p* is *truth* for those of *threads* whose position in the grid is below a bound from the launch."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from math import prod
 from operator import or_
 
@@ -261,11 +261,10 @@ def atomic(model: KernelModel, site: int) -> bool:
 def synchronising_sites(model: KernelModel) -> frozenset[int]:
     """The acquire and release points between warps, including instructions of unknown effect."""
     order = model.fact(HappensBefore)
-    found = {*order.points.acquire_points(Scope.WARPS), *order.points.release_points}
-    if order.points.spin_loads or not all(map(partial(_by_warps, model), model.sites("mbarrier-wait"))):
-        # One lane may wait on behalf of its warp, which then passes a barrier of the warp.
-        found.update(model.sites("barrier-sync"))
-    return frozenset(found)
+    alone = order.points.spin_loads.union(i for i in model.sites("mbarrier-wait") if not _by_warps(model, i))
+    # One lane may wait on behalf of its warp, which then passes a barrier of the warp.
+    after = model.reached_from(alone, model.sites("barrier-sync"), order.partial_barriers.full)
+    return order.points.acquire_points(Scope.WARPS) | order.points.release_points | after
 
 
 def lane_synchronising_sites(model: KernelModel) -> frozenset[int]:

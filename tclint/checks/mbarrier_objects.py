@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import islice
 from math import prod
+from operator import or_
 
 from tclint.analyses import role_paths
 from tclint.analyses.execution import executing
@@ -559,10 +560,12 @@ def _unpublished(known: _Objects) -> Iterator[Hit]:
             by[made] = frozenset(makers[i] for i in made)
         groups[publication.after(made), by[made]].append(use)
     for (ends, who), uses in groups.items():
-        if len(who) != 1:
+        if not who:
             continue
-        near = [use for use in uses if not _elsewhere(model, use)]
+        near, alone = [use for use in uses if not _elsewhere(model, use)], len(who) == 1
         maker = model.views.context_of(min(_made(known, uses[0])))
+        if not alone:  # a thread in the warp of one of them may be ordered after it by other means
+            maker = ThreadContext(reduce(or_, (threads for threads, _ in who)))
         # The lane that another election under another mask returns is unknown.
         lanes = [use for use in near if not _elected(model, model.views.context_of(use))]
         everyone = ThreadContext(T.full(model.values.threads))
@@ -571,8 +574,9 @@ def _unpublished(known: _Objects) -> Iterator[Hit]:
             if same_warp
             else (view, near, ends & publication.order.points.acquire_points(Scope.WARPS), doubt)
             for view, same_warp, doubt in _others(model, maker)
+            if alone or not same_warp
         ]
-        if publication.clustered:
+        if publication.clustered and alone:
             far, observers = (
                 [use for use in uses if use not in near],
                 ends & publication.order.points.acquire_points(Scope.CTAS),

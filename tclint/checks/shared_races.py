@@ -1,8 +1,9 @@
 """The check of shared memory that several warps access with no intervening barrier (PTX ISA 8.5, 9.7.13.1).
 
 Two accesses race if one of them writes, a path leads from one to the other without a barrier, and two warps provably
-access the same bytes. What the lanes of a warp do to each other is left to :mod:`.lane_races`. If the kernel does not
-fix the shape of its CTAs, a race is reported only if it exists in every shape for which the shared arrays have room.
+access the same bytes. An index that is loaded may be that of the first element. What the lanes of a warp do to each
+other is left to :mod:`.lane_races`. If the kernel does not fix the shape of its CTAs, a race is reported only if it
+exists in every shape for which the shared arrays have room.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, product
 
+from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, SharedByData
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict, OverlapSearch, Route
@@ -40,7 +42,18 @@ from tclint.values.shared_memory import Access
 SM001 = RuleId("SM001")
 
 
-@check(SM001, analyses=(ExecutionGuarantee, ReadsSince, SharedByBound, WritesSince))
+@check(
+    SM001,
+    analyses=(
+        DataReadsSince,
+        DataWritesSince,
+        ExecutionGuarantee,
+        ReadsSince,
+        SharedByBound,
+        SharedByData,
+        WritesSince,
+    ),
+)
 def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that two warps access, at least one of them writing, with no intervening barrier."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
@@ -57,9 +70,20 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
 
 
 def _decided_by_size(model: KernelModel) -> bool:
-    """Whether the number of threads, which the launch chooses, decides which of them access shared memory."""
-    return model.function.threads is None and any(
-        map(model.fact(ExecutionGuarantee).by_size, model.shared.sites)
+    """Whether the number of threads, which the launch chooses, decides which of them access shared memory, or where.
+
+    Also if it decides which way all of them take, as where a compiler unrolls a loop over the warps of the CTA.
+    """
+    values, reachability = model.values, model.reachability
+    if model.function.threads is not None:
+        return False
+    if any(map(model.fact(ExecutionGuarantee).by_size, model.shared.sites)):
+        return True
+    branches = {reachability.edge_predicate(edge) for edges in model.cfg.successors for edge in edges}
+    addresses = {a.address for i in model.shared.sites for a in model.shared.accesses(i)}
+    return any(values.depends_on_unmodelled_position(p) for p in branches if p is not None) or any(
+        values.node(v)[:2] == ("special", "%ntid.x")
+        for v in values.subexpressions(*addresses, until=lambda v: values.node(v)[0] == "phi")
     )
 
 
@@ -88,23 +112,34 @@ def _in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]
         why = f"more than {MAX_MODELLED_INSTRUCTIONS} instructions in the models for all shapes"
         model.ledger.give_up(OVERLAP, -1, why)
         return
-    left: dict[int, tuple[KernelModel, Conflict]] | None = None
+    left: list[tuple[KernelModel, Conflict]] | None = None
     rows = model.values.one_dimensional
     for shaped in map(model.shaped, shapes):
         if shaped.fact(SharedByBound).fits:
-            met: dict[int, tuple[KernelModel, Conflict]] = {}
+            met = set[tuple[bool, int]]()
+            found: list[tuple[KernelModel, Conflict]] = []
             for meeting in _meetings(shaped):
-                block = model.cfg.block_of[meeting.use.site]
-                if (left is None or block in left) and block not in met and not _doubt(shaped, meeting):
-                    met[block] = shaped, meeting
-                    if left is not None and len(met) == len(left):
+                if not _doubt(shaped, meeting):
+                    met |= _blocks(model, meeting)
+                    found.append((shaped, meeting))
+                    if left and not any(met.isdisjoint(_blocks(model, each)) for _, each in left):
                         break
-            left = met if left is None else {block: left[block] for block in met}
+            left = (
+                found
+                if left is None
+                else [each for each in left if not met.isdisjoint(_blocks(model, each[1]))]
+            )
             rows = rows or not shaped.values.one_dimensional
             if not left:
                 return
     if left and rows:
-        yield from left.values()
+        yield from left
+
+
+def _blocks(model: KernelModel, meeting: Conflict) -> set[tuple[bool, int]]:
+    """The blocks of the two accesses: in CTAs of another size, one of them may conflict with another access."""
+    block_of = model.cfg.block_of
+    return {(False, block_of[meeting.operation.site]), (True, block_of[meeting.use.site])}
 
 
 def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
@@ -146,6 +181,8 @@ def _meetings(model: KernelModel) -> Iterator[Conflict]:
     loop, so the search for conflicts with atomic operations continues without the loops in which it has found one.
     """
     kinds: tuple[type[SinceBarrier], ...] = (WritesSince, ReadsSince)
+    if model.fact(SharedByData).indexed:
+        kinds += DataWritesSince, DataReadsSince
     component, block_of = model.cfg.component, model.cfg.block_of
     for kind in kinds:
         since, results = model.solution(kind)
@@ -182,6 +219,8 @@ def _meet(model: KernelModel, since: SinceBarrier, first: Access, second: Access
     """True if two warps provably access the same bytes, and one of them takes the path."""
     memory = since.memory
     views, full = model.views, T.full(model.values.threads)
+    if isinstance(memory, SharedByData) and (first.site in memory.indexed) is (second.site in memory.indexed):
+        return False
     here, there = (
         views.context_of(access.site).threads
         & (full if access.writes else memory.executed.takers(access.site))
@@ -251,10 +290,14 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
         else "; a barrier on the path is not for all of these warps"
     )
     why = "may still be writing" if first.writes else "may still be reading"
-    contended = any(atomic(model, access.site) for access in (first, second))
+    sites = first.site, second.site
+    contended = any(atomic(model, site) for site in sites)
+    indexed = not shaped.fact(SharedByData).indexed.isdisjoint(sites)
+    data = ", if the data select the same element" if indexed else ""
+    assumed = contended or indexed or any(map(model.fact(ExecutionGuarantee).by_stride, sites))
     return SM001.hit(
         site=second.site,
-        message=f"{verb} shared memory that another warp {why}: no barrier orders the two{only_some}",
+        message=f"{verb} shared memory that another warp {why}{data}: no barrier orders the two{only_some}",
         steps=(
             Mark(
                 first.site,
@@ -270,5 +313,5 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
         count=count,
         help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
-        confidence=Confidence.MEDIUM if contended or not model.function.threads else None,
+        confidence=Confidence.MEDIUM if assumed or not model.function.threads else None,
     )

@@ -36,6 +36,7 @@ WAITED = "mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;"
 CANCEL = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [tile], [bar];"
 SIGNAL = "mbarrier.arrive.shared.b64 _, [bar];"
 STORED, READ = "st.shared.u32 [tile], %r1;", "ld.shared.u32 %r1, [tile];"
+LATER = "ld.global.u32 %r1, [%rd1];"
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 INIT, MADE = "mbarrier.init.shared.b64 [bar], 1;", "fence.mbarrier_init.release.cluster;"
 USED = "mbarrier.arrive.shared::cluster.b64 _, [%r2];"
@@ -96,15 +97,15 @@ CASES = [
      f"{COPY} cp.async.wait_group 0; cp.async.wait_all;/*!*/ ret;"),
     # a function that is called may leave something in flight
     ("same_operations_awaited", "bulk wait_group deleted",
-     "cp.async.bulk.wait_group 0;/*!*/ ret;",
-     "call f; cp.async.bulk.wait_group 0;/*!*/ ret;"),
+     f"cp.async.bulk.wait_group 0;/*!*/ {STORED} ret;",
+     f"call f; cp.async.bulk.wait_group 0;/*!*/ {STORED} ret;"),
     # read sources are not finished writes
     ("same_operations_awaited", "bulk wait_group deleted",
-     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group.read 0;/*!*/ ret;",
-     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; cp.async.bulk.wait_group 0;/*!*/ ret;"),
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group.read 0;/*!*/ {LATER} ret;",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; cp.async.bulk.wait_group 0;/*!*/ {LATER} ret;"),
     ("same_operations_awaited", "bulk wait_group to .read",
-     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group 0;/*!*/ ret;",
-     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ ret;"),
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group 0;/*!*/ {LATER} ret;",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ {LATER} ret;"),
     # nothing but arithmetic on other registers passes the wait
     ("same_operations_awaited", "tcgen05.wait::ld after the use",
      f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;",
@@ -223,6 +224,20 @@ CASES = [
     ("no_operation_through_the_async_proxy", "proxy fence deleted",
      "st.shared.u32 [tile], %r1; fence.proxy.async.shared::cta;/*!*/ ret;",
      f"st.shared.u32 [tile], %r1; fence.proxy.async.shared::cta;/*!*/ {WGMMA} ret;"),
+    # only the end follows, and an access to what the copy reads, by this thread or by one that it signals
+    ("copies_in_flight_at_the_end", "bulk wait_group deleted",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ bar.sync 0; ret;",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ bar.sync 0; {STORED} ret;"),
+    ("copies_in_flight_at_the_end", "bulk wait_group N to N+1",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ ret;",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ {SIGNAL} ret;"),
+    # an mbarrier that the thread has made, and what another thread is to read
+    ("nothing_to_release", "mbarrier arrive relaxed",
+     f"{INIT} {FILL} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ ret;",
+     f"{INIT} {STORED} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ ret;"),
+    ("nothing_to_release", "mbarrier arrive relaxed",
+     f"{INIT} ld.param.u64 %rd1, [in]; {SIGNAL}/*!*/ ret;",
+     f"{INIT} bar.sync 0; {SIGNAL}/*!*/ ret;"),
     ("single_thread", "CTA barrier deleted",
      ".reqntid 1 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r1, [tile]; ret;",
      ".reqntid 32 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r1, [tile]; ret;"),

@@ -52,12 +52,39 @@ ELSEWHERE = """\
 }
 """
 
+ROLES = """\
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry both_wait(.param .u64 in, .param .u64 out)
+.reqntid 128
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [in];
+    ld.param.u64 %rd2, [out];
+    mov.u32 %r1, %tid.x;
+    setp.lt.u32 %p1, %r1, 64;
+    @%p1 bra first;
+    griddepcontrol.wait;
+    ld.global.u32 %r2, [%rd1];
+    st.global.u32 [%rd2], %r2;
+    ret;
+first:
+    griddepcontrol.wait;
+    ld.global.u32 %r2, [%rd1+4];
+    st.global.u32 [%rd2+4], %r2;
+    ret;
+}
+"""
+
 
 @cache
 def corpus(folder: Path) -> list[Path]:
     """The modules of all rule pages that are right, the fixtures, and what none of them has."""
     texts = [block.code for rule in all_rules().values() for block in rule.corrections]
-    for number, text in enumerate([*texts, ELSEWHERE]):
+    for number, text in enumerate([*texts, ELSEWHERE, ROLES]):
         (folder / f"{number}.ptx").write_text(text)
     return [*sorted(folder.glob("*.ptx")), *sorted((ROOT / "fixtures").glob("*.ptx"))]
 
@@ -105,6 +132,26 @@ def test_a_suffix_that_no_instruction_needs_may_be_dropped(use: str, faults: int
     )
     (kernel,) = kernels(tmp_path / "k.ptx")
     assert len(list(OPERATORS["target without its suffix"].plant(kernel))) == faults
+
+
+def test_a_wait_for_earlier_grids_is_missing_only_where_another_role_waits(tmp_path: Path) -> None:
+    (tmp_path / "one.ptx").write_text(ELSEWHERE)
+    (tmp_path / "two.ptx").write_text(ROLES)
+    (one,), (two,) = kernels(tmp_path / "one.ptx"), kernels(tmp_path / "two.ptx")
+    found = [list(OPERATORS["griddepcontrol.wait deleted"].plant(kernel)) for kernel in (one, two)]
+    assert list(map(len, found)) == [0, 2]
+
+
+@pytest.mark.parametrize(("address", "faults"), [("tile", 0), ("tile+4", 0), ("%r1", 1), ("%r1+4", 1)])
+def test_an_address_that_names_its_variable_keeps_its_space(
+    address: str, faults: int, tmp_path: Path
+) -> None:
+    (tmp_path / "k.ptx").write_text(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.entry k()\n{\n.reg .b32 %r<4>;\n.shared .b32 tile[4];\n"
+        f"st.shared.b32 [{address}], %r2;\nret;\n}}\n"
+    )
+    (kernel,) = kernels(tmp_path / "k.ptx")
+    assert len(list(OPERATORS["state space .shared dropped"].plant(kernel))) == faults
 
 
 NOTED = ("mbarrier.init done twice", "fence after mbarrier.init deleted")

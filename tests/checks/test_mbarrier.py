@@ -316,6 +316,51 @@ def test_a_kernel_may_be_made_for_ctas_of_one_thread(
     assert len(found(body.replace("{first}", first), rule, directives=directives)) == count
 
 
+TWO_MAKERS = """
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %ctaid.x;
+    setp.eq.u32 %p1, %r1, 0;
+    setp.ne.u32 %p2, %r0, 0;
+    setp.ne.u32 %p3, %r0, 32;
+    @%p1 bra other;
+    @%p2 bra made;
+    mbarrier.init.shared::cta.b64 [full], 1;
+    bra.uni made;
+other:
+    @%p3 bra made;
+    mbarrier.init.shared::cta.b64 [full], 1;
+made:
+    {between}
+    setp.{skips}.u32 %p4, %r0, 64;
+    @%p4 bra done;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p5, [full], 0;
+    @!%p5 bra wait;
+done:
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "skips", "early"),
+    [
+        ("bar.warp.sync -1;", "lt", True),
+        ("bar.sync 0;", "lt", False),
+        # the warps that may initialise it are not compared with each other
+        ("bar.warp.sync -1;", "ge", False),
+    ],
+)
+def test_an_mbarrier_that_alternative_threads_initialise(between: str, skips: str, early: bool) -> None:
+    text = module(
+        kernel(
+            ".shared .align 8 .b64 full;" + TWO_MAKERS.format(between=between, skips=skips),
+            directives=".reqntid 128",
+        ),
+        header=HEADER,
+    )
+    assert bool(by_rule(lint(text), "MB002")) is early
+
+
 def test_the_initialising_thread_may_use_it_at_once() -> None:
     body = f"@%p0 bra on;\nmbarrier.init.shared::cta.b64 [full], 1;\n{ARRIVE}\n{WAIT}\non: ret;"
     assert not found(body, "MB002")

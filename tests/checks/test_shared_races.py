@@ -931,3 +931,137 @@ ROW = "mov.u32 %r10, %tid.y;\nmad.lo.u32 %r11, %r10, {pitch}, %r0;\nmad.lo.u32 %
 def test_shapes_that_a_kernel_may_be_right_for(body: str, large: bool) -> None:
     assert not found(body, directives="")
     assert bool(found(body, directives=".reqntid 16, 16")) is large
+
+
+STRIDED = """
+    mov.u32 %r10, {start};
+    mov.u32 %r11, %r3;
+    setp.ge.s32 %p4, %r10, %r9;
+    @%p4 bra filled;
+fill:
+    st.shared.u32 [%r11], %r0;
+    add.u32 %r11, %r11, {bytes};
+    add.s32 %r10, %r10, {step};
+    setp.lt.s32 %p5, %r10, {bound};
+    @%p5 bra fill;
+filled:
+    {between}
+    ld.shared.u32 %r6, [tile];
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, [Confidence.MEDIUM]),
+        ({"between": "bar.sync 0;"}, []),
+        # a loop of single steps, such as one over the columns of a triangle, and one of the lanes of a warp
+        ({"step": "1"}, []),
+        ({"step": "32"}, []),
+        ({"start": "%laneid", "step": "32"}, []),
+        # the loop may end elsewhere
+        ({"bound": "%r1"}, []),
+    ],
+)
+def test_a_bound_that_the_threads_stride_to_leaves_all_of_them(
+    change: dict[str, str], expected: list[Confidence]
+) -> None:
+    """The loop is there since the bound may exceed the number of threads."""
+    plain = {"start": "%r0", "bytes": "512", "step": "128", "bound": "%r9", "between": ""}
+    assert [c for _, c, _ in found(STRIDED.format(**plain | change))] == expected
+
+
+def test_a_bound_alone_may_leave_one_warp() -> None:
+    assert not found(f"@%p2 {WRITE} {READ}")
+
+
+INDEXED = """
+    ld{space}.u32 %r10, [{source}];
+    and.b32 %r10, %r10, {mask};
+    {also}
+    mad.lo.u32 %r11, %r10, 4, {base};
+    st.shared.u32 [%r3], %r0;
+    {between}
+    ld.shared.u32 %r6, [%r11];
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "reported"),
+    [
+        ({}, True),
+        ({"between": "bar.sync 0;"}, False),
+        # each warp may have a part of its own: by the thread index, by what its lanes exchange, by an offset in memory
+        ({"also": "and.b32 %r12, %r0, 96; or.b32 %r10, %r10, %r12;"}, False),
+        ({"also": "shfl.sync.idx.b32 %r10, %r10, 0, 31, -1;"}, False),
+        ({"space": ".shared", "source": "%r3+4096"}, False),
+        ({"base": "%r3"}, False),
+        # never the first element, and one that is not written
+        ({"also": "or.b32 %r10, %r10, 512;"}, False),
+        ({"also": "add.u32 %r10, %r10, 512;"}, False),
+    ],
+)
+def test_a_loaded_index_may_be_that_of_the_first_element(change: dict[str, str], reported: bool) -> None:
+    address = "mul.wide.u32 %rd2, %r0, 4; add.u64 %rd2, %rd1, %rd2;"
+    plain = {"space": ".global", "source": "%rd2", "mask": "127", "also": "", "base": "%r1", "between": ""}
+    hits = found(address + INDEXED.format(**plain | change))
+    assert [(c, "if the data select the same element" in m) for _, c, m in hits] == (
+        [(Confidence.MEDIUM, True)] if reported else []
+    )
+
+
+def test_two_loaded_indices_may_be_of_elements_that_a_warp_has_for_itself() -> None:
+    code = """
+    mul.wide.u32 %rd2, %r0, 4;
+    add.u64 %rd2, %rd1, %rd2;
+    ld.global.u32 %r10, [%rd2];
+    mad.lo.u32 %r11, %r10, 4, %r1;
+    st.shared.u32 [%r11], %r0;
+    ld.shared.u32 %r6, [%r11+4];
+    """
+    assert not found(code)
+
+
+BY_SIZE = """
+    mov.u32 %r10, %ntid.x;
+    shr.u32 %r11, %r10, 5;
+    shr.u32 %r12, %r0, 5;
+    and.b32 %r13, %r0, 31;
+    mad.lo.u32 %r12, %r12, 4, %r1;
+    setp.ne.u32 %p4, %r13, 0;
+    @%p4 bra stored;
+    st.shared.u32 [%r12], %r0;
+stored:
+    {between}
+    setp.lt.u32 %p5, %r11, 16;
+    @%p5 bra few;
+    ld.shared.u32 %r6, [tile+60];
+    bra.uni done;
+few:
+    ld.shared.u32 %r6, [tile];
+done:
+"""
+
+
+@pytest.mark.parametrize(("between", "expected"), [("", [Confidence.MEDIUM] * 1), ("bar.sync 0;", [])])
+def test_warps_race_in_one_of_two_blocks_by_their_number(between: str, expected: list[Confidence]) -> None:
+    """Compilers unroll a loop over the warps of a CTA, so each size takes another way."""
+    assert [c for _, c, _ in found(BY_SIZE.format(between=between), directives="")] == expected
+
+
+@pytest.mark.parametrize(("between", "reported"), [("bar.sync 0;", True), ("", False)])
+def test_a_wait_before_a_cta_barrier_gives_no_meaning_to_a_later_warp_barrier(
+    between: str, reported: bool
+) -> None:
+    """One lane may wait for its warp. The CTA barrier has passed on to all threads what that lane has observed."""
+    code = f"""
+    st.shared.u32 [%r3], %r0;
+    @!%p0 bra waited;
+    {PHASE.format("full")}
+waited:
+    {between}
+    st.shared.u32 [%r3+4096], %r0;
+    bar.warp.sync -1;
+    ld.shared.u32 %r6, [%r5+4096];
+    """
+    assert bool(found(code)) is reported

@@ -1,0 +1,105 @@
+"""Accesses to shared memory at an index that is loaded: a histogram, a lookup table, a permutation (PTX ISA 8.7.1).
+
+Where such an access goes is not in the text, so its bytes cannot be compared with those of another thread. But some
+launch has any data, in particular an index of 0 in every thread. :class:`SharedByData` takes the access for one to the
+first element, and compares it with accesses whose addresses are known. Two accesses by loaded indices are not compared:
+the data may give each warp elements of its own.
+
+An index counts only if it is computed from what is loaded from global or constant memory, and from nothing that
+distinguishes threads in another way: not from a thread index, not from what lanes exchange, and not from shared memory,
+where the offsets of a warp may be.
+"""
+
+from __future__ import annotations
+
+from tclint.analyses.model import KernelModel
+from tclint.analyses.since_barrier import ReadsSince, SharedByBound, WritesSince
+from tclint.isa.special_registers import SPECIAL_REGISTERS
+from tclint.values import UniformityScope
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
+
+__all__ = ["DataReadsSince", "DataWritesSince", "SharedByData"]
+
+_COMPUTED = frozenset("const sum op select compare logic not part pack parameter phi symbol".split())
+"""The kinds of expressions that an index may be computed with, besides loads and special registers."""
+_SPACES = (".global", ".const")
+"""The memories that an index may be loaded from."""
+_POINTER = 8
+"""The size in bytes of a parameter that may be a pointer, which a generic load takes for one to global memory."""
+_LANES = T.full(32)
+
+
+class SharedByData(SharedByBound):
+    """:class:`SharedByBound`, with the first element for each one that loaded data select."""
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self.indexed = frozenset(
+            i for i in self.sites if self._index_free(i) != super(SharedByData, self).accesses(i)
+        )
+        """The sites of which an access is at a loaded index."""
+
+    def accesses(self, site: int) -> tuple[Access, ...]:
+        return self._index_free(site)
+
+    def _index_free(self, site: int) -> tuple[Access, ...]:
+        """The accesses of the instruction at *site*, with indices that are loaded taken for 0."""
+        return tuple(a if a.later else self._first(a) for a in super().accesses(site))
+
+    def _first(self, access: Access) -> Access:
+        """*access*, at the first element if data select the element, and alike in all warps."""
+        values = self.values
+        base, per_thread, constant = self.split(access.address)
+        kept = tuple((t, f) for t, f in values.linear(base)[0] if not self._is_index(t))
+        if kept == values.linear(base)[0] or not self._alike_in_warps(per_thread):
+            return access
+        address = values.add(values.total(kept, constant), per_thread)
+        return access._replace(address=address)
+
+    def _alike_in_warps(self, per_thread: int) -> bool:
+        """Whether the part of an address that depends on the thread index is the same in the first two warps."""
+        first, second = (self.offsets(per_thread, _LANES << start) for start in (0, 32))
+        return first is not None and first == second
+
+    def _is_index(self, value: int) -> bool:
+        """Whether *value* is an index that differs between threads because of what they load, and may be 0."""
+        values = self.values
+        if values.uniformity(value) is UniformityScope.CTA or values.known_bits(value)[1]:
+            return False
+        loaded = False
+        for v in values.subexpressions(value, until=self._is_load):
+            node = values.node(v)
+            if self._is_load(v):
+                if not self._from_outside(node[2], node[3]):
+                    return False
+                loaded = True
+            elif node[0] == "special":
+                if SPECIAL_REGISTERS[node[1]].distinguishes_threads:
+                    return False
+            elif node[0] not in _COMPUTED:
+                return False
+        return loaded
+
+    def _from_outside(self, space: str, address: int) -> bool:
+        """Whether a load is from memory that threads of the CTA do not exchange indices through."""
+        values = self.values
+        return space in _SPACES or (
+            not space
+            and any(values.node(v)[::2] == ("parameter", _POINTER) for v in values.subexpressions(address))
+        )
+
+    def _is_load(self, value: int) -> bool:
+        return bool(self.values.node(value)[0] == "load")
+
+
+class DataReadsSince(ReadsSince):
+    """:class:`ReadsSince`, with loaded indices taken for 0."""
+
+    kind = SharedByData
+
+
+class DataWritesSince(WritesSince):
+    """:class:`WritesSince`, with loaded indices taken for 0."""
+
+    kind = SharedByData
