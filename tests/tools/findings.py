@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tclint.findings.finding import FileReport, Finding, Span, Step
+from tclint.findings.finding import FileReport, Finding, Step
 from tclint.findings.rules import Rule
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.spans import Span
 from tclint.syntax.source import Source
 
 RULE = Rule(
