@@ -355,6 +355,7 @@ def _rule(status: Status) -> Rule:
         id=f"DIFF-{status.upper()}",
         name=f"synchronisation-{status}",
         family="diff",
+        hazards=(),
         severity=Severity.INFO,
         confidence=Confidence.HIGH,
         since="0.1.0",

@@ -14,6 +14,7 @@ RULE = Rule(
     id="WG001",
     name="wgmma-unwaited-accumulator-read",
     family="wgmma",
+    hazards=("wgmma",),
     severity=Severity.ERROR,
     confidence=Confidence.HIGH,
     since="0.1.0",
