@@ -84,6 +84,18 @@ def _symbol(place: Cursor, text: Text) -> Iterator[str]:
     if declared:
         yield f"- declared on line {declared[0]}"
     yield from _mbarriers(place, text)
+    yield from _verdicts(place)
+
+
+def _verdicts(place: Cursor) -> Iterator[str]:
+    """What is known of each class of hazards in the kernel with this name, if the settings ask for verdicts."""
+    report = place.report
+    for verdict in report.verdicts if report is not None else ():
+        if verdict.kernel == place.name:
+            from tclint.report.formats._verdicts import details
+
+            assert report is not None
+            yield f"- {verdict.hazard.value}: **{verdict.status.value}**{details(report, verdict)}"
 
 
 def _mbarriers(place: Cursor, text: Text) -> Iterator[str]:

@@ -69,9 +69,9 @@ def _open(model: KernelModel) -> Iterator[Reason]:
         what = "a replayed launch goes wrong here, for which the kernel may not be made"
         yield _at(model, min(wrong, default=-1), what, "state the shape of the CTA with .reqntid")
         return
-    for use in model.function.uses:
-        if use.match is None:
-            yield Reason(None, f"what {use.opcode} does is unknown")
+    if not replay.runs:
+        yield Reason(None, "no launch was replayed")
+        return
     for event in _NOT_REPLAYED:
         for site in model.sites(event)[:1]:
             yield _at(model, site, f"a replay does not execute {model.name(site)}")

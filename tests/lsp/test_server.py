@@ -451,6 +451,18 @@ async def hover(client: LanguageClient, at: t.Position) -> str:
 
 
 @pytest.mark.asyncio
+async def test_hover_on_a_kernel_shows_its_verdicts_if_the_settings_ask_for_them(
+    client: LanguageClient,
+) -> None:
+    await start(client, options={"verdict": True, "patience": 0})
+    open_(client, WRONG)
+    await pull(client)
+    shown = await hover(client, place(WRONG, "k(.param", 0))
+    assert "- wgmma: **violated** (WG001)" in shown
+    assert "- availability: **proved**" in shown
+
+
+@pytest.mark.asyncio
 async def test_hover_explains_opcodes_registers_and_rules(client: LanguageClient) -> None:
     text = WRONG.replace("// early", "// tclint: ignore[WG001] wanted")
     await start(client)

@@ -435,6 +435,16 @@ def test_errors_of_the_command_are_reported(
     assert (tmp_path / "two.ptx").read_text() == TWO
 
 
+def test_a_page_has_verdicts_if_they_are_asked_for(show: Any) -> None:
+    page = show(str(FIXTURES / "wgmma_unwaited.ptx"), "--verdict", "-o", "-").stdout
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    assert data is not None
+    verdicts = {one["class"]: one for one in json.loads(data[1])["verdicts"]}
+    assert verdicts["wgmma"]["status"] == "violated"
+    assert "WG001" in verdicts["wgmma"]["why"]
+    assert "verdicts" not in fixture("wgmma_unwaited.ptx")
+
+
 def test_settings_choose_the_findings(show: Any) -> None:
     path = str(FIXTURES / "tcgen05_gemm_uncommitted.ptx")
     assert '"rule":"TC005"' in show(path, "-o", "-").stdout

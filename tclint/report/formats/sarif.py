@@ -106,7 +106,31 @@ class _Run:
                 )
             ],
             results=[self._result(report, finding) for report in reports for finding in report.findings],
+            properties=self._verdicts(reports),
         )
+
+    def _verdicts(self, reports: Sequence[FileReport]) -> dict[str, Any] | None:
+        """The property of the run with the verdicts on each kernel; None without any."""
+        if not any(report.verdicts for report in reports):
+            return None
+        from tclint.report.formats._verdicts import reason_words
+
+        found = [
+            {
+                "uri": self._artifact(report.path).uri,
+                "member": report.member,
+                "kernel": clean(verdict.kernel),
+                "class": verdict.hazard.value,
+                "status": verdict.status.value,
+                "assumptions": [assumption.value for assumption in verdict.assumptions],
+                "launches": list(verdict.launches),
+                "rules": list(verdict.rules),
+                "reasons": [clean(reason_words(report, reason)) for reason in verdict.reasons],
+            }
+            for report in reports
+            for verdict in report.verdicts
+        ]
+        return {"tclint/verdicts": found}
 
     def _artifacts(self, reports: Sequence[FileReport]) -> list[Any]:
         """The inputs, with a hash where the text is available."""
