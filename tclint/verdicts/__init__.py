@@ -19,7 +19,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded
 from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.verdicts.availability import available
-from tclint.verdicts.completion import TENSOR_GROUPS, WGMMA_GROUPS, Completion
+from tclint.verdicts.completion import COPY_GROUPS, TENSOR_GROUPS, WGMMA_GROUPS, Completion
 from tclint.verdicts.gaps import damage, gaps
 from tclint.verdicts.outcome import Outcome, ordered
 from tclint.verdicts.uses import uses
@@ -86,4 +86,5 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.AVAILABILITY: available,
     HazardClass.WGMMA: lambda model, assume: Completion(model, WGMMA_GROUPS, assume).outcome(),
     HazardClass.TMEM_ACCESS: lambda model, assume: Completion(model, TENSOR_GROUPS, assume).outcome(),
+    HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }
