@@ -9,7 +9,7 @@ from typing import Any
 
 from tclint.checks import Hit, RuleId, grouped, module_check
 from tclint.findings.edits import Repair, removed, retarget, reversion
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 from tclint.ir.needs import Need, first_version, name_of, needs
 from tclint.ir.nodes import Instruction, Module
 from tclint.isa.target import INTRODUCED, TARGETS, Target, Version, dotted

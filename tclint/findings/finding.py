@@ -13,18 +13,11 @@ from typing import TYPE_CHECKING, Literal
 
 from tclint.findings.moved import Former, subject
 from tclint.findings.scales import Confidence, Method, Severity
+from tclint.findings.spans import Span
 from tclint.syntax.source import Problem, Source
 
 if TYPE_CHECKING:
     from tclint.findings.rules import Rule
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The bytes ``start`` (inclusive) to ``end`` (exclusive) of a Source."""
-
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)

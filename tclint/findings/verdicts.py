@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 
 __all__ = ["Assumption", "Discharge", "HazardClass", "Obligation", "Reason", "Status", "Verdict"]
 

@@ -15,12 +15,13 @@ from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.dataflow import Unanswered
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
-from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Span, Step
+from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Step
 from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
+from tclint.findings.spans import Span
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tclint.findings.finding import Span
 from tclint.findings.rules import UnknownRule, find
+from tclint.findings.spans import Span
 from tclint.inspect.explain import UnknownOpcode, isa, rules_markdown
 from tclint.inspect.in_flight import operations
 from tclint.ir.nodes import Instruction, registers

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers
 from tclint.analyses.model import KernelModel
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 from tclint.ir.nodes import Function, Memory, Module, registers
 from tclint.syntax import Node, Tree
 

@@ -16,9 +16,10 @@ from tclint._version import __version__
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import Outstanding
 from tclint.dataflow import LimitExceeded
-from tclint.findings.finding import FileReport, Finding, SourceLocation, Span, Step
+from tclint.findings.finding import FileReport, Finding, SourceLocation, Step
 from tclint.findings.places import displayed_name, source_location
 from tclint.findings.rules import Rule, manual_reference
+from tclint.findings.spans import Span
 from tclint.inspect.barriers import region_words, sections
 from tclint.inspect.in_flight import CHANNELS
 from tclint.inspect.protocol import Protocol, partitions, protocol

@@ -25,8 +25,9 @@ from pytest_lsp import ClientServerConfig, LanguageClient
 
 from tclint.commands._cli import cli
 from tclint.config.config import Config
-from tclint.findings.finding import Edit, Fix, Span
+from tclint.findings.finding import Edit, Fix
 from tclint.findings.rules import all_rules, page
+from tclint.findings.spans import Span
 from tclint.lsp import document as documents
 from tclint.lsp.actions import actions
 from tclint.lsp.diagnostics import diagnostics

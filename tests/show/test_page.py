@@ -197,7 +197,8 @@ def test_findings_carry_their_steps_as_instructions() -> None:
 
 
 def test_what_execution_saw_is_there() -> None:
-    from tclint.findings.finding import Confirmation, Span, Step
+    from tclint.findings.finding import Confirmation, Step
+    from tclint.findings.spans import Span
 
     text = (FIXTURES / "tcgen05_gemm_uncommitted.ptx").read_text()
     source = Source.from_bytes(text.encode(), "kernel.ptx")

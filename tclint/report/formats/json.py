@@ -18,10 +18,10 @@ from tclint.findings.finding import (
     Fix,
     KernelExecution,
     SourceLocation,
-    Span,
     Step,
 )
 from tclint.findings.places import region
+from tclint.findings.spans import Span
 from tclint.report.summary import Context, Summary
 
 SCHEMA = 1

@@ -20,10 +20,11 @@ from urllib.parse import quote
 import attrs
 import sarif_om as om
 
-from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation, Span
+from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation
 from tclint.findings.places import region
 from tclint.findings.rules import Rule, all_rules, url
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.spans import Span
 from tclint.report.formats._details import clean, parties, step_words, variant_notes
 from tclint.report.locate import calls
 from tclint.report.summary import Context

@@ -26,10 +26,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tclint.findings.finding import FileReport, Finding, Span
+from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, region
 from tclint.findings.rules import manual_reference, page, url
 from tclint.findings.scales import Severity
+from tclint.findings.spans import Span
 from tclint.report.formats._details import (
     NO_LINE,
     certainty,
