@@ -37,11 +37,12 @@ def verdicts(
     model: KernelModel,
     violated: Collection[HazardClass] = (),
     assume: frozenset[Assumption] = ALL_ASSUMPTIONS,
+    only: Collection[HazardClass] = tuple(HazardClass),
 ) -> tuple[Verdict, ...]:
     """What is known of each class of hazards that the kernel of *model* uses, in the order of the classes.
 
-    *violated* are the classes of which a finding is reported, and *assume* what a proof may take for granted. The verdicts
-    do not depend on what *model* was asked before.
+    *violated* are the classes of which a finding is reported, *assume* what a proof may take for granted, and *only* the
+    classes that are asked for. The verdicts do not depend on what *model* was asked before.
     """
     function = model.function
     fresh = KernelModel(function, model.module, model.toolkit, model.pause)
@@ -52,7 +53,9 @@ def verdicts(
             ),
         )
     found = tuple(
-        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume)) for hazard in uses(fresh)
+        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume))
+        for hazard in uses(fresh)
+        if hazard in only
     )
     fresh.release()
     return found

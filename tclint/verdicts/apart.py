@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tclint.analyses.extents import Extents
+from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
 from tclint.ir.nodes import Immediate
@@ -18,7 +18,7 @@ from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.verdicts.rings import Numbers, Rings
 
-__all__ = ["Passes", "bytes_apart", "columns_apart"]
+__all__ = ["Bytes", "Passes", "columns_apart"]
 
 Passes = Callable[[str, int], bool]
 """Whether ``("block", b)`` may be entered, or ``("site", i)`` executed, while the operation is pending."""
@@ -62,86 +62,148 @@ def _change(model: KernelModel, a: Range, b: Range, passes: Passes) -> bool:
     return any(passes(kind, at) for value, _ in (a, b) for kind, at in varying_at(value))
 
 
-def bytes_apart(model: KernelModel, rings: Rings, copy: int, access: int, passes: Passes) -> bool:
-    """Whether a ``cp.async`` and an access of shared memory have no byte in common.
+class Bytes:
+    """The bytes of shared memory that the instructions of one kernel access."""
 
-    If the lanes of a warp execute the access together, each of them may access what another one copies.
-    """
-    written, accessed = _bytes(model, copy), _bytes(model, access)
-    if written is None or accessed is None:
-        return False
-    match = model.instruction(access).match
-    together = match is None or match.scope not in ("", "thread")
-    return all(
-        _bytes_apart(model, a, b, passes, together)
-        or _stages_apart(model, rings, copy, access, a, b, passes, together)
-        for a in written
-        for b in accessed
-    )
+    def __init__(self, model: KernelModel, rings: Rings) -> None:
+        self.model, self.rings, self.values = model, rings, model.values
+        self.everyone = T.full(model.values.threads)
+        self._known: dict[int, list[Range] | None] = {}
+        self._split: dict[int, tuple[int, tuple[int, int]] | None] = {}
+        self._bounds: dict[int, tuple[int, int] | None] = {}
+        self._reached: dict[Range, Extent | None] = {}
+        self._uniform: dict[int, bool] = {}
+        self._distances: dict[tuple[int, int], tuple[int, int] | None] = {}
 
+    def apart(self, copy: int, access: int, passes: Passes) -> bool:
+        """Whether a ``cp.async`` and an access of shared memory have no byte in common.
 
-def _stages_apart(
-    model: KernelModel,
-    rings: Rings,
-    copy: int,
-    access: int,
-    a: Range,
-    b: Range,
-    passes: Passes,
-    together: bool,
-) -> bool:
-    """Whether the ranges of a *copy* and an *access* are disjoint in all states of the loop that selects their stages."""
-    states = rings.states(copy, access, (a[0], b[0]))
-    if states is None:
-        return False
-    known = set[tuple[int, int]]()
-    for first, then in states:
-        here, there = (
-            _selected(model, rings, a[0], first, passes),
-            _selected(model, rings, b[0], then, passes),
+        If the lanes of a warp execute the access together, each of them may access what another one copies.
+        """
+        written, accessed = self._of(copy), self._of(access)
+        if written is None or accessed is None:
+            return False
+        match = self.model.instruction(access).match
+        together = match is None or match.scope not in ("", "thread")
+        return all(
+            self._ever_apart(a, b, passes, together)
+            or self._stages_apart(copy, access, a, b, passes, together)
+            for a in written
+            for b in accessed
         )
+
+    def _of(self, site: int) -> list[Range] | None:
+        """All bytes of shared memory that an instruction accesses; None if they are not all known."""
+        if site not in self._known:
+            self._known[site] = self._find(site)
+        return self._known[site]
+
+    def _find(self, site: int) -> list[Range] | None:
+        match = self.model.instruction(site).match
+        if match is None:
+            return None
+        if match.form.event.startswith("mbarrier") and not match.form.memory and not match.form.async_writes:
+            address = self.model.value(site, "mbarrier")
+            return None if address is None else [(address, _MBARRIER)]
+        if not _sized(match):
+            return None
+        wide = 2 if any(modifier.endswith("x2") for modifier in match.modifiers) else 1
+        found = [(access.address, access.size * wide) for access in self.model.shared.accesses(site)]
+        return found or None
+
+    def _ever_apart(self, a: Range, b: Range, passes: Passes, together: bool) -> bool:
+        """Whether two ranges are disjoint in all iterations, or in those in which the operation can be pending."""
+        if not together and _symbolically(self.model, a, b, passes):
+            return True
+        here, there = self._reach(a), self._reach(b)
+        if here is not None and there is not None and not self.model.fact(Extents).meet(here, there):
+            return here.base == there.base or self.values.separate(here.base, there.base)
+        return not _change(self.model, a, b, passes) and self._ranges_apart(a, b, together)
+
+    def _stages_apart(
+        self, copy: int, access: int, a: Range, b: Range, passes: Passes, together: bool
+    ) -> bool:
+        """Whether two ranges are disjoint in all states of the loop that selects their stages."""
+        states = self.rings.states(copy, access, (a[0], b[0]))
+        if states is None:
+            return False
+        known = set[tuple[int, int]]()
+        for first, then in states:
+            here, there = self._selected(a[0], first, passes), self._selected(b[0], then, passes)
+            if here is None or there is None:
+                return False
+            if (here, there) not in known:
+                known.add((here, there))
+                c, d = (here, a[1]), (there, b[1])
+                alone = not together and self.values.disjoint(*c, *d) is True
+                if not alone and not self._ranges_apart(c, d, together):
+                    return False
+        return True
+
+    def _selected(self, address: int, numbers: Numbers, passes: Passes) -> int | None:
+        """*address* with the numbers of its counters; None if anything else in it may change."""
+        terms, constant = self.values.linear(address)
+        kept = list[tuple[int, int]]()
+        for term, factor in terms:
+            changes = self.values.varying_at(term)
+            number = self.rings.evaluated(term, numbers) if changes else None
+            if number is not None:
+                constant += number * factor
+            elif any(passes(kind, at) for kind, at in changes):
+                return None
+            else:
+                kept.append((term, factor))
+        return self.values.total(tuple(kept), constant)
+
+    def _ranges_apart(self, a: Range, b: Range, together: bool) -> bool:
+        """Whether two ranges of one iteration are disjoint, whatever threads of the warp access them."""
+        here, there = self._parts(a[0]), self._parts(b[0])
         if here is None or there is None:
             return False
-        if (here, there) not in known:
-            known.add((here, there))
-            c, d = (here, a[1]), (there, b[1])
-            alone = not together and model.values.disjoint(*c, *d) is True
-            if not alone and not _ranges_apart(model, c, d, together):
-                return False
-    return True
+        (rest, (low, high)), (other, (other_low, other_high)) = here, there
+        if together and not (self._same_for_warp(rest) and self._same_for_warp(other)):
+            return False
+        between = self._between(rest, other)
+        if between is None:
+            return False
+        return between[0] + low >= other_high + b[1] or between[1] + high + a[1] <= other_low
 
+    def _parts(self, address: int) -> tuple[int, tuple[int, int]] | None:
+        """What of an address does not depend on the thread index alone, and the bounds of the part that does."""
+        if address not in self._split:
+            terms, constant = self.values.linear(address)
+            mine = tuple(t for t in terms if self.values.bit_slices(t[0]) is not None)
+            rest = self.values.total(tuple(t for t in terms if t not in mine), constant)
+            bounds = self._bounds_of(self.values.total(mine, 0))
+            self._split[address] = None if bounds is None else (rest, bounds)
+        return self._split[address]
 
-def _selected(model: KernelModel, rings: Rings, address: int, numbers: Numbers, passes: Passes) -> int | None:
-    """*address* with the numbers of its counters; None if anything else in it may change."""
-    values = model.values
-    terms, constant = values.linear(address)
-    kept = list[tuple[int, int]]()
-    for term, factor in terms:
-        changes = values.varying_at(term)
-        number = rings.evaluated(term, numbers) if changes else None
-        if number is not None:
-            constant += number * factor
-        elif any(passes(kind, at) for kind, at in changes):
-            return None
-        else:
-            kept.append((term, factor))
-    return values.total(tuple(kept), constant)
+    def _bounds_of(self, value: int) -> tuple[int, int] | None:
+        """The bounds over all threads of a value that depends on the thread index alone; None if they are unknown."""
+        if value not in self._bounds:
+            planes, least = self.values.bit_slices(value), (True, False)
+            found = planes and [T.extreme(planes, self.everyone, least=each) for each in least]
+            self._bounds[value] = (found[0], found[1]) if found else None
+        return self._bounds[value]
 
+    def _reach(self, of: Range) -> Extent | None:
+        """The extent of a range over all threads and iterations; None if it is unknown."""
+        if of not in self._reached:
+            self._reached[of] = self.model.fact(Extents).reach(*of, self.everyone)
+        return self._reached[of]
 
-def _bytes(model: KernelModel, site: int) -> list[Range] | None:
-    """All bytes of shared memory that an instruction accesses; None if they are not all known."""
-    instruction = model.instruction(site)
-    match = instruction.match
-    if match is None:
-        return None
-    if match.form.event.startswith("mbarrier") and not match.form.memory and not match.form.async_writes:
-        address = model.value(site, "mbarrier")
-        return None if address is None else [(address, _MBARRIER)]
-    if not _sized(match):
-        return None
-    wide = 2 if any(modifier.endswith("x2") for modifier in match.modifiers) else 1
-    found = [(access.address, access.size * wide) for access in model.shared.accesses(site)]
-    return found or None
+    def _same_for_warp(self, value: int) -> bool:
+        if value not in self._uniform:
+            self._uniform[value] = self.values.uniformity(value) <= UniformityScope.WARP
+        return self._uniform[value]
+
+    def _between(self, a: int, b: int) -> tuple[int, int] | None:
+        """The bounds of the difference of two values; None if they are unknown."""
+        if (a, b) not in self._distances:
+            distance = self.values.add(a, self.values.times(b, -1))
+            number = self.values.constant_of(distance)
+            self._distances[a, b] = (number, number) if number is not None else self.values.interval(distance)
+        return self._distances[a, b]
 
 
 def _sized(match: Match) -> bool:
@@ -152,41 +214,3 @@ def _sized(match: Match) -> bool:
     later = any(name.startswith("*") for name in (*form.async_reads, *form.async_writes))
     rows = form.name.startswith(("ldmatrix", "stmatrix"))
     return not later and "bytes" not in form.roles and (rows or match.scope in ("", "thread"))
-
-
-def _bytes_apart(model: KernelModel, a: Range, b: Range, passes: Passes, together: bool) -> bool:
-    if not together and _symbolically(model, a, b, passes):
-        return True
-    extents, everyone = model.fact(Extents), T.full(model.values.threads)
-    here, there = extents.reach(*a, everyone), extents.reach(*b, everyone)
-    if here is not None and there is not None and not extents.meet(here, there):
-        return here.base == there.base or model.values.separate(here.base, there.base)
-    return not _change(model, a, b, passes) and _ranges_apart(model, a, b, together)
-
-
-def _ranges_apart(model: KernelModel, a: Range, b: Range, together: bool) -> bool:
-    """Whether two ranges of one iteration are disjoint, whatever threads of the warp access them.
-
-    Each address is a part that depends on the thread index alone, whose bounds over all threads are known, and a rest.
-    """
-    values, everyone = model.values, T.full(model.values.threads)
-    rests, bounds = list[int](), list[tuple[int, int]]()
-    for address, size in (a, b):
-        terms, constant = values.linear(address)
-        mine = tuple(t for t in terms if values.bit_slices(t[0]) is not None)
-        planes = values.bit_slices(values.total(mine, 0))
-        if planes is None:
-            return False
-        low, high = (T.extreme(planes, everyone, least=least) for least in (True, False))
-        rest = values.total(tuple(t for t in terms if t not in mine), constant)
-        if together and values.uniformity(rest) > UniformityScope.WARP:
-            return False
-        rests.append(rest)
-        bounds.append((low, high + size))
-    distance = values.add(rests[0], values.times(rests[1], -1))
-    number = values.constant_of(distance)
-    between = (number, number) if number is not None else values.interval(distance)
-    if between is None:
-        return False
-    (low, high), (other_low, other_high) = bounds
-    return between[0] + low >= other_high or between[1] + high <= other_low

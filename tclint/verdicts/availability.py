@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.inline import reached
 from tclint.ir.needs import needs

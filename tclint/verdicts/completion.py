@@ -23,7 +23,7 @@ from tclint.dataflow import Infeasible, PathQuery, Results, find_paths, next_ans
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
-from tclint.verdicts.apart import bytes_apart, columns_apart
+from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
     OPEN,
     TENSOR,
@@ -303,15 +303,16 @@ class Completion:
         if need.what == "columns":
             apart = columns_apart(self.model, need.operation, need.use, passes)
         else:
-            apart = bytes_apart(self.model, self.rings, need.operation, need.use, passes)
+            apart = self.bytes.apart(need.operation, need.use, passes)
         if not apart:
             return False
         self.assumed |= wanted
         return True
 
     @cached_property
-    def rings(self) -> Rings:
-        return Rings(self.model, self.transfer)
+    def bytes(self) -> Bytes:
+        """The bytes of shared memory that the kernel accesses."""
+        return Bytes(self.model, Rings(self.model, self.transfer))
 
     @cached_property
     def _searchable(self) -> bool:

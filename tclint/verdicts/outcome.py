@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 from tclint.findings.verdicts import Assumption, Obligation, Reason
 from tclint.ir.nodes import Function
 

@@ -45,6 +45,7 @@ class Rings:
 
     def __init__(self, model: KernelModel, transfer: Transfer) -> None:
         self.model, self.transfer, self.values, self.cfg = model, transfer, model.values, model.cfg
+        self._phis: dict[int, set[int]] = {}
         self._sequences: dict[int, list[int] | None] = {}
         self._met: dict[tuple[int, int, int, int], dict[int, set[tuple[int, int]]] | None] = {}
 
@@ -114,7 +115,9 @@ class Rings:
 
     def _counters(self, value: int) -> set[int]:
         """The phis on which *value* depends."""
-        return {v for v in self._inside(value) if self.values.node(v)[0] == "phi"}
+        if value not in self._phis:
+            self._phis[value] = {v for v in self._inside(value) if self.values.node(v)[0] == "phi"}
+        return self._phis[value]
 
     def _inside(self, value: int) -> set[int]:
         found, work = set[int](), [self.values.representative(value)]
