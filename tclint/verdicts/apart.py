@@ -16,6 +16,7 @@ from tclint.ir.nodes import Immediate
 from tclint.isa.table import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Footprint
 from tclint.verdicts.rings import Numbers, Rings
 
 __all__ = ["Bytes", "Passes", "columns_apart"]
@@ -69,25 +70,21 @@ class Bytes:
         self.model, self.rings, self.values = model, rings, model.values
         self.everyone = T.full(model.values.threads)
         self._known: dict[int, list[Range] | None] = {}
-        self._split: dict[int, tuple[int, tuple[int, int]] | None] = {}
-        self._bounds: dict[int, tuple[int, int] | None] = {}
+        self._split: dict[int, tuple[int, int] | None] = {}
+        self._bounds: dict[int, tuple[int, int]] = {}
+        self._footprints: dict[tuple[int, int], Footprint] = {}
         self._reached: dict[Range, Extent | None] = {}
         self._uniform: dict[int, bool] = {}
         self._distances: dict[tuple[int, int], tuple[int, int] | None] = {}
 
     def apart(self, copy: int, access: int, passes: Passes) -> bool:
-        """Whether a ``cp.async`` and an access of shared memory have no byte in common.
-
-        If the lanes of a warp execute the access together, each of them may access what another one copies.
-        """
+        """Whether a ``cp.async`` and an access of shared memory have no byte in common, whatever threads of the CTA
+        execute the two."""
         written, accessed = self._of(copy), self._of(access)
         if written is None or accessed is None:
             return False
-        match = self.model.instruction(access).match
-        together = match is None or match.scope not in ("", "thread")
         return all(
-            self._ever_apart(a, b, passes, together)
-            or self._stages_apart(copy, access, a, b, passes, together)
+            self._ever_apart(a, b, passes) or self._stages_apart(copy, access, a, b, passes)
             for a in written
             for b in accessed
         )
@@ -111,18 +108,14 @@ class Bytes:
         found = [(access.address, access.size * wide) for access in self.model.shared.accesses(site)]
         return found or None
 
-    def _ever_apart(self, a: Range, b: Range, passes: Passes, together: bool) -> bool:
+    def _ever_apart(self, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all iterations, or in those in which the operation can be pending."""
-        if not together and _symbolically(self.model, a, b, passes):
-            return True
         here, there = self._reach(a), self._reach(b)
         if here is not None and there is not None and not self.model.fact(Extents).meet(here, there):
             return here.base == there.base or self.values.separate(here.base, there.base)
-        return not _change(self.model, a, b, passes) and self._ranges_apart(a, b, together)
+        return not _change(self.model, a, b, passes) and self._ranges_apart(a, b)
 
-    def _stages_apart(
-        self, copy: int, access: int, a: Range, b: Range, passes: Passes, together: bool
-    ) -> bool:
+    def _stages_apart(self, copy: int, access: int, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all states of the loop that selects their stages."""
         states = self.rings.states(copy, access, (a[0], b[0]))
         if states is None:
@@ -134,9 +127,7 @@ class Bytes:
                 return False
             if (here, there) not in known:
                 known.add((here, there))
-                c, d = (here, a[1]), (there, b[1])
-                alone = not together and self.values.disjoint(*c, *d) is True
-                if not alone and not self._ranges_apart(c, d, together):
+                if not self._ranges_apart((here, a[1]), (there, b[1])):
                     return False
         return True
 
@@ -155,36 +146,57 @@ class Bytes:
                 kept.append((term, factor))
         return self.values.total(tuple(kept), constant)
 
-    def _ranges_apart(self, a: Range, b: Range, together: bool) -> bool:
-        """Whether two ranges of one iteration are disjoint, whatever threads of the warp access them."""
+    def _ranges_apart(self, a: Range, b: Range) -> bool:
+        """Whether two ranges of one iteration are disjoint, whatever threads of the CTA access them.
+
+        Each address is a part that depends on the thread index alone, and a rest that all threads share.
+        """
         here, there = self._parts(a[0]), self._parts(b[0])
         if here is None or there is None:
             return False
-        (rest, (low, high)), (other, (other_low, other_high)) = here, there
-        if together and not (self._same_for_warp(rest) and self._same_for_warp(other)):
+        (rest, mine), (other, its) = here, there
+        if not (self._shared_by_all(rest) and self._shared_by_all(other)):
             return False
         between = self._between(rest, other)
         if between is None:
             return False
-        return between[0] + low >= other_high + b[1] or between[1] + high + a[1] <= other_low
+        (low, high), (other_low, other_high) = self._bounds_of(mine), self._bounds_of(its)
+        if between[0] + low >= other_high + b[1] or between[1] + high + a[1] <= other_low:
+            return True
+        if between[0] != between[1]:
+            return False
+        return not self._footprint(mine, a[1]).moved(between[0]).meets(self._footprint(its, b[1]))
 
-    def _parts(self, address: int) -> tuple[int, tuple[int, int]] | None:
-        """What of an address does not depend on the thread index alone, and the bounds of the part that does."""
+    def _parts(self, address: int) -> tuple[int, int] | None:
+        """What of an address does not depend on the thread index alone, and what does; None if that is unknown."""
         if address not in self._split:
             terms, constant = self.values.linear(address)
             mine = tuple(t for t in terms if self.values.bit_slices(t[0]) is not None)
+            part = self.values.total(mine, 0)
             rest = self.values.total(tuple(t for t in terms if t not in mine), constant)
-            bounds = self._bounds_of(self.values.total(mine, 0))
-            self._split[address] = None if bounds is None else (rest, bounds)
+            self._split[address] = None if self.values.bit_slices(part) is None else (rest, part)
         return self._split[address]
 
-    def _bounds_of(self, value: int) -> tuple[int, int] | None:
-        """The bounds over all threads of a value that depends on the thread index alone; None if they are unknown."""
-        if value not in self._bounds:
-            planes, least = self.values.bit_slices(value), (True, False)
-            found = planes and [T.extreme(planes, self.everyone, least=each) for each in least]
-            self._bounds[value] = (found[0], found[1]) if found else None
-        return self._bounds[value]
+    def _bounds_of(self, part: int) -> tuple[int, int]:
+        """The bounds over all threads of a value that depends on the thread index alone."""
+        if part not in self._bounds:
+            planes = self.values.bit_slices(part)
+            assert planes is not None
+            low, high = (T.extreme(planes, self.everyone, least=least) for least in (True, False))
+            self._bounds[part] = low, high
+        return self._bounds[part]
+
+    def _footprint(self, part: int, size: int) -> Footprint:
+        """The bytes that all threads access together, relative to what they share."""
+        if (part, size) not in self._footprints:
+            planes = self.values.bit_slices(part)
+            assert planes is not None
+            low, _ = self._bounds_of(part)
+            found = 0
+            for number, _ in T.numbers(planes, self.everyone):
+                found |= ((1 << size) - 1) << number - low
+            self._footprints[part, size] = Footprint(low, found)
+        return self._footprints[part, size]
 
     def _reach(self, of: Range) -> Extent | None:
         """The extent of a range over all threads and iterations; None if it is unknown."""
@@ -192,9 +204,10 @@ class Bytes:
             self._reached[of] = self.model.fact(Extents).reach(*of, self.everyone)
         return self._reached[of]
 
-    def _same_for_warp(self, value: int) -> bool:
+    def _shared_by_all(self, value: int) -> bool:
+        """Whether a value is the same for all threads of the CTA."""
         if value not in self._uniform:
-            self._uniform[value] = self.values.uniformity(value) <= UniformityScope.WARP
+            self._uniform[value] = self.values.uniformity(value) is UniformityScope.CTA
         return self._uniform[value]
 
     def _between(self, a: int, b: int) -> tuple[int, int] | None:

@@ -18,11 +18,11 @@ write makes a copy that is as pending as the original, since ``ptxas`` renames; 
 nor a constant that a ``mov`` writes is an access for which a ``wgmma.fence`` is needed.
 
 **Obligations.** An operation has completed before an instruction reads its results, overwrites its registers, calls a
-function or leaves the kernel. The ISA itself makes a read wait for a ``tcgen05.ld`` (9.7.16.6.4.5), and orders ``wgmma``
+function or leaves the kernel; nothing but another ``wgmma`` reads the A fragment of one. The ISA itself makes a read wait for a ``tcgen05.ld`` (9.7.16.6.4.5), and orders ``wgmma``
 on the same accumulators (9.7.15.7.1). A ``wgmma.fence`` follows the last ordinary access of each register that a ``wgmma`` uses.
 Operations on tensor memory have completed before the thread signals other threads, and before it issues
-another operation on their columns, unless both read. A ``cp.async`` has completed before the thread accesses the bytes that
-it writes, in whatever way.
+another operation on their columns, unless both read. A ``cp.async`` has completed before the thread accesses bytes that it, or
+another thread in step with it, copies there.
 """
 
 from __future__ import annotations
@@ -435,6 +435,9 @@ class _Checker:
         operation = self.transfer.operations[site]
         renames = operation.group == "wgmma" and _renames(instruction)
         read = {*instruction.reads, instruction.guard}
+        ordinary = operation.group == "wgmma" != instruction.group and not renames
+        if ordinary and not operation.sources.isdisjoint(read):
+            return True  # the ISA forbids it, although both read
         if not renames and not (operation.results.isdisjoint(read) and read.isdisjoint(copies)):
             return True
         written = (operation.results | operation.sources).intersection(instruction.writes)

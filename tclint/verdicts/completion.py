@@ -229,6 +229,10 @@ class Completion:
             for use in self.model.readers.get(register, ()):
                 if not (wgmma and is_move(instructions[use])):
                     yield use
+        for register in analysis.sources[site] if wgmma else ():
+            for use in self.model.readers.get(register, ()):
+                if instructions[use].group != "wgmma" and not is_move(instructions[use]):
+                    yield use
         for register in results | analysis.sources[site]:
             for use in self.model.values.defs.get(register, ()):
                 if not (wgmma and is_move(instructions[use]) and self._restores(site, use, register)):

@@ -77,6 +77,9 @@ PROVED = {
     "waited": f"{copy('%r4')}\n{COMMIT}\n{wait()}\n{read('%r4')}",
     "waited for all": f"{copy('%r4')}\ncp.async.wait_all;\n{read('%r4')}",
     "other bytes of the thread": f"{copy('%r4')}\n{COMMIT}\n{read('%r4+2048')}\n{wait()}",
+    "bytes in between": (
+        f"shl.b32 %r5, %r1, 5;\nadd.s32 %r5, %r5, %r3;\n{copy('%r5')}\n{COMMIT}\n{read('%r5+16')}\n{wait()}"
+    ),
     "the older group": f"{copy('%r4')}\n{COMMIT}\n{copy('%r4+2048')}\n{COMMIT}\n{wait(1)}\n{read('%r4')}",
     "pending at the exit": f"{copy('%r4')}\n{COMMIT}",
     "global memory meanwhile": f"{copy('%r4')}\n{COMMIT}\nld.global.u32 %r50, [%rd1];\n{wait()}",
@@ -91,6 +94,9 @@ UNKNOWN = {
     "the newer group": f"{copy('%r4')}\n{COMMIT}\n{copy('%r4+2048')}\n{COMMIT}\n{wait(1)}\n{read('%r4+2048')}",
     "overwritten": f"{copy('%r4')}\n{COMMIT}\nst.shared.u32 [%r4+12], %r9;\n{wait()}",
     "overwritten by another copy": f"{copy('%r4')}\n{copy('%r4')}\n{COMMIT}\n{wait()}",
+    "another thread's bytes": (
+        f"{copy('%r4')}\n{COMMIT}\nmov.u32 %r5, 2032;\nsub.s32 %r5, %r5, %r2;\nadd.s32 %r5, %r5, %r3;\n{read('%r5')}\n{wait()}"
+    ),
     "a neighbour's bytes read by the warp": (
         f"{copy('%r4')}\n{COMMIT}\nadd.s32 %r15, %r4, 16;\n{MATRIX}\n{wait()}"
     ),
@@ -102,6 +108,7 @@ UNKNOWN = {
     "a ring that waits for too little": ring(depth=3),
     "a ring whose counters return too early": ring(wrap=2),
     "a ring whose stages overlap": ring(size=8),
+    "a ring whose stages overlap for other threads": ring(size=1024),
     "a ring whose stages overlap for the warp": ring(size=1024, use=MATRIX),
     "a ring that is read one stage ahead": ring(use="add.s32 %r15, %r15, 2048;\n" + read("%r15")),
     "an mbarrier, which only other threads may wait for": (
