@@ -9,7 +9,8 @@ rests on assumptions, and the commonest reasons of the others. With ``--findings
 finding of the class makes a kernel *violated*.
 
 The second plants faults of ``benchmarks.faults`` that are about a class into kernels that are proved for it. A mutant
-that is proved all the same is printed, with its change: it is no fault, or the proof is wrong. The exit status is then 1.
+that is still proved is printed, with its change: either the change is harmless to the class, or the proof is wrong. The
+exit status is then 1.
 """
 
 from __future__ import annotations
@@ -219,7 +220,7 @@ def main() -> None:
         if hazard not in ABOUT:
             continue
         planted, lost, survivors = mutants(paths, hazard, options.mutants, options.seed)
-        print(f"{hazard.value}: {planted} faults planted, {len(survivors)} mutants are proved all the same")
+        print(f"{hazard.value}: {planted} faults planted, {len(survivors)} mutants are still proved")
         for name, number in sorted(lost.items()):
             print(f"    {number:>4}  {name}")
         for each in survivors:

@@ -51,6 +51,8 @@ PATH_ASSUMPTIONS = frozenset((Assumption.NO_OVERFLOW, Assumption.SAME_LOADS, Ass
 """What the search for a feasible path may take for granted."""
 MAX_OBLIGATIONS = 50_000
 """The obligations of one class in one kernel that a proof may have."""
+MAX_OPEN = 32
+"""The obligations that are not discharged after which no addresses are compared and no paths are searched for."""
 
 _WHAT = {
     "registers": "it has completed before its registers are used",
@@ -135,7 +137,7 @@ class Completion:
         obligations, reasons = list[Obligation](), list[Reason]()
         waits = self._waits()
         for need in sorted(needs, key=lambda n: (n.use, n.operation, n.what)):
-            discharge = self._discharge(need)
+            discharge = self._discharge(need, cheap=len(reasons) >= MAX_OPEN)
             if discharge is None:
                 why = self._why(need)
                 reasons.append(Reason(span(self.model.function, need.use), why))
@@ -255,14 +257,16 @@ class Completion:
 
     # ------------------------------------------------------------ discharges
 
-    def _discharge(self, need: Need) -> Discharge | None:
-        """What discharges an obligation; None if nothing is known to."""
+    def _discharge(self, need: Need, *, cheap: bool = False) -> Discharge | None:
+        """What discharges an obligation; None if nothing is known to. With *cheap*, only the strict state is asked."""
         if need.what == "fence":
             return Discharge.WAIT if self._fenced_at(need.use) else None
         if self._waited(need):
             return Discharge.WAIT
         if need.what == "registers" and self._in_order(need):
             return Discharge.ORDERED
+        if cheap:
+            return None
         if need.what in ("columns", "bytes") and self._disjoint(need, self.entries):
             return Discharge.DISJOINT
         return Discharge.INFEASIBLE if self._infeasible(need, self.transfer) else None

@@ -1,4 +1,4 @@
-"""The benchmark of what is proved counts kernels, and reports each mutant that is proved all the same."""
+"""The benchmark of what is proved counts kernels, and reports each mutant that is still proved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_fault_takes_the_proof_away() -> None:
     assert "wgmma.wait_group deleted" in lost
 
 
-def test_a_mutant_that_is_proved_all_the_same_is_printed(
+def test_a_mutant_that_is_still_proved_is_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = benchmark.proved

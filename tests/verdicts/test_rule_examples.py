@@ -42,7 +42,7 @@ def test_what_a_rule_finds_is_not_proved(rule: str) -> None:
                 assert verdict.status is not Status.PROVED or broken.isdisjoint(named), verdict
 
 
-def test_the_signal_before_a_load_is_no_pending_load() -> None:
+def test_a_load_is_not_pending_at_a_signal_before_it() -> None:
     page = (ROOT / "rules" / "TC002.md").read_text()
     (text,) = [t for t in _EXAMPLE.findall(page) if "released_before_the_load" in t]
     module, _ = analyse(Source.from_bytes(text.encode(), "example.ptx"))
