@@ -25,7 +25,7 @@ class HazardClass(Enum):
     TCGEN05_MMA = "tcgen05-mma"
     """The issuing thread waits for its ``tcgen05.mma``, ``cp`` and ``shift`` before it relies on them (9.7.16.6)."""
     CP_ASYNC = "cp-async"
-    """A thread waits for its ``cp.async`` before it reads the bytes, overwrites them or exits (9.7.9.25.3)."""
+    """A thread waits for its ``cp.async`` before it, or a thread in step with it, accesses the bytes (9.7.9.25.3)."""
     BULK = "bulk"
     """A thread waits for its bulk copies before it reuses their source, reads their destination or exits (9.7.9.25.4)."""
     PROXIES = "proxies"

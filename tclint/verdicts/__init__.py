@@ -19,7 +19,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded
 from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.verdicts.availability import available
-from tclint.verdicts.completion import TENSOR_GROUPS, WGMMA_GROUPS, Completion
+from tclint.verdicts.completion import COPY_GROUPS, TENSOR_GROUPS, WGMMA_GROUPS, Completion
 from tclint.verdicts.gaps import damage, gaps
 from tclint.verdicts.outcome import Outcome, ordered
 from tclint.verdicts.uses import uses
@@ -37,11 +37,12 @@ def verdicts(
     model: KernelModel,
     violated: Collection[HazardClass] = (),
     assume: frozenset[Assumption] = ALL_ASSUMPTIONS,
+    only: Collection[HazardClass] = tuple(HazardClass),
 ) -> tuple[Verdict, ...]:
     """What is known of each class of hazards that the kernel of *model* uses, in the order of the classes.
 
-    *violated* are the classes of which a finding is reported, and *assume* what a proof may take for granted. The verdicts
-    do not depend on what *model* was asked before.
+    *violated* are the classes of which a finding is reported, *assume* what a proof may take for granted, and *only* the
+    classes that are asked for. The verdicts do not depend on what *model* was asked before.
     """
     function = model.function
     fresh = KernelModel(function, model.module, model.toolkit, model.pause)
@@ -52,7 +53,9 @@ def verdicts(
             ),
         )
     found = tuple(
-        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume)) for hazard in uses(fresh)
+        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume))
+        for hazard in uses(fresh)
+        if hazard in only
     )
     fresh.release()
     return found
@@ -86,4 +89,5 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.AVAILABILITY: available,
     HazardClass.WGMMA: lambda model, assume: Completion(model, WGMMA_GROUPS, assume).outcome(),
     HazardClass.TMEM_ACCESS: lambda model, assume: Completion(model, TENSOR_GROUPS, assume).outcome(),
+    HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tclint.analyses.model import KernelModel
+from tclint.checks import module_checks
+from tclint.findings.rules import all_rules
 from tclint.findings.spans import Span
-from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
+from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Obligation, Reason
 from tclint.ir.inline import reached
 from tclint.ir.needs import needs
 from tclint.ir.nodes import Function, Instruction, Module, Operand, Pair, Special, Vector
@@ -42,6 +44,7 @@ def available(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
     for function in functions.values():
         reasons += _unlisted(function, version, target, listed)
     reasons += (Reason(Span(e.start, e.end), e.message) for e in module.errors)
+    reasons += _rejected(model, functions)
     return Outcome(tuple(obligations), tuple(reasons))
 
 
@@ -50,6 +53,18 @@ def _functions(model: KernelModel) -> dict[str, Function]:
     written = model.module.function(model.function.name) or model.function
     functions = (written, *reached(written, model.module.functions))
     return {function.name: function for function in functions}
+
+
+def _rejected(model: KernelModel, functions: Collection[str]) -> Iterator[Reason]:
+    """What the rules about availability find in the kernel besides: operands and directives that do not fit."""
+    rules = all_rules()
+    for check in module_checks():
+        about = [rule for rule in check.rules if HazardClass.AVAILABILITY.value in rules[rule].hazards]
+        for hit in check.run(model.module, model.toolkit) if about else ():
+            where = hit.function
+            if hit.rule in about and (where is None or where.name in functions):
+                at = span(where, hit.site) if where is not None and hit.site >= 0 else None
+                yield Reason(at, hit.message)
 
 
 def _introduced(module: Module, version: Version, target: Target) -> Obligation:

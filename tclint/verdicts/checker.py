@@ -18,10 +18,11 @@ write makes a copy that is as pending as the original, since ``ptxas`` renames; 
 nor a constant that a ``mov`` writes is an access for which a ``wgmma.fence`` is needed.
 
 **Obligations.** An operation has completed before an instruction reads its results, overwrites its registers, calls a
-function or leaves the kernel. The ISA itself makes a read wait for a ``tcgen05.ld`` (9.7.16.6.4.5), and orders ``wgmma``
+function or leaves the kernel; nothing but another ``wgmma`` reads the A fragment of one. The ISA itself makes a read wait for a ``tcgen05.ld`` (9.7.16.6.4.5), and orders ``wgmma``
 on the same accumulators (9.7.15.7.1). A ``wgmma.fence`` follows the last ordinary access of each register that a ``wgmma`` uses.
 Operations on tensor memory have completed before the thread signals other threads, and before it issues
-another operation on their columns, unless both read.
+another operation on their columns, unless both read. A ``cp.async`` has completed before the thread accesses bytes that it, or
+another thread in step with it, copies there.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ _SILENT = frozenset(
     mbarrier-pending barrier-wait proxy-fence elect setmaxnreg pdl-wait clc-query vote shuffle match redux""".split()
 )
 """The events that signal no other thread; an event that is not among them is a release."""
+TENSOR = frozenset(("tcgen05.ld", "tcgen05.st"))
+"""The groups of operations on tensor memory that a thread waits for itself."""
 _UNOBSERVED = frozenset("wgmma cp.async bulk tcgen05 tcgen05.ld tcgen05.st".split())
 """The groups whose operations signal no other thread when they complete."""
 
@@ -79,7 +82,7 @@ class Need(NamedTuple):
     operation: int
     use: int
     what: str
-    """``registers``, ``columns``, ``release``, ``exit``; or ``fence``, where both are the same instruction."""
+    """``registers``, ``columns``, ``bytes``, ``release``, ``exit``; or ``fence``, where both are the same instruction."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +123,8 @@ class Questions(NamedTuple):
     infeasible: Callable[[Need, Transfer], bool]
     """Whether no feasible path leads from the operation to the use on which it is pending."""
     disjoint: Callable[[Need, Sequence[State]], bool]
-    """Whether two operations on tensor memory have no column in common while the first is pending, given what may be
-    pending at the entry of each block."""
+    """Whether two operations on tensor memory, or a copy and an access of shared memory, have nothing in common while the
+    first is pending, given what may be pending at the entry of each block."""
 
 
 class Refused(Exception):
@@ -192,6 +195,20 @@ def releases(instruction: Instruction) -> bool:
         return instruction.group not in _UNOBSERVED
     ordered = match is not None and not {".release", ".acq_rel"}.isdisjoint(match.modifiers)
     return ordered or (bool(event) and event not in _SILENT)
+
+
+def touches_shared(instruction: Instruction) -> bool:
+    """Whether *instruction* may access shared memory, now or later; calls are not considered."""
+    match = instruction.match
+    if match is None:
+        return True
+    form = match.form
+    if form.event.startswith("mbarrier") or "mbarrier" in form.roles:
+        return True
+    if form.memory and (match.space == "" or match.space.startswith(".shared")):
+        return True
+    later = any(name.startswith("*") for name in (*form.async_reads, *form.async_writes))
+    return later and form.group not in TENSOR
 
 
 class Transfer:
@@ -364,7 +381,8 @@ class _Checker:
             last = graph.blocks[b][-1]
             if b in graph.exits and self.function.entry:
                 for site in before:
-                    self._require(Need(site, last, "exit"), state)
+                    if self.transfer.operations[site].group != "cp.async":
+                        self._require(Need(site, last, "exit"), state)
             for edge in graph.successors[b]:
                 if not state <= certificate.pending[edge.target]:
                     raise Refused(last, "the certificate omits an operation that is pending after this block")
@@ -402,18 +420,24 @@ class _Checker:
                 self._require(Need(site, i, "registers"), state, ordered)
         calls, signals = instruction.flow == "call", releases(instruction)
         tensor = instruction.event == "issue" and instruction.group.startswith("tcgen05")
-        for site in before if calls or signals or tensor else ():
+        shared = touches_shared(instruction)
+        for site in before if calls or signals or tensor or shared else ():
             group = self.transfer.operations[site].group
-            if calls or (signals and group != "wgmma"):
+            if calls or (signals and group in TENSOR):
                 self._require(Need(site, i, "release"), state)
-            if tensor and group != "wgmma" and not group == instruction.group == "tcgen05.ld":
+            if tensor and group in TENSOR and not group == instruction.group == "tcgen05.ld":
                 self._require(Need(site, i, "columns"), state)
+            if shared and group == "cp.async":
+                self._require(Need(site, i, "bytes"), state)
 
     def _conflict(self, site: int, instruction: Instruction, copies: Mapping[int, Collection[int]]) -> bool:
         """Whether *instruction* reads a result of the operation *site* or a copy, or overwrites one of its registers."""
         operation = self.transfer.operations[site]
         renames = operation.group == "wgmma" and _renames(instruction)
         read = {*instruction.reads, instruction.guard}
+        ordinary = operation.group == "wgmma" != instruction.group and not renames
+        if ordinary and not operation.sources.isdisjoint(read):
+            return True  # the ISA forbids it, although both read
         if not renames and not (operation.results.isdisjoint(read) and read.isdisjoint(copies)):
             return True
         written = (operation.results | operation.sources).intersection(instruction.writes)
@@ -429,7 +453,9 @@ class _Checker:
         elif claimed is Discharge.ORDERED:
             holds = ordered
         elif claimed is Discharge.DISJOINT:
-            holds = need.what == "columns" and self.questions.disjoint(need, self.certificate.pending)
+            holds = need.what in ("columns", "bytes") and self.questions.disjoint(
+                need, self.certificate.pending
+            )
         else:
             holds = claimed is Discharge.INFEASIBLE and self.questions.infeasible(need, self.transfer)
         if not holds:

@@ -1,4 +1,4 @@
-"""Completion of operations before their registers and columns are used: wgmma, ``tcgen05.ld`` and ``tcgen05.st``.
+"""Completion of operations before what they write is used: wgmma, ``tcgen05.ld`` and ``tcgen05.st``, ``cp.async``.
 
 The strict mode of :mod:`tclint.analyses.groups` computes what may be pending: no fact ends at an edge, and a guarded
 instruction may or may not execute, whatever is known of the threads. The obligations, with what discharges each, are a
@@ -18,14 +18,15 @@ from functools import cached_property
 
 from tclint.analyses.groups import Groups, GroupsState, is_move
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import TensorMemory
 from tclint.analyses.wgmma_fences import WgmmaFences, WgmmaFencesState
 from tclint.dataflow import Infeasible, PathQuery, Results, find_paths, next_answer, solve
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.cfg import Edge
-from tclint.ir.nodes import Immediate, Instruction
+from tclint.ir.nodes import Instruction
+from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
     OPEN,
+    TENSOR,
     Certificate,
     Graph,
     Need,
@@ -36,21 +37,27 @@ from tclint.verdicts.checker import (
     Transfer,
     check,
     releases,
+    touches_shared,
 )
 from tclint.verdicts.outcome import Outcome, span
+from tclint.verdicts.rings import Rings
 
-__all__ = ["PATH_ASSUMPTIONS", "TENSOR_GROUPS", "WGMMA_GROUPS", "Completion"]
+__all__ = ["COPY_GROUPS", "PATH_ASSUMPTIONS", "TENSOR_GROUPS", "WGMMA_GROUPS", "Completion"]
 
+COPY_GROUPS = frozenset(("cp.async",))
 WGMMA_GROUPS = frozenset(("wgmma",))
-TENSOR_GROUPS = frozenset(("tcgen05.ld", "tcgen05.st"))
+TENSOR_GROUPS = TENSOR
 PATH_ASSUMPTIONS = frozenset((Assumption.NO_OVERFLOW, Assumption.SAME_LOADS, Assumption.THREADS))
 """What the search for a feasible path may take for granted."""
 MAX_OBLIGATIONS = 50_000
 """The obligations of one class in one kernel that a proof may have."""
+MAX_OPEN = 32
+"""The obligations that are not discharged after which no addresses are compared and no paths are searched for."""
 
 _WHAT = {
     "registers": "it has completed before its registers are used",
     "columns": "it has completed before an operation that must not be reordered with it",
+    "bytes": "it has completed before the thread accesses the bytes that it writes",
     "release": "it has completed before the thread signals others or calls a function",
     "exit": "it has completed before the kernel exits",
     "fence": "a wgmma.fence follows the last ordinary access of its registers",
@@ -130,7 +137,7 @@ class Completion:
         obligations, reasons = list[Obligation](), list[Reason]()
         waits = self._waits()
         for need in sorted(needs, key=lambda n: (n.use, n.operation, n.what)):
-            discharge = self._discharge(need)
+            discharge = self._discharge(need, cheap=len(reasons) >= MAX_OPEN)
             if discharge is None:
                 why = self._why(need)
                 reasons.append(Reason(span(self.model.function, need.use), why))
@@ -191,26 +198,29 @@ class Completion:
         calls = {i for i in reachable if instructions[i].flow == "call"}
         loud = calls | {i for i in reachable if releases(instructions[i])}
         ends = [self.cfg.blocks[b].end - 1 for b in self.cfg.order if b in self.cfg.exits]
-        tensor = [
+        columns = [
             i for i in reachable if instructions[i].event == "issue" and "tcgen05" in instructions[i].opcode
         ]
+        shared = [i for i in reachable if touches_shared(instructions[i])]
         for site, group in self.of.items():
-            wgmma = group == "wgmma"
+            wgmma, tensor = group == "wgmma", group in TENSOR
             if wgmma:
                 yield Need(site, site, "fence")
             for use in self._accesses(site, wgmma):
                 if self.cfg.block_of[use] in self.cfg.rank and model.reaches(site, use):
                     yield Need(site, use, "registers")
-            if model.function.entry:
+            if model.function.entry and group != "cp.async":
                 yield from (
                     Need(site, end, "exit") for end in ends if site == end or model.reaches(site, end)
                 )
             yield from (
-                Need(site, i, "release") for i in (calls if wgmma else loud) if model.reaches(site, i)
+                Need(site, i, "release") for i in (loud if tensor else calls) if model.reaches(site, i)
             )
-            for use in () if wgmma else tensor:
+            for use in columns if tensor else ():
                 if not group == instructions[use].group == "tcgen05.ld" and model.reaches(site, use):
                     yield Need(site, use, "columns")
+            if group == "cp.async":
+                yield from (Need(site, i, "bytes") for i in shared if model.reaches(site, i))
         yield from self._uses_of_copies()
 
     def _accesses(self, site: int, wgmma: bool) -> Iterator[int]:
@@ -220,6 +230,10 @@ class Completion:
         for register in results:
             for use in self.model.readers.get(register, ()):
                 if not (wgmma and is_move(instructions[use])):
+                    yield use
+        for register in analysis.sources[site] if wgmma else ():
+            for use in self.model.readers.get(register, ()):
+                if instructions[use].group != "wgmma" and not is_move(instructions[use]):
                     yield use
         for register in results | analysis.sources[site]:
             for use in self.model.values.defs.get(register, ()):
@@ -243,15 +257,17 @@ class Completion:
 
     # ------------------------------------------------------------ discharges
 
-    def _discharge(self, need: Need) -> Discharge | None:
-        """What discharges an obligation; None if nothing is known to."""
+    def _discharge(self, need: Need, *, cheap: bool = False) -> Discharge | None:
+        """What discharges an obligation; None if nothing is known to. With *cheap*, only the strict state is asked."""
         if need.what == "fence":
             return Discharge.WAIT if self._fenced_at(need.use) else None
         if self._waited(need):
             return Discharge.WAIT
         if need.what == "registers" and self._in_order(need):
             return Discharge.ORDERED
-        if need.what == "columns" and self._disjoint(need, self.entries):
+        if cheap:
+            return None
+        if need.what in ("columns", "bytes") and self._disjoint(need, self.entries):
             return Discharge.DISJOINT
         return Discharge.INFEASIBLE if self._infeasible(need, self.transfer) else None
 
@@ -281,50 +297,30 @@ class Completion:
         return first.precedes(second, copies)
 
     def _disjoint(self, need: Need, pending: Sequence[State]) -> bool:
-        """Whether two loads or stores of tensor memory access different columns while the first is pending.
+        """Whether an operation and an access have no columns or bytes in common while the operation is pending."""
 
-        Their addresses can be compared as they are if nothing that they depend on changes in between: no block whose phis
-        they contain is entered, and no instruction that defines a part of them is executed, while the first is pending.
-        """
-        if Assumption.NO_OVERFLOW not in self.assume:
+        def passes(kind: str, at: int) -> bool:
+            """Whether the thread may enter the block, or execute the instruction *at*, while it is pending."""
+            block = at if kind == "block" else self.cfg.block_of[at]
+            inside = kind != "block" and block == self.cfg.block_of[need.operation] and need.operation < at
+            return inside or any(p.site == need.operation for p in pending[block])
+
+        wanted = PATH_ASSUMPTIONS if need.what == "bytes" else {Assumption.NO_OVERFLOW}
+        if not self.assume >= wanted:
             return False
-        ranges = list[int]()
-        for site in (need.operation, need.use):
-            columns = self._columns(site)
-            if columns is None:
-                return False
-            ranges += columns
-        values = self.model.values
-        disjoint = values.disjoint_in_all_iterations(*ranges) or (
-            values.disjoint(*ranges) is True
-            and not any(
-                self._passes(need.operation, kind, at, pending)
-                for value in ranges[::2]
-                for kind, at in values.varying_at(value)
-            )
-        )
-        if disjoint:
-            self.assumed.add(Assumption.NO_OVERFLOW)
-        return disjoint
+        if need.what == "columns":
+            apart = columns_apart(self.model, need.operation, need.use, passes)
+        else:
+            apart = self.bytes.apart(need.operation, need.use, passes)
+        if not apart:
+            return False
+        self.assumed |= wanted
+        return True
 
-    def _passes(self, operation: int, kind: str, at: int, pending: Sequence[State]) -> bool:
-        """Whether the thread may enter the block, or execute the instruction *at*, while the operation is pending."""
-        block = at if kind == "block" else self.cfg.block_of[at]
-        inside = kind != "block" and block == self.cfg.block_of[operation] and operation < at
-        return inside or any(p.site == operation for p in pending[block])
-
-    def _columns(self, site: int) -> tuple[int, int] | None:
-        """The address of the first column that a load or store of tensor memory accesses, and their number at most."""
-        tensor = self.model.fact(TensorMemory)
-        columns, width = tensor.range(site, "taddr"), tensor.exact_width(site, "taddr")
-        if columns is None or width is None:
-            return None
-        split = self.instructions[site].named("immHalfSplitoff")
-        if split is not None:  # the upper lanes access other columns
-            if not isinstance(split, Immediate) or not isinstance(split.value, int) or split.value < 0:
-                return None
-            width += split.value
-        return columns.start, width
+    @cached_property
+    def bytes(self) -> Bytes:
+        """The bytes of shared memory that the kernel accesses."""
+        return Bytes(self.model, Rings(self.model, self.transfer))
 
     @cached_property
     def _searchable(self) -> bool:
@@ -390,7 +386,11 @@ class Completion:
         operation = self.model.name(need.operation)
         if need.what == "fence":
             return "a register of the wgmma may have been accessed since the last wgmma.fence"
-        at = {"registers": "uses a register of", "columns": "may access the columns of"}.get(need.what)
+        at = {
+            "registers": "uses a register of",
+            "columns": "may access the columns of",
+            "bytes": "may access the bytes of",
+        }.get(need.what)
         if at is None:
             at = "signals other threads after" if need.what == "release" else "ends the kernel after"
         return f"it {at} a {operation} that may be pending on some path"

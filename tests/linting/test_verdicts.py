@@ -89,10 +89,16 @@ def test_a_rule_that_is_off_violates_nothing_and_proves_nothing() -> None:
     assert verdict.reasons
 
 
-def test_a_finding_below_the_confidence_leaves_a_proved_class_unknown() -> None:
+def test_a_finding_below_the_confidence_leaves_a_proved_class_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = Verdict(
+        "fragment_stored_early", HazardClass.WGMMA, Status.PROVED, assumptions=(Assumption.THREADS,)
+    )
+    monkeypatch.setattr(linting, "proved", lambda *asked: (shown,))
     assert "WG009" not in {f.rule.id for f in judged(FRAGMENT).findings if f.confidence > Confidence.LOW}
     verdict = of(FRAGMENT, HazardClass.WGMMA)
-    assert verdict.status is Status.UNKNOWN
+    assert (verdict.status, verdict.assumptions) == (Status.UNKNOWN, ())
     assert "WG009" in verdict.reasons[0].what
     with_it = of(FRAGMENT, HazardClass.WGMMA, Selected(min_confidence=Confidence.LOW))
     assert (with_it.status, with_it.rules) == (Status.VIOLATED, ("WG009",))

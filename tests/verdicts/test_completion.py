@@ -63,7 +63,7 @@ PROVED = {
     "one accumulator in a loop": loop("", wait()),
     "a pipelined loop": loop(wait(1), wait()),
     "a copy read after the wait": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\n{wait()}\nadd.f32 %f9, %f8, %f8;",
-    "a fragment read meanwhile": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\nadd.s32 %r8, %r11, 1;\n{wait()}",
+    "a fragment shared by two": f"{FENCE}\n{FRAGMENT}\n{FRAGMENT.replace('%f0, %f1, %f2, %f3', '%f4, %f5, %f6, %f7')}\n{COMMIT}\n{wait()}",
     "a wait on both paths": f"{FENCE}\n{WGMMA}\n{COMMIT}\n@%p2 bra a;\n{wait()}\nbra b;\na:\n{wait()}\nb:\n{USE}",
     "an accumulator zeroed after the fence": f"{FENCE}\nmov.f32 %f0, 0f00000000;\n{WGMMA}\n{COMMIT}\n{wait()}",
     "an accumulator renamed in a loop": f"""{FENCE}
@@ -78,6 +78,7 @@ setp.lt.s32 %p1, %r1, %r9;
 {wait()}""",
 }
 UNKNOWN = {
+    "a fragment read meanwhile": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\nadd.s32 %r8, %r11, 1;\n{wait()}",
     "not waited": f"{FENCE}\n{WGMMA}\n{COMMIT}\n{USE}\n{wait()}",
     "not committed": f"{FENCE}\n{WGMMA}\n{wait()}\n{USE}",
     "waited too early": f"{FENCE}\n{WGMMA}\n{wait()}\n{COMMIT}\n{USE}\n{wait()}",
