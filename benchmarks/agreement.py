@@ -38,10 +38,11 @@ from tclint.analyses.groups import Groups, is_move
 from tclint.analyses.model import KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.checks import Hit, module_checks
-from tclint.findings.finding import Edit, FileReport, Finding, Span
+from tclint.findings.finding import Edit, FileReport, Finding
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
+from tclint.findings.spans import Span
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Instruction, Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Version

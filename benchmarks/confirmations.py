@@ -25,7 +25,8 @@ from benchmarks.faults import apply
 from benchmarks.mutation import choose, fresh, lint
 from tclint.driver.confirm import confirm
 from tclint.driver.evidence import EVIDENCE
-from tclint.findings.finding import Edit, FileReport, Finding, Span
+from tclint.findings.finding import Edit, FileReport, Finding
+from tclint.findings.spans import Span
 
 __all__ = ["main", "moved", "table"]
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
-from tclint.findings.finding import Edit, Span
+from tclint.findings.finding import Edit
+from tclint.findings.spans import Span
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import (
     Function,

@@ -36,7 +36,8 @@ from benchmarks.corpus.fixtures import FOLDER as KERNELS
 from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.hardware_page import ABOUT, COMMAND, SLICE, TITLE, section
-from tclint.findings.finding import Edit, FileReport, Span
+from tclint.findings.finding import Edit, FileReport
+from tclint.findings.spans import Span
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -39,8 +39,9 @@ from benchmarks.machine_code import Assembler
 from benchmarks.misses import cause, patient
 from benchmarks.mutation_score import ABOUT, COMMAND, SLICE, TITLE, section, summary, table
 from benchmarks.ptxas import PtxasMissing, find
-from tclint.findings.finding import Edit, FileReport, Finding, Span
+from tclint.findings.finding import Edit, FileReport, Finding
 from tclint.findings.scales import Confidence, Method, Severity
+from tclint.findings.spans import Span
 from tclint.ir.frontend import analyse
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError

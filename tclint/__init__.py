@@ -20,10 +20,10 @@ if TYPE_CHECKING:
         Finding,
         Fix,
         SourceLocation,
-        Span,
         Step,
     )
     from tclint.findings.scales import Confidence, Method, Severity
+    from tclint.findings.spans import Span
     from tclint.syntax.source import Problem
 
 __all__ = [

@@ -23,7 +23,7 @@ from tclint.findings.selection import SettingsError
 from tclint.report import baseline
 from tclint.report.fold import presented
 from tclint.report.locate import MODES, Locator, Mode
-from tclint.report.summary import Context, Summary, exit_code
+from tclint.report.summary import Context, Summary, exit_code, unmet
 from tclint.syntax.source import Position, Problem, Source, SourceError
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ class Options(TypedDict, total=False):
     confirm_seconds: int
     execute: bool
     execute_steps: int
+    verdict: bool
+    require: Iterable[str]
+    assume: Iterable[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +85,12 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of ``tclint check``: 0 clean, 1 findings at or above ``fail_on``, 2 not fully analysed.
+        """The exit code of ``tclint check``: 0 clean, 1 findings at or above ``fail_on`` or ``require`` not met, 2 not
+        fully analysed.
 
         It is also 2 if a suppression comment is unused or malformed.
         """
-        return exit_code(self.files, self.config.failing)
+        return exit_code(self.files, self.config.failing, self.summary.unmet)
 
     @property
     def ok(self) -> bool:
@@ -214,4 +218,5 @@ def _report(inputs: Iterable[Input], config: Config, paths: Iterable[str] = ()) 
     files, summary = presented(
         [item.report for item in reports(inputs, config)], config.selected, paths, known, config.arch
     )
+    summary = replace(summary, unmet=unmet(files, config.require))
     return Report(tuple(files), summary, config)

@@ -19,7 +19,8 @@ from benchmarks.peers.sample import FIXTURES, Launch, drawn, launches, of_kernel
 from benchmarks.peers.tools import Answer, PtxasTool, Pyptx, SentryWard, Tclint, Tool, fresh, judged
 from benchmarks.processes import Launcher
 from benchmarks.ptxas import PtxasMissing
-from tclint.findings.finding import Edit, FileReport, Span
+from tclint.findings.finding import Edit, FileReport
+from tclint.findings.spans import Span
 
 __all__ = ["measure", "tools"]
 

@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tclint.findings.finding import FileReport, Span
+from tclint.findings.finding import FileReport
 from tclint.findings.scales import Confidence
 from tclint.findings.selection import Selected
+from tclint.findings.spans import Span
 from tclint.inline import module as inline
 from tclint.inline.asm import Asm, AsmOperand
 from tclint.inline.hosts import is_host

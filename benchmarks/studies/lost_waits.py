@@ -21,7 +21,8 @@ from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, apply
 from benchmarks.studies import sass
 from benchmarks.studies.scoreboards import COLUMNS, WORST, Refused, Tools, find, outstanding, pairs
-from tclint.findings.finding import Edit, Span
+from tclint.findings.finding import Edit
+from tclint.findings.spans import Span
 from tclint.syntax.source import Source
 
 __all__ = ["main", "measure", "section"]

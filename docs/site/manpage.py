@@ -19,7 +19,7 @@ No finding at or above
 .BR \\-\\-fail\\-on .
 .TP
 .B 1
-Findings.
+Findings, or a requirement that is not met.
 .TP
 .B 2
 A usage error, an input that could not be analysed, or a suppression that is wrong, even if there are findings too.

@@ -363,9 +363,9 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     def _width(self, site: int, role: str) -> int:
         """The minimum number of columns that *role* covers."""
-        return self._exact_width(site, role) or 1
+        return self.exact_width(site, role) or 1
 
-    def _exact_width(self, site: int, role: str) -> int | None:
+    def exact_width(self, site: int, role: str) -> int | None:
         """The number of columns that *role* covers; None if unknown."""
         instruction, values = self.model.instruction(site), self.model.values
         match, idesc = instruction.match, self.model.value(site, "idesc")
@@ -445,7 +445,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
         It suffices that they differ where both instructions execute for the first time.
         """
-        sizes = self._exact_width(a, role_a), self._exact_width(b, role_b)
+        sizes = self.exact_width(a, role_a), self.exact_width(b, role_b)
         here, there = self.range(a, role_a), self.range(b, role_b)
         if here is None or there is None or None in sizes:
             return False

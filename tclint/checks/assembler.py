@@ -10,7 +10,8 @@ from tclint.checks._operand_types import OperandTypes
 from tclint.checks._wording import in_words
 from tclint.findings.edits import Repair
 from tclint.findings.edits import opcode as opcode_at
-from tclint.findings.finding import Edit, Span
+from tclint.findings.finding import Edit
+from tclint.findings.spans import Span
 from tclint.ir.nodes import BuildError, Function, Immediate, Module
 from tclint.ir.operands import shape
 from tclint.isa.directives import directives

@@ -9,7 +9,7 @@ from typing import Any
 
 from tclint.checks import Hit, RuleId, grouped, module_check
 from tclint.findings.edits import Repair, removed, retarget, reversion
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 from tclint.ir.needs import Need, first_version, instruction_needs, name_of, needs
 from tclint.ir.nodes import Module
 from tclint.isa.target import INTRODUCED, TARGETS, Availability, Target, Version, dotted

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from tclint.checks import Hit, RuleId, module_check
 from tclint.findings.edits import Repair, removed
-from tclint.findings.finding import Edit, Span
+from tclint.findings.finding import Edit
 from tclint.findings.scales import Severity
+from tclint.findings.spans import Span
 from tclint.ir.nodes import Directive, Function, Module
 from tclint.isa.directives import DirectiveSpec, directives
 from tclint.isa.newer import beyond_table

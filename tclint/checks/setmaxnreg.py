@@ -20,8 +20,9 @@ from tclint.analyses.setmaxnreg import (
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Repair, without_word
-from tclint.findings.finding import Edit, Span
+from tclint.findings.finding import Edit
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.spans import Span
 from tclint.ir.nodes import Instruction
 from tclint.values import thread_masks as T
 

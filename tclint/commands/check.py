@@ -117,7 +117,10 @@ def command(
     If nothing is reported, the last line counts the findings that are hidden and the kernels in which the analyses left
     questions open. --pedantic shows findings of low confidence, and --timings counts the open questions.
 
-    Exit code: 0 clean, 1 findings at or above --fail-on, 2 usage error, an input that could not be analysed, or a
+    --verdict states for each kernel which classes of hazards are violated, proved, bounded by replays, or unknown, and
+    --require fails unless they are proved or bounded; docs/verdicts.md describes both.
+
+    Exit code: 0 clean, 1 findings at or above --fail-on or a requirement that is not met, 2 usage error, an input that could not be analysed, or a
     comment that suppresses nothing. With --fix, only the remaining findings count; with --diff, it is 1 if anything
     would change.
     """
@@ -133,7 +136,7 @@ def command(
     from tclint.report.formats._files import OutputError, parse, refuse_inputs
     from tclint.report.formats._files import write as write_files
     from tclint.report.locate import Locator
-    from tclint.report.summary import Context, exit_code, gave_up_of, statistics_of, timings_of
+    from tclint.report.summary import Context, exit_code, gave_up_of, statistics_of, timings_of, unmet
 
     if statistics and output_format not in ("text", "concise"):
         raise click.UsageError(f"--statistics requires the format text or concise, not {output_format}.")
@@ -169,7 +172,10 @@ def command(
     _refuse_unmatched(config, found)
     shown, summary = presented(found, config.selected, paths, known, config.arch)
     summary = replace(
-        summary, excluded=len(exclusions.paths), fixed=fixing.fixed if fixing is not None else {}
+        summary,
+        excluded=len(exclusions.paths),
+        fixed=fixing.fixed if fixing is not None else {},
+        unmet=unmet(shown, config.require),
     )
     context = Context(
         summary,
@@ -191,10 +197,14 @@ def command(
     if fixing is not None:
         write_notes(fixing.notes)
     write_notes(summary.notes)
+    if summary.unmet and (output_format != "text" or statistics):  # the text has them
+        from tclint.report.formats._verdicts import unmet_words
+
+        write_notes([f"error: {unmet_words(one)}" for one in summary.unmet])
     if timings:
         write(timings_of(item.seconds for item in checked), sys.stderr)
         write(gave_up_of(found, each=debug()), sys.stderr)
-    return exit_code(shown, config.failing)
+    return exit_code(shown, config.failing, summary.unmet)
 
 
 def _refuse_unfixable(paths: tuple[str, ...], diff: bool) -> None:

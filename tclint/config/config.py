@@ -10,13 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tclint.findings.scales import Confidence, Severity
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Selected, SettingsError
 from tclint.isa.target import Target, dotted
 
+if TYPE_CHECKING:
+    from tclint.findings.requirements import Requirement
+    from tclint.findings.verdicts import Assumption
+
 __all__ = ["Config", "Kind", "Selection", "Setting", "settings"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,8 @@ class Kind:
     schema: Mapping[str, Any]
     """The JSON schema of a setting's value in a file."""
     read: Callable[[Any], Any]
-    """The value that a file's stands for; raises ValueError, TypeError or KeyError for one that stands for none."""
+    """The value that a file's stands for; raises ValueError, TypeError or KeyError for one that stands for none, and
+    SettingsError with the reason if a word in it is unknown."""
     write: Callable[[Any], Any]
     """The inverse."""
     option: str = "value"
@@ -91,6 +98,26 @@ def _path(value: object) -> str:
     return str(value)
 
 
+def _requirements(value: object) -> tuple[Requirement, ...]:
+    from tclint.findings.requirements import requirements
+
+    return _understood(requirements, _strings(value))
+
+
+def _assumptions(value: object) -> frozenset[Assumption]:
+    from tclint.findings.requirements import assumptions
+
+    return _understood(assumptions, _strings(value))
+
+
+def _understood(parse: Callable[[tuple[str, ...]], T], words: tuple[str, ...]) -> T:
+    """What *parse* makes of *words*. Raises SettingsError, whose message lists the words that exist."""
+    try:
+        return parse(words)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+
+
 def _positive(value: object) -> int:
     _check(isinstance(value, int) and not isinstance(value, bool) and value >= 1)
     return int(value)  # type: ignore[call-overload, no-any-return]
@@ -139,6 +166,36 @@ JOBS = Kind(
 )
 
 
+_CLASS = (
+    "(wgmma|tcgen05-ldst|tcgen05-mma|cp-async|bulk|proxies|convergence|shared-memory|tensor-memory|mbarrier|register-pool"
+    "|availability)"
+)
+"""The names of the classes of hazards, spelled out, since a run without verdicts does not import them."""
+REQUIREMENTS = Kind(
+    "a list of requirements such as proved:wgmma",
+    {
+        "type": "array",
+        "items": {
+            "type": "string",
+            "pattern": rf"^\s*((proved|bounded):)?{_CLASS}(\s*,\s*((proved|bounded):)?{_CLASS})*\s*$",
+        },
+    },
+    _requirements,
+    lambda required: [*map(str, required)],
+    "list",
+    "STATUS:CLASSES",
+)
+ASSUMPTIONS = Kind(
+    'a list of assumptions, or "none"',
+    {
+        "type": "array",
+        "items": {"enum": ["no-overflow", "same-loads", "threads", "no-alias", "none"]},
+    },
+    _assumptions,
+    lambda some: sorted(a.value for a in some) or ["none"],
+    "list",
+    "NAMES",
+)
 _POSITIVE = {"type": "integer", "minimum": 1}
 SECONDS = Kind("a number of seconds, at least 1", _POSITIVE, _positive, int, metavar="N")
 STEPS = Kind("a number of instructions, at least 1", _POSITIVE, _positive, int, metavar="N")
@@ -277,6 +334,27 @@ class Config:
         metadata=_about(STEPS, "Maximum number of instructions that --execute executes for a kernel."),
     )
 
+    verdict: bool = field(
+        default=False,
+        metadata=_about(
+            FLAG, "State for each kernel which classes of hazards are violated, proved, bounded or unknown."
+        ),
+    )
+
+    require: tuple[Requirement, ...] = field(
+        default=(),
+        metadata=_about(
+            REQUIREMENTS,
+            "Fail if a class of hazards that a kernel uses is not proved, or not bounded: proved:wgmma,convergence.",
+        ),
+    )
+
+    assume: frozenset[Assumption] | None = field(
+        default=None,
+        metadata=_about(ASSUMPTIONS, "What proofs may take for granted; none refuses every assumption."),
+    )
+    """None: everything."""
+
     launch: str | None = None
     """The launch file for ``confirm`` and ``execute``; None: the one beside the kernel, or an assumed launch."""
 
@@ -287,6 +365,15 @@ class Config:
     def executes(self) -> bool:
         """Whether kernels are executed, which needs numpy."""
         return self.confirm or self.execute
+
+    @property
+    def assuming(self) -> frozenset[Assumption] | None:
+        """What the proofs of the verdicts may take for granted; None: no verdicts are wanted."""
+        if not (self.verdict or self.require):
+            return None
+        from tclint.findings.requirements import ALL_ASSUMPTIONS
+
+        return ALL_ASSUMPTIONS if self.assume is None else self.assume
 
     @property
     def failing(self) -> Severity | None:

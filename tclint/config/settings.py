@@ -168,6 +168,8 @@ def _known(layer: Layer, declared: Mapping[str, Setting]) -> Iterator[tuple[str,
 def _read(layer: Layer, setting: Setting, raw: Any) -> Any:
     try:
         value = setting.kind.read(raw)
+    except SettingsError as error:
+        raise SettingsError(f"{layer.where(setting.key)}: {error}") from None
     except (TypeError, ValueError, KeyError, AttributeError):
         shown = _spelled(raw)
         choices = setting.kind.schema.get("enum", ())

@@ -15,11 +15,12 @@ from tclint.config.config import Config
 from tclint.diff.compare import STATUSES, OpChange, OpPair, Status
 from tclint.diff.pairs import Difference, Found, How, Kernel, total
 from tclint.diff.skeleton import Op
-from tclint.findings.finding import FileReport, Finding, Fingerprints, SourceLocation, Span
+from tclint.findings.finding import FileReport, Finding, Fingerprints, SourceLocation
 from tclint.findings.places import displayed_name, region
 from tclint.findings.rules import Rule
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
+from tclint.findings.spans import Span
 from tclint.report.formats._style import BOLD, CYAN, RED, YELLOW, Style, printable, shortened
 from tclint.report.summary import count
 
@@ -354,6 +355,7 @@ def _rule(status: Status) -> Rule:
         id=f"DIFF-{status.upper()}",
         name=f"synchronisation-{status}",
         family="diff",
+        hazards=(),
         severity=Severity.INFO,
         confidence=Confidence.HIGH,
         since="0.1.0",

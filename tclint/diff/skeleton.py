@@ -18,8 +18,9 @@ from tclint.analyses.mbarriers import Mbarrier, Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import computes
 from tclint.dataflow import LimitExceeded
-from tclint.findings.finding import SourceLocation, Span
+from tclint.findings.finding import SourceLocation
 from tclint.findings.places import source_location
+from tclint.findings.spans import Span
 from tclint.inspect.in_flight import operations
 from tclint.ir.nodes import Function, Instruction, Module
 from tclint.isa.table import Match

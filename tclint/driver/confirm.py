@@ -18,8 +18,9 @@ from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchFile
 from tclint.executor.run import Execution, prepared
 from tclint.executor.schedule import Schedule
-from tclint.findings.finding import Confirmation, FileReport, Finding, Span, Step
+from tclint.findings.finding import Confirmation, FileReport, Finding, Step
 from tclint.findings.scales import Confidence, Method
+from tclint.findings.spans import Span
 from tclint.ir.nodes import Module
 from tclint.syntax.source import Source
 

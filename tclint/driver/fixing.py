@@ -125,7 +125,7 @@ def shown(
     source: Source, config: Config, known: Baseline | None = None, past: IncrementalCache | None = None
 ) -> FileReport:
     """The report on *source* with only those findings that are shown, not *known*, and not suppressed by a comment."""
-    found = [lint(source, config, past=past)]
+    found = [lint(source, replace(config, verdict=False, require=()), past=past)]
     if known is not None:
         found, _ = known.compared(found, config.selected, ())
     return replace(_visible(found[0], config), source=source)

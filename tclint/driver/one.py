@@ -39,7 +39,13 @@ def lint(
         from tclint.linting.check import check_source
 
         return check_source(
-            source, config.selected, config.toolkit, clock=clock, past=past, observer=observer
+            source,
+            config.selected,
+            config.toolkit,
+            clock=clock,
+            past=past,
+            observer=observer,
+            assume=config.assuming,
         )
     from time import perf_counter
 

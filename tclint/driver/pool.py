@@ -97,8 +97,10 @@ def check(item: Input, config: Config) -> Checked:
         if debug():
             raise
         report = replace(FileReport.failed(path, internal_error(error)), member=source.member)
-    # Without findings, nothing of the text is shown: free it before the next one is read.
-    changes: dict[str, Any] = {"origin": origin(path)} if report.findings else {"source": None}
+    # Without findings and verdicts, nothing of the text is shown: free it before the next one is read.
+    changes: dict[str, Any] = {} if report.findings or report.verdicts else {"source": None}
+    if report.findings:
+        changes["origin"] = origin(path)
     return Checked(replace(report, **changes), seconds)
 
 

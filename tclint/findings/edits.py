@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from tclint.findings.finding import Edit, Fix, Span
+from tclint.findings.finding import Edit, Fix
+from tclint.findings.spans import Span
 from tclint.ir.nodes import Function, Instruction, Module
 from tclint.ir.operands import HEAD
 from tclint.isa.target import INTRODUCED, RENAMED, TOOLKITS, Target, Version, dotted

@@ -13,18 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 from tclint.findings.moved import Former, subject
 from tclint.findings.scales import Confidence, Method, Severity
+from tclint.findings.spans import Span
 from tclint.syntax.source import Problem, Source
 
 if TYPE_CHECKING:
     from tclint.findings.rules import Rule
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The bytes ``start`` (inclusive) to ``end`` (exclusive) of a Source."""
-
-    start: int
-    end: int
+    from tclint.findings.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +241,8 @@ class FileReport:
     open_questions: tuple[OpenQuestion, ...] = ()
     executions: tuple[KernelExecution, ...] = ()
     """The kernels that were executed since they have no finding."""
+    verdicts: tuple[Verdict, ...] = ()
+    """What is known of each class of hazards in each kernel, in the order of the text; empty if that was not asked."""
 
     def __post_init__(self) -> None:
         if (self.status == "analysed") == bool(self.problems):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tclint.findings.finding import FileReport, SourceLocation, Span
+from tclint.findings.finding import FileReport, SourceLocation
+from tclint.findings.spans import Span
 from tclint.ir.nodes import Location, Module
 from tclint.syntax.source import Position
 

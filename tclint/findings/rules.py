@@ -5,7 +5,8 @@ fenced ``ptx`` blocks under *Example* are modules that the rule must report, tho
 reports. A rule about the ptxas of some CUDA toolkit names one, ``toolkit = "12.8"``, for which both are checked.
 ``assembles = false`` states that ptxas rejects the code that the rule reports. ``strict = "warning"`` gives the severity
 with the setting ``strict``: the ISA forbids the code, and neither hardware nor machine code has shown it to go wrong.
-``default = false`` leaves the rule off unless a setting selects it.
+``default = false`` leaves the rule off unless a setting selects it. ``hazards`` names the classes that its findings violate
+(:class:`tclint.findings.verdicts.HazardClass`); it is empty for a rule about something else, such as an operand or speed.
 
 ``words`` in the TOML states what to change in the source language from which the PTX was generated. It is a table with a
 text for each of ``PRODUCERS``, or ``"none"`` for one without such a text; or the id of a rule with such a table, which
@@ -50,6 +51,7 @@ _KEYS: dict[str, type] = {
     "severity": str,
     "confidence": str,
     "family": str,
+    "hazards": list,
     "since": str,
     "manual": list,
 }
@@ -89,6 +91,8 @@ class Rule:
     severity: Severity
     """The severity of its findings unless a check lowers it."""
     confidence: Confidence
+    hazards: tuple[str, ...]
+    """The classes of hazards that its findings violate, by their names; empty if none."""
     since: str
     """The version of tclint that introduced it."""
     manual: tuple[str, ...]
@@ -175,12 +179,18 @@ def default_rules() -> frozenset[str]:
 
 def load_rules(folder: Path) -> Mapping[str, Rule]:
     """The rules of the pages in ``folder``, with all pages read. Raises RuleError if one is invalid."""
+    # A run needs neither the classes nor the time that it takes to import them.
+    from tclint.findings.verdicts import HazardClass
+
     rules = Pages(folder)
     names: dict[str, str] = {}
+    classes = {hazard.value for hazard in HazardClass}
     for rule in rules.values():
         if (other := names.setdefault(rule.name, rule.id)) != rule.id:
             raise RuleError(f"{rule.id}.md:1: {other} already has the name {rule.name}")
         words_of(rule, rules)
+        if unknown := set(rule.hazards) - classes:
+            raise RuleError(f"{rule.id}.md:1: front matter: hazards: unknown class {min(unknown)}")
     return rules
 
 
@@ -342,6 +352,9 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
     if not meta["manual"] or not all(isinstance(s, str) and _SECTION.fullmatch(s) for s in meta["manual"]):
         raise fail('front matter: manual must list section numbers such as "9.7.15.7.3"')
     meta["manual"] = tuple(meta["manual"])
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in meta["hazards"]):
+        raise fail('front matter: hazards must list classes such as "wgmma"')
+    meta["hazards"] = tuple(meta["hazards"])
     if "toolkit" in meta:
         toolkit = _TOOLKIT.fullmatch(meta["toolkit"])
         if toolkit is None:

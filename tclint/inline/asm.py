@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 from tclint.inline.text import UNKNOWN, Text
 
 __all__ = ["Asm", "AsmOperand", "Ptx", "exposed", "kind_of", "operands_of", "ptx_of", "together"]

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from tclint.findings.finding import AsmCount, BlockedWait, FileReport, Finding, Fingerprints, Fix, Span, Step
+from tclint.findings.finding import AsmCount, BlockedWait, FileReport, Finding, Fingerprints, Fix, Step
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
+from tclint.findings.spans import Span
 from tclint.inline.hosts import MISSING, PYTHON
 from tclint.ir.operands import HEAD
 from tclint.syntax.source import Problem, Source, SourceError

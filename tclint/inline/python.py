@@ -10,7 +10,7 @@ from functools import cache
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 from tclint.inline.asm import Asm, Dialect, operands_of
 from tclint.inline.text import UNKNOWN, Text
 

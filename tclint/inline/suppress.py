@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from tclint.findings.finding import Finding, Span
+from tclint.findings.finding import Finding
 from tclint.findings.selection import Selected
+from tclint.findings.spans import Span
 from tclint.inline.asm import Asm
 from tclint.inline.python import MARKER
 from tclint.ir.nodes import Function, Module

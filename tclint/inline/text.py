@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 
 __all__ = ["UNKNOWN", "Text"]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
@@ -15,12 +16,13 @@ from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.dataflow import Unanswered
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
-from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Span, Step
+from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Step
 from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
+from tclint.findings.spans import Span
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
@@ -30,6 +32,10 @@ from tclint.linting.cache import CheckResult, Facts, IncrementalCache
 from tclint.linting.subsumption import without_subsumed
 from tclint.linting.suppress import apply
 from tclint.syntax.source import Problem, Source
+
+if TYPE_CHECKING:
+    from tclint.findings.verdicts import Assumption
+    from tclint.linting.verdicts import Judge
 
 __all__ = ["Observer", "as_findings", "check_source"]
 
@@ -47,6 +53,7 @@ def check_source(
     clock: Callable[[str, float], None] | None = None,
     past: IncrementalCache | None = None,
     observer: Observer | None = None,
+    assume: frozenset[Assumption] | None = None,
 ) -> FileReport:
     """The report of linting one source: the findings of the rules that are *selected*, by default all.
 
@@ -62,9 +69,13 @@ def check_source(
     unless a deadline is set (:attr:`IncrementalCache.until`).
 
     *observer* adds hits to those of each function; *past* does not keep them.
+
+    *assume* is what the proofs of the verdicts may take for granted; None: the report has no verdicts.
     """
     with _without_collector():
-        return _check(source, selected or Selected(), toolkit, clock, past or IncrementalCache(), observer)
+        return _check(
+            source, selected or Selected(), toolkit, clock, past or IncrementalCache(), observer, assume
+        )
 
 
 @contextmanager
@@ -85,6 +96,7 @@ def _check(
     clock: Callable[[str, float], None] | None,
     past: IncrementalCache,
     observer: Observer | None,
+    assume: frozenset[Assumption] | None,
 ) -> FileReport:
     on = selected.on
     began = perf_counter()
@@ -100,46 +112,43 @@ def _check(
 
     module, problems = analyse(source, past.builds)
     tick("parse and build")
-    found: list[tuple[Function | None, Hit]] = []
-    if module.functions or module.version is not None:
-        for module_check in module_checks():
-            if on.isdisjoint(module_check.rules):
-                continue
-            for hit in module_check.run(module, toolkit):
-                about = hit.function
-                if hit.subject in on and (about is None or _wanted(about, selected)):
-                    found.append((about, hit))
-            tick("check " + module_check.rules[0])
+    found = _module_hits(module, selected, toolkit, tick)
     callees = inlinable(module)
     facts = Facts.of(module, on, toolkit)
+    judge = None
+    if assume is not None:
+        from tclint.linting import verdicts  # a run without verdicts does not pay for the imports
+
+        judge = verdicts.Judge(assume, module, toolkit, selected.min_confidence, tuple(found), past.pause)
 
     def check(function: Function) -> CheckResult:
-        model = KernelModel(function, module, toolkit, past.pause)
-        hits, limits = _kernel_hits(model, on, tick)
-        hits = tuple(_described(model, hit) for hit in hits)
-        model.release()
-        tick("describe findings")
-        return CheckResult(hits, limits, dict(model.ledger.unanswered))
+        return _result(KernelModel(function, module, toolkit, past.pause), on, tick, judge)
 
     open_questions: list[OpenQuestion] = []
     for function in module.functions:
-        if not function.instructions or function.declared_only or not _wanted(function, selected):
+        if not selected.wants(function.name):
             continue
-        if any(e.kind in ("undefined-guard", "undefined-label", "duplicate-label") for e in function.errors):
+        if why := _unchecked(function):
+            if judge is not None:
+                judge.leave(function, why)
             continue
         whole = inline(function, callees)
-        hits, limits, unanswered = past.checked(module, whole, facts, check)
+        all_hits, limits, unanswered = past.checked(module, whole, facts, check)
         open_questions += sorted(
             _located(source, whole, unanswered), key=lambda q: (q.line, q.question, q.why)
         )
         line = source.position(function.start).line if limits else 0
         problems += [Problem(line, limit) for limit in limits]
-        off = selected.ignored(source.path, function.name) if hits else ()
-        hits = tuple(without_subsumed(hits, selected.min_confidence, off, selected.strict))
-        found += [(whole, hit) for hit in hits]
+        off = selected.ignored(source.path, function.name) if all_hits else ()
+        hits = tuple(without_subsumed(all_hits, selected.min_confidence, off, selected.strict))
+        observed = []
         if observer is not None:
-            found += [(whole, hit) for hit in observer(module, whole, hits) if hit.subject in on]
+            observed = [hit for hit in observer(module, whole, hits) if hit.subject in on]
             tick("execute")
+        found += [(whole, hit) for hit in (*hits, *observed)]
+        if judge is not None:
+            judge.add(whole, (*hits, *observed), all_hits, changed=past.owing)
+            tick("verdicts")
     if not problems:
         past.forget_all_but(module)
     made = as_findings(source, module, found, strict=selected.strict)
@@ -155,7 +164,52 @@ def _check(
         source=source,
         entries=tuple(function.name for function in module.functions if function.instructions),
         open_questions=tuple(open_questions),
+        verdicts=tuple(judge.verdicts) if judge is not None else (),
     )
+
+
+def _result(
+    model: KernelModel, on: frozenset[str], tick: Callable[[str], None], judge: Judge | None
+) -> CheckResult:
+    """The result of the checks of a function, whose *model* is released."""
+    hits, limits = _kernel_hits(model, on, tick)
+    hits = tuple(_described(model, hit) for hit in hits)
+    unanswered = dict(model.ledger.unanswered)
+    tick("describe findings")
+    if judge is not None:
+        judge.see(model)  # now, since the checks have replayed it
+        tick("verdicts")
+    model.release()
+    return CheckResult(hits, limits, unanswered)
+
+
+def _module_hits(
+    module: Module, selected: Selected, toolkit: Version | None, tick: Callable[[str], None]
+) -> list[tuple[Function | None, Hit]]:
+    """The hits of the checks of whole modules, each with the function that it is about, if it is about one."""
+    on = selected.on
+    found: list[tuple[Function | None, Hit]] = []
+    if module.functions or module.version is not None:
+        for module_check in module_checks():
+            if on.isdisjoint(module_check.rules):
+                continue
+            for hit in module_check.run(module, toolkit):
+                about = hit.function
+                if hit.subject in on and (about is None or _wanted(about, selected)):
+                    found.append((about, hit))
+            tick("check " + module_check.rules[0])
+    return found
+
+
+def _unchecked(function: Function) -> str:
+    """Why no check runs on a function; empty if the checks do."""
+    if function.damaged:
+        return "it contains a syntax error"
+    if not function.instructions or function.declared_only:
+        return "it has no body"
+    if any(e.kind in ("undefined-guard", "undefined-label", "duplicate-label") for e in function.errors):
+        return "a guard or a label is undefined or ambiguous"
+    return ""
 
 
 def _kernel_hits(

@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tclint.findings.edits import Repair, removed, resolve
-from tclint.findings.finding import Edit, Finding, Fingerprints, Span
+from tclint.findings.finding import Edit, Finding, Fingerprints
 from tclint.findings.rules import Rule, UnknownRule, all_rules, nearest
 from tclint.findings.selection import Selected, meant
+from tclint.findings.spans import Span
 from tclint.ir.nodes import Function, Module
 from tclint.syntax.source import LEXICAL, Source
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from lsprotocol import types
 
 from tclint.driver.fixing import compatible
-from tclint.findings.finding import Edit, Finding, Span
+from tclint.findings.finding import Edit, Finding
+from tclint.findings.spans import Span
 from tclint.ir.nodes import Module
 from tclint.linting.suppress import RULES as OF_COMMENTS
 from tclint.lsp.diagnostics import of_finding

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from lsprotocol import types
 
-from tclint.findings.finding import Finding, Span
+from tclint.findings.finding import Finding
 from tclint.findings.rules import page, url
 from tclint.findings.scales import Severity
+from tclint.findings.spans import Span
 from tclint.lsp.document import Document, Lint
 from tclint.lsp.text import Text
 from tclint.report.formats._details import parties, step_words

@@ -74,7 +74,9 @@ class Document:
             if self.host:
                 report = asm.check(source, config.selected, config.toolkit, config.arch)
             else:
-                report = check_source(source, config.selected, config.toolkit, past=self.past)
+                report = check_source(
+                    source, config.selected, config.toolkit, past=self.past, assume=config.assuming
+                )
                 complete = not self.past.owing
         except SourceError as error:
             report = FileReport.failed(self.path, str(error), error.line)
@@ -87,6 +89,11 @@ class Document:
         (shown,), _ = present(found, config.selected)
         self.last = Lint(version, text, config, shown, complete)
         return self.last
+
+    def current(self, text: Text) -> FileReport | None:
+        """The report on a state; None if that is not the last state that was linted, or not all of it was."""
+        last = self.last
+        return last.report if last is not None and last.text is text and last.complete else None
 
     @property
     def host(self) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tclint.findings.finding import Span
 from tclint.findings.rules import UnknownRule, find
+from tclint.findings.spans import Span
 from tclint.inspect.explain import UnknownOpcode, isa, rules_markdown
 from tclint.inspect.in_flight import operations
 from tclint.ir.nodes import Instruction, registers
@@ -84,6 +84,18 @@ def _symbol(place: Cursor, text: Text) -> Iterator[str]:
     if declared:
         yield f"- declared on line {declared[0]}"
     yield from _mbarriers(place, text)
+    yield from _verdicts(place)
+
+
+def _verdicts(place: Cursor) -> Iterator[str]:
+    """What is known of each class of hazards in the kernel with this name, if the settings ask for verdicts."""
+    report = place.report
+    for verdict in report.verdicts if report is not None else ():
+        if verdict.kernel == place.name:
+            from tclint.report.formats._verdicts import details
+
+            assert report is not None
+            yield f"- {verdict.hazard.value}: **{verdict.status.value}**{details(report, verdict)}"
 
 
 def _mbarriers(place: Cursor, text: Text) -> Iterator[str]:

@@ -14,7 +14,8 @@ from functools import cached_property
 
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers
 from tclint.analyses.model import KernelModel
-from tclint.findings.finding import Span
+from tclint.findings.finding import FileReport
+from tclint.findings.spans import Span
 from tclint.ir.nodes import Function, Memory, Module, registers
 from tclint.syntax import Node, Tree
 
@@ -33,6 +34,8 @@ class Cursor:
     data: bytes
     offset: int
     model: Callable[[Function], KernelModel]
+    report: FileReport | None = None
+    """That of this state of the text; None if it has not been linted."""
 
     # ---------------------------------------------------------------- what is there
 

@@ -7,7 +7,7 @@ from functools import cache
 from lsprotocol import types
 
 from tclint._data import data
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 from tclint.lsp.text import Text
 from tclint.syntax import LANGUAGE, Node, Query, QueryCursor, Tree
 

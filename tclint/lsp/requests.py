@@ -11,7 +11,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.uris import to_fs_path
 
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 from tclint.lsp.actions import FIX_ALL, actions
 from tclint.lsp.configuration import SECTION
 from tclint.lsp.diagnostics import SOURCE

@@ -289,6 +289,7 @@ class Server(LanguageServer):
                 text.analysed,
                 text.offset(params.position),
                 lambda function: document.model(module, function, config),
+                document.current(text),
             )
             return work(place, text)
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from lsprotocol import types
 
-from tclint.findings.finding import Span
+from tclint.findings.spans import Span
 
 __all__ = ["Text"]
 

@@ -19,7 +19,8 @@ The layers, each importing only those before it:
 - ``scheduler``, ``machine``: the execution of one launch;
 - ``warp_overlaps``, ``races``: the accesses that nothing orders;
 - ``launches``, ``launch_search``: which launches are tried, and what they show together;
-- ``interface``, ``verdict``: what the rest of tclint asks, and the answers.
+- ``interface``, ``verdict``: what the rest of tclint asks, and the answers;
+- ``bounds``: the launches in which the mbarriers are used as they must be.
 
 Change this package when a replay gives up early, or reports a race or a deadlock that no launch can have.
 """

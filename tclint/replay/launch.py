@@ -92,6 +92,23 @@ class Launch:
         others = [v.name for v in variables if not v.space.startswith(".shared")]
         self._others = {name: (1 << 46) + (i << 32) for i, name in enumerate(others)}
 
+    def __str__(self) -> str:
+        """What is assumed, in words: ``CTA 0 of 8 with 128 threads; 512 in parameters and memory``."""
+        values, shape = self.values, self.shape
+        unit = (
+            f"cluster {values.cta} of {values.grid} with {_sides(shape.cluster)} CTAs"
+            if shape.ranks > 1
+            else ""
+        )
+        words = sum(not word.high for word in values.others)
+        lower = sorted({number for word, number in values.others.items() if not word.high})
+        return (
+            f"{unit or f'CTA {values.cta} of {values.grid}'} with {_sides(shape.block)} threads{' each' if unit else ''}; "
+            f"{values.size} in parameters and memory"
+            + (f", but {' or '.join(map(str, lower))} in {words} words of them" if lower else "")
+            + (", growing from word to word" if values.increasing else "")
+        )
+
     def address(self, name: str, cta: int) -> int:
         """The address of a variable. The shared memory of CTA *cta* of the cluster begins at *cta* times 2**24."""
         offset = self._offsets.get(name)
@@ -144,3 +161,11 @@ class Launch:
         position = (cta % width + self.values.cta * width, cta // width % height, cta // (width * height))
         read_by = threads if register.scope < Scope.CTA else threads[:1]
         return collapse([register.value(self.shape, position, thread) for thread in read_by])
+
+
+def _sides(shape: Iterable[int]) -> str:
+    """``128``, ``2x4``: the sides of a shape, without those of length 1 at its end."""
+    sides = list(shape)
+    while len(sides) > 1 and sides[-1] == 1:
+        sides.pop()
+    return "x".join(map(str, sides))

@@ -314,5 +314,6 @@ def _observed_run(
         frozenset(machine.acquiring_waits),
         machine.uneven,
         machine.overlaps,
+        machine.launch,
     )
     return run if run.wrong or finished else None

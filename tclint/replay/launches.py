@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord
+from tclint.replay.launch import Launch
 from tclint.replay.program import Program
 from tclint.replay.races import Race
 from tclint.replay.sync import Mbarrier, PhaseOverlap, ReleasedWaiter
@@ -70,6 +71,8 @@ class ReplayRun(NamedTuple):
     """
     overlaps: Sequence[PhaseOverlap] = ()
     """Arrivals at CTA barriers that may count for a phase that they do not belong to."""
+    launch: Launch | None = None
+    """The launch that was replayed."""
 
     @property
     def wrong(self) -> bool:

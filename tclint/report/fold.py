@@ -16,9 +16,10 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from tclint.findings.finding import FileReport, Finding, SourceLocation, Span, Variant
+from tclint.findings.finding import FileReport, Finding, SourceLocation, Variant
 from tclint.findings.places import region
 from tclint.findings.selection import Selected
+from tclint.findings.spans import Span
 from tclint.report.locate import calls
 from tclint.report.summary import Summary, present
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,9 @@ from tclint.findings.selection import Selected
 from tclint.report.locate import Locator
 
 if TYPE_CHECKING:
+    from tclint.findings.requirements import Requirement
     from tclint.report.baseline import Entry
+    from tclint.report.gate import Unmet
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Summary:
     """Those of them that did not run to completion."""
     notes: tuple[str, ...] = ()
     """What comments and the baseline should name instead of the former rule of a finding."""
+    unmet: tuple[Unmet, ...] = ()
+    """What kernels lack of the requirements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +166,10 @@ def _in_order(counts: Mapping[str, int] | None) -> dict[str, int]:
     return dict(sorted((counts or {}).items()))
 
 
-def exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
-    """0: clean; 1: findings at or above *fail_on*; 2: an input was not fully analysed or has a wrong suppression."""
-    code = 0
+def exit_code(reports: Iterable[FileReport], fail_on: Severity | None, unmet: Sequence[Unmet] = ()) -> int:
+    """0: clean; 1: findings at or above *fail_on*, or requirements that are *unmet*; 2: an input was not fully analysed
+    or has a wrong suppression."""
+    code = 1 if unmet else 0
     for report in reports:
         shown = [finding for finding in report.findings if finding.suppressed is None]
         # With a wrong suppression, what the input hides is unknown, so fail_on and severities do not excuse it.
@@ -173,6 +178,15 @@ def exit_code(reports: Iterable[FileReport], fail_on: Severity | None) -> int:
         if fail_on is not None and any(finding.severity >= fail_on for finding in shown):
             code = 1
     return code
+
+
+def unmet(reports: Iterable[FileReport], required: Sequence[Requirement]) -> tuple[Unmet, ...]:
+    """What the kernels of *reports* lack of what is *required*."""
+    if not required:
+        return ()
+    from tclint.report.gate import missing
+
+    return tuple(missing(reports, required))
 
 
 def tally(summary: Summary) -> str:

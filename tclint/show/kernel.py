@@ -16,9 +16,11 @@ from tclint._version import __version__
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import Outstanding
 from tclint.dataflow import LimitExceeded
-from tclint.findings.finding import FileReport, Finding, SourceLocation, Span, Step
+from tclint.findings.finding import FileReport, Finding, SourceLocation, Step
 from tclint.findings.places import displayed_name, source_location
 from tclint.findings.rules import Rule, manual_reference
+from tclint.findings.spans import Span
+from tclint.findings.verdicts import Verdict
 from tclint.inspect.barriers import region_words, sections
 from tclint.inspect.in_flight import CHANNELS
 from tclint.inspect.protocol import Protocol, partitions, protocol
@@ -26,6 +28,8 @@ from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.isa.target import Version
 from tclint.report.formats._details import certainty, parties
+from tclint.report.formats._verdicts import reason_words
+from tclint.report.summary import count
 from tclint.show.flight import in_flight_facts
 from tclint.show.layout import HEIGHT, WIDTH, layout
 from tclint.syntax.source import Source
@@ -132,6 +136,8 @@ class _Kernel:
             "findings": [self._finding(f) for f in self.report.findings if self._mine(f)],
             "rules": self._rules(),
         }
+        if verdicts := [v for v in self.report.verdicts if v.kernel == self.function.name]:
+            data["verdicts"] = [self._verdict(verdict) for verdict in verdicts]
         return {
             **data,
             "words": self.words.values,
@@ -387,6 +393,18 @@ class _Kernel:
             if confirmation is None
             else {"words": str(confirmation), "steps": [self._step(step) for step in seen]},
         }
+
+    def _verdict(self, verdict: Verdict) -> dict[str, Any]:
+        """The class, its status, and what supports it in words, one line each."""
+        why = [reason_words(self.report, reason) for reason in verdict.reasons] + [
+            *verdict.launches,
+            *verdict.rules,
+        ]
+        if verdict.obligations:
+            done = sum(one.discharge is not None for one in verdict.obligations)
+            why.append(f"{done} of {count(len(verdict.obligations), 'obligation')} discharged")
+        why += [f"assuming {assumption.value}" for assumption in verdict.assumptions]
+        return {"class": verdict.hazard.value, "status": verdict.status.value, "why": why}
 
     def _step(self, step: Step) -> dict[str, Any]:
         where = self._where(step.span, step.source_location)

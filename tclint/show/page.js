@@ -514,10 +514,12 @@
         h("span", { class: "message" }, finding.message)),
       details.length ? h("div", { class: "more" }, details) : "");
   };
+  const verdictRow = (one) => h("li", {}, h("b", {}, one.class), ` ${one.status}`, one.why.map((words) => h("span", { class: "where" }, words)));
+  const verdicts = () => (data.verdicts ? [h("h2", {}, "Verdicts"), h("ul", { class: "steps", id: "verdicts" }, data.verdicts.map(verdictRow))] : []);
   const drawFindings = (all) => {
     const focused = document.activeElement && document.activeElement.id;
     byId("findings").replaceChildren(h("h2", {}, findings.length ? many(findings.length, "finding") : "No findings"),
-      ...findings.map((finding, n) => card(finding, n, all ? "all" : n === active)));
+      ...findings.map((finding, n) => card(finding, n, all ? "all" : n === active)), ...verdicts());
     if (focused && focused.startsWith("finding") && byId(focused)) byId(focused).focus({ preventScroll: true });
   };
   const activate = (n, focus, at = 0) => {

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks.confirmations import main, moved, run, table
-from tclint.findings.finding import Edit, Span
+from tclint.findings.finding import Edit
+from tclint.findings.spans import Span
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.support import HOPPER, before_the_wait, module

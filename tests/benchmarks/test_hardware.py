@@ -15,7 +15,8 @@ import pytest
 from benchmarks import hardware, launch, ptxas, results, sanitize
 from benchmarks.faults import apply
 from benchmarks.hardware_page import convicted, section
-from tclint.findings.finding import Edit, Span
+from tclint.findings.finding import Edit
+from tclint.findings.spans import Span
 
 PATH = results.RECORDS / "hardware.json"
 LAUNCHES = hardware.launches()

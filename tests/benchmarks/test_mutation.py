@@ -16,9 +16,10 @@ from benchmarks import mutation
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.locations import located
 from benchmarks.mutation import kernels, table, verdict
-from tclint.findings.finding import BlockedWait, Edit, Fix, Span, Step
+from tclint.findings.finding import BlockedWait, Edit, Fix, Step
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.spans import Span
 from tclint.syntax.source import Source
 from tests.tools.findings import RULE, finding, report
 from tests.tools.project import ROOT

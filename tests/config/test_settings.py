@@ -23,7 +23,9 @@ from tclint.config.settings import (
     schema,
     show,
 )
+from tclint.findings.requirements import requirements
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.verdicts import Assumption, HazardClass
 from tests.tools.project import ROOT
 
 if sys.version_info >= (3, 11):
@@ -60,6 +62,9 @@ confirm = true
 confirm-seconds = 5
 execute = true
 execute-steps = 1000
+verdict = true
+require = ["proved:wgmma", "convergence", "bounded:mbarrier,bulk"]
+assume = ["threads"]
 [per-file-ignores]
 "gen/*.ptx" = ["wgmma"]
 "b.ptx" = ["PX"]
@@ -95,8 +100,20 @@ def test_every_setting_can_be_in_a_file() -> None:
         confirm_seconds=5,
         execute=True,
         execute_steps=1000,
+        verdict=True,
+        require=requirements(["proved:wgmma,convergence", "bounded:mbarrier,bulk"]),
+        assume=frozenset({Assumption.THREADS}),
         rules=config.rules,
     )
+
+
+def test_a_requirement_asks_for_verdicts_which_may_assume_everything_unless_a_setting_refuses_it() -> None:
+    assert Config().assuming is None
+    assert resolve([said('assume = ["none"]')]).config.assuming is None
+    assert resolve([said("verdict = true")]).config.assuming == frozenset(Assumption)
+    required = said('require = ["proved:wgmma"]')
+    assert resolve([required]).config.assuming == frozenset(Assumption)
+    assert resolve([required, said('assume = ["none"]')]).config.assuming == frozenset()
 
 
 def test_a_missing_setting_has_its_default() -> None:
@@ -294,9 +311,19 @@ def test_the_schema_and_the_reader_agree(setting: Any) -> None:
         try:
             setting.kind.read(value)
             readable = True
-        except (TypeError, ValueError, KeyError, AttributeError):
+        except (TypeError, ValueError, KeyError, AttributeError, SettingsError):
             readable = False
         assert readable == fits(value, rule), value
+
+
+def test_the_schema_names_every_class_and_every_assumption() -> None:
+    properties = json.loads(schema())["properties"]
+    for hazard in HazardClass:
+        assert fits(
+            [f"proved:{hazard.value}", f"bounded:{hazard.value}, {hazard.value}"], properties["require"]
+        )
+    assert not fits(["proved:wgma"], properties["require"])
+    assert properties["assume"]["items"]["enum"] == [*(each.value for each in Assumption), "none"]
 
 
 def test_the_documentation_names_every_setting() -> None:

@@ -18,10 +18,11 @@ from tclint.config.config import Config
 from tclint.driver import fixing, pool
 from tclint.driver.fixing import Fixed, Fixing, apply_fixes, shown, tried, verified_fixes
 from tclint.findings.edits import joined
-from tclint.findings.finding import Edit, Fix, Span
+from tclint.findings.finding import Edit, Fix
 from tclint.findings.rules import Rule, all_rules
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
+from tclint.findings.spans import Span
 from tclint.ir.frontend import analyse
 from tclint.linting import check
 from tclint.linting.check import check_source

@@ -16,6 +16,7 @@ from tclint.findings.rules import (
     words_of,
 )
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.verdicts import HazardClass
 from tests.tools.project import ROOT
 
 FRONT = """\
@@ -24,6 +25,7 @@ name = "some-rule"
 severity = "error"
 confidence = "high"
 family = "some"
+hazards = ["wgmma"]
 since = "0.1.0"
 manual = ["9.7.15.7.3"]
 words = "none"
@@ -49,6 +51,7 @@ def test_a_page_becomes_a_rule() -> None:
     rule = parse_page("AB001", FRONT + BODY)
     assert (rule.id, rule.name, rule.family, rule.since) == ("AB001", "some-rule", "some", "0.1.0")
     assert (rule.severity, rule.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert rule.hazards == ("wgmma",)
     assert rule.manual == ("9.7.15.7.3",)
     assert rule.summary == "An accumulator is read while written."
     assert rule.body == BODY.strip() + "\n"
@@ -81,6 +84,8 @@ def test_a_page_becomes_a_rule() -> None:
             "strict must be one of info, warning, error",
         ),
         ('family = "some"', 'family = "some"\nstrict = "error"', "strict must be above severity"),
+        ('hazards = ["wgmma"]\n', "", "hazards must be a list"),
+        ('["wgmma"]', "[1]", "hazards must list classes"),
         (NO_WORDS, "", "words must be a table, the id of a rule such as WG001, or"),
         (NO_WORDS, "words = 1", "words must be a table"),
         (NO_WORDS, 'words = "wgmma"', "words must be a table"),
@@ -178,6 +183,33 @@ def test_a_page_that_names_one_without_words_is_refused(
 
 def test_all_pages_of_tclint_are_valid_together() -> None:
     assert list(load_rules(ROOT / "rules")) == list(rules.all_rules())
+
+
+def test_a_class_of_hazards_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "AB001.md").write_text(FRONT.replace('["wgmma"]', '["wgmma", "wgma"]') + BODY)
+    with pytest.raises(RuleError, match=r"AB001\.md:1: front matter: hazards: unknown class wgma"):
+        load_rules(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rule", "hazards"),
+    [
+        ("WG001", {"wgmma"}),
+        ("CV001", {"convergence"}),
+        ("TC001", {"tcgen05-mma", "tensor-memory"}),
+        ("MB016", {"mbarrier"}),
+        ("TC007", set()),
+        ("PX008", set()),
+        ("SU001", set()),
+    ],
+)
+def test_a_rule_violates_the_classes_that_its_page_names(rule: str, hazards: set[str]) -> None:
+    assert set(all_rules()[rule].hazards) == hazards
+
+
+def test_every_class_of_hazards_is_violated_by_some_rule() -> None:
+    named = {name for rule in all_rules().values() for name in rule.hazards}
+    assert named == {hazard.value for hazard in HazardClass}
 
 
 def test_headings_have_an_order() -> None:

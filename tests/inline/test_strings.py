@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import tclint
-from tclint.findings.finding import FileReport, Span
+from tclint.findings.finding import FileReport
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.spans import Span
 from tclint.inline import module as inline
 from tclint.inline.asm import ptx_of
 from tclint.inline.conditions import compiled

@@ -25,8 +25,9 @@ from pytest_lsp import ClientServerConfig, LanguageClient
 
 from tclint.commands._cli import cli
 from tclint.config.config import Config
-from tclint.findings.finding import Edit, Fix, Span
+from tclint.findings.finding import Edit, Fix
 from tclint.findings.rules import all_rules, page
+from tclint.findings.spans import Span
 from tclint.lsp import document as documents
 from tclint.lsp.actions import actions
 from tclint.lsp.diagnostics import diagnostics
@@ -447,6 +448,18 @@ def test_fixes_become_actions_and_only_a_safe_one_is_preferred() -> None:
 async def hover(client: LanguageClient, at: t.Position) -> str:
     found = await client.text_document_hover_async(t.HoverParams(t.TextDocumentIdentifier(URI), at))
     return "" if found is None else found.contents.value
+
+
+@pytest.mark.asyncio
+async def test_hover_on_a_kernel_shows_its_verdicts_if_the_settings_ask_for_them(
+    client: LanguageClient,
+) -> None:
+    await start(client, options={"verdict": True, "patience": 0})
+    open_(client, WRONG)
+    await pull(client)
+    shown = await hover(client, place(WRONG, "k(.param", 0))
+    assert "- wgmma: **violated** (WG001)" in shown
+    assert "- availability: **proved**" in shown
 
 
 @pytest.mark.asyncio

@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tclint.findings.finding import FileReport, Finding, SourceLocation, Span
+from tclint.findings.finding import FileReport, Finding, SourceLocation
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence
+from tclint.findings.spans import Span
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT

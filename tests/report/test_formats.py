@@ -14,6 +14,7 @@ import pytest
 from tclint.config.config import Config
 from tclint.findings.finding import BlockedWait, Edit, FileReport, Fix, SourceLocation, Variant
 from tclint.findings.scales import Confidence, Method, Severity
+from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.report.formats import formats, renderer
 from tclint.report.locate import Locator
 from tclint.report.summary import Context, present
@@ -645,3 +646,24 @@ def test_junit_has_a_suite_for_each_file_and_fails_what_fails_the_run() -> None:
     )
     never = ElementTree.fromstring(render("junit", reports, fail_on=None))
     assert [suite.get("failures") for suite in never] == ["0", "0", "0"]
+
+
+def test_classes_of_which_the_same_is_known_are_named_together() -> None:
+    reason = Reason(span(KERNEL, "st.global"), "the address is unknown", "resolve it")
+    verdicts = (
+        Verdict("gemm", HazardClass.WGMMA, Status.PROVED),
+        Verdict("gemm", HazardClass.CP_ASYNC, Status.UNKNOWN, reasons=(reason, Reason(None, "too large"))),
+        Verdict("gemm", HazardClass.BULK, Status.VIOLATED, rules=("BK001", "BK004")),
+        Verdict("gemm", HazardClass.MBARRIER, Status.BOUNDED, launches=("a", "b")),
+        Verdict("gemm", HazardClass.AVAILABILITY, Status.PROVED),
+        Verdict("x\x1b[31m", HazardClass.AVAILABILITY, Status.PROVED, assumptions=(Assumption.THREADS,)),
+    )
+    reports, summary = present(
+        [FileReport(path="gemm.ptx", source=KERNEL, verdicts=verdicts)], Config().selected
+    )
+    lines = renderer("text")(reports, Context(summary)).splitlines()
+    assert lines[:2] == [
+        "kernel gemm in gemm.ptx: wgmma, availability proved; cp-async unknown (line 6: the address is unknown; "
+        + "resolve it; and 1 more); bulk violated (BK001, BK004); mbarrier bounded (2 launches)",
+        "kernel x\ufffd[31m in gemm.ptx: availability proved (assuming threads)",
+    ]

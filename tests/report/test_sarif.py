@@ -20,6 +20,7 @@ from tclint.findings.finding import Confirmation, Edit, FileReport, Fix, SourceL
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
+from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.report.formats import renderer
 from tclint.report.locate import Locator
 from tclint.report.summary import Context, present
@@ -273,3 +274,23 @@ def complaints(made: dict[str, Any], folder: Path) -> set[str]:
     (found,) = json.loads((folder / "out.sarif").read_text("utf-8-sig"))["runs"]
     assert found["results"], "it finds something to note in any file"
     return {result["ruleId"] for result in found["results"] if result.get("level", "warning") != "note"}
+
+
+def test_the_run_has_the_verdicts_on_each_kernel_if_there_are_any() -> None:
+    verdicts = (
+        Verdict("gemm", HazardClass.WGMMA, Status.PROVED, assumptions=(Assumption.THREADS,)),
+        Verdict(
+            "gemm",
+            HazardClass.BULK,
+            Status.UNKNOWN,
+            reasons=(Reason(span(KERNEL, "start"), "it is not known"),),
+        ),
+    )
+    reports, summary = present([FileReport(path=KERNEL.path, source=KERNEL, verdicts=verdicts)], Selected())
+    (run,) = json.loads(renderer("sarif")(reports, Context(summary)))["runs"]
+    first, second = run["properties"]["tclint/verdicts"]
+    assert (first["class"], first["status"], first["assumptions"]) == ("wgmma", "proved", ["threads"])
+    assert first["uri"] == run["artifacts"][0]["location"]["uri"]
+    assert second["reasons"] == ["line 2: it is not known"]
+    plain, summary = present([FileReport(path=KERNEL.path, source=KERNEL)], Selected())
+    assert "properties" not in json.loads(renderer("sarif")(plain, Context(summary)))["runs"][0]

@@ -197,7 +197,8 @@ def test_findings_carry_their_steps_as_instructions() -> None:
 
 
 def test_what_execution_saw_is_there() -> None:
-    from tclint.findings.finding import Confirmation, Span, Step
+    from tclint.findings.finding import Confirmation, Step
+    from tclint.findings.spans import Span
 
     text = (FIXTURES / "tcgen05_gemm_uncommitted.ptx").read_text()
     source = Source.from_bytes(text.encode(), "kernel.ptx")
@@ -432,6 +433,16 @@ def test_errors_of_the_command_are_reported(
     assert message in done.stderr.replace("\n", " ")
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert (tmp_path / "two.ptx").read_text() == TWO
+
+
+def test_a_page_has_verdicts_if_they_are_asked_for(show: Any) -> None:
+    page = show(str(FIXTURES / "wgmma_unwaited.ptx"), "--verdict", "-o", "-").stdout
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    assert data is not None
+    verdicts = {one["class"]: one for one in json.loads(data[1])["verdicts"]}
+    assert verdicts["wgmma"]["status"] == "violated"
+    assert "WG001" in verdicts["wgmma"]["why"]
+    assert "verdicts" not in fixture("wgmma_unwaited.ptx")
 
 
 def test_settings_choose_the_findings(show: Any) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tclint.findings.finding import FileReport, Finding, Span, Step
+from tclint.findings.finding import FileReport, Finding, Step
 from tclint.findings.rules import Rule
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.spans import Span
 from tclint.syntax.source import Source
 
 RULE = Rule(
     id="WG001",
     name="wgmma-unwaited-accumulator-read",
     family="wgmma",
+    hazards=("wgmma",),
     severity=Severity.ERROR,
     confidence=Confidence.HIGH,
     since="0.1.0",

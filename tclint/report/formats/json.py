@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tclint.findings.finding import (
     Confirmation,
@@ -18,11 +18,14 @@ from tclint.findings.finding import (
     Fix,
     KernelExecution,
     SourceLocation,
-    Span,
     Step,
 )
 from tclint.findings.places import region
+from tclint.findings.spans import Span
 from tclint.report.summary import Context, Summary
+
+if TYPE_CHECKING:
+    from tclint.findings.verdicts import Verdict
 
 SCHEMA = 1
 SUPPRESSED = True
@@ -52,6 +55,8 @@ def _file(report: FileReport, context: Context) -> dict[str, Any]:
     }
     if report.executions:
         found["executions"] = [_execution(run) for run in report.executions]
+    if report.verdicts:
+        found["verdicts"] = [_verdict(report, verdict) for verdict in report.verdicts]
     return found
 
 
@@ -63,6 +68,27 @@ def _execution(run: KernelExecution) -> dict[str, Any]:
         "reason": run.reason or None,
         "launch": run.launch or None,
         "instructions": run.instructions,
+    }
+
+
+def _verdict(report: FileReport, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "kernel": verdict.kernel,
+        "class": verdict.hazard.value,
+        "status": verdict.status.value,
+        "rules": list(verdict.rules),
+        "obligations": len(verdict.obligations),
+        "discharged": sum(one.discharge is not None for one in verdict.obligations),
+        "assumptions": [assumption.value for assumption in verdict.assumptions],
+        "launches": list(verdict.launches),
+        "reasons": [
+            {
+                "line": region(report, reason.at)[0].line if reason.at is not None else None,
+                "what": reason.what,
+                "help": reason.help or None,
+            }
+            for reason in verdict.reasons
+        ],
     }
 
 
@@ -159,7 +185,7 @@ def _fix(report: FileReport, fix: Fix) -> dict[str, Any]:
 
 
 def _summary(summary: Summary) -> dict[str, Any]:
-    return {
+    found: dict[str, Any] = {
         "version": summary.version,
         "files": summary.files,
         "analysed": summary.files - summary.partial - summary.failed,
@@ -181,6 +207,18 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "asm": {**asdict(summary.asm), "arch": summary.arch},
         "executed": {"kernels": summary.executed, "incomplete": summary.incomplete},
     }
+    if summary.unmet:
+        found["unmet"] = [
+            {
+                "path": one.report.path,
+                "member": one.report.member,
+                "kernel": one.verdict.kernel,
+                "required": str(one.requirement),
+                "status": one.verdict.status.value,
+            }
+            for one in summary.unmet
+        ]
+    return found
 
 
 def _total(by_rule: dict[str, int]) -> dict[str, Any]:

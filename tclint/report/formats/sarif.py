@@ -20,10 +20,11 @@ from urllib.parse import quote
 import attrs
 import sarif_om as om
 
-from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation, Span
+from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation
 from tclint.findings.places import region
 from tclint.findings.rules import Rule, all_rules, url
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.spans import Span
 from tclint.report.formats._details import clean, parties, step_words, variant_notes
 from tclint.report.locate import calls
 from tclint.report.summary import Context
@@ -105,7 +106,31 @@ class _Run:
                 )
             ],
             results=[self._result(report, finding) for report in reports for finding in report.findings],
+            properties=self._verdicts(reports),
         )
+
+    def _verdicts(self, reports: Sequence[FileReport]) -> dict[str, Any] | None:
+        """The property of the run with the verdicts on each kernel; None without any."""
+        if not any(report.verdicts for report in reports):
+            return None
+        from tclint.report.formats._verdicts import reason_words
+
+        found = [
+            {
+                "uri": self._artifact(report.path).uri,
+                "member": report.member,
+                "kernel": clean(verdict.kernel),
+                "class": verdict.hazard.value,
+                "status": verdict.status.value,
+                "assumptions": [assumption.value for assumption in verdict.assumptions],
+                "launches": list(verdict.launches),
+                "rules": list(verdict.rules),
+                "reasons": [clean(reason_words(report, reason)) for reason in verdict.reasons],
+            }
+            for report in reports
+            for verdict in report.verdicts
+        ]
+        return {"tclint/verdicts": found}
 
     def _artifacts(self, reports: Sequence[FileReport]) -> list[Any]:
         """The inputs, with a hash where the text is available."""

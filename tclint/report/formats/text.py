@@ -26,10 +26,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tclint.findings.finding import FileReport, Finding, Span
+from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, region
 from tclint.findings.rules import manual_reference, page, url
 from tclint.findings.scales import Severity
+from tclint.findings.spans import Span
 from tclint.report.formats._details import (
     NO_LINE,
     certainty,
@@ -75,13 +76,20 @@ class _Mark(NamedTuple):
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
-    """The errors of inputs and the findings, with the tally as the last line."""
+    """The errors of inputs, the findings, and the verdicts if they were asked for, with the tally as the last line."""
     frames = _Frames(context)
     blocks: list[str] = []
     for report in reports:
         if report.problems:
             blocks.append("\n".join(frames.problems(report)) + "\n")
         blocks.extend("\n".join(frames.finding(report, finding)) + "\n" for finding in report.findings)
+    if verdicts := [line for report in reports for line in _verdicts(report)]:
+        blocks.append("\n".join(verdicts) + "\n")
+    if context.summary.unmet:
+        from tclint.report.formats._verdicts import unmet_words
+
+        error = Style(context.color)(RED, "error")
+        blocks.append("".join(f"{error}: {printable(unmet_words(one))}\n" for one in context.summary.unmet))
     if context.summary.gone:
         blocks.append("\n".join(_gone(context.summary.gone)) + "\n")
     return "\n".join([*blocks, Style(context.color)(BOLD, tally(context.summary)) + "\n"])
@@ -252,6 +260,15 @@ class _Frames:
         ] or [""]
         yield f"{gutter} {self._style(BLUE, '=')} {self._style(BOLD, title)}: {first}"
         yield from (" " * len(head) + more for more in rest)
+
+
+def _verdicts(report: FileReport) -> Iterator[str]:
+    """A line for each kernel, if verdicts were asked for."""
+    if report.verdicts:
+        from tclint.report.formats._verdicts import by_kernel, line
+
+        for kernel, verdicts in by_kernel(report):
+            yield printable(line(report, kernel, verdicts))
 
 
 def _gone(entries: Sequence[Entry]) -> Iterator[str]:

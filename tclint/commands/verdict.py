@@ -1,0 +1,62 @@
+"""``tclint verdict``: what is known of each class of hazards in each kernel, and why."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from tclint.commands import CLEAN, FAILURE
+from tclint.commands._common import Choice, usage, use_color, write
+from tclint.commands._kernels import kernel_options, shown_of
+from tclint.findings.verdicts import HazardClass
+
+
+@click.command()
+@kernel_options("docs/verdicts.schema.json")
+@click.option(
+    "--class",
+    "classes",
+    type=Choice([hazard.value for hazard in HazardClass]),
+    multiple=True,
+    help="Show only this class of hazards; may be repeated.",
+)
+@click.option(
+    "--assume",
+    multiple=True,
+    metavar="NAMES",
+    help="What proofs may take for granted, by default everything; none refuses every assumption.",
+)
+@click.option("--all", "every", is_flag=True, help="List every obligation, however many there are.")
+def command(
+    paths: tuple[str, ...],
+    entry: tuple[str, ...],
+    stdin_filename: str | None,
+    output_format: str,
+    color: str,
+    classes: tuple[str, ...],
+    assume: tuple[str, ...],
+    every: bool,
+) -> int:
+    """Show what is known of each class of hazards in a kernel, and why.
+
+    Each class that the kernel uses is violated, proved, bounded or unknown. Below it are the reasons why it is unknown,
+    the launches for which it is bounded, and the obligations of a proof with what discharges each, for those who want to
+    check them by hand. KERNEL is a PATH as for check.
+
+    Exit code: 0 shown, 2 usage error, or an input that could not be analysed.
+    """
+    from tclint.findings.requirements import ALL_ASSUMPTIONS, assumptions
+    from tclint.inspect.verdicts import MAX_OBLIGATIONS, render_json, render_text, show
+
+    try:
+        assumed = assumptions(assume) if assume else ALL_ASSUMPTIONS
+    except ValueError as error:
+        raise usage(f"--assume: {error}") from None
+    hazards = frozenset(map(HazardClass, classes))
+    shown = shown_of(partial(show, assume=assumed, hazards=hazards), paths, entry, stdin_filename)
+    if output_format == "json":
+        write(render_json(shown))
+    else:
+        write(render_text(shown, use_color(color), None if every else MAX_OBLIGATIONS))
+    return FAILURE if any(one.problems for one in shown) else CLEAN

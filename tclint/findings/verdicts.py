@@ -1,0 +1,133 @@
+"""What is known of one class of hazards in one kernel: violated, proved, bounded or unknown.
+
+A class is a kind of guarantee that a kernel needs, such as "registers of a ``wgmma`` are not accessed before it has
+completed". The absence of findings says nothing about it. *Proved* needs a list of obligations, each with what
+discharges it, which a checker of its own has accepted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tclint.findings.spans import Span
+
+__all__ = ["Assumption", "Discharge", "HazardClass", "Obligation", "Reason", "Status", "Verdict"]
+
+
+class HazardClass(Enum):
+    """A class of hazards; the value is its name in options and in output."""
+
+    WGMMA = "wgmma"
+    """Registers of ``wgmma.mma_async`` are accessed only when it has completed (PTX ISA 9.7.15.7)."""
+    TMEM_ACCESS = "tcgen05-ldst"
+    """Registers and columns of ``tcgen05.ld`` and ``tcgen05.st`` are used only after ``tcgen05.wait`` (9.7.16.6.4)."""
+    TCGEN05_MMA = "tcgen05-mma"
+    """The issuing thread waits for its ``tcgen05.mma``, ``cp`` and ``shift`` before it relies on them (9.7.16.6)."""
+    CP_ASYNC = "cp-async"
+    """A thread waits for its ``cp.async`` before it, or a thread in step with it, accesses the bytes (9.7.9.25.3)."""
+    BULK = "bulk"
+    """A thread waits for its bulk copies before it reuses their source, reads their destination or exits (9.7.9.25.4)."""
+    PROXIES = "proxies"
+    """A thread executes a proxy fence between accesses of one location through two proxies (8.6)."""
+    CONVERGENCE = "convergence"
+    """All threads that an ``.aligned`` or collective instruction requires execute it together (9.7.13.1)."""
+    SHARED_MEMORY = "shared-memory"
+    """Accesses of different threads to shared memory are ordered (8.7.1)."""
+    TENSOR_MEMORY = "tensor-memory"
+    """Accesses of different threads to tensor memory are ordered (9.7.16.6)."""
+    MBARRIER = "mbarrier"
+    """mbarriers are initialised, their phases are not mistaken, and every wait ends (9.7.13.15)."""
+    REGISTER_POOL = "register-pool"
+    """``setmaxnreg`` never requests registers that the CTA does not have (9.7.19.5)."""
+    AVAILABILITY = "availability"
+    """Version and target of the module have all that it uses."""
+
+
+class Status(Enum):
+    """What is known of a class of hazards."""
+
+    VIOLATED = "violated"
+    """A finding of the class is reported."""
+    PROVED = "proved"
+    """On every path and for every launch within the assumptions, each obligation is discharged."""
+    BOUNDED = "bounded"
+    """It holds in the launches that were replayed or executed."""
+    UNKNOWN = "unknown"
+
+
+class Assumption(Enum):
+    """What a proof may take for granted; the value is its name in ``--assume``."""
+
+    NO_OVERFLOW = "no-overflow"
+    """Signed arithmetic of counters and addresses does not wrap."""
+    SAME_LOADS = "same-loads"
+    """Loads of one address by one thread yield one value where nothing in the kernel stores to it."""
+    THREADS = "threads"
+    """The CTA has no more threads than the directives of the kernel, or else the hardware, admit."""
+    NO_ALIAS = "no-alias"
+    """Pointers passed as different parameters do not alias."""
+
+
+class Discharge(Enum):
+    """Why an obligation holds."""
+
+    WAIT = "wait"
+    """A wait on every path from the operation to the access completes it."""
+    INFEASIBLE = "infeasible"
+    """Every path without such a wait is closed by predicates whose values are decided."""
+    DISJOINT = "disjoint"
+    """The access and the operation touch different bytes or columns."""
+    ORDERED = "ordered"
+    """A happens-before relation orders the two on every path."""
+    TABLE = "table"
+    """The tables of the ISA decide it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """One fact that a class of hazards needs, for instance that an operation has completed before an access."""
+
+    operation: Span
+    """The instruction that the obligation is about."""
+    use: Span | None
+    """The access, release or exit before which it must hold; None if there is none."""
+    what: str
+    """The obligation in words."""
+    discharge: Discharge | None
+    """Why it holds; None if that is not known."""
+    by: tuple[Span, ...] = ()
+    """The waits, branches or barriers that discharge it."""
+    why: str = ""
+    """Why it is not known whether it holds; "" if it is discharged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a class is unknown."""
+
+    at: Span | None
+    """The instruction, address or call that is not understood; None for the kernel as a whole."""
+    what: str
+    """What is not known, in words."""
+    help: str = ""
+    """What would make it known, such as ``.reqntid`` or a launch file; "" if nothing is known that would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The status of one class of hazards in one kernel that uses it."""
+
+    kernel: str
+    hazard: HazardClass
+    status: Status
+    obligations: tuple[Obligation, ...] = ()
+    """Empty unless the class can be proved."""
+    assumptions: tuple[Assumption, ...] = ()
+    """What a proof rests on."""
+    launches: tuple[str, ...] = ()
+    """The launches for which a bounded class was replayed or executed."""
+    reasons: tuple[Reason, ...] = ()
+    """The first reasons for which the class is unknown."""
+    rules: tuple[str, ...] = ()
+    """The rules of the findings that violate the class."""

@@ -1,0 +1,171 @@
+"""What is known of each class of hazards in a kernel, from the findings, the proofs and the replays together.
+
+In this order: a class that a finding violates is *violated*; one whose proof a checker has accepted is *proved*; one that
+the replays of the run observed to hold is *bounded*; any other is *unknown*, with the first reasons. A finding counts
+whether or not a comment, the baseline or a setting that ignores it hides it: it is known to be there. A finding below
+``min-confidence`` violates nothing, but its class is not proved or bounded either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tclint.analyses.model import KernelModel
+from tclint.checks import Hit
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence
+from tclint.findings.spans import Span
+from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
+from tclint.ir.nodes import Function, Module
+from tclint.isa.target import Version
+from tclint.replay.bounds import mbarriers
+from tclint.verdicts import MAX_REASONS
+from tclint.verdicts import verdicts as proved
+from tclint.verdicts.gaps import gaps
+
+__all__ = ["Judge"]
+
+
+class Judge:
+    """Makes the verdicts of one run over one module. They are made anew in each run, whatever a cache has of the checks,
+    since what the module has elsewhere may decide them."""
+
+    def __init__(
+        self,
+        assume: frozenset[Assumption],
+        module: Module,
+        toolkit: Version | None,
+        min_confidence: Confidence,
+        found: Sequence[tuple[Function | None, Hit]],
+        pause: Callable[[], None],
+    ) -> None:
+        self._assume = assume
+        self._module, self._toolkit, self._pause = module, toolkit, pause
+        self._min_confidence = min_confidence
+        self._found = found
+        """The hits of the checks of the module, each with the function that it is about, if it is about one."""
+        self._seen: dict[int, tuple[Verdict, ...]] = {}
+        """What is shown of the kernels that were checked in this run, by their positions."""
+        self.verdicts: list[Verdict] = []
+        """Those of the kernels so far."""
+
+    def see(self, model: KernelModel) -> None:
+        """Notes what proofs and replays show of each class that the kernel of *model* uses, whatever its findings are."""
+        if model.function.entry:
+            shown = proved(model, (), self._assume)
+            self._seen[model.function.start] = tuple(_bounded(model, verdict) for verdict in shown)
+
+    def add(
+        self,
+        function: Function,
+        reported: Iterable[Hit] = (),
+        found: Iterable[Hit] = (),
+        *,
+        changed: bool = False,
+    ) -> None:
+        """Adds the verdicts on *function*, whose calls are inlined, if it is a kernel.
+
+        A class that only a consequence of another defect violates, which is *found* and not *reported*, is violated too.
+        If the function has *changed* since it was checked, nothing is known.
+        """
+        if not function.entry:
+            return
+        if changed:
+            shown = _open(function, "it has changed since it was checked")
+        else:
+            if function.start not in self._seen:
+                model = KernelModel(function, self._module, self._toolkit, self._pause)
+                self.see(model)
+                model.release()
+            shown = self._seen[function.start]
+        self._judge(function, shown, reported, found)
+
+    def _judge(
+        self,
+        function: Function,
+        shown: Sequence[Verdict],
+        reported: Iterable[Hit] = (),
+        found: Iterable[Hit] = (),
+    ) -> None:
+        # What a function lacks that the kernel may call, the module lacks.
+        about = [
+            hit
+            for owner, hit in self._found
+            if owner is None or owner.start == function.start or not owner.entry
+        ]
+        certain, doubtful = self._violated((*about, *reported))
+        for consequences, known in zip(self._violated(found), (certain, doubtful), strict=True):
+            for hazard, rules in consequences.items():
+                known.setdefault(hazard, rules)
+        self.verdicts += _judged(function.name, shown, certain, doubtful)
+
+    def leave(self, function: Function, why: str) -> None:
+        """Adds the verdicts on a kernel with a body on which no check runs."""
+        if function.entry and not function.declared_only:
+            self._judge(function, _open(function, why))
+
+    def _violated(self, hits: Iterable[Hit]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+        """Class -> the rules of the hits that violate it: of those that may be shown, and of those below the confidence
+        that is shown."""
+        rules = all_rules()
+        certain: dict[str, set[str]] = {}
+        doubtful: dict[str, set[str]] = {}
+        for hit in hits:
+            confidence = hit.confidence or rules[hit.rule].confidence
+            by_class = certain if confidence >= self._min_confidence else doubtful
+            for hazard in rules[hit.rule].hazards:
+                by_class.setdefault(hazard, set()).add(str(hit.rule))
+        return certain, doubtful
+
+
+def _bounded(model: KernelModel, verdict: Verdict) -> Verdict:
+    """*verdict*, bounded if it is open and the replays observed that the class holds; else with their reasons."""
+    if verdict.hazard is not HazardClass.MBARRIER or verdict.status is not Status.UNKNOWN:
+        return verdict
+    launches, reasons = mbarriers(model)
+    reasons = (*gaps(model), *reasons)
+    if not reasons:
+        return replace(verdict, status=Status.BOUNDED, launches=launches, reasons=())
+    return replace(verdict, reasons=(*reasons, *verdict.reasons)[:MAX_REASONS])
+
+
+def _judged(
+    kernel: str,
+    found: Sequence[Verdict],
+    certain: Mapping[str, Collection[str]],
+    doubtful: Mapping[str, Collection[str]],
+) -> tuple[Verdict, ...]:
+    """The verdicts on a kernel in the order of the classes: what is *found*, unless rules violate it, for *certain* or
+    *doubtful*."""
+    known = {verdict.hazard: verdict for verdict in found}
+    made = []
+    for each in HazardClass:
+        verdict = known.get(each)
+        if each.value in certain:
+            obligations = verdict.obligations if verdict is not None else ()
+            rules = tuple(sorted(certain[each.value]))
+            made.append(Verdict(kernel, each, Status.VIOLATED, obligations, rules=rules))
+        elif verdict is not None and each.value in doubtful:
+            made.append(_doubted(verdict, sorted(doubtful[each.value])))
+        elif verdict is not None:
+            made.append(verdict)
+    return tuple(made)
+
+
+def _doubted(verdict: Verdict, rules: Sequence[str]) -> Verdict:
+    """*verdict* as unknown, because hidden findings of *rules* may be right."""
+    reason = Reason(None, f"a low-confidence finding of {', '.join(rules)}", "--pedantic shows it")
+    return replace(
+        verdict,
+        status=Status.UNKNOWN,
+        assumptions=(),
+        launches=(),
+        reasons=(reason, *verdict.reasons)[:MAX_REASONS],
+    )
+
+
+def _open(function: Function, why: str) -> tuple[Verdict, ...]:
+    """The verdicts on a kernel that was not analysed: it may use every class, and nothing is known."""
+    reason = Reason(Span(function.start, function.start + 1), f"not analysed: {why}")
+    return tuple(Verdict(function.name, hazard, Status.UNKNOWN, reasons=(reason,)) for hazard in HazardClass)

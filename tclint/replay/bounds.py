@@ -1,0 +1,99 @@
+"""What the replays of a kernel show about its mbarriers: for which launches the protocol was followed to its end.
+
+A bound is a statement about the launches that were replayed, and about nothing else. A replay observes of the class
+*mbarrier* that a wait ends, that no phase gets more arrivals than it counts, that no wait may miss its phase, and that
+an mbarrier is initialised when it is used, the last for one order of the threads only. It does not observe any other
+class as a whole: of the accesses between two events it follows only the outermost ones, and a strong load acquires
+everything (:mod:`~tclint.replay.machine`), so it may miss a race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tclint.analyses.model import KernelModel
+from tclint.dataflow import GaveUp
+from tclint.findings.spans import Span
+from tclint.findings.verdicts import Reason
+from tclint.replay import reasons
+from tclint.replay.interface import Faulty
+from tclint.replay.verdict import Replay
+
+__all__ = ["Bounds", "mbarriers"]
+
+_HELP = {
+    reasons.Reason.UNSEEN_CALL: "link the module with the body of the callee",
+    reasons.Reason.NO_CTA_SHAPE: "state the shape of the CTA with .reqntid",
+    reasons.Reason.NO_CLUSTER_SHAPE: "state the shape of the cluster with .reqnctapercluster, and of the CTA with .reqntid",
+}
+"""What would let the kernel be replayed."""
+_NOT_REPLAYED = ("mbarrier-inval",)
+"""Events of the class that a replay does not execute."""
+
+
+class Bounds(NamedTuple):
+    """The launches in which the class holds, or why it is not bounded."""
+
+    launches: tuple[str, ...]
+    """In words, in the order in which they were replayed; empty if the class is not bounded."""
+    reasons: tuple[Reason, ...]
+    """Empty if it is bounded."""
+
+
+def mbarriers(model: KernelModel) -> Bounds:
+    """The launches in which the mbarriers of a kernel are used as they must be.
+
+    All launches that were replayed ended without a fault, and together they entered each block with an event of the
+    class. One that a budget, or an unknown value, kept from its end leaves the class unknown.
+    """
+    why = tuple(_open(model))
+    if why:
+        return Bounds((), why)
+    launches = [str(run.launch) for run in model.fact(Replay).runs if run.launch is not None]
+    return Bounds(tuple(dict.fromkeys(launches)), ())
+
+
+def _open(model: KernelModel) -> Iterator[Reason]:
+    """Why the replays do not bound the class, the first reason first."""
+    replay = model.fact(Replay)
+    verdict = replay.verdict
+    if isinstance(verdict, GaveUp):
+        yield _at(model, verdict.site, f"not replayed: {verdict.why}", _HELP.get(verdict.why, ""))
+        return
+    if replay.uninitialised is not None:
+        yield _at(model, replay.uninitialised.site, "no mbarrier is initialised here in a replay")
+        return
+    wrong = [site for run in replay.runs if run.wrong for site in run.sites]
+    if isinstance(verdict, Faulty) or wrong:
+        what = "a replayed launch goes wrong here, for which the kernel may not be made"
+        yield _at(model, min(wrong, default=-1), what, "state the shape of the CTA with .reqntid")
+        return
+    if not replay.runs:
+        yield Reason(None, "no launch was replayed")
+        return
+    for event in _NOT_REPLAYED:
+        for site in model.sites(event)[:1]:
+            yield _at(model, site, f"a replay does not execute {model.name(site)}")
+    entered = frozenset[int]().union(*(run.entered for run in replay.runs))
+    missed = [site for site in _sites(model) if model.cfg.block_of[site] not in entered]
+    if missed:
+        yield _at(model, missed[0], "no replayed launch reaches it")
+
+
+def _sites(model: KernelModel) -> list[int]:
+    """The reachable instructions that use an mbarrier."""
+    block_of, rank = model.cfg.block_of, model.cfg.rank
+    return [
+        site
+        for site, instruction in enumerate(model.function.instructions)
+        if instruction.role("mbarrier") is not None and block_of[site] in rank
+    ]
+
+
+def _at(model: KernelModel, site: int, what: str, help: str = "") -> Reason:
+    if site < 0:
+        return Reason(None, what, help)
+    function = model.function
+    instruction = function.instructions[site]
+    return Reason(Span(function.start + instruction.start, function.start + instruction.end), what, help)

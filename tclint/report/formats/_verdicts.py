@@ -1,0 +1,63 @@
+"""Verdicts in words: one line for each kernel, and what a requirement lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from tclint.findings.finding import FileReport
+from tclint.findings.places import displayed_name, region
+from tclint.findings.verdicts import Reason, Status, Verdict
+from tclint.report.formats._style import shortened
+from tclint.report.gate import Unmet
+
+__all__ = ["by_kernel", "details", "line", "reason_words", "unmet_words"]
+
+
+def by_kernel(report: FileReport) -> Iterator[tuple[str, list[Verdict]]]:
+    """The name of each kernel with its verdicts, in the order of the text."""
+    for kernel, verdicts in groupby(report.verdicts, key=lambda verdict: verdict.kernel):
+        yield kernel, list(verdicts)
+
+
+def line(report: FileReport, kernel: str, verdicts: Iterable[Verdict]) -> str:
+    """The verdicts on one kernel on one line; classes of which the same is known are named together."""
+    groups: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        known = f"{verdict.status.value}{details(report, verdict)}"
+        groups.setdefault(known, []).append(verdict.hazard.value)
+    words = "; ".join(f"{', '.join(names)} {known}" for known, names in groups.items())
+    return f"kernel {shortened(kernel)} in {displayed_name(report)}: {words}"
+
+
+def details(report: FileReport, verdict: Verdict) -> str:
+    """What supports the status, in parentheses after a space; empty for a proof without assumptions."""
+    if verdict.status is Status.VIOLATED:
+        words = ", ".join(verdict.rules)
+    elif verdict.status is Status.PROVED:
+        words = ", ".join(assumption.value for assumption in verdict.assumptions)
+        words = words and f"assuming {words}"
+    elif verdict.status is Status.BOUNDED:
+        number = len(verdict.launches)
+        words = f"{number} launch{'es' * (number != 1)}"
+    else:
+        words = "; ".join(reason_words(report, reason) for reason in verdict.reasons[:1])
+        if len(verdict.reasons) > 1:
+            words += f"; and {len(verdict.reasons) - 1} more"
+    return f" ({words})" if words else ""
+
+
+def reason_words(report: FileReport, reason: Reason) -> str:
+    """``line 12: what is not known; what would make it known``."""
+    at = f"line {region(report, reason.at)[0].line}: " if reason.at is not None else ""
+    return f"{at}{reason.what}{f'; {reason.help}' if reason.help else ''}"
+
+
+def unmet_words(unmet: Unmet) -> str:
+    """``gemm.ptx: gemm: wgmma is unknown (line 12: ...), but proved:wgmma is required``."""
+    report, verdict, requirement = unmet
+    known = f"{verdict.status.value}{details(report, verdict)}"
+    return (
+        f"{displayed_name(report)}: {shortened(verdict.kernel)}: {verdict.hazard.value} is {known}, "
+        f"but {requirement} is required"
+    )

@@ -1,0 +1,93 @@
+"""What is proved of the classes of hazards that a kernel uses.
+
+A class is *proved* if its obligations are listed and each is discharged, and a checker that knows neither the solver nor
+the analyses accepts the list. The absence of findings proves nothing, and whatever is not understood makes the class
+*unknown*, with the reason. It runs only when it is asked for.
+
+``uses`` says which classes a kernel uses, ``gaps`` what is not known of it at all; ``completion`` proves that registers
+and columns are used after their operation has completed, ``availability`` that the target and the version have all that
+the module uses; ``checker`` accepts or refuses. Imports ``analyses`` and what is below it.
+
+Change this package when a kernel that is right is *unknown*, or to prove another class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from tclint.analyses.model import KernelModel
+from tclint.dataflow import LimitExceeded
+from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
+from tclint.verdicts.availability import available
+from tclint.verdicts.completion import COPY_GROUPS, TENSOR_GROUPS, WGMMA_GROUPS, Completion
+from tclint.verdicts.gaps import damage, gaps
+from tclint.verdicts.outcome import Outcome, ordered
+from tclint.verdicts.uses import uses
+
+__all__ = ["ALL_ASSUMPTIONS", "verdicts"]
+
+ALL_ASSUMPTIONS = frozenset(Assumption)
+MAX_REASONS = 5
+"""The reasons that a verdict names."""
+
+Prover = Callable[[KernelModel, frozenset[Assumption]], Outcome]
+
+
+def verdicts(
+    model: KernelModel,
+    violated: Collection[HazardClass] = (),
+    assume: frozenset[Assumption] = ALL_ASSUMPTIONS,
+    only: Collection[HazardClass] = tuple(HazardClass),
+) -> tuple[Verdict, ...]:
+    """What is known of each class of hazards that the kernel of *model* uses, in the order of the classes.
+
+    *violated* are the classes of which a finding is reported, *assume* what a proof may take for granted, and *only* the
+    classes that are asked for. The verdicts do not depend on what *model* was asked before.
+    """
+    function = model.function
+    fresh = KernelModel(function, model.module, model.toolkit, model.pause)
+    if function.damaged:
+        return (
+            _verdict(
+                function.name, HazardClass.AVAILABILITY, violated, Outcome(reasons=tuple(damage(function)))
+            ),
+        )
+    found = tuple(
+        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume))
+        for hazard in uses(fresh)
+        if hazard in only
+    )
+    fresh.release()
+    return found
+
+
+def _prove(model: KernelModel, hazard: HazardClass, assume: frozenset[Assumption]) -> Outcome:
+    prover = _PROVERS.get(hazard)
+    if prover is None:
+        return Outcome(reasons=(Reason(None, "this class cannot be proved yet"),))
+    if not model.function.entry:
+        return Outcome(reasons=(Reason(None, "what its callers have left pending is unknown"),))
+    if hazard is not HazardClass.AVAILABILITY and (unknown := tuple(gaps(model))):
+        return Outcome(reasons=unknown)
+    try:
+        return prover(model, assume)
+    except LimitExceeded as error:
+        return Outcome(reasons=(Reason(None, f"an analysis exceeded its limit: {error}"),))
+
+
+def _verdict(name: str, hazard: HazardClass, violated: Collection[HazardClass], outcome: Outcome) -> Verdict:
+    if hazard in violated:
+        return Verdict(name, hazard, Status.VIOLATED, outcome.obligations)
+    if outcome.reasons:
+        return Verdict(
+            name, hazard, Status.UNKNOWN, outcome.obligations, reasons=outcome.reasons[:MAX_REASONS]
+        )
+    return Verdict(name, hazard, Status.PROVED, outcome.obligations, ordered(outcome.assumptions))
+
+
+_PROVERS: dict[HazardClass, Prover] = {
+    HazardClass.AVAILABILITY: available,
+    HazardClass.WGMMA: lambda model, assume: Completion(model, WGMMA_GROUPS, assume).outcome(),
+    HazardClass.TMEM_ACCESS: lambda model, assume: Completion(model, TENSOR_GROUPS, assume).outcome(),
+    HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
+}

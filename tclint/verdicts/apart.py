@@ -1,0 +1,229 @@
+"""Whether what an operation accesses later and what the thread accesses meanwhile have nothing in common.
+
+True is a proof under the assumptions of :mod:`tclint.values`. Two addresses of one iteration can be subtracted; whether
+they are of one iteration, the caller says with *passes*: whether the thread may pass a point at which a value changes
+while the operation is pending. Otherwise the ranges over all iterations are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tclint.analyses.extents import Extent, Extents
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05 import TensorMemory
+from tclint.ir.nodes import Immediate
+from tclint.isa.table import Match
+from tclint.values import UniformityScope
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Footprint
+from tclint.verdicts.rings import Numbers, Rings
+
+__all__ = ["Bytes", "Passes", "columns_apart"]
+
+Passes = Callable[[str, int], bool]
+"""Whether ``("block", b)`` may be entered, or ``("site", i)`` executed, while the operation is pending."""
+Range = tuple[int, int]
+"""The value of an address, and the number of bytes or columns from there on."""
+_MBARRIER = 8
+"""The bytes of an mbarrier object (9.7.13.15.1)."""
+
+
+def columns_apart(model: KernelModel, first: int, second: int, passes: Passes) -> bool:
+    """Whether two loads or stores of tensor memory have no column in common; their lanes are not compared."""
+    a, b = _columns(model, first), _columns(model, second)
+    return a is not None and b is not None and _symbolically(model, a, b, passes)
+
+
+def _columns(model: KernelModel, site: int) -> Range | None:
+    """The columns that a load or store of tensor memory accesses at most."""
+    tensor = model.fact(TensorMemory)
+    columns, width = tensor.range(site, "taddr"), tensor.exact_width(site, "taddr")
+    if columns is None or width is None:
+        return None
+    split = model.instruction(site).named("immHalfSplitoff")
+    if split is not None:  # the upper lanes access other columns
+        if not isinstance(split, Immediate) or not isinstance(split.value, int) or split.value < 0:
+            return None
+        width += split.value
+    return columns.start, width
+
+
+def _symbolically(model: KernelModel, a: Range, b: Range, passes: Passes) -> bool:
+    """Whether two ranges of one thread are disjoint, by the difference of their addresses."""
+    values = model.values
+    if values.disjoint_in_all_iterations(*a, *b):
+        return True
+    return values.disjoint(*a, *b) is True and not _change(model, a, b, passes)
+
+
+def _change(model: KernelModel, a: Range, b: Range, passes: Passes) -> bool:
+    """Whether what the addresses depend on may change while the operation is pending."""
+    varying_at = model.values.varying_at
+    return any(passes(kind, at) for value, _ in (a, b) for kind, at in varying_at(value))
+
+
+class Bytes:
+    """The bytes of shared memory that the instructions of one kernel access."""
+
+    def __init__(self, model: KernelModel, rings: Rings) -> None:
+        self.model, self.rings, self.values = model, rings, model.values
+        self.everyone = T.full(model.values.threads)
+        self._known: dict[int, list[Range] | None] = {}
+        self._split: dict[int, tuple[int, int] | None] = {}
+        self._bounds: dict[int, tuple[int, int]] = {}
+        self._footprints: dict[tuple[int, int], Footprint] = {}
+        self._reached: dict[Range, Extent | None] = {}
+        self._uniform: dict[int, bool] = {}
+        self._distances: dict[tuple[int, int], tuple[int, int] | None] = {}
+
+    def apart(self, copy: int, access: int, passes: Passes) -> bool:
+        """Whether a ``cp.async`` and an access of shared memory have no byte in common, whatever threads of the CTA
+        execute the two."""
+        written, accessed = self._of(copy), self._of(access)
+        if written is None or accessed is None:
+            return False
+        return all(
+            self._ever_apart(a, b, passes) or self._stages_apart(copy, access, a, b, passes)
+            for a in written
+            for b in accessed
+        )
+
+    def _of(self, site: int) -> list[Range] | None:
+        """All bytes of shared memory that an instruction accesses; None if they are not all known."""
+        if site not in self._known:
+            self._known[site] = self._find(site)
+        return self._known[site]
+
+    def _find(self, site: int) -> list[Range] | None:
+        match = self.model.instruction(site).match
+        if match is None:
+            return None
+        if match.form.event.startswith("mbarrier") and not match.form.memory and not match.form.async_writes:
+            address = self.model.value(site, "mbarrier")
+            return None if address is None else [(address, _MBARRIER)]
+        if not _sized(match):
+            return None
+        wide = 2 if any(modifier.endswith("x2") for modifier in match.modifiers) else 1
+        found = [(access.address, access.size * wide) for access in self.model.shared.accesses(site)]
+        return found or None
+
+    def _ever_apart(self, a: Range, b: Range, passes: Passes) -> bool:
+        """Whether two ranges are disjoint in all iterations, or in those in which the operation can be pending."""
+        here, there = self._reach(a), self._reach(b)
+        if here is not None and there is not None and not self.model.fact(Extents).meet(here, there):
+            return here.base == there.base or self.values.separate(here.base, there.base)
+        return not _change(self.model, a, b, passes) and self._ranges_apart(a, b)
+
+    def _stages_apart(self, copy: int, access: int, a: Range, b: Range, passes: Passes) -> bool:
+        """Whether two ranges are disjoint in all states of the loop that selects their stages."""
+        states = self.rings.states(copy, access, (a[0], b[0]))
+        if states is None:
+            return False
+        known = set[tuple[int, int]]()
+        for first, then in states:
+            here, there = self._selected(a[0], first, passes), self._selected(b[0], then, passes)
+            if here is None or there is None:
+                return False
+            if (here, there) not in known:
+                known.add((here, there))
+                if not self._ranges_apart((here, a[1]), (there, b[1])):
+                    return False
+        return True
+
+    def _selected(self, address: int, numbers: Numbers, passes: Passes) -> int | None:
+        """*address* with the numbers of its counters; None if anything else in it may change."""
+        terms, constant = self.values.linear(address)
+        kept = list[tuple[int, int]]()
+        for term, factor in terms:
+            changes = self.values.varying_at(term)
+            number = self.rings.evaluated(term, numbers) if changes else None
+            if number is not None:
+                constant += number * factor
+            elif any(passes(kind, at) for kind, at in changes):
+                return None
+            else:
+                kept.append((term, factor))
+        return self.values.total(tuple(kept), constant)
+
+    def _ranges_apart(self, a: Range, b: Range) -> bool:
+        """Whether two ranges of one iteration are disjoint, whatever threads of the CTA access them.
+
+        Each address is a part that depends on the thread index alone, and a rest that all threads share.
+        """
+        here, there = self._parts(a[0]), self._parts(b[0])
+        if here is None or there is None:
+            return False
+        (rest, mine), (other, its) = here, there
+        if not (self._shared_by_all(rest) and self._shared_by_all(other)):
+            return False
+        between = self._between(rest, other)
+        if between is None:
+            return False
+        (low, high), (other_low, other_high) = self._bounds_of(mine), self._bounds_of(its)
+        if between[0] + low >= other_high + b[1] or between[1] + high + a[1] <= other_low:
+            return True
+        if between[0] != between[1]:
+            return False
+        return not self._footprint(mine, a[1]).moved(between[0]).meets(self._footprint(its, b[1]))
+
+    def _parts(self, address: int) -> tuple[int, int] | None:
+        """What of an address does not depend on the thread index alone, and what does; None if that is unknown."""
+        if address not in self._split:
+            terms, constant = self.values.linear(address)
+            mine = tuple(t for t in terms if self.values.bit_slices(t[0]) is not None)
+            part = self.values.total(mine, 0)
+            rest = self.values.total(tuple(t for t in terms if t not in mine), constant)
+            self._split[address] = None if self.values.bit_slices(part) is None else (rest, part)
+        return self._split[address]
+
+    def _bounds_of(self, part: int) -> tuple[int, int]:
+        """The bounds over all threads of a value that depends on the thread index alone."""
+        if part not in self._bounds:
+            planes = self.values.bit_slices(part)
+            assert planes is not None
+            low, high = (T.extreme(planes, self.everyone, least=least) for least in (True, False))
+            self._bounds[part] = low, high
+        return self._bounds[part]
+
+    def _footprint(self, part: int, size: int) -> Footprint:
+        """The bytes that all threads access together, relative to what they share."""
+        if (part, size) not in self._footprints:
+            planes = self.values.bit_slices(part)
+            assert planes is not None
+            low, _ = self._bounds_of(part)
+            found = 0
+            for number, _ in T.numbers(planes, self.everyone):
+                found |= ((1 << size) - 1) << number - low
+            self._footprints[part, size] = Footprint(low, found)
+        return self._footprints[part, size]
+
+    def _reach(self, of: Range) -> Extent | None:
+        """The extent of a range over all threads and iterations; None if it is unknown."""
+        if of not in self._reached:
+            self._reached[of] = self.model.fact(Extents).reach(*of, self.everyone)
+        return self._reached[of]
+
+    def _shared_by_all(self, value: int) -> bool:
+        """Whether a value is the same for all threads of the CTA."""
+        if value not in self._uniform:
+            self._uniform[value] = self.values.uniformity(value) is UniformityScope.CTA
+        return self._uniform[value]
+
+    def _between(self, a: int, b: int) -> tuple[int, int] | None:
+        """The bounds of the difference of two values; None if they are unknown."""
+        if (a, b) not in self._distances:
+            distance = self.values.add(a, self.values.times(b, -1))
+            number = self.values.constant_of(distance)
+            self._distances[a, b] = (number, number) if number is not None else self.values.interval(distance)
+        return self._distances[a, b]
+
+
+def _sized(match: Match) -> bool:
+    """Whether the size of what an instruction accesses is known exactly."""
+    form = match.form
+    if form.group == "cp.async" and form.event == "issue":
+        return True
+    later = any(name.startswith("*") for name in (*form.async_reads, *form.async_writes))
+    rows = form.name.startswith(("ldmatrix", "stmatrix"))
+    return not later and "bytes" not in form.roles and (rows or match.scope in ("", "thread"))

@@ -1,0 +1,462 @@
+"""Accepts or refuses a certificate that registers and columns are used only when the operations on them have completed.
+
+A certificate claims which operations may be pending at the entry of each block, and why each obligation of the kernel
+holds. The checker trusts neither it nor the solver and the analyses that made it. From the instructions and the edges of
+the control-flow graph alone, it verifies that
+
+- nothing is missing at an entry: what is pending at the end of a block is among what the certificate has for each of its
+  successors, so by induction no path has more pending than the certificate says;
+- each obligation, which the checker enumerates itself, is claimed, and its operation is not pending there; or the claim
+  is one that the checker decides again: that the ISA orders the two, that their columns are disjoint, or that no
+  feasible path keeps the operation pending (:class:`Questions`).
+
+**Transfer** (PTX ISA 9.7.15.7, 9.7.16.6.2). An operation is pending from its issue. A commit makes each group one older,
+and the open operations a group of age 0; a wait for N completes the groups of age N or more; a wait without a number
+completes all operations of its group. Nothing else completes an operation: not a branch, a barrier, a call, or what is
+known of the threads. A guarded instruction may or may not execute. A ``mov`` of a register that a ``wgmma`` may still
+write makes a copy that is as pending as the original, since ``ptxas`` renames; any other ``mov`` is an access. Neither it
+nor a constant that a ``mov`` writes is an access for which a ``wgmma.fence`` is needed.
+
+**Obligations.** An operation has completed before an instruction reads its results, overwrites its registers, calls a
+function or leaves the kernel; nothing but another ``wgmma`` reads the A fragment of one. The ISA itself makes a read wait for a ``tcgen05.ld`` (9.7.16.6.4.5), and orders ``wgmma``
+on the same accumulators (9.7.15.7.1). A ``wgmma.fence`` follows the last ordinary access of each register that a ``wgmma`` uses.
+Operations on tensor memory have completed before the thread signals other threads, and before it issues
+another operation on their columns, unless both read. A ``cp.async`` has completed before the thread accesses bytes that it, or
+another thread in step with it, copies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tclint.findings.verdicts import Discharge
+from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Function, Immediate, Instruction, Vector, registers
+
+__all__ = [
+    "OPEN",
+    "Certificate",
+    "Graph",
+    "Need",
+    "Pending",
+    "Questions",
+    "Refused",
+    "State",
+    "Transfer",
+    "check",
+    "releases",
+]
+
+OPEN = -1
+"""The age of an operation that is not committed."""
+_SILENT = frozenset(
+    """issue wait register-fence tmem-alloc tmem-relinquish tcgen05-fence-after mbarrier-init mbarrier-wait
+    mbarrier-pending barrier-wait proxy-fence elect setmaxnreg pdl-wait clc-query vote shuffle match redux""".split()
+)
+"""The events that signal no other thread; an event that is not among them is a release."""
+TENSOR = frozenset(("tcgen05.ld", "tcgen05.st"))
+"""The groups of operations on tensor memory that a thread waits for itself."""
+_UNOBSERVED = frozenset("wgmma cp.async bulk tcgen05 tcgen05.ld tcgen05.st".split())
+"""The groups whose operations signal no other thread when they complete."""
+
+
+class Pending(NamedTuple):
+    """An operation that may be pending, or a copy of a register that it may still write."""
+
+    site: int
+    age: int
+    copy: int = -1
+    """The register that holds a copy; -1: this is about the operation itself."""
+    origin: int = -1
+    """The register that it is a copy of."""
+
+
+State = frozenset[Pending]
+
+
+class Need(NamedTuple):
+    """An obligation about *operation* at the instruction *use*."""
+
+    operation: int
+    use: int
+    what: str
+    """``registers``, ``columns``, ``bytes``, ``release``, ``exit``; or ``fence``, where both are the same instruction."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The claims of a proof about the operations of *groups* in one function."""
+
+    groups: frozenset[str]
+    pending: Sequence[State]
+    """What may be pending at the entry of each block."""
+    unfenced: Sequence[frozenset[int]]
+    """The registers that may have been accessed since the last ``wgmma.fence``, at the entry of each block."""
+    claims: Mapping[Need, Discharge]
+
+
+class Graph(NamedTuple):
+    """The control flow of a function."""
+
+    blocks: Sequence[range]
+    """The instructions of each block; the first one is the entry."""
+    successors: Sequence[Sequence[Edge]]
+    exits: Collection[int]
+    """The blocks that leave the function."""
+
+    def reached(self, starts: Iterable[int]) -> frozenset[int]:
+        """The blocks *starts*, and all that can follow them."""
+        found, work = set[int](), list(starts)
+        while work:
+            block = work.pop()
+            if block not in found:
+                found.add(block)
+                work += [edge.target for edge in self.successors[block]]
+        return frozenset(found)
+
+
+class Questions(NamedTuple):
+    """What the checker asks others, since it knows no values; True is a proof."""
+
+    infeasible: Callable[[Need, Transfer], bool]
+    """Whether no feasible path leads from the operation to the use on which it is pending."""
+    disjoint: Callable[[Need, Sequence[State]], bool]
+    """Whether two operations on tensor memory, or a copy and an access of shared memory, have nothing in common while the
+    first is pending, given what may be pending at the entry of each block."""
+
+
+class Refused(Exception):
+    """The certificate does not prove what it claims; *site* is the instruction where it fails."""
+
+    def __init__(self, site: int, why: str, need: Need | None = None) -> None:
+        super().__init__(why)
+        self.site, self.why, self.need = site, why, need
+
+
+class _Operation:
+    """An asynchronous operation with the registers that it uses after its issue."""
+
+    def __init__(self, instruction: Instruction) -> None:
+        match = instruction.match
+        assert match is not None
+        self.instruction, self.group = instruction, match.form.group
+        self.results = _named(instruction, match.form.async_writes)
+        self.sources = _named(instruction, match.form.async_reads) - self.results
+        accumulators = instruction.named("d")
+        self.accumulators = registers(accumulators) if isinstance(accumulators, Vector) else ()
+        self.kind = match.binding.get("shape"), match.binding.get("dtype")
+
+    def feeds(self, instruction: Instruction) -> bool:
+        """Whether it is a load whose registers *instruction* reads, which makes it wait (9.7.16.6.4.5).
+
+        It may overwrite those alone that it also reads.
+        """
+        overwritten = self.results.intersection(instruction.writes)
+        return self.group == "tcgen05.ld" and overwritten.issubset((*instruction.reads, instruction.guard))
+
+    def precedes(self, later: _Operation, copies: Mapping[int, Collection[int]]) -> bool:
+        """Whether the ISA orders the two as accesses of the same accumulators in the same shape (9.7.15.7.1).
+
+        *copies* are the registers that hold copies of its results, each with the registers that they may be copies of.
+        """
+        if not self.group == later.group == "wgmma" or self.kind != later.kind:
+            return False
+        own, its = self.accumulators, later.accumulators
+        aligned = len(own) == len(its) and all(
+            copies.get(b, ()) in ((), {a}) and (a == b or b not in self.results)
+            for a, b in zip(own, its, strict=True)
+        )
+        fragments = later.sources.isdisjoint(self.results) and later.sources.isdisjoint(copies)
+        return aligned and fragments and later.results.isdisjoint(self.sources)
+
+
+def _named(instruction: Instruction, names: Iterable[str]) -> frozenset[int]:
+    """The registers in the operands *names* but for those that hold an address."""
+    operands = (instruction.named(name) for name in names if not name.startswith("*"))
+    return frozenset(r for operand in operands if operand is not None for r in registers(operand))
+
+
+def _renames(instruction: Instruction) -> bool:
+    """Whether it moves one whole register to another."""
+    operands = instruction.operands
+    return (
+        instruction.opcode.startswith("mov.")
+        and len(operands) == 2
+        and all(isinstance(o, int) for o in operands)
+    )
+
+
+def releases(instruction: Instruction) -> bool:
+    """Whether other threads may continue because of *instruction*."""
+    event, match = instruction.event, instruction.match
+    if event == "issue":
+        return instruction.group not in _UNOBSERVED
+    ordered = match is not None and not {".release", ".acq_rel"}.isdisjoint(match.modifiers)
+    return ordered or (bool(event) and event not in _SILENT)
+
+
+def touches_shared(instruction: Instruction) -> bool:
+    """Whether *instruction* may access shared memory, now or later; calls are not considered."""
+    match = instruction.match
+    if match is None:
+        return True
+    form = match.form
+    if form.event.startswith("mbarrier") or "mbarrier" in form.roles:
+        return True
+    if form.memory and (match.space == "" or match.space.startswith(".shared")):
+        return True
+    later = any(name.startswith("*") for name in (*form.async_reads, *form.async_writes))
+    return later and form.group not in TENSOR
+
+
+class Transfer:
+    """What may be pending after an instruction, given what may be pending before it."""
+
+    def __init__(self, function: Function, groups: Collection[str], reachable: Iterable[range]) -> None:
+        self.instructions, self.groups = function.instructions, groups
+        self.operations: dict[int, _Operation] = {}
+        waits = [0]
+        for i in (i for block in reachable for i in block):
+            instruction = self.instructions[i]
+            if instruction.group in groups and instruction.event == "issue":
+                self.operations[i] = _Operation(instruction)
+            elif instruction.group in groups and instruction.event == "wait":
+                waits.append(self._depth(instruction) or 0)
+        self.oldest = 1 + max(waits)
+        """The age at which ages saturate, which every wait completes."""
+        wgmma = (o.results for o in self.operations.values() if o.group == "wgmma")
+        self.renamed = frozenset[int]().union(*wgmma)
+        """The registers that a ``mov`` makes a copy of."""
+        self._copying = self._copies()
+
+    def _copies(self) -> frozenset[int]:
+        """The instructions that may make or end a copy."""
+        copies, moves = set[int](), [i for i in self.instructions if _renames(i)] if self.renamed else []
+        grown = True
+        while grown:
+            fresh = {i.writes[0] for i in moves if i.reads[0] in self.renamed or i.reads[0] in copies}
+            grown = not fresh <= copies
+            copies |= fresh
+        return frozenset(
+            at for at, i in enumerate(self.instructions) if copies and not copies.isdisjoint(i.writes)
+        )
+
+    def after(self, state: State, at: int) -> State:
+        """The state after instruction *at*, whose guard may be true or false."""
+        instruction = self.instructions[at]
+        after = self.executed(state, at, instruction)
+        return state | after if instruction.guard >= 0 else after
+
+    def affects(self, at: int) -> bool:
+        """Whether instruction *at* can change a state."""
+        instruction = self.instructions[at]
+        return instruction.group in self.groups or at in self._copying
+
+    def executed(self, state: State, at: int, instruction: Instruction) -> State:
+        """The state after an instruction whose guard is true."""
+        if at in self.operations:
+            return state | {Pending(at, OPEN)}
+        if not state:
+            return state
+        if instruction.group in self.groups:
+            mine = frozenset(p for p in state if self.operations[p.site].group == instruction.group)
+            if instruction.event == "commit":
+                return (state - mine) | {p._replace(age=min(p.age + 1, self.oldest)) for p in mine}
+            if instruction.event == "wait":
+                depth = self._depth(instruction)
+                return state - {p for p in mine if depth is None or 0 <= depth <= p.age}
+        if at not in self._copying:
+            return state
+        kept = {p for p in state if p.copy < 0 or p.copy not in instruction.writes}
+        if _renames(instruction):
+            source, target = instruction.reads[0], instruction.writes[0]
+            if source in self.renamed:
+                made = {p for p in state if p.copy < 0 and source in self.operations[p.site].results}
+                kept |= {Pending(p.site, p.age, target, source) for p in made}
+            kept |= {p._replace(copy=target) for p in state if p.copy == source}
+        kept = {p for p in kept if p.copy < 0 or p.copy != p.origin}
+        return state if kept == state else frozenset(kept)
+
+    @staticmethod
+    def _depth(instruction: Instruction) -> int | None:
+        """The N of a wait, -1 if it is not a constant; None for a wait without one, which completes everything."""
+        match = instruction.match
+        assert match is not None
+        if "depth" not in match.form.roles:
+            return None
+        operand = instruction.role("depth")
+        return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else -1
+
+
+class _Fences:
+    """The registers of wgmma operations with an ordinary access since the last ``wgmma.fence`` (9.7.15.7.1)."""
+
+    def __init__(self, transfer: Transfer, instructions: Iterable[Instruction]) -> None:
+        self.operations = {i: o for i, o in transfer.operations.items() if o.group == "wgmma"}
+        self.used = {r for o in self.operations.values() for r in o.results | o.sources}
+        moves: dict[int, set[int]] = {}
+        for instruction in filter(_renames, instructions):
+            moves.setdefault(instruction.writes[0], set()).update(instruction.reads)
+        tracked, work = set(self.used), list(self.used)
+        while work:
+            fresh = moves.get(work.pop(), set()) - tracked
+            tracked |= fresh
+            work += fresh
+        self.tracked = frozenset(tracked)
+        """The registers that they use, and those that a ``mov`` copies into these."""
+        kinds: dict[int, set[object]] = {}
+        for operation in self.operations.values():
+            for register in operation.sources:
+                kinds.setdefault(register, set()).add("A")
+            for register in operation.results:
+                kinds.setdefault(register, set()).add((operation.accumulators, operation.kind))
+        self.mixed = frozenset(r for r, used_as in kinds.items() if len(used_as) > 1)
+        """Registers that are accumulators of several shapes, or both accumulators and fragments."""
+
+    def after(self, unfenced: frozenset[int], at: int, instruction: Instruction) -> frozenset[int]:
+        if at in self.operations:
+            return unfenced | (self.operations[at].results & self.mixed)
+        if instruction.event == "register-fence" and instruction.group == "wgmma":
+            return unfenced if instruction.guard >= 0 else frozenset()
+        if instruction.opcode.startswith("mov.") and not instruction.reads:
+            return unfenced  # ptxas zeroes accumulators by renaming
+        if _renames(instruction):
+            source, target = instruction.reads[0], instruction.writes[0]
+            if source in unfenced and target in self.tracked:
+                return unfenced | {target}
+            return unfenced if target in self.used or instruction.guard >= 0 else unfenced - {target}
+        touched = self.tracked.intersection(instruction.writes) | self.used.intersection(instruction.reads)
+        return unfenced if touched <= unfenced else unfenced | touched
+
+
+def check(
+    function: Function, graph: Graph, certificate: Certificate, questions: Questions
+) -> frozenset[Need]:
+    """The obligations of *function*, all of which *certificate* proves. Raises :class:`Refused` if it does not."""
+    return _Checker(function, graph, certificate, questions).run()
+
+
+class _Checker:
+    def __init__(
+        self, function: Function, graph: Graph, certificate: Certificate, questions: Questions
+    ) -> None:
+        self.function, self.graph = function, graph
+        self.certificate, self.questions = certificate, questions
+        self.order = sorted(graph.reached((0,)))
+        self.transfer = Transfer(function, certificate.groups, (graph.blocks[b] for b in self.order))
+        self.fences = _Fences(self.transfer, function.instructions)
+        self.users: dict[int, set[int]] = {}
+        """Register -> the operations that use it."""
+        self.before: dict[int, set[int]] = {b: set() for b in self.order}
+        """Block -> the operations that may have been issued before it."""
+        for b in self.order:
+            issued = [i for i in graph.blocks[b] if i in self.transfer.operations]
+            following = graph.reached(edge.target for edge in graph.successors[b]) if issued else ()
+            for after in following:
+                self.before[after].update(issued)
+            for i in issued:
+                operation = self.transfer.operations[i]
+                for register in operation.results | operation.sources:
+                    self.users.setdefault(register, set()).add(i)
+        self.needed: set[Need] = set()
+
+    def run(self) -> frozenset[Need]:
+        graph, certificate = self.graph, self.certificate
+        if not self.fences.tracked <= certificate.unfenced[0]:
+            raise Refused(0, "the certificate assumes a wgmma.fence before the entry")
+        for b in self.order:
+            state, unfenced, before = certificate.pending[b], certificate.unfenced[b], self.before[b]
+            for i in graph.blocks[b]:
+                instruction = self.function.instructions[i]
+                if i in self.fences.operations:
+                    self._fenced(i, unfenced)
+                if before:
+                    self._accesses(i, instruction, state, before)
+                if i in self.transfer.operations:
+                    before = before | {i}
+                state = self.transfer.after(state, i)
+                unfenced = self.fences.after(unfenced, i, instruction)
+            last = graph.blocks[b][-1]
+            if b in graph.exits and self.function.entry:
+                for site in before:
+                    if self.transfer.operations[site].group != "cp.async":
+                        self._require(Need(site, last, "exit"), state)
+            for edge in graph.successors[b]:
+                if not state <= certificate.pending[edge.target]:
+                    raise Refused(last, "the certificate omits an operation that is pending after this block")
+                if not unfenced <= certificate.unfenced[edge.target]:
+                    raise Refused(last, "the certificate omits an access that no wgmma.fence follows")
+        if extra := certificate.claims.keys() - self.needed:
+            need = min(extra)
+            raise Refused(
+                need.use, "the certificate claims an obligation that the kernel does not have", need
+            )
+        return frozenset(self.needed)
+
+    def _fenced(self, i: int, unfenced: frozenset[int]) -> None:
+        need, operation = Need(i, i, "fence"), self.fences.operations[i]
+        self.needed.add(need)
+        clean = unfenced.isdisjoint(operation.results | operation.sources)
+        if not clean or self.certificate.claims.get(need) is not Discharge.WAIT:
+            raise Refused(i, "no wgmma.fence follows the last access of its registers on every path", need)
+
+    def _accesses(self, i: int, instruction: Instruction, state: State, before: Collection[int]) -> None:
+        """The obligations at instruction *i*; *before* are the operations that may have been issued."""
+        touched = set(instruction.reads).union(instruction.writes, (instruction.guard,))
+        sites = {site for register in touched for site in self.users.get(register, ()) if site in before}
+        sites |= {p.site for p in state if p.copy in touched}
+        for site in sites:
+            copies: dict[int, set[int]] = {}
+            for p in state:
+                if p.site == site and p.copy >= 0:
+                    copies.setdefault(p.copy, set()).add(p.origin)
+            if self._conflict(site, instruction, copies):
+                operation, later = self.transfer.operations[site], self.transfer.operations.get(i)
+                ordered = operation.feeds(instruction) or (
+                    later is not None and operation.precedes(later, copies)
+                )
+                self._require(Need(site, i, "registers"), state, ordered)
+        calls, signals = instruction.flow == "call", releases(instruction)
+        tensor = instruction.event == "issue" and instruction.group.startswith("tcgen05")
+        shared = touches_shared(instruction)
+        for site in before if calls or signals or tensor or shared else ():
+            group = self.transfer.operations[site].group
+            if calls or (signals and group in TENSOR):
+                self._require(Need(site, i, "release"), state)
+            if tensor and group in TENSOR and not group == instruction.group == "tcgen05.ld":
+                self._require(Need(site, i, "columns"), state)
+            if shared and group == "cp.async":
+                self._require(Need(site, i, "bytes"), state)
+
+    def _conflict(self, site: int, instruction: Instruction, copies: Mapping[int, Collection[int]]) -> bool:
+        """Whether *instruction* reads a result of the operation *site* or a copy, or overwrites one of its registers."""
+        operation = self.transfer.operations[site]
+        renames = operation.group == "wgmma" and _renames(instruction)
+        read = {*instruction.reads, instruction.guard}
+        ordinary = operation.group == "wgmma" != instruction.group and not renames
+        if ordinary and not operation.sources.isdisjoint(read):
+            return True  # the ISA forbids it, although both read
+        if not renames and not (operation.results.isdisjoint(read) and read.isdisjoint(copies)):
+            return True
+        written = (operation.results | operation.sources).intersection(instruction.writes)
+        if renames and written:  # to move a copy back to its origin changes nothing
+            return copies.get(instruction.reads[0]) != written and instruction.reads[0] not in written
+        return bool(written)
+
+    def _require(self, need: Need, state: State, ordered: bool = False) -> None:
+        self.needed.add(need)
+        claimed = self.certificate.claims.get(need)
+        if claimed is Discharge.WAIT:
+            holds = all(p.site != need.operation for p in state)
+        elif claimed is Discharge.ORDERED:
+            holds = ordered
+        elif claimed is Discharge.DISJOINT:
+            holds = need.what in ("columns", "bytes") and self.questions.disjoint(
+                need, self.certificate.pending
+            )
+        else:
+            holds = claimed is Discharge.INFEASIBLE and self.questions.infeasible(need, self.transfer)
+        if not holds:
+            raise Refused(need.use, "nothing proves that the operation has completed", need)

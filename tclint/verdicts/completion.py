@@ -1,0 +1,396 @@
+"""Completion of operations before what they write is used: wgmma, ``tcgen05.ld`` and ``tcgen05.st``, ``cp.async``.
+
+The strict mode of :mod:`tclint.analyses.groups` computes what may be pending: no fact ends at an edge, and a guarded
+instruction may or may not execute, whatever is known of the threads. The obligations, with what discharges each, are a
+certificate that :mod:`tclint.verdicts.checker` accepts or refuses.
+
+What a proof trusts besides the checker: the ISA table (events, groups, operands), the control-flow graph, and, for
+obligations that an infeasible path discharges, :func:`~tclint.dataflow.feasible_paths.find_paths`, whose answer holds
+under the assumptions of :mod:`tclint.values`. That search is given the transfer functions of the checker. It is not asked
+in a kernel that dispatches roles by a table in memory or elects lanes, because what :mod:`tclint.values` assumes of these
+is not among the assumptions that a proof may name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from tclint.analyses.groups import Groups, GroupsState, is_move
+from tclint.analyses.model import KernelModel
+from tclint.analyses.wgmma_fences import WgmmaFences, WgmmaFencesState
+from tclint.dataflow import Infeasible, PathQuery, Results, find_paths, next_answer, solve
+from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
+from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Instruction
+from tclint.verdicts.apart import Bytes, columns_apart
+from tclint.verdicts.checker import (
+    OPEN,
+    TENSOR,
+    Certificate,
+    Graph,
+    Need,
+    Pending,
+    Questions,
+    Refused,
+    State,
+    Transfer,
+    check,
+    releases,
+    touches_shared,
+)
+from tclint.verdicts.outcome import Outcome, span
+from tclint.verdicts.rings import Rings
+
+__all__ = ["COPY_GROUPS", "PATH_ASSUMPTIONS", "TENSOR_GROUPS", "WGMMA_GROUPS", "Completion"]
+
+COPY_GROUPS = frozenset(("cp.async",))
+WGMMA_GROUPS = frozenset(("wgmma",))
+TENSOR_GROUPS = TENSOR
+PATH_ASSUMPTIONS = frozenset((Assumption.NO_OVERFLOW, Assumption.SAME_LOADS, Assumption.THREADS))
+"""What the search for a feasible path may take for granted."""
+MAX_OBLIGATIONS = 50_000
+"""The obligations of one class in one kernel that a proof may have."""
+MAX_OPEN = 32
+"""The obligations that are not discharged after which no addresses are compared and no paths are searched for."""
+
+_WHAT = {
+    "registers": "it has completed before its registers are used",
+    "columns": "it has completed before an operation that must not be reordered with it",
+    "bytes": "it has completed before the thread accesses the bytes that it writes",
+    "release": "it has completed before the thread signals others or calls a function",
+    "exit": "it has completed before the kernel exits",
+    "fence": "a wgmma.fence follows the last ordinary access of its registers",
+}
+
+
+class StrictGroups(Groups):
+    """What may be pending of one group, on any path of the control-flow graph."""
+
+    def __init__(self, model: KernelModel, group: str) -> None:
+        self.group = group
+        super().__init__(model)
+
+    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
+        waits = instruction.group == self.group and instruction.event == "wait"
+        if waits and instruction.role("depth") is None:
+            return self.bottom()
+        return super().transfer(state, at, instruction)
+
+    def guarded(self, state: GroupsState, after: GroupsState, at: int) -> GroupsState:
+        return self.join(state, after)
+
+    def edge(self, state: GroupsState, edge: Edge) -> GroupsState:
+        return state
+
+    def pending(self, state: GroupsState) -> State:
+        """*state* as the checker has it. A copy of the result of an operation that never renames is none."""
+        found = {Pending(site, max(age, -1)) for site, age in state[0]}
+        if self.group == "wgmma":
+            found |= {
+                Pending(site, max(age, -1), register, origin) for register, site, origin, age in state[1]
+            }
+        return frozenset(found)
+
+
+class StrictFences(WgmmaFences):
+    """The registers accessed since the last ``wgmma.fence``, on any path of the control-flow graph."""
+
+    def edge(self, state: WgmmaFencesState, edge: Edge) -> WgmmaFencesState:
+        return state
+
+    def registers(self, state: WgmmaFencesState) -> frozenset[int]:
+        """*state* as the checker has it."""
+        everything, accessed = state
+        return frozenset(r for r, bit in self._bits.items() if everything or accessed & bit)
+
+
+class Completion:
+    """The obligations of the operations of *groups* in one kernel, and what discharges them."""
+
+    def __init__(self, model: KernelModel, groups: frozenset[str], assume: Collection[Assumption]) -> None:
+        self.model, self.groups, self.assume = model, groups, frozenset(assume)
+        self.cfg, self.instructions = model.cfg, model.function.instructions
+        self.solved: dict[str, tuple[StrictGroups, Results[GroupsState]]] = {}
+        for group in sorted(groups):
+            analysis = StrictGroups(model, group)
+            self.solved[group] = analysis, solve(analysis, self.cfg)
+        self.of = {site: group for group in sorted(groups) for site in model.sites("issue", group)}
+        """Operation -> its group."""
+        fences = StrictFences(model)
+        self.fences, self.fenced = fences, solve(fences, self.cfg)
+        self.assumed: set[Assumption] = set()
+        self.transfer = Transfer(
+            model.function,
+            groups,
+            (range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.cfg.order),
+        )
+        self._last: tuple[int, State] = -1, frozenset()
+        self._answers: dict[Need, bool] = {}
+
+    def outcome(self) -> Outcome:
+        """The obligations, and whether the checker accepts what discharges them."""
+        needs = set(self.needs())
+        if len(needs) > MAX_OBLIGATIONS:
+            return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
+        claims: dict[Need, Discharge] = {}
+        obligations, reasons = list[Obligation](), list[Reason]()
+        waits = self._waits()
+        for need in sorted(needs, key=lambda n: (n.use, n.operation, n.what)):
+            discharge = self._discharge(need, cheap=len(reasons) >= MAX_OPEN)
+            if discharge is None:
+                why = self._why(need)
+                reasons.append(Reason(span(self.model.function, need.use), why))
+            else:
+                claims[need], why = discharge, ""
+            by = waits.get(need.operation, ()) if discharge is Discharge.WAIT and need.what != "fence" else ()
+            obligations.append(
+                Obligation(
+                    span(self.model.function, need.operation),
+                    None if need.what == "fence" else span(self.model.function, need.use),
+                    _WHAT[need.what],
+                    discharge,
+                    tuple(span(self.model.function, wait) for wait in by),
+                    why,
+                )
+            )
+        if not reasons:
+            try:
+                check(self.model.function, self.graph, self.certificate(claims), self._questions())
+            except Refused as refused:
+                reasons.append(Reason(span(self.model.function, refused.site), refused.why))
+        return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed))
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The control flow for the checker."""
+        blocks = [range(block.start, block.end) for block in self.cfg.blocks]
+        return Graph(blocks, self.cfg.successors, self.cfg.exits)
+
+    def certificate(self, claims: Mapping[Need, Discharge]) -> Certificate:
+        """The *claims* with what may be pending at each block."""
+        unfenced = [self.fences.registers(state) for state in self.fenced.entry]
+        return Certificate(self.groups, self.entries, unfenced, claims)
+
+    @cached_property
+    def entries(self) -> list[State]:
+        """What may be pending at the entry of each block."""
+        return [
+            frozenset[Pending]().union(*(a.pending(results.entry[b]) for a, results in self.solved.values()))
+            for b in range(len(self.cfg.blocks))
+        ]
+
+    def before(self, at: int) -> State:
+        """What may be pending before an instruction."""
+        if self._last[0] != at:
+            found = (a.pending(results.before(at)) for a, results in self.solved.values())
+            self._last = at, frozenset[Pending]().union(*found)
+        return self._last[1]
+
+    # ------------------------------------------------------------ obligations
+
+    def needs(self) -> Iterator[Need]:
+        """The obligations of the kernel, in no particular order and possibly repeatedly."""
+        model, instructions = self.model, self.instructions
+        reachable = [
+            i for b in self.cfg.order for i in range(self.cfg.blocks[b].start, self.cfg.blocks[b].end)
+        ]
+        calls = {i for i in reachable if instructions[i].flow == "call"}
+        loud = calls | {i for i in reachable if releases(instructions[i])}
+        ends = [self.cfg.blocks[b].end - 1 for b in self.cfg.order if b in self.cfg.exits]
+        columns = [
+            i for i in reachable if instructions[i].event == "issue" and "tcgen05" in instructions[i].opcode
+        ]
+        shared = [i for i in reachable if touches_shared(instructions[i])]
+        for site, group in self.of.items():
+            wgmma, tensor = group == "wgmma", group in TENSOR
+            if wgmma:
+                yield Need(site, site, "fence")
+            for use in self._accesses(site, wgmma):
+                if self.cfg.block_of[use] in self.cfg.rank and model.reaches(site, use):
+                    yield Need(site, use, "registers")
+            if model.function.entry and group != "cp.async":
+                yield from (
+                    Need(site, end, "exit") for end in ends if site == end or model.reaches(site, end)
+                )
+            yield from (
+                Need(site, i, "release") for i in (loud if tensor else calls) if model.reaches(site, i)
+            )
+            for use in columns if tensor else ():
+                if not group == instructions[use].group == "tcgen05.ld" and model.reaches(site, use):
+                    yield Need(site, use, "columns")
+            if group == "cp.async":
+                yield from (Need(site, i, "bytes") for i in shared if model.reaches(site, i))
+        yield from self._uses_of_copies()
+
+    def _accesses(self, site: int, wgmma: bool) -> Iterator[int]:
+        """The instructions that read results of the operation *site*, or overwrite its registers."""
+        analysis, _ = self.solved[self.of[site]]
+        instructions, results = self.instructions, analysis.results[site]
+        for register in results:
+            for use in self.model.readers.get(register, ()):
+                if not (wgmma and is_move(instructions[use])):
+                    yield use
+        for register in analysis.sources[site] if wgmma else ():
+            for use in self.model.readers.get(register, ()):
+                if instructions[use].group != "wgmma" and not is_move(instructions[use]):
+                    yield use
+        for register in results | analysis.sources[site]:
+            for use in self.model.values.defs.get(register, ()):
+                if not (wgmma and is_move(instructions[use]) and self._restores(site, use, register)):
+                    yield use
+
+    def _restores(self, site: int, move: int, register: int) -> bool:
+        """Whether a *move* to *register* restores what it holds: a copy of it and of nothing else."""
+        source = self.instructions[move].reads[0]
+        origins = {p.origin for p in self.before(move) if p.site == site and p.copy == source}
+        return source == register or origins == {register}
+
+    def _uses_of_copies(self) -> Iterator[Need]:
+        """The obligations about copies of results, which exist only while the operation is pending."""
+        for analysis, results in self.solved.values():
+            for register in analysis.copied:
+                for use in self.model.readers.get(register, ()):
+                    if self.cfg.block_of[use] in self.cfg.rank and not is_move(self.instructions[use]):
+                        state = analysis.pending(results.before(use))
+                        yield from (Need(p.site, use, "registers") for p in state if p.copy == register)
+
+    # ------------------------------------------------------------ discharges
+
+    def _discharge(self, need: Need, *, cheap: bool = False) -> Discharge | None:
+        """What discharges an obligation; None if nothing is known to. With *cheap*, only the strict state is asked."""
+        if need.what == "fence":
+            return Discharge.WAIT if self._fenced_at(need.use) else None
+        if self._waited(need):
+            return Discharge.WAIT
+        if need.what == "registers" and self._in_order(need):
+            return Discharge.ORDERED
+        if cheap:
+            return None
+        if need.what in ("columns", "bytes") and self._disjoint(need, self.entries):
+            return Discharge.DISJOINT
+        return Discharge.INFEASIBLE if self._infeasible(need, self.transfer) else None
+
+    def _fenced_at(self, site: int) -> bool:
+        """Whether a fence follows the last access of each register of a wgmma on every path."""
+        unfenced = self.fences.registers(self.fenced.before(site))
+        return unfenced.isdisjoint(r for r, bit in self.fences._bits.items() if bit & self.fences.uses[site])
+
+    def _waited(self, need: Need) -> bool:
+        """Whether the operation is not pending at its use, on any path."""
+        state = self.before(need.use)
+        if need.what == "exit":
+            state = self.transfer.after(state, need.use)
+        return all(p.site != need.operation for p in state)
+
+    def _in_order(self, need: Need) -> bool:
+        """Whether the use reads what a load fills, or is a wgmma with the same accumulators and the same shape."""
+        if self.transfer.operations[need.operation].feeds(self.instructions[need.use]):
+            return True
+        first, second = self.transfer.operations[need.operation], self.transfer.operations.get(need.use)
+        if second is None:
+            return False
+        copies: dict[int, set[int]] = {}
+        for p in self.before(need.use):
+            if p.site == need.operation and p.copy >= 0:
+                copies.setdefault(p.copy, set()).add(p.origin)
+        return first.precedes(second, copies)
+
+    def _disjoint(self, need: Need, pending: Sequence[State]) -> bool:
+        """Whether an operation and an access have no columns or bytes in common while the operation is pending."""
+
+        def passes(kind: str, at: int) -> bool:
+            """Whether the thread may enter the block, or execute the instruction *at*, while it is pending."""
+            block = at if kind == "block" else self.cfg.block_of[at]
+            inside = kind != "block" and block == self.cfg.block_of[need.operation] and need.operation < at
+            return inside or any(p.site == need.operation for p in pending[block])
+
+        wanted = PATH_ASSUMPTIONS if need.what == "bytes" else {Assumption.NO_OVERFLOW}
+        if not self.assume >= wanted:
+            return False
+        if need.what == "columns":
+            apart = columns_apart(self.model, need.operation, need.use, passes)
+        else:
+            apart = self.bytes.apart(need.operation, need.use, passes)
+        if not apart:
+            return False
+        self.assumed |= wanted
+        return True
+
+    @cached_property
+    def bytes(self) -> Bytes:
+        """The bytes of shared memory that the kernel accesses."""
+        return Bytes(self.model, Rings(self.model, self.transfer))
+
+    @cached_property
+    def _searchable(self) -> bool:
+        """Whether a proof may rely on infeasible paths: see the docstring of this module."""
+        trusted = not self.model.reachability.dispatchers and not self.model.sites("elect")
+        return trusted and self.assume >= PATH_ASSUMPTIONS
+
+    def _infeasible(self, need: Need, transfer: Transfer) -> bool:
+        """Whether no feasible path leads from the operation to the use on which it is pending."""
+        if not self._searchable or need.what == "fence":
+            return False
+        if need not in self._answers:
+            self._answers[need] = self._search(need, transfer)
+        if self._answers[need]:
+            self.assumed |= PATH_ASSUMPTIONS
+        return self._answers[need]
+
+    def _search(self, need: Need, transfer: Transfer) -> bool:
+        site, use = need.operation, need.use
+        block_of = self.cfg.block_of
+        if need.what == "exit" and self.instructions[use].flow not in ("return", "exit"):
+            return False
+
+        def step(state: State, at: int, instruction: Instruction) -> State | None:
+            after = transfer.executed(state, at, instruction)
+            return frozenset(p for p in after if p.site == site) or None
+
+        relevant = [
+            [i for i in range(block.start, block.end) if i == use or transfer.affects(i)]
+            for block in self.cfg.blocks
+        ]
+        query = PathQuery(
+            start=site,
+            context=self.model.views.context_in_iteration(site),
+            fact=frozenset((Pending(site, OPEN),)),
+            relevant=relevant,
+            step=step,
+            goal=lambda state, i: i == use,
+            goals=(block_of[use],),
+        )
+        return isinstance(next_answer(find_paths(self.model.search_cache, query)), Infeasible)
+
+    def _questions(self) -> Questions:
+        """What the checker asks, with answers of its own transfer functions."""
+        self._answers = {}
+        return Questions(self._infeasible, self._disjoint)
+
+    # ------------------------------------------------------------ explanations
+
+    def _waits(self) -> dict[int, list[int]]:
+        """Operation -> the waits that complete it on some path."""
+        found: dict[int, list[int]] = {}
+        for group in self.groups:
+            for wait in self.model.sites("wait", group):
+                before = self.before(wait)
+                after = self.transfer.executed(before, wait, self.instructions[wait])
+                for site in {p.site for p in before} - {p.site for p in after}:
+                    found.setdefault(site, []).append(wait)
+        return found
+
+    def _why(self, need: Need) -> str:
+        """Why it is not known whether an obligation holds."""
+        operation = self.model.name(need.operation)
+        if need.what == "fence":
+            return "a register of the wgmma may have been accessed since the last wgmma.fence"
+        at = {
+            "registers": "uses a register of",
+            "columns": "may access the columns of",
+            "bytes": "may access the bytes of",
+        }.get(need.what)
+        if at is None:
+            at = "signals other threads after" if need.what == "release" else "ends the kernel after"
+        return f"it {at} a {operation} that may be pending on some path"

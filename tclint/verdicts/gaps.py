@@ -1,0 +1,76 @@
+"""What is not known of a kernel, so that nothing is proved of a class of hazards that it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import Reason
+from tclint.ir.inline import callees, reached
+from tclint.ir.nodes import Function, Module
+from tclint.isa.callees import SYSTEM_CALLS
+from tclint.verdicts.outcome import span
+
+__all__ = ["damage", "gaps"]
+
+
+def damage(function: Function) -> Iterator[Reason]:
+    """Why the instructions of *function* are not all known."""
+    if function.damaged:
+        yield Reason(None, "the function contains a syntax error", "correct it")
+    for error in function.errors:
+        if error.kind.startswith(("undefined", "duplicate", "unreadable")):
+            yield Reason(None, f"the function does not assemble: {error.message}", "correct it")
+            return
+
+
+def gaps(model: KernelModel) -> Iterator[Reason]:
+    """The instructions of the kernel whose effect on any operation is unknown, in program order."""
+    function = model.function
+    yield from damage(function)
+    reachable, block_of = model.cfg.rank, model.cfg.block_of
+    found: list[tuple[int, str, str]] = []
+    for use in function.uses:
+        sites = [site for site in use.sites if block_of[site] in reachable]
+        if use.match is None:
+            found += ((site, f"{use.opcode} is not an instruction that is known", "") for site in sites)
+            continue
+        if use.match.problem:
+            found += (
+                (site, f"the operands of {use.opcode} do not fit: {use.match.problem}", "") for site in sites
+            )
+        flow = use.match.form.flow
+        for site in sites:
+            instruction = function.instructions[site]
+            if flow == "call" and (unknown := _unknown_call(model, instruction.callee)):
+                found.append((site, unknown, "define the function in the module"))
+            elif flow.startswith("branch") and (not instruction.targets or -1 in instruction.targets):
+                found.append((site, "where this branch leads is unknown", ""))
+    yield from (Reason(span(function, site), what, help) for site, what, help in sorted(found))
+
+
+def _unknown_call(model: KernelModel, callee: str) -> str:
+    """What is unknown of a call that is not inlined; empty if the callee has no events."""
+    if callee in SYSTEM_CALLS:
+        return ""
+    if not callee:
+        return "the callee of an indirect call is unknown"
+    body = model.module.function(callee)
+    if body is None or not body.instructions:
+        return f"the body of {callee} is unknown"
+    for function in (body, *reached(body, model.module.functions)):
+        if not _plain(function, model.module):
+            return (
+                f"{function.name} has instructions that are unknown or affect operations, and is not inlined"
+            )
+    return ""
+
+
+def _plain(function: Function, module: Module) -> bool:
+    """Whether *function* has a body without events, unknown instructions and unknown calls."""
+    if any(damage(function)) or not function.instructions:
+        return function.name in SYSTEM_CALLS
+    known = {f.name for f in module.functions if f.instructions} | SYSTEM_CALLS
+    indirect = any(not i.callee for i in function.instructions if i.flow == "call")
+    events = any(use.match is None or use.match.form.event for use in function.uses)
+    return not events and not indirect and callees(function) <= known

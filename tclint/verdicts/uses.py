@@ -1,0 +1,56 @@
+"""Which classes of hazards a kernel uses: those of whose events it has at least one that is reachable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import HazardClass
+
+__all__ = ["uses"]
+
+_BY_GROUP = {
+    "wgmma": HazardClass.WGMMA,
+    "tcgen05": HazardClass.TCGEN05_MMA,
+    "tcgen05.ld": HazardClass.TMEM_ACCESS,
+    "tcgen05.st": HazardClass.TMEM_ACCESS,
+    "cp.async": HazardClass.CP_ASYNC,
+    "bulk": HazardClass.BULK,
+}
+"""The group of an operation -> the class of its completion for the thread that issues it."""
+_COLLECTIVE = ("active", "thread")
+"""The scopes of instructions that need no other thread."""
+
+
+def uses(model: KernelModel) -> tuple[HazardClass, ...]:
+    """The classes that the kernel uses, in the order of :class:`HazardClass`; availability is one of every kernel."""
+    found = set(_of(model))
+    return tuple(hazard for hazard in HazardClass if hazard in found)
+
+
+def _of(model: KernelModel) -> Iterator[HazardClass]:
+    yield HazardClass.AVAILABILITY
+    reachable, block_of = model.cfg.rank, model.cfg.block_of
+    for use in model.function.uses:
+        match = use.match
+        if match is None or not any(block_of[site] in reachable for site in use.sites):
+            continue
+        form = match.form
+        if form.event == "issue" and form.group in _BY_GROUP:
+            yield _BY_GROUP[form.group]
+        if form.event.startswith("mbarrier"):
+            yield HazardClass.MBARRIER
+        if form.event == "setmaxnreg":
+            yield HazardClass.REGISTER_POOL
+        if match.scope and match.scope not in _COLLECTIVE:
+            yield HazardClass.CONVERGENCE
+        if form.group.startswith("tcgen05") or form.event.startswith("tmem"):
+            yield HazardClass.TENSOR_MEMORY
+        if form.proxy and form.proxy != "tcgen05":
+            yield HazardClass.PROXIES
+        if _shared(match.space) and (form.memory or form.async_reads or form.async_writes):
+            yield HazardClass.SHARED_MEMORY
+
+
+def _shared(space: str) -> bool:
+    return space.startswith(".shared")

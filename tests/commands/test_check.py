@@ -1,0 +1,126 @@
+"""``tclint check --verdict`` and ``--require``: lines, exit codes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tclint
+from tests.tools.command import invoke
+from tests.tools.support import HOPPER, before_the_wait, kernel, module
+
+WAITED = module(before_the_wait("    mov.b32 %r9, 0;"), kernel("    ret;", "other"), header=HOPPER)
+READ = module(before_the_wait("    st.global.f32 [%rd0], %f0;"), header=HOPPER)
+
+
+@pytest.fixture
+def waited(tmp_path: Path) -> str:
+    (tmp_path / "waited.ptx").write_text(WAITED)
+    return str(tmp_path / "waited.ptx")
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> str:
+    (tmp_path / "read.ptx").write_text(READ)
+    return str(tmp_path / "read.ptx")
+
+
+def check(*arguments: str) -> tuple[int, str]:
+    return invoke("check", "--isolated", "--locate", "ptx", *arguments)
+
+
+def test_a_kernel_has_one_line(waited: str) -> None:
+    code, output = check("--verdict", waited)
+    assert code == 0
+    first, second, blank, last = output.splitlines()
+    assert first.startswith(f"kernel k in {waited}: wgmma, availability proved; ")
+    assert second == f"kernel other in {waited}: availability proved"
+    assert (blank, last) == ("", "No findings in 1 file.")
+    assert check(waited) == (0, "No findings in 1 file.\n")
+
+
+def test_a_violated_class_names_its_rules(read: str) -> None:
+    code, output = check("--verdict", read)
+    assert code == 1
+    assert f"kernel k in {read}: wgmma violated (WG001); " in output
+
+
+@pytest.mark.parametrize(
+    ("required", "code"),
+    [
+        ("proved:wgmma,availability", 0),
+        ("bounded:wgmma", 0),
+        ("proved:tensor-memory", 0),
+        ("bounded:mbarrier", 0),
+        ("proved:wgmma", 0),
+    ],
+)
+def test_a_requirement_that_is_met_or_about_another_class_holds(
+    waited: str, required: str, code: int
+) -> None:
+    assert check("--require", required, waited)[0] == code
+
+
+def test_what_lacks_is_named_and_fails_the_run(read: str, waited: str) -> None:
+    code, output = check("--exit-zero", "--require", "proved:wgmma", read, waited)
+    assert code == 1
+    wanted = f"error: {read}: k: wgmma is violated (WG001), but proved:wgmma is required\n"
+    assert output.count("is required") == 1
+    assert wanted in output
+    for options in (["--output-format", "concise"], ["--statistics"]):
+        assert wanted in check("--exit-zero", "--require", "proved:wgmma", *options, read)[1]
+    assert check("--exit-zero", "--require", "proved:wgmma", waited)[0] == 0
+
+
+def test_json_has_verdicts_and_what_lacks(read: str) -> None:
+    document = json.loads(
+        check("--require", "bounded:wgmma", "--output-format", "json", read)[1].partition("\nerror:")[0]
+    )
+    (verdict,) = [v for v in document["files"][0]["verdicts"] if v["class"] == "wgmma"]
+    assert (verdict["kernel"], verdict["status"], verdict["rules"]) == ("k", "violated", ["WG001"])
+    assert document["summary"]["unmet"] == [
+        {"path": read, "member": None, "kernel": "k", "required": "bounded:wgmma", "status": "violated"}
+    ]
+    plain = json.loads(check("--output-format", "json", read)[1])
+    assert "verdicts" not in plain["files"][0]
+    assert "unmet" not in plain["summary"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--require", "proved:wgma"], "--require: unknown class 'wgma'; must be one of wgmma, tcgen05-ldst"),
+        (["--require", "safe:wgmma"], "--require: unknown status 'safe'; must be one of proved, bounded"),
+        (["--require", "wgmma"], "--require: 'wgmma' has no status: write proved:wgmma"),
+        (
+            ["--verdict", "--assume", "luck"],
+            "--assume: unknown assumption 'luck'; must be one of no-overflow",
+        ),
+    ],
+)
+def test_an_unknown_name_is_a_usage_error(waited: str, options: list[str], message: str) -> None:
+    code, output = check(*options, waited)
+    assert code == 2
+    assert message in output
+
+
+def test_a_file_that_is_not_analysed_satisfies_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "broken.ptx"
+    path.write_text(READ.replace("st.global.f32 [%rd0], %f0;", "st.global.f32 {{;"))
+    code, output = check("--require", "proved:wgmma", str(path))
+    assert code == 2
+    assert "wgmma is unknown" in output
+
+
+def test_verdicts_of_several_processes_are_those_of_one(waited: str, read: str) -> None:
+    assert check("--verdict", "--jobs", "2", waited, read) == check("--verdict", "--jobs", "1", waited, read)
+
+
+def test_a_report_of_the_api_fails_a_requirement() -> None:
+    report = tclint.check(READ, fail_on="never", require=["proved:wgmma"])
+    assert (report.exit_code, report.ok) == (1, False)
+    assert "but proved:wgmma is required" in str(report)
+    assert tclint.check(WAITED, require=["proved:wgmma"]).ok
+    assert tclint.check(WAITED).files[0].verdicts == ()

@@ -1,0 +1,204 @@
+"""Verdicts: what findings, proofs and replays say together of each class of hazards in a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tclint.findings.finding import FileReport
+from tclint.findings.rules import all_rules
+from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
+from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
+from tclint.linting import verdicts as linting
+from tclint.linting.cache import IncrementalCache
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
+from tests.tools.support import HOPPER, before_the_wait, kernel, module
+
+ALL = frozenset(Assumption)
+WAITED = module(before_the_wait("    mov.b32 %r9, 0;"), header=HOPPER)
+READ = module(before_the_wait("    st.global.f32 [%rd0], %f0;"), header=HOPPER)
+FRAGMENT = all_rules()["WG009"].examples[0].code
+MBARRIER = """
+    .shared .align 8 .b64 m;
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [m], 128;
+ready:
+    bar.sync 0;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0;
+    @!%p2 bra wait;
+    ret;
+"""
+
+
+def judged(text: str, selected: Selected | None = None) -> FileReport:
+    return check_source(Source(text.encode(), "k.ptx"), selected, assume=ALL)
+
+
+def of(text: str, hazard: HazardClass, selected: Selected | None = None) -> Verdict:
+    """The verdict on one class in the only kernel."""
+    (verdict,) = [v for v in judged(text, selected).verdicts if v.hazard is hazard]
+    return verdict
+
+
+def statuses(report: FileReport) -> dict[tuple[str, str], Status]:
+    return {(verdict.kernel, verdict.hazard.value): verdict.status for verdict in report.verdicts}
+
+
+def test_a_run_that_asks_for_no_verdicts_has_none() -> None:
+    assert check_source(Source(WAITED.encode(), "k.ptx")).verdicts == ()
+
+
+def test_a_class_whose_proof_is_accepted_is_proved() -> None:
+    verdict = of(WAITED, HazardClass.WGMMA)
+    assert verdict.status is Status.PROVED
+    assert verdict.obligations
+    assert all(one.discharge is not None for one in verdict.obligations)
+
+
+@pytest.mark.parametrize(
+    "selected",
+    [
+        Selected(),
+        Selected(min_severity=Severity.ERROR),
+        Selected(per_entry_ignores=(("k", ("ALL",)),)),
+        Selected(per_file_ignores=(("*.ptx", ("WG001",)),)),
+    ],
+)
+def test_a_finding_violates_its_class_even_if_a_setting_hides_it(selected: Selected) -> None:
+    verdict = of(READ, HazardClass.WGMMA, selected)
+    assert (verdict.status, verdict.rules) == (Status.VIOLATED, ("WG001",))
+
+
+def test_a_suppressed_finding_violates_its_class() -> None:
+    text = READ.replace("    st.global", "    // tclint: ignore[WG001] known\n    st.global")
+    (finding,) = [f for f in judged(text).findings if f.rule.id == "WG001"]
+    assert finding.suppressed == "known"
+    assert of(text, HazardClass.WGMMA).status is Status.VIOLATED
+
+
+def test_a_rule_that_is_off_violates_nothing_and_proves_nothing() -> None:
+    verdict = of(READ, HazardClass.WGMMA, Selected(rules=frozenset({"TC001"})))
+    assert verdict.status is Status.UNKNOWN
+    assert verdict.reasons
+
+
+def test_a_finding_below_the_confidence_leaves_a_proved_class_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = Verdict(
+        "fragment_stored_early", HazardClass.WGMMA, Status.PROVED, assumptions=(Assumption.THREADS,)
+    )
+    monkeypatch.setattr(linting, "proved", lambda *asked: (shown,))
+    assert "WG009" not in {f.rule.id for f in judged(FRAGMENT).findings if f.confidence > Confidence.LOW}
+    verdict = of(FRAGMENT, HazardClass.WGMMA)
+    assert (verdict.status, verdict.assumptions) == (Status.UNKNOWN, ())
+    assert "WG009" in verdict.reasons[0].what
+    with_it = of(FRAGMENT, HazardClass.WGMMA, Selected(min_confidence=Confidence.LOW))
+    assert (with_it.status, with_it.rules) == (Status.VIOLATED, ("WG009",))
+
+
+def test_a_finding_of_no_class_violates_nothing() -> None:
+    report = judged(WAITED.replace("commit_group.sync.aligned", "commit_group.sync"))
+    assert {f.rule.id for f in report.findings} == {"WG010"}
+    assert Status.VIOLATED not in statuses(report).values()
+
+
+def test_a_consequence_of_another_defect_violates_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where WG005 explains it, WG001 is not reported; what is not reported is in doubt no less."""
+    from tclint.linting import check
+
+    monkeypatch.setattr(check, "without_subsumed", lambda hits, *rest: ())
+    report = judged(READ)
+    assert report.findings == ()
+    assert statuses(report)["k", "wgmma"] is Status.VIOLATED
+
+
+def test_mbarriers_that_replays_follow_to_the_end_are_bounded_by_the_launches() -> None:
+    verdict = of(module(kernel(MBARRIER)), HazardClass.MBARRIER)
+    assert verdict.status is Status.BOUNDED
+    assert verdict.launches == ("CTA 0 of 8 with 128 threads; 512 in parameters and memory",)
+    assert not verdict.reasons
+
+
+def test_mbarriers_are_not_bounded_in_a_kernel_with_an_unknown_call() -> None:
+    text = module(".extern .func other();", kernel("    call.uni other, ();\n" + MBARRIER))
+    verdict = of(text, HazardClass.MBARRIER)
+    assert (verdict.status, verdict.launches) == (Status.UNKNOWN, ())
+    assert "other" in verdict.reasons[0].what
+
+
+def test_a_kernel_that_no_check_ran_on_is_unknown_in_every_class() -> None:
+    broken = judged(WAITED.replace("mov.b32 %r9, 0;", "mov.b32 %r9, {{;"))
+    assert broken.problems
+    assert set(statuses(broken).values()) == {Status.UNKNOWN}
+    assert {v.hazard for v in broken.verdicts} == set(HazardClass)
+    unlabelled = statuses(judged(WAITED.replace("mov.b32 %r9, 0;", "bra nowhere;")))
+    assert unlabelled.pop(("k", "availability")) is Status.VIOLATED
+    assert len(unlabelled) == len(HazardClass) - 1
+    assert set(unlabelled.values()) == {Status.UNKNOWN}
+
+
+def test_what_a_function_lacks_violates_the_kernels_that_may_call_it() -> None:
+    helper = ".func helper()\n{\n    tcgen05.fence::after_thread_sync;\n    ret;\n}\n"
+    text = module(helper, kernel("    call.uni helper, ();\n    ret;"), header=HOPPER)
+    assert of(text, HazardClass.AVAILABILITY).status is Status.VIOLATED
+
+
+def test_what_another_kernel_lacks_violates_nothing() -> None:
+    other = kernel("    tcgen05.fence::after_thread_sync;\n    ret;", "other")
+    found = statuses(judged(WAITED + other))
+    assert found["other", "availability"] is Status.VIOLATED
+    assert found["k", "availability"] is Status.PROVED
+
+
+def test_functions_have_no_verdicts_and_kernels_only_if_selected() -> None:
+    text = module(kernel("    ret;", "a"), kernel("    ret;", "b"), ".func f()\n{\n    ret;\n}\n")
+    assert {v.kernel for v in judged(text).verdicts} == {"a", "b"}
+    assert {v.kernel for v in judged(text, Selected(entry=("b",))).verdicts} == {"b"}
+
+
+def test_verdicts_change_nothing_else_in_the_report() -> None:
+    for text in (WAITED, READ, module(kernel(MBARRIER))):
+        with_them = judged(text)
+        assert with_them.verdicts
+        assert replace(with_them, verdicts=()) == check_source(with_them.source or Source(b"", ""))
+
+
+def test_verdicts_after_an_edit_are_those_of_the_whole_text() -> None:
+    past = IncrementalCache()
+    states = [
+        WAITED,
+        WAITED.replace(".visible", "// a line\n.visible"),
+        READ,
+        WAITED.replace("sm_90a", "sm_80"),
+        WAITED,
+    ]
+    for state in states:
+        source = Source(state.encode(), "k.ptx")
+        known = check_source(source, past=past, assume=ALL)
+        assert known.verdicts == check_source(source, assume=ALL).verdicts
+        assert check_source(source, past=past).verdicts == ()
+
+
+def test_a_kernel_that_a_deadline_left_unchecked_is_unknown() -> None:
+    past = IncrementalCache()
+    check_source(Source(WAITED.encode(), "k.ptx"), past=past, assume=ALL)
+    past.until = 0.0
+    report = check_source(Source(READ.encode(), "k.ptx"), past=past, assume=ALL)
+    assert past.owing
+    assert set(statuses(report).values()) == {Status.UNKNOWN}
+
+
+def test_refused_assumptions_are_passed_to_the_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(linting, "proved", lambda model, violated, assume: asked.append(assume) or ())
+    some = frozenset({Assumption.THREADS})
+    check_source(Source(WAITED.encode(), "k.ptx"), assume=some)
+    assert asked == [some]

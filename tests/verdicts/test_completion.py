@@ -1,0 +1,239 @@
+"""What is proved of the completion of wgmma, tcgen05.ld and tcgen05.st."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
+from tclint.verdicts import verdicts
+from tests.tools.support import HEADER, HOPPER, WGMMA, analysed, kernel, module
+
+FENCE = "wgmma.fence.sync.aligned;"
+COMMIT = "wgmma.commit_group.sync.aligned;"
+OTHER = WGMMA.replace("%f0, %f1, %f2, %f3", "%f4, %f5, %f6, %f7")
+FRAGMENT = WGMMA.replace("%rd0", "{%r10, %r11, %r12, %r13}").replace("0, 0;", "0;")
+CHAINED = FRAGMENT.replace("{%r10, %r11, %r12, %r13}", "{%f4, %f5, %f6, %f7}")
+USE = "add.f32 %f9, %f0, %f1;"
+START = "setp.ne.b32 %p0, 0, 0;\nld.param.u32 %r9, [number];\nld.param.u64 %rd9, [pointer];\n"
+LOAD = "tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r20, %r21}, [%r9];"
+STORE = "tcgen05.st.sync.aligned.32x32b.x2.b32 [%r9], {%r20, %r21};"
+READ = "add.s32 %r30, %r20, %r21;"
+WAIT_LOAD = "tcgen05.wait::ld.sync.aligned;"
+WAIT_STORE = "tcgen05.wait::st.sync.aligned;"
+ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [%r8];"
+
+
+def wait(depth: int = 0) -> str:
+    return f"wgmma.wait_group.sync.aligned {depth};"
+
+
+def verdict(
+    hazard: HazardClass, body: str, header: str, assume: frozenset[Assumption] = frozenset(Assumption)
+) -> Verdict:
+    model = analysed(module(kernel(f"{START}{body}\nret;"), header=header))
+    (found,) = [v for v in verdicts(model, assume=assume) if v.hazard is hazard]
+    return found
+
+
+def wgmma(body: str, assume: frozenset[Assumption] = frozenset(Assumption)) -> Verdict:
+    return verdict(HazardClass.WGMMA, body, HOPPER, assume)
+
+
+def tensor(body: str, assume: frozenset[Assumption] = frozenset(Assumption)) -> Verdict:
+    return verdict(HazardClass.TMEM_ACCESS, body, HEADER, assume)
+
+
+def loop(first: str, last: str) -> str:
+    """A loop of wgmma on one accumulator, with *first* in it and *last* after it."""
+    return f"""{FENCE}
+top:
+{WGMMA}
+{COMMIT}
+{first}
+add.s32 %r1, %r1, 1;
+setp.lt.s32 %p1, %r1, %r9;
+@%p1 bra top;
+{last}
+{USE}"""
+
+
+PROVED = {
+    "waited": f"{FENCE}\n{WGMMA}\n{COMMIT}\n{wait()}\n{USE}",
+    "the older group is read": f"{FENCE}\n{WGMMA}\n{COMMIT}\n{OTHER}\n{COMMIT}\n{wait(1)}\n{USE}\n{wait()}",
+    "one accumulator in a loop": loop("", wait()),
+    "a pipelined loop": loop(wait(1), wait()),
+    "a copy read after the wait": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\n{wait()}\nadd.f32 %f9, %f8, %f8;",
+    "a fragment shared by two": f"{FENCE}\n{FRAGMENT}\n{FRAGMENT.replace('%f0, %f1, %f2, %f3', '%f4, %f5, %f6, %f7')}\n{COMMIT}\n{wait()}",
+    "a wait on both paths": f"{FENCE}\n{WGMMA}\n{COMMIT}\n@%p2 bra a;\n{wait()}\nbra b;\na:\n{wait()}\nb:\n{USE}",
+    "an accumulator zeroed after the fence": f"{FENCE}\nmov.f32 %f0, 0f00000000;\n{WGMMA}\n{COMMIT}\n{wait()}",
+    "an accumulator renamed in a loop": f"""{FENCE}
+top:
+mov.f32 %f0, %f8;
+{WGMMA}
+{COMMIT}
+mov.f32 %f8, %f0;
+add.s32 %r1, %r1, 1;
+setp.lt.s32 %p1, %r1, %r9;
+@%p1 bra top;
+{wait()}""",
+}
+UNKNOWN = {
+    "a fragment read meanwhile": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\nadd.s32 %r8, %r11, 1;\n{wait()}",
+    "not waited": f"{FENCE}\n{WGMMA}\n{COMMIT}\n{USE}\n{wait()}",
+    "not committed": f"{FENCE}\n{WGMMA}\n{wait()}\n{USE}",
+    "waited too early": f"{FENCE}\n{WGMMA}\n{wait()}\n{COMMIT}\n{USE}\n{wait()}",
+    "the newer group is read": f"{FENCE}\n{OTHER}\n{COMMIT}\n{WGMMA}\n{COMMIT}\n{wait(1)}\n{USE}\n{wait()}",
+    "pending at the exit": f"{FENCE}\n{WGMMA}\n{COMMIT}",
+    "the exit after a wait for all but one": loop("", wait(1)),
+    "a copy read before the wait": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\nadd.f32 %f9, %f8, %f8;\n{wait()}",
+    "an accumulator overwritten": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f1, 0f00000000;\n{wait()}",
+    "an accumulator overwritten by a move": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f1, %f8;\n{wait()}",
+    "a fragment overwritten": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\nmov.b32 %r12, 0;\n{wait()}",
+    "a pending accumulator as a fragment": f"{FENCE}\n{OTHER}\n{CHAINED}\n{COMMIT}\n{wait()}",
+    "a guarded wait": f"{FENCE}\n{WGMMA}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 {wait()}\n{USE}\n{wait()}",
+    "a wait on one of two paths": (
+        f"{FENCE}\n{WGMMA}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{wait()}\na:\n{USE}\n{wait()}"
+    ),
+    "no fence at the beginning": f"{WGMMA}\n{COMMIT}\n{wait()}",
+    "no fence after an access": f"{FENCE}\n{WGMMA}\n{COMMIT}\n{wait()}\n{USE}\n{WGMMA}\n{COMMIT}\n{wait()}",
+    "no fence after an overwritten fragment": f"{FENCE}\nadd.s32 %r12, %r9, 1;\n{FRAGMENT}\n{COMMIT}\n{wait()}",
+    "no fence on one of two paths": (
+        f"setp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{FENCE}\na:\n{WGMMA}\n{COMMIT}\n{wait()}"
+    ),
+    "an unknown instruction": f"{FENCE}\n{WGMMA}\n{COMMIT}\nfrobnicate.b32 %r1, %r2;\n{wait()}\n{USE}",
+}
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_wgmma_that_is_waited_for_is_proved(name: str) -> None:
+    found = wgmma(PROVED[name])
+    assert found.status is Status.PROVED, found.reasons
+    assert found.obligations
+    assert all(o.discharge is not None for o in found.obligations)
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_wgmma_that_may_be_pending_is_unknown(name: str) -> None:
+    found = wgmma(UNKNOWN[name])
+    assert found.status is Status.UNKNOWN
+    assert found.reasons
+
+
+CORRELATED = f"""setp.eq.s32 %p1, %r9, 0;
+{FENCE}
+@%p1 bra a;
+{WGMMA}
+{COMMIT}
+a:
+@%p1 bra b;
+{wait()}
+b:
+{USE}"""
+
+
+def test_correlated_branches_discharge_under_assumptions_that_are_named() -> None:
+    found = wgmma(CORRELATED)
+    assert found.status is Status.PROVED, found.reasons
+    assert Discharge.INFEASIBLE in {o.discharge for o in found.obligations}
+    assert Assumption.NO_OVERFLOW in found.assumptions
+
+
+def test_refused_assumptions_leave_correlated_branches_unknown() -> None:
+    assert wgmma(CORRELATED, frozenset()).status is Status.UNKNOWN
+
+
+def test_a_wait_alone_needs_no_assumption() -> None:
+    assert wgmma(PROVED["a pipelined loop"], frozenset()).assumptions == ()
+    assert wgmma(PROVED["a pipelined loop"], frozenset()).status is Status.PROVED
+
+
+def test_an_elected_lane_closes_no_path() -> None:
+    assert wgmma("elect.sync _|%p5, 0xffffffff;\n" + CORRELATED).status is Status.UNKNOWN
+
+
+def test_an_obligation_names_the_wait_that_discharges_it() -> None:
+    found = wgmma(PROVED["waited"])
+    text = module(kernel(f"{START}{PROVED['waited']}\nret;"), header=HOPPER)
+    (read,) = [o for o in found.obligations if o.use and text[o.use.start : o.use.end].startswith("add.f32")]
+    assert text[read.operation.start :].startswith("wgmma.mma_async")
+    assert [text[by.start : by.end] for by in read.by] == [wait()]
+
+
+TENSOR_PROVED = {
+    "a load waited for": f"{LOAD}\n{WAIT_LOAD}\n{READ}\n{ARRIVE}",
+    "a register read without a wait": f"{LOAD}\n{READ}\n{WAIT_LOAD}",
+    "a store waited for": f"{STORE}\n{WAIT_STORE}\n{ARRIVE}\n{LOAD}\n{WAIT_LOAD}",
+    "two loads of the same columns": f"{LOAD}\n{LOAD.replace('%r20, %r21', '%r22, %r23')}\n{WAIT_LOAD}",
+}
+TENSOR_UNKNOWN = {
+    "a load and an arrival": f"{LOAD}\n{ARRIVE}\n{WAIT_LOAD}",
+    "a register read and an arrival": f"{LOAD}\n{READ}\n{ARRIVE}\n{WAIT_LOAD}",
+    "a store and an arrival": f"{STORE}\n{ARRIVE}\n{WAIT_STORE}",
+    "a wait for the other kind": f"{LOAD}\n{WAIT_STORE}\n{ARRIVE}\n{WAIT_LOAD}",
+    "a store and a barrier": f"{STORE}\nbar.sync 0;\n{WAIT_STORE}",
+    "a store and a release": f"{STORE}\nst.release.gpu.global.u32 [%rd9], %r9;\n{WAIT_STORE}",
+    "a load pending at the exit": LOAD,
+    "a result overwritten": f"{LOAD}\nmov.b32 %r20, 0;\n{WAIT_LOAD}",
+    "a source overwritten": f"{STORE}\nmov.b32 %r20, 0;\n{WAIT_STORE}",
+    "a load of stored columns": f"{STORE}\n{LOAD}\n{WAIT_LOAD}\n{WAIT_STORE}",
+    "a store to loaded columns": f"{LOAD}\n{STORE}\n{WAIT_LOAD}\n{WAIT_STORE}",
+    "a store to columns that overlap": f"{STORE}\nadd.s32 %r7, %r9, 1;\n{STORE.replace('%r9', '%r7')}\n{WAIT_STORE}",
+    "a store to other lanes of the columns": (
+        f"{STORE}\nadd.s32 %r7, %r9, 0x100000;\n{STORE.replace('%r9', '%r7')}\n{WAIT_STORE}"
+    ),
+    "a wait in one of two branches": f"{STORE}\nsetp.eq.s32 %p1, %r9, 3;\n@%p1 bra a;\n{WAIT_STORE}\na:\n{ARRIVE}\n{WAIT_STORE}",
+    "an asynchronous store with a signal": (
+        f"{STORE}\nst.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r6], %r7, [%r8];\n{WAIT_STORE}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TENSOR_PROVED)
+def test_tensor_memory_accesses_that_are_waited_for_are_proved(name: str) -> None:
+    found = tensor(TENSOR_PROVED[name])
+    assert found.status is Status.PROVED, found.reasons
+
+
+@pytest.mark.parametrize("name", TENSOR_UNKNOWN)
+def test_tensor_memory_accesses_that_may_be_pending_are_unknown(name: str) -> None:
+    assert tensor(TENSOR_UNKNOWN[name]).status is Status.UNKNOWN
+
+
+APART = f"{STORE}\nadd.s32 %r7, %r9, 2;\n{STORE.replace('%r9', '%r7')}\n{WAIT_STORE}"
+
+
+def test_stores_to_different_columns_need_that_sums_do_not_wrap() -> None:
+    found = tensor(APART)
+    assert found.status is Status.PROVED, found.reasons
+    assert found.assumptions == (Assumption.NO_OVERFLOW,)
+    assert tensor(APART, frozenset()).status is Status.UNKNOWN
+
+
+def in_loop(body: str, last: str) -> str:
+    """*body* in a loop that advances the columns by two."""
+    step = "add.s32 %r9, %r9, 2;\nadd.s32 %r1, %r1, 1;\nsetp.lt.s32 %p1, %r1, 4;\n@%p1 bra top;"
+    return f"mov.b32 %r1, 0;\ntop:\n{body}\n{step}\n{last}"
+
+
+def test_columns_of_one_iteration_are_compared_if_the_loop_waits() -> None:
+    pair = APART.removesuffix(WAIT_STORE)
+    assert tensor(in_loop(pair + WAIT_STORE, "")).status is Status.PROVED
+    assert tensor(in_loop(pair, WAIT_STORE)).status is Status.UNKNOWN
+
+
+def test_a_function_that_is_not_a_kernel_is_unknown() -> None:
+    text = module(f".func f()\n{{\n.reg .f32 %f<9>;\n.reg .b64 %rd<2>;\n.reg .pred %p<1>;\n{FENCE}\n{WGMMA}\n{COMMIT}\n{wait()}\nret;\n}}", header=HOPPER)  # fmt: skip
+    assert {v.status for v in verdicts(analysed(text))} == {Status.UNKNOWN}
+
+
+def test_verdicts_do_not_depend_on_what_the_model_was_asked() -> None:
+    model = analysed(module(kernel(f"{START}{CORRELATED}\nret;"), header=HOPPER))
+    first = verdicts(model)
+    model.values.entails(model.values.constant(1), model.views.context_of(3).facts)
+    assert verdicts(model) == first
+
+
+def test_a_finding_of_the_class_prevents_a_proof() -> None:
+    model = analysed(module(kernel(f"{START}{PROVED['waited']}\nret;"), header=HOPPER))
+    found = {v.hazard: v.status for v in verdicts(model, [HazardClass.WGMMA])}
+    assert found[HazardClass.WGMMA] is Status.VIOLATED

@@ -1,0 +1,152 @@
+"""What is proved of cp.async: the thread accesses what it copies only after it has waited."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
+from tclint.verdicts import verdicts
+from tests.tools.support import HOPPER, analysed, kernel, module
+
+SHARED = ".extern .shared .align 128 .b8 smem[];"
+START = """ld.param.u64 %rd1, [pointer];
+ld.param.u32 %r9, [number];
+mov.u32 %r1, %tid.x;
+shl.b32 %r2, %r1, 4;
+mov.u32 %r3, smem;
+add.s32 %r4, %r3, %r2;"""
+COMMIT = "cp.async.commit_group;"
+
+
+def copy(address: str) -> str:
+    return f"cp.async.cg.shared.global [{address}], [%rd1], 16;"
+
+
+def read(address: str) -> str:
+    return f"ld.shared.v4.u32 {{%r50, %r51, %r52, %r53}}, [{address}];"
+
+
+def wait(depth: int = 0) -> str:
+    return f"cp.async.wait_group {depth};"
+
+
+def copies(body: str, assume: frozenset[Assumption] = frozenset(Assumption)) -> Verdict:
+    text = module(SHARED, kernel(f"{START}\n{body}\nret;"), header=HOPPER)
+    (found,) = [v for v in verdicts(analysed(text), assume=assume) if v.hazard is HazardClass.CP_ASYNC]
+    return found
+
+
+def ring(
+    stages: int = 4, depth: int = 2, ahead: int = 3, wrap: int = 4, size: int = 2048, use: str = ""
+) -> str:
+    """A pipelined loop over a ring of *stages*, of which *ahead* are copied before it is entered.
+
+    In iteration k, the thread waits for all groups but *depth*, reads stage k, and copies stage k + *ahead*; the counters
+    return to 0 at *wrap*.
+    """
+    first = "\n".join(f"{copy(f'%r4+{stage * size}')}\n{COMMIT}" for stage in range(ahead))
+    return f"""{first}
+mov.b32 %r10, 0;
+mov.b32 %r11, -1;
+mov.b32 %r12, {ahead - 1};
+top:
+add.s32 %r13, %r11, 1;
+setp.gt.s32 %p1, %r13, {wrap - 1};
+selp.b32 %r11, 0, %r13, %p1;
+{wait(depth)}
+bar.sync 0;
+mul.lo.s32 %r14, %r11, {size};
+add.s32 %r15, %r4, %r14;
+{use or read("%r15")}
+bar.sync 0;
+add.s32 %r16, %r12, 1;
+setp.gt.s32 %p2, %r16, {wrap - 1};
+selp.b32 %r12, 0, %r16, %p2;
+mul.lo.s32 %r17, %r12, {size};
+add.s32 %r18, %r4, %r17;
+{copy("%r18")}
+{COMMIT}
+add.s32 %r10, %r10, 1;
+setp.lt.s32 %p3, %r10, %r9;
+@%p3 bra top;
+{wait()}"""
+
+
+MATRIX = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r50, %r51, %r52, %r53}, [%r15];"
+PROVED = {
+    "waited": f"{copy('%r4')}\n{COMMIT}\n{wait()}\n{read('%r4')}",
+    "waited for all": f"{copy('%r4')}\ncp.async.wait_all;\n{read('%r4')}",
+    "other bytes of the thread": f"{copy('%r4')}\n{COMMIT}\n{read('%r4+2048')}\n{wait()}",
+    "bytes in between": (
+        f"shl.b32 %r5, %r1, 5;\nadd.s32 %r5, %r5, %r3;\n{copy('%r5')}\n{COMMIT}\n{read('%r5+16')}\n{wait()}"
+    ),
+    "the older group": f"{copy('%r4')}\n{COMMIT}\n{copy('%r4+2048')}\n{COMMIT}\n{wait(1)}\n{read('%r4')}",
+    "pending at the exit": f"{copy('%r4')}\n{COMMIT}",
+    "global memory meanwhile": f"{copy('%r4')}\n{COMMIT}\nld.global.u32 %r50, [%rd1];\n{wait()}",
+    "a ring of four stages": ring(),
+    "a ring read by the warp": ring(use=MATRIX),
+    "a ring of three stages": ring(stages=3, depth=1, ahead=2, wrap=3),
+    "a ring that waits for more than it must": ring(depth=1),
+}
+UNKNOWN = {
+    "not waited": f"{copy('%r4')}\n{COMMIT}\n{read('%r4')}\n{wait()}",
+    "not committed": f"{copy('%r4')}\n{wait()}\n{read('%r4')}",
+    "the newer group": f"{copy('%r4')}\n{COMMIT}\n{copy('%r4+2048')}\n{COMMIT}\n{wait(1)}\n{read('%r4+2048')}",
+    "overwritten": f"{copy('%r4')}\n{COMMIT}\nst.shared.u32 [%r4+12], %r9;\n{wait()}",
+    "overwritten by another copy": f"{copy('%r4')}\n{copy('%r4')}\n{COMMIT}\n{wait()}",
+    "another thread's bytes": (
+        f"{copy('%r4')}\n{COMMIT}\nmov.u32 %r5, 2032;\nsub.s32 %r5, %r5, %r2;\nadd.s32 %r5, %r5, %r3;\n{read('%r5')}\n{wait()}"
+    ),
+    "a neighbour's bytes read by the warp": (
+        f"{copy('%r4')}\n{COMMIT}\nadd.s32 %r15, %r4, 16;\n{MATRIX}\n{wait()}"
+    ),
+    "an unknown address": f"{copy('%r4')}\n{COMMIT}\nadd.s32 %r5, %r3, %r9;\n{read('%r5')}\n{wait()}",
+    "a generic address": f"{copy('%r4')}\n{COMMIT}\nld.u32 %r50, [%rd1];\n{wait()}",
+    "a wait on one of two paths": (
+        f"{copy('%r4')}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{wait()}\na:\n{read('%r4')}"
+    ),
+    "a ring that waits for too little": ring(depth=3),
+    "a ring whose counters return too early": ring(wrap=2),
+    "a ring whose stages overlap": ring(size=8),
+    "a ring whose stages overlap for other threads": ring(size=1024),
+    "a ring whose stages overlap for the warp": ring(size=1024, use=MATRIX),
+    "a ring that is read one stage ahead": ring(use="add.s32 %r15, %r15, 2048;\n" + read("%r15")),
+    "an mbarrier, which only other threads may wait for": (
+        f"{copy('%r4')}\ncp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r3+65536];\n{read('%r4')}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_copies_that_are_waited_for_are_proved(name: str) -> None:
+    found = copies(PROVED[name])
+    assert found.status is Status.PROVED, found.reasons
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_copies_that_may_be_pending_are_unknown(name: str) -> None:
+    assert copies(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+def test_a_ring_is_proved_by_disjoint_stages_under_assumptions() -> None:
+    found = copies(PROVED["a ring of four stages"])
+    assert Discharge.DISJOINT in {o.discharge for o in found.obligations}
+    assert Assumption.NO_OVERFLOW in found.assumptions
+    assert copies(PROVED["a ring of four stages"], frozenset()).status is Status.UNKNOWN
+
+
+def test_a_wait_alone_needs_no_assumption() -> None:
+    found = copies(PROVED["waited"], frozenset())
+    assert found.status is Status.PROVED
+    assert found.assumptions == ()
+
+
+def nested(restart: str) -> str:
+    """The ring within an outer loop that begins with *restart*."""
+    inner = ring()
+    return f"mov.b32 %r20, 0;\nouter:\n{inner.removesuffix(wait())}\n{restart}\nadd.s32 %r20, %r20, 1;\nsetp.lt.s32 %p4, %r20, 9;\n@%p4 bra outer;"  # fmt: skip
+
+
+def test_a_ring_that_is_entered_again_while_copies_are_pending_is_unknown() -> None:
+    assert copies(nested(wait())).status is Status.PROVED
+    assert copies(nested("")).status is Status.UNKNOWN

@@ -1,0 +1,54 @@
+"""No kernel on a page of a rule is proved for a class that the rule finds violated in it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.rules import all_rules
+from tclint.findings.verdicts import HazardClass, Status
+from tclint.ir.frontend import analyse
+from tclint.ir.inline import inlinable, inline
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
+from tclint.verdicts import verdicts
+from tests.tools.project import ROOT
+
+BETWEEN_THREADS = {
+    "TC002": "the thread signals before it issues the load, so that the load is not pending at the signal",
+}
+"""Rules whose findings may be about threads that do not wait for each other, which is another class."""
+_EXAMPLE = re.compile(r"```ptx[^\n]*\n(\.version.*?)```", re.DOTALL)
+
+
+@pytest.mark.parametrize("rule", [r.id for r in all_rules().values() if r.hazards])
+def test_what_a_rule_finds_is_not_proved(rule: str) -> None:
+    page = (ROOT / "rules" / f"{rule}.md").read_text()
+    for text in _EXAMPLE.findall(page):
+        source = Source.from_bytes(text.encode(), "example.ptx")
+        broken = {
+            (f.entry, hazard)
+            for f in check_source(source).findings
+            for hazard in f.rule.hazards
+            if f.rule.id not in BETWEEN_THREADS
+        }
+        module, _ = analyse(source)
+        callees = inlinable(module)
+        for function in (f for f in module.functions if f.entry and f.instructions and not f.damaged):
+            for verdict in verdicts(KernelModel(inline(function, callees), module)):
+                named = {(function.name, verdict.hazard.value), (None, verdict.hazard.value)}
+                assert verdict.status is not Status.PROVED or broken.isdisjoint(named), verdict
+
+
+def test_a_load_is_not_pending_at_a_signal_before_it() -> None:
+    page = (ROOT / "rules" / "TC002.md").read_text()
+    (text,) = [t for t in _EXAMPLE.findall(page) if "released_before_the_load" in t]
+    module, _ = analyse(Source.from_bytes(text.encode(), "example.ptx"))
+    (found,) = verdicts(KernelModel(module.functions[0], module), only=[HazardClass.TMEM_ACCESS])
+    assert found.status is Status.PROVED
+    (kept,) = verdicts(
+        KernelModel(module.functions[0], module), [HazardClass.TMEM_ACCESS], only=[HazardClass.TMEM_ACCESS]
+    )
+    assert kept.status is Status.VIOLATED

@@ -1,0 +1,71 @@
+"""Which classes a kernel uses, and what is not known of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import HazardClass, Status
+from tclint.verdicts import verdicts
+from tclint.verdicts.gaps import gaps
+from tclint.verdicts.uses import uses
+from tests.tools.support import HOPPER, WGMMA, analysed, built, kernel, module
+
+
+def used(body: str) -> set[str]:
+    return {hazard.value for hazard in uses(analysed(module(kernel(body))))}
+
+
+def test_a_kernel_uses_the_classes_of_its_events() -> None:
+    assert used("ret;") == {"availability"}
+    assert {"cp-async", "shared-memory"} <= used("cp.async.ca.shared.global [%r1], [%rd1], 4;\nret;")
+    assert "convergence" in used("bar.sync 0;\nret;")
+    assert "mbarrier" in used("mbarrier.init.shared.b64 [%r1], 1;\nret;")
+    assert "register-pool" in used("setmaxnreg.inc.sync.aligned.u32 120;\nret;")
+    assert "tcgen05-ldst" in used("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];\nret;")
+
+
+def test_an_event_that_is_unreachable_is_not_used() -> None:
+    assert used("ret;\nbar.sync 0;\nret;") == {"availability"}
+
+
+def reasons(body: str, *before: str) -> list[str]:
+    return [reason.what for reason in gaps(analysed(module(*before, kernel(body), header=HOPPER)))]
+
+
+def kernel_last(*functions: str) -> KernelModel:
+    made = built(module(*functions, header=HOPPER))
+    return KernelModel(made.functions[-1], made)
+
+
+PLAIN = ".func plain()\n{\n.reg .b32 %r<2>;\nadd.s32 %r1, %r1, 1;\nret;\n}"
+WAITS = ".func waits()\n{\nwgmma.wait_group.sync.aligned 0;\nret;\n}"
+CALLS = ".func calls()\n{\ncall waits;\nret;\n}"
+EXTERN = ".extern .func elsewhere();"
+
+
+@pytest.mark.parametrize(
+    ("callee", "functions", "known"),
+    [
+        ("plain", (PLAIN,), True),
+        ("waits", (WAITS,), False),
+        ("calls", (WAITS, CALLS), False),
+        ("elsewhere", (EXTERN,), False),
+    ],
+)
+def test_a_call_is_known_if_no_callee_has_an_event(
+    callee: str, functions: tuple[str, ...], known: bool
+) -> None:
+    of = kernel_last(*functions, kernel(f"call {callee};\nret;"))
+    assert (not list(gaps(of))) is known
+
+
+def test_an_indirect_call_is_unknown() -> None:
+    assert reasons("p: .callprototype _ ();\ncall %rd1, p;\nret;")
+
+
+def test_an_unknown_instruction_makes_all_but_availability_unknown_at_once() -> None:
+    body = f"wgmma.fence.sync.aligned;\n{WGMMA}\nfrobnicate.b32 %r1;\nret;"
+    found = {v.hazard: v for v in verdicts(analysed(module(kernel(body), header=HOPPER)))}
+    assert {v.status for v in found.values()} == {Status.UNKNOWN}
+    assert "frobnicate" in found[HazardClass.WGMMA].reasons[0].what
