@@ -21,6 +21,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -213,7 +214,11 @@ def main() -> None:
     chosen = [HazardClass(name) for name in options.hazards] or list(HazardClass)
     paths = files(options.paths, options.every)
     if not options.mutants:
-        print(table(list(rows(paths, chosen, options.findings))))
+        found = list[Row]()
+        with suppress(KeyboardInterrupt):  # what was counted until then is shown
+            for row in rows(paths, chosen, options.findings):
+                found.append(row)
+        print(table(found))
         return
     left = 0
     for hazard in chosen:

@@ -406,7 +406,7 @@ class _Checker:
         """The obligations at instruction *i*; *before* are the operations that may have been issued."""
         touched = set(instruction.reads).union(instruction.writes, (instruction.guard,))
         sites = {site for register in touched for site in self.users.get(register, ()) if site in before}
-        sites |= {p.site for p in state if p.copy in touched}
+        sites |= {p.site for p in state if p.copy >= 0 and p.copy in touched}
         for site in sites:
             copies: dict[int, set[int]] = {}
             for p in state:
