@@ -19,6 +19,7 @@ from tclint.ir.nodes import (
     Special,
     Symbol,
     Use,
+    Variable,
     Vector,
     registers,
 )
@@ -51,6 +52,8 @@ class OperandTypes:
     def __init__(self, function: Function, module: Module) -> None:
         self.module = module
         self.instructions = function.instructions
+        self.registers = function.registers
+        self.redeclared = function.redeclared
         self.types = [register.type for register in function.registers]
         self.present = {*self.types}
         parameters = {parameter.name: parameter for parameter in function.parameters}
@@ -93,18 +96,57 @@ class OperandTypes:
         if isinstance(callee, int) and not isinstance(operands[-1], Symbol):
             return "an indirect call must name its .callprototype or .calltargets"
         function = self.functions.get(callee.name) if isinstance(callee, Symbol) else None
-        if function is None or not all(isinstance(operand, Vector) for operand in operands[at + 1 :]):
+        # `(1)` is the same as `1`, so a list of one constant is that constant.
+        if function is None or not all(isinstance(o, Vector | Immediate) for o in operands[at + 1 :]):
             return ""
         if function.entry:
             return f"{function.name} is a kernel, which cannot be called"
         given = tuple(
-            sum(len(operand.items) for operand in cast("tuple[Vector, ...]", some))
+            [item for o in some for item in (o.items if isinstance(o, Vector) else (o,))]
             for some in (operands[:at], operands[at + 1 :])
         )
-        for words, have, want in zip(("results", "arguments"), given, function.arity or given, strict=True):
-            if have != want:
-                return f"{function.name} has {want} {words}, not {have}"
+        lists = [*zip(("result", "argument"), given, function.formals or (), strict=False)]
+        for what, have, formals in lists:
+            if len(have) != len(formals):
+                return f"{function.name} has {len(formals)} {what}s, not {len(have)}"
+        for what, have, formals in lists:
+            for number, (operand, formal) in enumerate(zip(have, formals, strict=True), 1):
+                if problem := self._passed(operand, formal):
+                    return f"{what} {number} ({formal.name}) of {function.name} is {problem}"
         return ""
+
+    def _passed(self, operand: Operand, formal: Variable) -> str:
+        """What an argument or a result is and must not be, for a parameter that is declared as *formal* (7.1); empty if
+        it is accepted."""
+        bits = width_of(formal.type)
+        if not bits:
+            return ""
+        width = Width(bits, False, formal.type)
+        array = formal.size * 8 > bits > 1
+        if isinstance(operand, Symbol):
+            variable = self.variables.get(operand.name)
+            if variable is None or variable.space != ".param" or operand.name in self.redeclared:
+                return ""
+            if array != (variable.size * 8 > width_of(variable.type)) or variable.size != formal.size:
+                return f"{_extent(variable)}, but must be {_extent(formal)}"
+            if variable.align != formal.align:
+                return f"aligned to {variable.align} bytes, but must be aligned to {formal.align}"
+            return "" if array or width.takes(variable.type) else _mistyped(variable.type, width)
+        if isinstance(operand, Immediate):
+            floating = isinstance(operand.value, float)
+            what = "a floating-point constant" if floating else "an integer"
+            fits = not array and width.takes_constant(floating)
+            return "" if fits else f"{what}, but must be {_extent(formal)}"
+        if type(operand) is not int or self._is_vector(operand):
+            return ""
+        if array:
+            return f"a register, but must be {_extent(formal)}"
+        return "" if width.takes(self.types[operand]) else _sized(self.types[operand], width)
+
+    def _is_vector(self, register: int) -> bool:
+        """Whether a register is declared with ``.v2`` or ``.v4``; its first element is then the next one (5.4.2)."""
+        some = self.registers[register : register + 2]
+        return len(some) == 2 and some[1].name == f"{some[0].name}.x"
 
     def _column(
         self, use: Use, match: Match, at: int, column: tuple[Operand, ...], width: Width | None
@@ -195,6 +237,17 @@ def _typed(operand: Operand) -> tuple[int, ...]:
     if isinstance(operand, Vector):
         return tuple(item for item in operand.items if type(item) is int)
     return (operand,) if isinstance(operand, int) else ()
+
+
+def _extent(variable: Variable) -> str:
+    """The type of a parameter, and its size if it is an array."""
+    if variable.size * 8 > width_of(variable.type):
+        return f"an array of {variable.size} bytes"
+    return f"of type {variable.type}"
+
+
+def _mistyped(type_: str, width: Width) -> str:
+    return f"of type {type_}, but must be of type {width.type}"
 
 
 def _sized(register: str, width: Width) -> str:

@@ -258,10 +258,14 @@ def _misaligned(model: KernelModel, site: int, wanted: Mapping[str, int | str]) 
     instruction = model.instruction(site)
     for name, multiple in wanted.items():
         operand = instruction.named(name)
+        if isinstance(operand, Memory) and operand.extras:
+            operand = instruction.part(name)  # an offset, not an address
+        elif isinstance(operand, Immediate):
+            continue
         if isinstance(multiple, str):
             of = instruction.named(multiple)
             multiple = of.value if isinstance(of, Immediate) and isinstance(of.value, int) else 1
-        if operand is None or isinstance(operand, Immediate) or multiple < 2:
+        if operand is None or multiple < 2:
             continue
         low, high, modulus = model.shared.remainder(
             model.values.operand(operand, site), multiple, lambda: model.views.context_of(site).threads

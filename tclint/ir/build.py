@@ -182,7 +182,8 @@ class _Builder:
             else:
                 if name != "_" and not external:
                     self.claim(name, start, end)
-                self.function.variables.setdefault(name, variable)
+                if self.function.variables.setdefault(name, variable) != variable:
+                    self.function.redeclared.add(name)
 
     def declare_register(self, name: str, kind: str, length: int) -> None:
         """Add a register and, if it is a vector, its elements as registers of their own (5.4.2)."""
@@ -909,21 +910,20 @@ def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Fu
     role = "entry" if function.entry else "func"
     if kind_node is not None and kind_node.start_byte > node.start_byte:
         builder.note(role, node.start_byte, kind_node.start_byte)
-    counts = [0, 0]
+    formals: tuple[list[Variable], list[Variable]] = [], []
     open_ended = False
-    for which, field_name in enumerate(("returns", "parameters")):
+    for some, field_name in zip(formals, ("returns", "parameters"), strict=True):
         listed = node.child_by_field_name(field_name)
         for child in listed.named_children if listed else ():
             if child.type == "parameter":
                 declaration = text[child.start_byte : child.end_byte]
-                counts[which] += 1
                 open_ended |= declaration.endswith("]") and not declaration[:-1].rstrip()[-1:].isalnum()
                 builder.declare(declaration, child.start_byte, child.end_byte)
                 builder.note(f"{role}-parameter", child.start_byte, child.end_byte)
-                for space, _, _, _, variable in _declared(declaration):
-                    if space == "param":
-                        function.parameters.append(variable)
-    function.arity = None if open_ended else (counts[0], counts[1])
+                declared = [variable for *_, variable in _declared(declaration)]
+                some += declared or [Variable("", "", 1, 0)]
+                function.parameters += [variable for variable in declared if variable.space == ".param"]
+    function.formals = None if open_ended else formals
     for child in node.named_children:
         if child.type == "performance_directive":
             name, *rest = ((c.type, text[c.start_byte : c.end_byte]) for c in child.named_children)

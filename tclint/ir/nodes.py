@@ -360,9 +360,11 @@ class Function:
     """The opcodes and operand kinds that occur, in order of first occurrence."""
     registers: list[Register] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
+    redeclared: set[str] = field(default_factory=set)
+    """The variables that are declared differently in several scopes; ``variables`` has the first declaration of each."""
     parameters: list[Variable] = field(default_factory=list)
-    arity: tuple[int, int] | None = None
-    """The numbers of its results and of its parameters; None if the last parameter is an array without a size."""
+    formals: tuple[list[Variable], list[Variable]] | None = None
+    """Its results and its parameters as declared; None if the last parameter is an array without a size."""
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Name of a directive such as ``.reqntid`` -> its values; of several with one name the last is used, as by
     ptxas."""

@@ -82,3 +82,27 @@ def test_an_operation_in_a_loop_may_be_submitted_after_the_loop() -> None:
 )  # fmt: skip
 def test_the_mbarrier_of_an_operation_has_layout_v1(init: str, rules: list[str]) -> None:
     assert found(init, EXPECT.format(1024), GET, SUBMIT, WAIT) == rules
+
+
+@pytest.mark.parametrize(
+    ("offset", "wanted"), [(8, ["offset must be a multiple of 16, but it is 8 modulo 16"]), (32, [])]
+)
+def test_an_offset_in_the_memory_of_an_endpoint_is_a_multiple_of_16(offset: int, wanted: list[str]) -> None:
+    code = f"""
+.version 9.3
+.target sm_100
+.address_size 64
+.visible .entry k()
+{{
+    .reg .b32 %r<2>;
+    .reg .b64 %rd<3>;
+    .shared .align 128 .b8 tile[64];
+    .shared .align 8 .b64 full;
+    mov.u64 %rd1, {offset};
+    mov.u32 %r1, 0;
+    fabric.try_get.async.shared::cta.mbarrier::complete_tx::bytes.mbarrier::report::fabric.relaxed.sys.b128 [tile], [%r1, %rd1], 64, [full];
+    fabric.submit;
+    ret;
+}}
+"""
+    assert [f.message for f in lint(code).findings if f.rule.id == "CA004"] == wanted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.features import refusal
 from benchmarks.ptxas import Ptxas
 from tests.tools.ptxas import find_ptxas
 from tests.tools.support import by_rule, lint
@@ -93,11 +94,34 @@ CALLS = {
     "call one, (1);": "",
     "call (%r1), both, (%r2, %r3);": "",
     "call fn;": "",
-    "call open, (%r1, %r2);": "",
+    "{ .param .b8 x[4]; call open, (%r1, x); }": "",
     "call one;": "one has 1 arguments, not 0",
     "call one, (%r1, %r2);": "one has 1 arguments, not 2",
     "call (%r1), one, (%r2);": "one has 0 results, not 1",
     "call both, (%r2, %r3);": "both has 1 results, not 0",
+    "call one, (%f1);": "",
+    "call one, (2.5);": "",
+    "call one, (%rd1);": "argument 1 (a) of one is a 64-bit register, but must be a 32-bit register",
+    "call one, (%p1);": "argument 1 (a) of one is a predicate, but must be a 32-bit register",
+    "call (%rd1), both, (%r2, %r3);": "result 1 (r) of both is a 64-bit register, but must be a 32-bit register",
+    "call real, (%r1);": "",
+    "call real, (%s1);": "argument 1 (a) of real is a .s32 register, but the type is .f32",
+    "call real, (1);": "argument 1 (a) of real is an integer, but must be of type .f32",
+    "call real, (1.0);": "",
+    "{ .param .f32 x; call real, (x); }": "",
+    "{ .param .b32 x; call real, (x); }": "",
+    "{ .param .s32 x; call real, (x); }": "argument 1 (a) of real is of type .s32, but must be of type .f32",
+    "{ .param .b64 x; call real, (x); }": "argument 1 (a) of real is of type .b64, but must be of type .f32",
+    "{ .param .align 8 .b8 x[16]; call block, (x); }": "",
+    "{ .param .align 8 .b32 x[4]; call block, (x); }": "",
+    "{ .param .align 4 .b8 x[16]; call block, (x); }": "argument 1 (a) of block is aligned to 4 bytes, but must be aligned to 8",
+    "{ .param .align 8 .b8 x[8]; call block, (x); }": "argument 1 (a) of block is an array of 8 bytes, but must be an array of 16 bytes",
+    "{ .param .b64 x; call block, (x); }": "argument 1 (a) of block is of type .b64, but must be an array of 16 bytes",
+    "{ .param .b64 x; call wide, (x); } { .param .f32 x; call real, (x); }": "",
+    "call block, (%rd1);": "argument 1 (a) of block is a register, but must be an array of 16 bytes",
+    "call block, (1);": "argument 1 (a) of block is an integer, but must be an array of 16 bytes",
+    "{ .reg .v2 .b32 both; call wide, (both); }": "",
+    "{ .param .align 8 .b8 x[8]; call wide, (x); }": "argument 1 (a) of wide is an array of 8 bytes, but must be of type .b64",
     "call k2;": "k2 is a kernel, which cannot be called",
     "call (%r1), %rd1, (%r2);": "an indirect call must name its .callprototype or .calltargets",
     "call %rd1;": "an indirect call must name its .callprototype or .calltargets",
@@ -106,7 +130,10 @@ CALLS = {
 FUNCTIONS = """\
 .func one(.reg .b32 a) { ret; }
 .func (.reg .b32 r) both(.reg .b32 a, .reg .b32 b) { mov.b32 r, a; ret; }
-.func open(.param .b32 a, .param .b8 b[]);
+.func real(.param .f32 a) { ret; }
+.func block(.param .align 8 .b8 a[16]) { ret; }
+.func wide(.param .b64 a) { ret; }
+.func open(.param .b32 a, .param .b8 b[]) { ret; }
 .entry k2() { ret; }
 """
 
@@ -116,3 +143,12 @@ def test_a_call_fits_its_function(call: str) -> None:
     head, _, entry = HEAD.partition(".entry")
     found = by_rule(lint(f"{head}{FUNCTIONS}.entry{entry}{REGISTERS}{call}\nret;\n}}\n"), "PX003")
     assert [f.message.partition(": ")[2] for f in found] == ([CALLS[call]] if CALLS[call] else [])
+
+
+def test_ptxas_refuses_the_same_calls() -> None:
+    head, _, entry = HEAD.partition(".entry")
+    start = f"{head}{FUNCTIONS}.entry{entry}{REGISTERS}"
+    refused = {call: refusal(find_ptxas(), f"{start}{call}\nret;\n}}\n", "sm_90") for call in CALLS}
+    assert {call: bool(why) for call, why in refused.items()} == {
+        call: bool(why) for call, why in CALLS.items()
+    }
