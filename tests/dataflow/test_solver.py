@@ -19,6 +19,7 @@ from tclint.analyses.bulk import KNOWN_TO_WARP, BulkReads, BulkWrites
 from tclint.analyses.cluster_barrier import ClusterBarrier
 from tclint.analyses.cp_async import TRACKED, CopyGroups, LaneWaitedCopies, WaitedCopies
 from tclint.analyses.cp_async import WAITED as DONE
+from tclint.analyses.data_indices import DataReadsSince, DataWritesSince
 from tclint.analyses.fabric_submission import FabricSubmission
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.model import KernelModel
@@ -191,6 +192,8 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     ReadsSince: _since,
     WritesSince: _since,
     LaneWritesSince: _since,
+    DataReadsSince: _since,
+    DataWritesSince: _since,
     TmemReadsSince: _since,
     TmemWritesSince: _since,
     Depth: lambda analysis: st.integers(0, analysis.limit),
