@@ -38,7 +38,7 @@ def command(
     assume: tuple[str, ...],
     every: bool,
 ) -> int:
-    """Show what is known of each class of hazards in a kernel, and why.
+    """Show what is proved of a kernel, and what is not.
 
     Each class that the kernel uses is violated, proved, bounded or unknown. Below it are the reasons why it is unknown,
     the launches for which it is bounded, and the obligations of a proof with what discharges each, for those who want to

@@ -339,7 +339,7 @@ def states(source: Source, *, dot: bool = False, entry: str | None = None) -> st
 
 
 def analyses_of() -> list[type[Analysis[Any]]]:
-    """All dataflow analyses, discovered as the subclasses of Analysis in ``tclint.analyses`` without subclasses.
+    """All dataflow analyses: the subclasses of Analysis in ``tclint.analyses`` without subclasses there.
 
     Each is constructed from a KernelModel.
     """
@@ -353,7 +353,8 @@ def analyses_of() -> list[type[Analysis[Any]]]:
                 and value.__module__ == module.__name__
             ):
                 found.append(value)
-    return [one for one in found if not one.__subclasses__()]
+    bases = {base for one in found for base in one.__mro__[1:]}
+    return [one for one in found if one not in bases]
 
 
 def _solutions(model: KernelModel) -> Iterator[tuple[str, Results[Any] | None]]:

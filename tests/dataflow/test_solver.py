@@ -119,7 +119,7 @@ MODEL = model(EVERYTHING)
 
 
 def discovered() -> list[type[Analysis[Any]]]:
-    """Every analysis of the package."""
+    """Every analysis of ``tclint.analyses``. What a proof derives from one, its checker verifies."""
     for found in pkgutil.iter_modules(tclint.analyses.__path__):
         import_module(f"tclint.analyses.{found.name}")
 
@@ -132,7 +132,7 @@ def discovered() -> list[type[Analysis[Any]]]:
         {
             c
             for c in below(Analysis)
-            if c.__module__.startswith("tclint.") and c.transfer is not Analysis.transfer
+            if c.__module__.startswith("tclint.analyses.") and c.transfer is not Analysis.transfer
         },
         key=lambda c: c.__name__,
     )
