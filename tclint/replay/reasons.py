@@ -48,6 +48,8 @@ class Reason(str, Enum):
     LANES_ELSEWHERE = "some lanes of the member mask are elsewhere"
 
     # The kernel is not made for this launch, or is faulty.
+    ABORTED = "a thread aborts the launch there"
+    """A ``trap`` or ``brkpt`` ends all threads of the grid, so none of them deadlocks (9.7.19.4)."""
     UNINITIALISED_MBARRIER = "no mbarrier is initialised at this address"
     TOO_MANY_MBARRIERS = "the launch has more mbarriers than there is room for"
     NO_SUCH_CTA = "it names a CTA that the cluster does not have"

@@ -394,6 +394,9 @@ class ThreadGroupScheduler(ABC):
         Returns whether it continues there: it may wait for reconvergence, or exit.
         """
         if target < 0:
+            last = self.cfg.blocks[group.block].end - 1
+            if self.program.instructions[last].flow == "trap":
+                raise Unresolved(last, Reason.ABORTED)
             self._end(group)
             return False
         group.block, group.at = target, 0

@@ -467,6 +467,30 @@ def test_a_fence_before_complete_tx_releases_what_precedes_it(fence: str, races:
     assert (run is not None and bool(run.races)) == races
 
 
+ENDS = """
+    .shared .align 8 .b64 full;
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 64;
+    bar.sync 0;
+    setp.ge.u32 %p2, %r0, 32;
+    @%p2 bra use;
+    mbarrier.arrive.shared::cta.b64 _, [full];
+    END
+use:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra use;
+    ret;
+"""
+
+
+@pytest.mark.parametrize(("end", "deadlocks"), [("ret;", True), ("trap;", False), ("brkpt;", False)])
+def test_a_launch_that_a_thread_aborts_does_not_deadlock(end: str, deadlocks: bool) -> None:
+    asked = replay(module(kernel(ENDS.replace("END", end), directives=".reqntid 64")))
+    assert (asked.run is not None and bool(asked.run.deadlocks)) == deadlocks
+    assert deadlocks or why(asked) == Reason.ABORTED
+
+
 REMOTE = """
     .shared .align 8 .b64 full, free;
     .shared .align 128 .b8 tile[128];
