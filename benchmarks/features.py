@@ -150,11 +150,12 @@ def refusal(ptxas: Path, text: str, target: str) -> str:
 # ---------------------------------------------------------------- the report
 
 TITLE = "Availability of everything else"
-COMMAND = "python -m benchmarks.features --every-version --record"
+COMMAND = "python -m benchmarks.features --record"
 SLICE = "python -m benchmarks.features --kind directives"
 ABOUT = """\
 Every special register, directive of functions and other feature of the ISA table, in a module of its own, on every target
-that ptxas knows, at every `.version` since the target came: is it available where ptxas accepts the module?"""
+that ptxas knows, at the first `.version` that the table allows there, one step below it, 9.1 and the newest: is it
+available where ptxas accepts the module?"""
 
 
 def section(data: Any) -> list[str]:
