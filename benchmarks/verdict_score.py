@@ -23,9 +23,9 @@ COMMAND = (
 SLICE = "python -m benchmarks.verdicts --mutants 20 --class wgmma fixtures/wgmma_waited.ptx"
 ABOUT = (
     "Faults are planted into kernels that are proved for a class of hazards, one at a time, and ptxas and the SASS that it "
-    "makes are asked about all kernels that are proved. Each mutant that is still proved, and each message against a proof, "
-    "is read in the PTX: it is a bug of the prover, or no fault of the class "
-    "([readings](../benchmarks/readings.tsv)). What proofs mean: [verdicts.md](verdicts.md)."
+    "makes are asked about kernels that are proved. Each mutant that is still proved, and each message against a proof, is "
+    "judged: it is a bug of the prover, or the class holds nevertheless ([readings](../benchmarks/readings.tsv)). What "
+    "proofs mean: [verdicts.md](verdicts.md). The samples of the rows differ, and are listed below."
 )
 
 
@@ -78,6 +78,8 @@ def section(data: Any) -> list[str]:
     lines += results.table(
         ["class", "asked", "kernels that are proved", "against: no fault", "against: not read"], asked
     )
+    for kind in ("mutants", "oracles"):
+        lines += [f"- `{hazard}`, {kind}: {row['sample']}" for hazard, row in data[kind].items()]
     for kind in ("mutants", "oracles"):
         for hazard, row in data[kind].items():
             lines += [f"- `{hazard}`, {number}: {reason}" for reason, number in row["harmless"].items()]

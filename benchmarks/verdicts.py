@@ -282,7 +282,14 @@ def _plant(paths: Sequence[Path], hazard: HazardClass, options: argparse.Namespa
         print(f"    {number:>4}  {name}")
     _report(judged)
     if options.record:
-        row = {"kernels": done.kernels, "planted": done.planted, "lost": sum(done.lost.values()), **judged}
+        sample = f"at most {options.kernels} kernels, seed {options.seed}, files up to {LARGEST // 1000} kB"
+        row = {
+            "sample": sample,
+            "kernels": done.kernels,
+            "planted": done.planted,
+            "lost": sum(done.lost.values()),
+            **judged,
+        }
         record("mutants", hazard.value, row, {})
     return bool(judged["unread"])
 
@@ -295,7 +302,14 @@ def _ask(paths: Sequence[Path], hazard: HazardClass, recorded: bool) -> bool:
     print("".join(f"    skipped: {reason}\n" for reason in skipped), end="")
     _report(judged)
     if recorded:
-        row = {"oracle": ORACLES[hazard].name, "kernels": asked, "skipped": skipped, **judged}
+        sample = f"files up to {LARGEST // 1000} kB"
+        row = {
+            "sample": sample,
+            "oracle": ORACLES[hazard].name,
+            "kernels": asked,
+            "skipped": skipped,
+            **judged,
+        }
         record("oracles", hazard.value, row, versions)
     return bool(judged["unread"])
 

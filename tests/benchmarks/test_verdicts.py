@@ -83,15 +83,29 @@ def test_what_ptxas_repairs_and_what_runs_ahead_in_sass_speaks_against_a_proof()
 def test_the_record_keeps_what_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RECORDS", tmp_path)
     monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
-    row = {"kernels": 1, "planted": 3, "lost": 2, "harmless": {"it is a test": 1}, "unread": []}
+    row = {
+        "sample": "all of them",
+        "kernels": 1,
+        "planted": 3,
+        "lost": 2,
+        "harmless": {"it is a test": 1},
+        "unread": [],
+    }
     verdict_score.record("mutants", "wgmma", row, {})
-    asked = {"oracle": "what it says", "kernels": 4, "harmless": {}, "unread": [["a", "b", "c", "1", "d"]]}
+    asked = {
+        "sample": "some of them",
+        "oracle": "what it says",
+        "kernels": 4,
+        "harmless": {},
+        "unread": [["a", "b", "c", "1", "d"]],
+    }
     verdict_score.record("oracles", "wgmma", asked, {"ptxas": "13"})
     verdict_score.record("mutants", "cp-async", {**row, "harmless": {}}, {})
     text = (tmp_path / "results.md").read_text()
     assert "| `wgmma` | 1 | 3 | 2 | 1 | 0 |" in text
     assert "| `wgmma` | what it says | 4 | 0 | 1 |" in text
     assert "- `wgmma`, 1: it is a test" in text
+    assert "- `wgmma`, oracles: some of them" in text
     assert "ptxas 13" in text
 
 

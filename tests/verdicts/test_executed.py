@@ -105,3 +105,14 @@ def test_a_fault_that_the_executor_observes_is_not_proved(
                         found,
                     )
     assert seen
+
+
+def test_no_mutant_that_a_gpu_convicted_is_proved() -> None:
+    tried = 0
+    for mutant in executor.convicted():
+        for hazard in GROUPS:
+            if re.search(ABOUT[hazard], mutant["operator"]):
+                tried += 1
+                source = Source(executor.mutated(mutant), "mutant.ptx")
+                assert not is_proved(mutant["launch"], hazard, source), (mutant["operator"], mutant["line"])
+    assert tried
