@@ -40,6 +40,7 @@ PARTS: dict[str, str] = {
     "features": "benchmarks.features",
     "headers": "benchmarks.headers",
     "mutation": "benchmarks.mutation",
+    "verdicts": "benchmarks.verdict_score",
     "locations": "benchmarks.locations",
     "scoreboards": "benchmarks.studies.scoreboards",
     "lost_waits": "benchmarks.studies.lost_waits",

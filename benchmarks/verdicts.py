@@ -1,7 +1,8 @@
 """What tclint proves of real kernels, and whether a fault in a kernel that is proved takes the proof away.
 
     python -m benchmarks.verdicts PATH... [--every 6] [--class wgmma] [--findings]
-    python -m benchmarks.verdicts --mutants 300 PATH... [--class wgmma] [--seed 7]
+    python -m benchmarks.verdicts --mutants 300 PATH... [--class wgmma] [--kernels 40] [--seed 7] [--record]
+    python -m benchmarks.verdicts --against ptxas PATH... [--class wgmma] [--record]
 
 PATH is a ``.ptx`` file, or a folder of them; *every* takes each n-th file. The first command counts, for each class of
 hazards and each producer (the folder of a file), the kernels that use the class, those that are proved, those whose proof
@@ -9,8 +10,10 @@ rests on assumptions, and the commonest reasons of the others. With ``--findings
 finding of the class makes a kernel *violated*.
 
 The second plants faults of ``benchmarks.faults`` that are about a class into kernels that are proved for it. A mutant
-that is still proved is printed, with its change: either the change is harmless to the class, or the proof is wrong. The
-exit status is then 1.
+that is still proved is printed, with its change: either the change is harmless to the class, or the proof is wrong.
+The third asks ptxas, and the SASS that it makes, about the kernels that are proved (``benchmarks.verdict_oracles``).
+A person reads what speaks against a proof: ``benchmarks/readings.tsv`` has why the class holds nevertheless. If
+anything was not read, the exit status is 1. With ``--record`` the numbers are recorded for ``docs/results.md``.
 """
 
 from __future__ import annotations
@@ -20,12 +23,17 @@ import random
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from benchmarks import ptxas
+from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
+from benchmarks.studies import sass
+from benchmarks.verdict_oracles import ORACLES, Case, digest, oracle
+from benchmarks.verdict_score import read, record
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import HazardClass, Status, Verdict
 from tclint.ir.frontend import analyse
@@ -35,10 +43,10 @@ from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
 from tclint.verdicts import verdicts
 
-__all__ = ["ABOUT", "Survivor", "kernels", "main", "mutants", "table"]
+__all__ = ["ABOUT", "Mutants", "against", "kernels", "main", "mutants", "table"]
 
 LARGEST = 400_000
-"""Bytes of the largest file that faults are planted in."""
+"""Bytes of the largest file that faults are planted in, and that others are asked about."""
 REASONS = 5
 _NUMBER = re.compile(r"\b\d+\b")
 
@@ -62,14 +70,19 @@ class Row(NamedTuple):
     verdict: Verdict
 
 
-class Survivor(NamedTuple):
-    """A mutant that is proved for the class of its fault."""
+class Mutants(NamedTuple):
+    """What became of the faults of one class."""
 
-    operator: str
-    file: Path
-    kernel: str
-    line: int
-    note: str
+    kernels: int
+    """The kernels in which they were planted."""
+    lost: Counter[str]
+    """How many of each kind took the proof away."""
+    survivors: list[Case]
+    """The mutants that are still proved."""
+
+    @property
+    def planted(self) -> int:
+        return sum(self.lost.values()) + len(self.survivors)
 
 
 def files(paths: Sequence[Path], every: int) -> list[Path]:
@@ -131,16 +144,14 @@ def table(found: Sequence[Row]) -> str:
 
 
 def mutants(
-    paths: Sequence[Path], hazard: HazardClass, wanted: int, seed: int
-) -> tuple[int, Counter[str], list[Survivor]]:
-    """Plants *wanted* faults about *hazard* in kernels that are proved for it.
-
-    Returns how many were planted, how many of each kind took the proof away, and the mutants that are still proved.
-    """
+    paths: Sequence[Path], hazard: HazardClass, wanted: int, seed: int, most: int = sys.maxsize
+) -> Mutants:
+    """Plants *wanted* faults about *hazard* in kernels that are proved for it: in *most* of them, drawn by *seed*."""
     rng = random.Random(seed)
     places: list[tuple[Path, Kernel, str, Fault]] = []
-    for path in paths:
-        if path.stat().st_size > LARGEST:
+    found = 0
+    for path in rng.sample(paths, len(paths)):
+        if path.stat().st_size > LARGEST or found >= most:
             continue
         source = Source.read(path)
         for module, function in kernels(source):
@@ -148,13 +159,14 @@ def mutants(
             written = module.function(function.name)
             if not verdict or written is None:
                 continue
+            found += 1
             kernel = Kernel(source.data, module, written)
             for name, operator in OPERATORS.items():
                 if re.search(ABOUT[hazard], name):
                     places += ((path, kernel, name, fault) for fault in operator.plant(kernel))
-    taken, lost, survivors = 0, Counter[str](), list[Survivor]()
+    done = Mutants(found, Counter(), [])
     for path, kernel, name, fault in _spread(places, rng):
-        if taken == wanted:
+        if done.planted == wanted:
             break
         source = Source(apply(kernel.data, fault.edits), str(path))
         after = [
@@ -163,13 +175,40 @@ def mutants(
             if function.name == kernel.function.name
             for v in proved(module, function, [hazard])
         ]
-        taken += 1
         if any(v.status is Status.PROVED for v in after):
+            note = f"{path}, {kernel.function.name}: {fault.note}"
             line = kernel.line(fault.edits[0].span.start)
-            survivors.append(Survivor(name, path, kernel.function.name, line, fault.note))
+            done.survivors.append(Case(hazard, digest(kernel.data, kernel.function.name), name, line, note))
         else:
-            lost[name] += 1
-    return taken, lost, survivors
+            done.lost[name] += 1
+    return done
+
+
+def against(paths: Sequence[Path], hazard: HazardClass) -> tuple[int, list[Case], dict[str, str], list[str]]:
+    """Asks what knows nothing of proofs about all kernels that are proved for *hazard*.
+
+    Returns how many these are, what speaks against their proofs, the versions of the programs that were asked, and what
+    could not be asked.
+    """
+    ask, versions = oracle(hazard)
+    asked, cases, skipped = 0, list[Case](), list[str]()
+    for path in paths:
+        data = path.read_bytes() if path.stat().st_size <= LARGEST else b""
+        if not re.search(ORACLES[hazard].uses, data):
+            continue
+        found = {
+            function.name
+            for module, function in kernels(Source(data, str(path)))
+            for verdict in proved(module, function, [hazard])
+            if verdict.status is Status.PROVED
+        }
+        try:
+            cases += ask(data, found) if found else ()
+        except ValueError as error:
+            skipped.append(f"{path.name}: {error}")
+            continue
+        asked += len(found)
+    return asked, cases, versions, skipped
 
 
 def _spread(
@@ -198,40 +237,88 @@ def _spread(
 
 
 def main() -> None:
-    """Count, or plant faults."""
+    """Count, plant faults, or ask others."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("paths", metavar="PATH", type=Path, nargs="+")
+    parser.add_argument(
+        "paths", metavar="PATH", type=Path, nargs="*", default=[default_cache()], help="default: the corpus"
+    )
     parser.add_argument("--every", type=int, default=1, help="only each n-th file")
     parser.add_argument(
         "--class", dest="hazards", action="append", choices=[h.value for h in HazardClass], default=[]
     )
     parser.add_argument("--findings", action="store_true", help="lint the files, too")
     parser.add_argument("--mutants", type=int, default=0, help="plant so many faults of each class")
+    parser.add_argument("--kernels", type=int, default=sys.maxsize, help="plant them in so many kernels")
+    parser.add_argument("--against", choices=["ptxas"], help="ask ptxas about the kernels that are proved")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--record", action="store_true", help="leave a record, and write docs/results.md")
     options = parser.parse_args()
     chosen = [HazardClass(name) for name in options.hazards] or list(HazardClass)
     paths = files(options.paths, options.every)
-    if not options.mutants:
-        found = list[Row]()
-        with suppress(KeyboardInterrupt):  # what was counted until then is shown
-            for row in rows(paths, chosen, options.findings):
-                found.append(row)
-        print(table(found))
-        return
-    left = 0
-    for hazard in chosen:
-        if hazard not in ABOUT:
-            continue
-        planted, lost, survivors = mutants(paths, hazard, options.mutants, options.seed)
-        print(f"{hazard.value}: {planted} faults planted, {len(survivors)} mutants are still proved")
-        for name, number in sorted(lost.items()):
-            print(f"    {number:>4}  {name}")
-        for each in survivors:
-            print(f"    proved: {each.operator}: {each.file}:{each.line} in {each.kernel}: {each.note}")
-        left += len(survivors)
-    sys.exit(1 if left else 0)
+    if options.mutants:
+        left = [_plant(paths, hazard, options) for hazard in chosen if hazard in ABOUT]
+        sys.exit(any(left))
+    if options.against:
+        try:
+            left = [_ask(paths, hazard, options.record) for hazard in chosen if hazard in ORACLES]
+        except (ptxas.PtxasMissing, sass.NvdisasmMissing) as error:
+            sys.exit(f"nothing is asked: {error}")
+        sys.exit(any(left))
+    found = list[Row]()
+    with suppress(KeyboardInterrupt):  # what was counted until then is shown
+        for row in rows(paths, chosen, options.findings):
+            found.append(row)
+    print(table(found))
+
+
+def _plant(paths: Sequence[Path], hazard: HazardClass, options: argparse.Namespace) -> bool:
+    """Plants faults of one class; whether a mutant that is still proved was not read."""
+    done = mutants(paths, hazard, options.mutants, options.seed, options.kernels)
+    judged = read(done.survivors)
+    print(f"{hazard.value}: {done.planted} faults planted, {len(done.survivors)} mutants are still proved")
+    for name, number in sorted(done.lost.items()):
+        print(f"    {number:>4}  {name}")
+    _report(judged)
+    if options.record:
+        sample = f"at most {options.kernels} kernels, seed {options.seed}, files up to {LARGEST // 1000} kB"
+        row = {
+            "sample": sample,
+            "kernels": done.kernels,
+            "planted": done.planted,
+            "lost": sum(done.lost.values()),
+            **judged,
+        }
+        record("mutants", hazard.value, row, {})
+    return bool(judged["unread"])
+
+
+def _ask(paths: Sequence[Path], hazard: HazardClass, recorded: bool) -> bool:
+    """Asks about the kernels that are proved for one class; whether a case was not read."""
+    asked, cases, versions, skipped = against(paths, hazard)
+    judged = read(cases)
+    print(f"{hazard.value}: {asked} kernels are proved, {len(cases)} cases speak against a proof")
+    print("".join(f"    skipped: {reason}\n" for reason in skipped), end="")
+    _report(judged)
+    if recorded:
+        sample = f"files up to {LARGEST // 1000} kB"
+        row = {
+            "sample": sample,
+            "oracle": ORACLES[hazard].name,
+            "kernels": asked,
+            "skipped": skipped,
+            **judged,
+        }
+        record("oracles", hazard.value, row, versions)
+    return bool(judged["unread"])
+
+
+def _report(judged: Mapping[str, Any]) -> None:
+    for reason, number in judged["harmless"].items():
+        print(f"    no fault, {number}: {reason}")
+    for case in judged["unread"]:
+        print(f"    not read: {' '.join(case)}")
 
 
 if __name__ == "__main__":

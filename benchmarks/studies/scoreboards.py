@@ -245,6 +245,18 @@ class Listing:
                 self.reached[start] = reach(self.code, start)
         return _worst(between(self.code, self.reached[start], signals, load) for start in starts)
 
+    def ahead(self) -> Iterator[tuple[int, int]]:
+        """The lines of each load or store and of each signal that may be issued while it is under way.
+
+        Of the PTX only the line numbers are used.
+        """
+        instructions = self.code.instructions
+        signals = frozenset(at for at, each in enumerate(instructions) if _SIGNAL.match(each.opcode))
+        for start, each in enumerate(instructions):
+            if each.opcode.startswith(("LDTM", "STTM")):
+                for at in sorted(reach(self.code, start).ahead & signals):
+                    yield each.line, instructions[at].line
+
 
 def _worst(orderings: Iterable[Ordering]) -> Ordering:
     return min(orderings, key=lambda ordering: WORST.index(ordering.verdict))

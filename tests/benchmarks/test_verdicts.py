@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import ptxas, results, verdict_oracles, verdict_score
 from benchmarks import verdicts as benchmark
 from benchmarks.faults import OPERATORS
+from benchmarks.studies import sass, scoreboards
 from tclint.findings.verdicts import HazardClass
 from tests.tools.project import ROOT
 
@@ -22,13 +24,19 @@ def test_every_class_with_faults_has_operators() -> None:
 
 
 def test_a_fault_takes_the_proof_away() -> None:
-    planted, lost, survivors = benchmark.mutants([KERNEL], HazardClass.WGMMA, 60, 7)
-    assert sum(lost.values()) + len(survivors) == planted
-    assert "wgmma.wait_group deleted" in lost
+    done = benchmark.mutants([KERNEL], HazardClass.WGMMA, 60, 7)
+    assert done.kernels == 1
+    assert done.planted == sum(done.lost.values())
+    assert "wgmma.wait_group deleted" in done.lost
+
+
+def test_faults_are_planted_in_as_many_kernels_as_are_asked_for() -> None:
+    others = [ROOT / "fixtures" / "kernels" / "nvcc-twice.sm_90a.ptx", KERNEL]
+    assert benchmark.mutants(others, HazardClass.WGMMA, 2, 7, most=1).kernels == 1
 
 
 def test_a_mutant_that_is_still_proved_is_printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     everything = benchmark.proved
     (module, function), *_ = benchmark.kernels(benchmark.Source.read(KERNEL))
@@ -38,7 +46,67 @@ def test_a_mutant_that_is_still_proved_is_printed(
     with pytest.raises(SystemExit) as ended:
         benchmark.main()
     assert ended.value.code == 1
-    assert "    proved: " in capsys.readouterr().out
+    unread = re.search(r"    not read: wgmma (\w+) (.+?) (\d+) ", capsys.readouterr().out)
+    assert unread
+    monkeypatch.setattr(verdict_score, "READINGS", tmp_path / "readings.tsv")
+    row = "\t".join(("wgmma", *unread.groups(), "it is a test"))
+    (tmp_path / "readings.tsv").write_text(f"class\tkernel\twhat\tline\treason\n{row}\n")
+    with pytest.raises(SystemExit) as ended:
+        benchmark.main()
+    assert not ended.value.code
+    assert "    no fault, 1: it is a test" in capsys.readouterr().out
+
+
+def test_every_reading_names_a_class_and_has_a_reason() -> None:
+    known = verdict_score.readings()
+    assert known
+    assert {hazard for hazard, *_ in known} <= {hazard.value for hazard in HazardClass}
+    assert all(known.values())
+
+
+def test_what_ptxas_repairs_and_what_runs_ahead_in_sass_speaks_against_a_proof() -> None:
+    try:
+        tools = scoreboards.find()
+    except (ptxas.PtxasMissing, sass.NvdisasmMissing):
+        pytest.skip("no ptxas, or no nvdisasm")
+    bad = ROOT / "fixtures" / "wgmma_unwaited.ptx"
+    ask, _ = verdict_oracles.oracle(HazardClass.WGMMA)
+    assert [case.what for case in ask(bad.read_bytes(), {"gemm_unwaited_bad"})] == ["ptxas C7517"]
+    assert not list(ask(bad.read_bytes(), set()))
+    early = (ROOT / "fixtures" / "tcgen05_gemm_released_early.ptx").read_bytes()
+    listing = tools.compile(early, ptxas.target_of(early))["gemm_released_early_bad"]
+    assert list(listing.ahead())
+    waits = (ROOT / "fixtures" / "tcgen05_gemm.ptx").read_bytes()
+    assert not list(tools.compile(waits, ptxas.target_of(waits))["gemm_ok"].ahead())
+
+
+def test_the_record_keeps_what_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
+    row = {
+        "sample": "all of them",
+        "kernels": 1,
+        "planted": 3,
+        "lost": 2,
+        "harmless": {"it is a test": 1},
+        "unread": [],
+    }
+    verdict_score.record("mutants", "wgmma", row, {})
+    asked = {
+        "sample": "some of them",
+        "oracle": "what it says",
+        "kernels": 4,
+        "harmless": {},
+        "unread": [["a", "b", "c", "1", "d"]],
+    }
+    verdict_score.record("oracles", "wgmma", asked, {"ptxas": "13"})
+    verdict_score.record("mutants", "cp-async", {**row, "harmless": {}}, {})
+    text = (tmp_path / "results.md").read_text()
+    assert "| `wgmma` | 1 | 3 | 2 | 1 | 0 |" in text
+    assert "| `wgmma` | what it says | 4 | 0 | 1 |" in text
+    assert "- `wgmma`, 1: it is a test" in text
+    assert "- `wgmma`, oracles: some of them" in text
+    assert "ptxas 13" in text
 
 
 def test_the_table_counts_classes_and_producers(tmp_path: Path) -> None:

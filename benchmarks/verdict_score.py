@@ -1,0 +1,90 @@
+"""What was planted into proofs, what other programs say of them, and how a person reads what speaks against one."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import results
+from benchmarks.verdict_oracles import Case
+
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "read", "readings", "record", "section"]
+
+READINGS = Path(__file__).with_name("readings.tsv")
+TITLE = "Proofs"
+COMMAND = (
+    "python -m benchmarks.verdicts --mutants 320 --kernels 40 --record"
+    " && python -m benchmarks.verdicts --against ptxas --record"
+)
+SLICE = "python -m benchmarks.verdicts --mutants 20 --class wgmma fixtures/wgmma_waited.ptx"
+ABOUT = (
+    "Faults are planted into kernels that are proved for a class of hazards, one at a time, and ptxas and the SASS that it "
+    "makes are asked about kernels that are proved. Each mutant that is still proved, and each message against a proof, is "
+    "judged: it is a bug of the prover, or the class holds nevertheless ([readings](../benchmarks/readings.tsv)). What "
+    "proofs mean: [verdicts.md](verdicts.md). The samples of the rows differ, and are listed below."
+)
+
+
+def readings() -> dict[tuple[str, ...], str]:
+    """The key of each :class:`Case` that was read, and why its class still holds."""
+    with READINGS.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, dialect="excel-tab")
+        return {(r["class"], r["kernel"], r["what"], r["line"]): r["reason"] for r in rows}
+
+
+def read(cases: Sequence[Case]) -> dict[str, Any]:
+    """How often each reason was given for *cases*, and those that were not read."""
+    known = readings()
+    reasons = Counter(known[case.key] for case in cases if case.key in known)
+    unread = [[*case.key, case.note] for case in cases if case.key not in known]
+    return {"harmless": dict(reasons.most_common()), "unread": unread}
+
+
+def record(kind: str, hazard: str, row: Mapping[str, Any], versions: Mapping[str, str]) -> None:
+    """Puts a *row* about a class into the record; *kind* is ``mutants`` or ``oracles``. Other rows stay."""
+    path = results.RECORDS / "verdicts.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    data = known.get("data", {"mutants": {}, "oracles": {}})
+    data[kind][hazard] = row
+    kept = {
+        name: version for name, version in known.get("versions", {}).items() if name in ("ptxas", "nvdisasm")
+    }
+    results.save("verdicts", data, {**kept, **versions})
+
+
+def section(data: Any) -> list[str]:
+    """The tables of ``docs/results.md``."""
+    rows = [
+        (f"`{hazard}`", row["kernels"], row["planted"], row["lost"], *_judged(row))
+        for hazard, row in data["mutants"].items()
+    ]
+    head = [
+        "class",
+        "kernels",
+        "planted",
+        "no longer proved",
+        "still proved: no fault",
+        "still proved: not read",
+    ]
+    lines = results.table(head, rows)
+    asked = [
+        (f"`{hazard}`", row["oracle"], row["kernels"], *_judged(row))
+        for hazard, row in data["oracles"].items()
+    ]
+    lines += results.table(
+        ["class", "asked", "kernels that are proved", "against: no fault", "against: not read"], asked
+    )
+    for kind in ("mutants", "oracles"):
+        lines += [f"- `{hazard}`, {kind}: {row['sample']}" for hazard, row in data[kind].items()]
+    for kind in ("mutants", "oracles"):
+        for hazard, row in data[kind].items():
+            lines += [f"- `{hazard}`, {number}: {reason}" for reason, number in row["harmless"].items()]
+    return lines
+
+
+def _judged(row: Mapping[str, Any]) -> tuple[int, int]:
+    return sum(row["harmless"].values()), len(row["unread"])
