@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 from tclint.driver.evidence import CAUSED_BY, EVIDENCE, Proof
+from tclint.executor.missing import MISSING
 from tclint.executor.observations import KINDS
 from tclint.findings.rules import all_rules
 
 PAGE = Path(__file__).resolve().parent.parent / "executor.md"
 _KINDS = "| observation | meaning |\n|---|---|\n"
 _RULES = "| rule | observations | at |\n|---|---|---|\n"
+_MISSING = "| not executed | forms |\n|---|---|\n"
 _CAUSES = "| assumption | observations that confirm nothing |\n|---|---|\n"
 _WHERE = {
     "pair": "the pair of instructions of the finding",
@@ -25,10 +27,14 @@ _WHERE = {
 def tables() -> dict[str, str]:
     """The head of each table of the page, and its rows."""
     rules = all_rules()
+    missing: dict[str, list[str]] = {}
+    for form, reason in MISSING.items():
+        missing.setdefault(reason, []).append(form)
     confirmable = [_row(rule, proof) for rule in rules if rule in EVIDENCE for proof in EVIDENCE[rule]]
     return {
         _KINDS: "".join(f"| `{kind}` | {meaning} |\n" for kind, meaning in KINDS.items()),
         _RULES: "".join(confirmable),
+        _MISSING: "".join(f"| {reason} | {_list(forms)} |\n" for reason, forms in missing.items()),
         _CAUSES: "".join(f"| {what} | {_list(sorted(kinds))} |\n" for what, kinds in CAUSED_BY.items()),
     }
 

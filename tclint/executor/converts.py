@@ -31,9 +31,6 @@ def _integral(match: Match) -> Any:
 def _source(kind: Type) -> Callable[[Array], Array]:
     """A function that decodes the elements, lowest first, of registers that may be wider than *kind*."""
     whole = kind.register
-    if kind.width == 4:
-        shifts = np.arange(0, 4 * kind.count, 4, dtype=np.uint8)
-        return lambda a: decode(kind.name, (a.astype(whole, copy=False)[:, None] >> shifts).reshape(-1))
     if kind.name == "f16":
         return lambda a: decode("f16", a.astype(whole, copy=False).view(np.uint16))
     read = load(kind)

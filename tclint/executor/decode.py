@@ -15,6 +15,7 @@ import numpy as np
 from tclint.executor.code import Code, Op
 from tclint.executor.errors import Unsupported
 from tclint.executor.memory import LOCAL, PARAM, RESERVED, SHARED, UNSIGNED, Array, Global
+from tclint.executor.missing import MISSING
 from tclint.executor.special import special
 from tclint.executor.state import LANES, Warp
 from tclint.ir.cfg import CFG
@@ -275,7 +276,8 @@ class Decoder:
         factory = FORMS.get(match.form.name)
         if factory is None:
             return _refuse(
-                f"{where}: {instruction.opcode}: the executor does not implement the form {match.form.name}"
+                f"{where}: {instruction.opcode}: the executor does not implement the form {match.form.name}: "
+                f"{MISSING[match.form.name]}"
             )
         try:
             op = factory(self, instruction)

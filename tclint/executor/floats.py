@@ -1,8 +1,8 @@
 """Floating-point instructions over the lanes of a warp.
 
-Sections 9.7.3 (f32, f64), 9.7.4 (half precision) and 9.7.5 (mixed precision). Every result is rounded once. An
-approximate instruction (``.approx``, ``.full``) gives the correctly rounded value, or that of double-precision
-arithmetic; the hardware may differ from it by as much as the manual allows.
+Sections 9.7.3 (f32, f64), 9.7.4 (half precision), 9.7.5 (mixed precision), and 9.7.6 of PTX ISA 9.4 (four floats of 8
+bits or less). Every result is rounded once. An approximate instruction (``.approx``, ``.full``) gives the correctly
+rounded value, or that of double-precision arithmetic; the hardware may differ from it by as much as the manual allows.
 
 A NaN result of f32, f16 or bf16 arithmetic is the canonical one, as on the hardware (0x7fffffff, 0x7fff); f64 preserves
 the payload of the operand. For an unspecified NaN (``neg``, ``abs``) only the sign changes. ``.ftz`` flushes a result
@@ -50,6 +50,9 @@ _NANS: dict[Any, Any] = {
 
 def load(kind: Type) -> Callable[[Array], Array]:
     """A function that returns the values in a register: lane by lane, and in a lane the lowest element first."""
+    if kind.width == 4:
+        shifts = np.arange(0, 4 * kind.count, 4, dtype=np.uint8)
+        return lambda a: decode(kind.name, (a[:, None] >> shifts).reshape(-1))
     element = kind.element
     if element.kind == "f":
         return lambda a: a.view(element)
@@ -373,6 +376,30 @@ def _mixed(name: str) -> Factory:
     return make
 
 
+def _small(name: str) -> Factory:
+    """Four floats of 8 bits or less (9.7.6 of PTX ISA 9.4): c has the type of the result, but in ``mul`` its own.
+
+    The manual leaves the sign of a NaN open: that of an overflow is kept, and any other NaN is positive.
+    """
+
+    def make(match: Match) -> Compute:
+        to, *others = types(match.modifiers)
+        kinds = others if name == "mul" else [*others, to]
+        reads, saturate = [load(kind) for kind in kinds], ".satfinite" in match.modifiers
+
+        def compute(*registers: Array) -> Array:
+            x, *rest = (read(a).astype(_F64) for read, a in zip(reads, registers, strict=True))
+            if name in ("mul", "fma"):
+                x = x * rest.pop(0)  # exact
+            for addend in rest:  # exact as well, unless it overflows or one of both is negligible
+                x = x - addend if name == "sub" else x + addend
+            return encode(to.name, x, saturate=saturate).view(to.register)
+
+        return compute
+
+    return make
+
+
 def _div(match: Match) -> Compute:
     if ".approx" not in match.modifiers:
         return _arithmetic("div")(match)
@@ -563,6 +590,10 @@ FLOATS: dict[str, Factory] = {
     "add.mixed": _mixed("add"),
     "sub.mixed": _mixed("sub"),
     "fma.mixed": _mixed("fma"),
+    "add.f8x4": _small("add"),
+    "sub.f8x4": _small("sub"),
+    "mul.f8x4": _small("mul"),
+    "fma.f8x4": _small("fma"),
     "add.half": _arithmetic("add"),
     "sub.half": _arithmetic("sub"),
     "mul.half": _arithmetic("mul"),

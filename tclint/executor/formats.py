@@ -33,7 +33,7 @@ class Type:
 
     name: str
     width: int
-    """Bits from one element to the next; the 6-bit formats take a byte each (5.2.5.1)."""
+    """Bits from one element to the next; the 6-bit formats and ``e2m1p4`` take a byte each (5.2.5.1)."""
     count: int = 1
 
     @property
@@ -58,7 +58,7 @@ class Type:
         return np.dtype(f"{kind}{self.width // 8}") if self.width > 1 else REGISTERS[1]
 
 
-_TYPE = re.compile(r"\.((?:[usb]|b?f)\d+|tf32|u?e\dm\d|s2f6|pred)(?:x(\d))?")
+_TYPE = re.compile(r"\.((?:[usb]|b?f)\d+|tf32|u?e\dm\d|s2f6|pred)(p4)?(?:x(\d))?")
 _WIDTHS = {"pred": 1, "e2m1": 4, "tf32": 32}
 
 
@@ -69,7 +69,7 @@ def types(modifiers: tuple[str, ...]) -> tuple[Type, ...]:
     for match in filter(None, map(_TYPE.fullmatch, modifiers)):
         name = match[1]
         width = _WIDTHS.get(name) or (8 if "m" in name or name == "s2f6" else int(name.lstrip("usbf")))
-        found.append(Type(name, width, int(match[2] or 1)))
+        found.append(Type(name, 8 if match[2] else width, int(match[3] or 1)))
     return tuple(found)
 
 

@@ -66,6 +66,8 @@ def _source(match: Match, name: str, kinds: tuple[Type, ...]) -> np.dtype[Any]:
         return REGISTERS[2 * kinds[0].width]
     if (form == "slct" and name != "c") or (form.endswith(".mixed") and name == "c"):
         return kinds[0].register
+    if form.endswith(".f8x4"):
+        return kinds[0 if name == "c" and form != "mul.f8x4" else 1 if name == "a" else 2].register
     return kinds[-1].register
 
 
@@ -485,6 +487,20 @@ def _set(match: Match) -> Compute:
     return choose
 
 
+def _set_packed(match: Match) -> Compute:
+    """All ones in each byte or half of the result where the comparison holds (9.7.7.1 of PTX ISA 9.4)."""
+    compare = next(_COMPARISONS[m] for m in match.modifiers if m in _COMPARISONS)
+    kind = types(match.modifiers)[0]
+    element, whole = kind.element, kind.register
+    values = np.array([0, (1 << kind.width) - 1], dtype=REGISTERS[kind.width])
+
+    def choose(a: Array, b: Array) -> Array:
+        chosen: Array = values[compare(a.view(element), b.view(element)).view(_U8)]
+        return chosen.view(whole)
+
+    return choose
+
+
 def _selp(a: Array, b: Array, c: Array) -> Array:
     return np.where(c, a, b)
 
@@ -586,6 +602,7 @@ _INTEGERS: dict[str, Factory] = {
     "setp.half": _setp,
     "setp.half2": _setp_half2,
     "set": _set,
+    "set.packed": _set_packed,
     "set.half": _set,
     "selp": _typeless(_selp),
     "slct": _slct,

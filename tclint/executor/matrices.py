@@ -375,18 +375,30 @@ MMA: dict[str, Callable[[Match], Run]] = {
 
 
 def load(match: Match) -> Run:
-    """``ldmatrix`` (9.7.14.5.15): rows in shared memory, uint8 (rows, 16), to registers, uint32 (registers, 32)."""
-    narrow = next((bits for f, bits in ((".b4x16_p64", 4), (".b6x16_p32", 6)) if f in match.modifiers), 0)
+    """``ldmatrix`` (9.7.14.5.15): rows in shared memory, uint8 (rows, bytes), to registers, uint32 (registers, 32).
+
+    A row has :func:`row_size` bytes.
+    """
+    signed = ".s4" in match.modifiers
+    formats = ((".b4x16_p64", 4), (".s4", 4), (".b6x16_p32", 6))
+    narrow = next((bits for name, bits in formats if name in match.modifiers), 0)
     # For a 16 x 16 matrix, one register holds columns 0 to 7 and the next 8 to 15: four rows of a column in each lane.
     side, element = (16, np.uint8) if ".m16n16" in match.modifiers else (8, np.uint16)
     transpose = ".trans" in match.modifiers
 
     def run(data: Array) -> Array:
         if narrow:
-            data = unpack(data, narrow, padded=True)  # one element in the low bits of each byte
+            data = unpack(data, narrow, padded=not signed)  # one element in the low bits of each byte
+        if signed:
+            data = (data ^ np.uint8(8)) - np.uint8(8)  # extends the sign
         return _transposed(data, side, element) if transpose else _registers(data)
 
     return run
+
+
+def row_size(match: Match) -> int:
+    """Bytes of a row of ``ldmatrix``: of ``.s8.s4`` (PTX ISA 9.4), 16 elements of 4 bits without padding."""
+    return ROW // 2 if ".s4" in match.modifiers else ROW
 
 
 def store(match: Match) -> Run:

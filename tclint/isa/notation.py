@@ -25,7 +25,7 @@ class NotationError(ValueError):
     """A syntax line or a spelling of the ISA table violates the notation."""
 
 
-TYPE = re.compile(r"\.(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:x\d)?|s2f6(?:x2)?)")
+TYPE = re.compile(r"\.(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:p\d)?(?:x\d)?|s2f6(?:x2)?)")
 """A modifier that is the type of an operand: the only kind of modifier whose order is significant."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")

@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 import tclint.executor.instructions  # noqa: F401  registers the factories
-from tclint.executor.decode import FORMS
+from tclint.executor.decode import _NOT_EXECUTED, FORMS
+from tclint.executor.missing import MISSING
 from tclint.isa.table import table
+from tclint.isa.target import TARGETS
 from tests.tools.execution import run
-
-OPAQUE = "textures and surfaces are objects of the driver"
-LAYOUT = "the manual leaves open which register holds which element"
-MULTICAST = "a multicast object spans several devices"
-VIDEO = "no compiler of today emits video instructions"
-STACK = "no compiler of today emits it, and what it allocates has no bound"
-FABRIC = "the memory of an endpoint is that of another device"
-NEW = "newer than every kernel at hand, and nothing to compare with"
-
-MISSING = {
-    **dict.fromkeys("tex tex.depth tex.cube tex.multisample tld4 tld4.cube txq istypep".split(), OPAQUE),
-    **dict.fromkeys("suld sust sust.formatted sured suq".split(), OPAQUE),
-    **dict.fromkeys("wmma.load wmma.store wmma.mma.f16 wmma.mma.f32 wmma.mma.f64".split(), LAYOUT),
-    **dict.fromkeys("wmma.mma.s8 wmma.mma.s4 wmma.mma.b1".split(), LAYOUT),
-    **dict.fromkeys("multimem.ld_reduce multimem.st multimem.red".split(), MULTICAST),
-    **dict.fromkeys("multimem.cp.async.bulk multimem.cp.reduce.async.bulk".split(), MULTICAST),
-    **dict.fromkeys("video.scalar video.shift vmad vset video.simd2 video.simd4 vset.simd".split(), VIDEO),
-    **dict.fromkeys("stacksave stackrestore alloca".split(), STACK),
-    **dict.fromkeys("cvt.rs cvt.ue5m3x2 spcompress spdecompress tcgen05.ld.spcompress".split(), NEW),
-    **dict.fromkeys("tcgen05.alloc.exclusive tcgen05.dealloc.exclusive tcgen05.commit.reads".split(), NEW),
-    **dict.fromkeys(
-        "mbarrier.arrive.multicast mbarrier.expect_tx.multicast mbarrier.complete_tx.multicast".split(), NEW
-    ),
-    **dict.fromkeys("applypriority.async.bulk applypriority.async.bulk.tensor".split(), NEW),
-    **dict.fromkeys(
-        "set.packed cvt.pzo cvt.scaled.n1 add.f8x4 fma.f8x4 ldmatrix.s4 tensormap.query".split(), NEW
-    ),
-    **dict.fromkeys("multimem.st.async multimem.red.async".split(), MULTICAST),
-    **dict.fromkeys(
-        "fabric.try_get fabric.try_put fabric.try_red fabric.try_pullred fabric.try_atom".split(), FABRIC
-    ),
-    **dict.fromkeys(
-        "fabric.try_get.tensor fabric.try_put.tensor fabric.submit fabric.submit.commit_group".split(), FABRIC
-    ),
-    **dict.fromkeys("fabric.wait.reads fabric.wait.read fence.proxy.fabric".split(), FABRIC),
-}
-"""Form -> why there is no factory for it."""
+from tests.tools.project import ROOT
 
 
 def test_the_forms_that_are_not_executed() -> None:
     assert set(table().forms) - set(FORMS) == set(MISSING)
+
+
+def test_a_form_that_is_said_to_need_sm_107_is_available_on_no_other_target() -> None:
+    said = [table().forms[form] for form, reason in MISSING.items() if reason.startswith("only sm_107")]
+    assert said
+    for form in said:
+        assert {target.number for target in TARGETS if form.available.on(target)} == {107}, form.name
+
+
+def test_the_page_lists_the_modifiers_that_are_not_executed() -> None:
+    page = (ROOT / "docs" / "executor.md").read_text(encoding="utf-8")
+    assert [beginning for beginning in _NOT_EXECUTED if f"`{beginning}" not in page] == []
 
 
 def test_every_factory_is_for_a_form() -> None:
@@ -58,7 +36,8 @@ def test_an_execution_ends_at_what_cannot_be_executed_and_not_before() -> None:
     found = run(branch.format(30))
     assert found.execution.end == "unsupported"
     assert found.execution.reason == (
-        "instruction 7: vadd.u32.u32.u32: the executor does not implement the form video.scalar"
+        "instruction 7: vadd.u32.u32.u32: the executor does not implement the form video.scalar: "
+        "no compiler of today emits video instructions"
     )
     assert found.lines[found.execution.site].startswith("@%p0 vadd")
     assert run(branch.format(31)).execution.end == "done"

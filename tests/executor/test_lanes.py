@@ -21,6 +21,7 @@ import pytest
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import REGISTERS, decode, encode, types
 from tclint.executor.lanes import LANES, carry, signed, sources
+from tclint.executor.missing import MISSING
 from tclint.isa.semantics import COMPUTE
 from tclint.isa.table import Match, table
 
@@ -128,35 +129,15 @@ def draws(dtype: np.dtype[Any], count: int) -> Array:
 
 # ---------------------------------------------------------------- the table and the registry
 
-ELSEWHERE = {
-    "cvt.rs": "which random bits go to which element is in figures only",
-    "cvt.ue5m3x2": "the manual does not define the format",
-    "cvt.pzo": "the manual of 9.1 does not define .pzo",
-    "cvt.scaled.n1": "newer than the manual of 9.1",
-    "set.packed": "newer than the manual of 9.1",
-    "add.f8x4": "newer than the manual of 9.1",
-    "fma.f8x4": "newer than the manual of 9.1",
-    "add.cc": "reads or writes CC.CF: carry()",
-    "addc": "reads or writes CC.CF: carry()",
-    "sub.cc": "reads or writes CC.CF: carry()",
-    "subc": "reads or writes CC.CF: carry()",
-    "mad.cc": "reads or writes CC.CF: carry()",
-    "madc": "reads or writes CC.CF: carry()",
-    "video.scalar": "no kernel at hand has it",
-    "video.shift": "no kernel at hand has it",
-    "vmad": "no kernel at hand has it",
-    "vset": "no kernel at hand has it",
-    "video.simd2": "no kernel at hand has it",
-    "video.simd4": "no kernel at hand has it",
-    "vset.simd": "no kernel at hand has it",
-}
+CARRY = frozenset("add.cc addc sub.cc subc mad.cc madc".split())
+"""Forms that read or write CC.CF: :func:`tclint.executor.lanes.carry` computes them."""
 PURE = frozenset("integer logic float half convert compare extended video".split())
 
 
 def test_every_pure_form_is_here_or_has_a_reason() -> None:
     pure = {form.name for form in table() if form.family in PURE or form.name.partition(".")[0] == "mov"}
-    assert pure == set(LANES) | set(ELSEWHERE)
-    assert not set(LANES) & set(ELSEWHERE)
+    assert pure == set(LANES) | CARRY | (pure & set(MISSING))
+    assert not set(LANES) & (CARRY | set(MISSING))
 
 
 def test_every_example_has_a_function_whose_sources_are_its_operands() -> None:
@@ -686,6 +667,62 @@ def test_mixed_precision() -> None:
                 assert found == [reference("fma", p, 1.0, -r, "f32", mode) for p, r in zip(x, z, strict=True)]
                 found = run(f"add{mode}.f32.{half}", columns[0], columns[2])
                 assert found == [reference("fma", p, 1.0, r, "f32", mode) for p, r in zip(x, z, strict=True)]
+
+
+# Of e4m3, 0x38 is 1, 0x39 is 1.125, 0x58 is 16 and 0x7e is 448, the largest; of e5m2, 0x3c is 1 and 0x7b is 57344.
+SMALL = [
+    # 1 + 1 = 2; 1.5 + 2**-9 = 1.5; 16 + 1 is midway between 16 and 18, and 16 is even; 16 + 1.125 is nearer to 18
+    ("add.rn.e4m3x4.e4m3x4", (0x58583C38, 0x39380138), 0x59583C40),
+    ("add.rn.satfinite.e4m3x4.e4m3x4", (0x7EFE7E38, 0x7EFEFE00), 0x7EFE0038),
+    ("add.e5m2x4.e5m2x4", (0x7BFB7C01, 0x7BFB3C01), 0x7CFC7C02),
+    ("add.e5m2x4.e5m2x4.satfinite", (0x7BFB7CFC, 0x7BFB3C3C), 0x7BFB7BFB),
+    # 1 - 1 = +0; 448 - 2**-16 = 448; 1 + 1 = 2; -0 - +0 = -0
+    ("sub.e5m2x4.e4m3x4", (0x80387E38, 0x00BC013C), 0x80405F00),
+    # the nibbles of a, lowest first: 1, 2, 6 and -0.5; other bits of a padded byte do not count
+    ("add.e4m3x4.e2m1x4", (0x9742, 0x38383838), 0x304E4440),
+    ("add.e4m3x4.e2m1p4x4", (0xF9A75402, 0x38383838), 0x304E4440),
+    # e3m2 by ue8m0: 28 * 2 = 56; 2**-4 * 2**-10 = 0; 1 * 2**-127 = 0; -28 * 16 = -448
+    ("mul.e4m3x4.e3m2x4.ue8m0x4", (0x3F0C011F, 0x83007580), 0xFE000066),
+    # e2m3 by e2m1: 7.5 * 6 = 45, nearest to 44; 1 * -0.5; 0.125 * 1.5; 7.5 * 0 = 0
+    ("mul.e4m3x4.e2m3x4.e2m1x4", (0x1F01081F, 0x0397), 0x0024B063),
+    # 1.125 in e5m2 is midway between 1 and 1.25: 2**-16 more or less decides, and so does the even neighbour
+    ("fma.e5m2x4.e4m3x4.e4m3x4", (0x39393939, 0x38383838, 0x80008101), 0x3C3C3C3D),
+    ("fma.rn.satfinite.e4m3x4.e4m3x4.e5m2x4", (0x7EFE3838, 0x7B7B3C3C, 0x38385880), 0x7EFE5838),
+]
+
+
+@pytest.mark.parametrize(("opcode", "values", "expected"), SMALL)
+def test_arithmetic_of_four_small_floats(opcode: str, values: tuple[int, ...], expected: int) -> None:
+    """9.7.6.1 to 9.7.6.4 of PTX ISA 9.4."""
+    assert f"{one(opcode, *values):08x}" == f"{expected:08x}"
+
+
+def test_small_floats_become_nan_where_the_manual_requires_it() -> None:
+    """An overflow of ``e4m3`` without ``.satfinite``, NaN as a source, and what IEEE 754 leaves undefined."""
+    nans = [
+        ("add.e4m3x4.e4m3x4", (0x7EFEFF7F, 0x7EFE3838), "e4m3"),
+        ("mul.satfinite.e4m3x4.ue8m0x4.e5m2x4", (0xFFFFFF7F, 0x3C003C7F), "e4m3"),
+        ("sub.satfinite.e5m2x4.e5m2x4", (0x7CFC7E7C, 0x7CFC3C7C), "e5m2"),
+        ("fma.e5m2x4.e5m2x4.e2m1p4x4", (0x7CFC7C7C, 0x00000000, 0x3C3C3C3C), "e5m2"),
+    ]
+    for opcode, values, kind in nans:
+        result = np.array([one(opcode, *values)], np.uint32).view(np.uint8)
+        assert np.isnan(decode(kind, result)).all(), opcode
+
+
+@pytest.mark.parametrize(
+    ("opcode", "values", "expected"),
+    [
+        ("set.lt.u8x4", (0x01FF7F80, 0x02007F81), 0xFF0000FF),
+        ("set.lt.s8x4", (0x01FF7F80, 0x02007F81), 0xFFFF00FF),
+        ("set.ge.s16x2", (0x80007FFF, 0x0001FFFF), 0x0000FFFF),
+        ("set.hs.u16x2", (0x80007FFF, 0x0001FFFF), 0xFFFF0000),
+        ("set.ne.s8x4", (0x01FF7F80, 0x02FF7F81), 0xFF0000FF),
+    ],
+)
+def test_comparisons_of_packed_integers(opcode: str, values: tuple[int, ...], expected: int) -> None:
+    """9.7.7.1 of PTX ISA 9.4: all ones where the comparison holds."""
+    assert f"{one(opcode, *values):08x}" == f"{expected:08x}"
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16"])

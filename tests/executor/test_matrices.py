@@ -599,6 +599,45 @@ def test_loading_8_by_16_matrices(number: int, source: str) -> None:
             assert list(int(registers[register, lane]).to_bytes(4, "little")) == want
 
 
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_loading_8_by_16_matrices_of_signed_4_bit_elements(number: int) -> None:
+    """9.7.16.5.15 of PTX ISA 9.4: a row is 16 elements without padding, and each becomes a byte with its sign."""
+    match = matched(f"ldmatrix.sync.aligned.m8n16.x{number}.shared.s8.s4")
+    memory = np.random.default_rng(7).integers(0, 256, (8 * number, 8), dtype=np.uint8)
+    registers = matrices.load(match)(memory)
+    assert (match.address_lanes, matrices.row_size(match)) == (8 * number, 8)
+    for lane in range(32):
+        for register in range(number):
+            row = memory[8 * register + lane // 4].tolist()
+            cells = [row[column // 2] >> 4 * (column % 2) & 15 for column in range(16)]
+            want = [cell if cell < 8 else cell - 16 + 256 for cell in cells[lane % 4 * 4 :][:4]]
+            assert list(int(registers[register, lane]).to_bytes(4, "little")) == want
+
+
+@pytest.mark.parametrize(("offset", "end"), [(0, "done"), (8, "unsupported"), (4, "fault")])
+def test_ldmatrix_of_4_bit_elements_reads_8_bytes_of_each_row(offset: int, end: str) -> None:
+    """Row i is at 16 * i + *offset*; all its bytes are 0x87, but nothing has written the 8 that follow."""
+    body = f"""
+    .shared .align 128 .b8 tile[256];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 4;
+    and.b32 %r2, %r2, 127;
+    add.u32 %r3, %r1, %r2;
+    mov.b64 %rd0, 0x8787878787878787;
+    st.shared.b64 [%r3], %rd0;
+    bar.warp.sync 0xffffffff;
+    ldmatrix.sync.aligned.m8n16.x1.shared.s8.s4 {{%r4}}, [%r3+{offset}];
+    st.global.b32 [%rd62], %r4;
+    ret;
+    """
+    found = run_kernel(body, header=".version 9.4\n.target sm_90a\n.address_size 64\n")
+    assert found.execution.end == end, found.execution.reason
+    assert not offset or "ldmatrix" in found.execution.reason
+    assert found.kinds == []
+    assert offset or found.out == [0xF807F807] * 32
+
+
 def narrow_rows(rng: np.random.Generator, rows: int, source: str) -> tuple[Array, Array]:
     """Rows of 16 elements, and the 16 bytes of each in memory: elements from the lowest bit on, then padding."""
     bits = 4 if "b4" in source else 6 if "b6" in source else 8

@@ -7,6 +7,7 @@ import numpy as np
 from tclint.executor import matrices
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, parts
+from tclint.executor.errors import Unsupported
 from tclint.executor.instructions.memory import reading, shared_of, writing
 from tclint.executor.matrices import Array
 from tclint.executor.memory import Fault, Misaligned
@@ -38,11 +39,13 @@ def _mma(d: Decoder, i: Instruction) -> Op:
     return op
 
 
-@executes("ldmatrix", "ldmatrix.8bit")
+@executes("ldmatrix", "ldmatrix.8bit", "ldmatrix.s4")
 def _ldmatrix(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
     count, checked, run = match.address_lanes, match.checked_lanes(d.function.target), matrices.load(match)
+    size = matrices.row_size(match)
+    row = np.arange(size)
     puts = [d.put(o) for o in parts(i.operands[0])]
     where = d.address(i.operands[1])
 
@@ -51,10 +54,15 @@ def _ldmatrix(d: Decoder, i: Instruction) -> Op:
         memory, _ = shared_of(w, int(addresses[0]))
         offsets = addresses[:count] & 0xFFFFFF
         _validate(addresses[count:checked] & 0xFFFFFF, memory.data.size)
-        reading(w, memory, offsets, 16, 1, True)
-        rows = memory.data[offsets[:, None] + _ROW]
-        if (offsets & 15).any():
-            raise Misaligned(f"a row of ldmatrix at {int(offsets[(offsets & 15) != 0][0]):#x}")
+        reading(w, memory, offsets, size, 1, True)
+        rows = memory.data[offsets[:, None] + row]
+        odd = offsets[offsets & 15 != 0]
+        if (odd & size - 1).any():
+            raise Misaligned(f"a row of ldmatrix at {int(odd[odd & size - 1 != 0][0]):#x}")
+        if odd.size:
+            raise Unsupported(
+                f"a row of ldmatrix.s8.s4 at {int(odd[0]):#x}: the manual does not state its alignment"
+            )
         for put, value in zip(puts, run(rows), strict=True):
             put(w, value)
 
