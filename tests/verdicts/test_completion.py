@@ -66,6 +66,8 @@ PROVED = {
     "a fragment shared by two": f"{FENCE}\n{FRAGMENT}\n{FRAGMENT.replace('%f0, %f1, %f2, %f3', '%f4, %f5, %f6, %f7')}\n{COMMIT}\n{wait()}",
     "a wait on both paths": f"{FENCE}\n{WGMMA}\n{COMMIT}\n@%p2 bra a;\n{wait()}\nbra b;\na:\n{wait()}\nb:\n{USE}",
     "an accumulator zeroed after the fence": f"{FENCE}\nmov.f32 %f0, 0f00000000;\n{WGMMA}\n{COMMIT}\n{wait()}",
+    "an accumulator restored": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\nmov.f32 %f9, %f8;\nmov.f32 %f0, %f9;\n{wait()}",
+    "a loop with a huge wait": loop(wait(4294967295), wait()),
     "an accumulator renamed in a loop": f"""{FENCE}
 top:
 mov.f32 %f0, %f8;
@@ -99,6 +101,36 @@ UNKNOWN = {
     "no fence after an overwritten fragment": f"{FENCE}\nadd.s32 %r12, %r9, 1;\n{FRAGMENT}\n{COMMIT}\n{wait()}",
     "no fence on one of two paths": (
         f"setp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{FENCE}\na:\n{WGMMA}\n{COMMIT}\n{wait()}"
+    ),
+    "no fence after a special register was moved to a fragment": (
+        f"{FENCE}\nmov.u32 %r12, %tid.x;\n{FRAGMENT}\n{COMMIT}\n{wait()}"
+    ),
+    "an accumulator restored from what is a copy on one path only": (
+        f"setp.eq.s32 %p1, %r9, 0;\n{FENCE}\n{WGMMA}\n{COMMIT}\n@%p1 bra a;\nmov.f32 %f8, %f0;\na:\nmov.f32 %f0, %f8;\n{wait()}"
+    ),
+    "an accumulator restored from a copy under a guard": (
+        f"setp.eq.s32 %p1, %r9, 0;\n{FENCE}\n{WGMMA}\n{COMMIT}\n@%p1 mov.f32 %f8, %f0;\nmov.f32 %f0, %f8;\n{wait()}"
+    ),
+    "an accumulator restored from a copy of a copy that was overwritten": (
+        f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\n@%p1 mov.f32 %f8, %f20;\nmov.f32 %f9, %f8;\nmov.f32 %f0, %f9;\n{wait()}"
+    ),
+    "an accumulator restored from a copy of the previous iteration": f"""{FENCE}
+top:
+{WGMMA}
+{COMMIT}
+setp.eq.s32 %p2, %r1, 0;
+@!%p2 bra kept;
+mov.f32 %f8, %f0;
+kept:
+@%p2 bra next;
+mov.f32 %f0, %f8;
+next:
+add.s32 %r1, %r1, 1;
+setp.lt.s32 %p1, %r1, %r9;
+@%p1 bra top;
+{wait()}""",
+    "a wait for more groups than hardware counts": (
+        "\n".join([FENCE, WGMMA, *[COMMIT] * 66, wait(64), USE, wait()])
     ),
     "an unknown instruction": f"{FENCE}\n{WGMMA}\n{COMMIT}\nfrobnicate.b32 %r1, %r2;\n{wait()}\n{USE}",
 }
@@ -136,6 +168,32 @@ def test_correlated_branches_discharge_under_assumptions_that_are_named() -> Non
     assert found.status is Status.PROVED, found.reasons
     assert Discharge.INFEASIBLE in {o.discharge for o in found.obligations}
     assert Assumption.NO_OVERFLOW in found.assumptions
+
+
+def waiting_last(guard: str) -> str:
+    """A loop of wgmma that waits in the iteration in which the counter is one less than its limit, after *guard*."""
+    return f"""{guard}
+mov.b32 %r1, 0;
+{FENCE}
+top:
+{WGMMA}
+{COMMIT}
+add.s32 %r5, %r9, -1;
+setp.ne.s32 %p2, %r1, %r5;
+@%p2 bra next;
+{wait()}
+next:
+add.s32 %r1, %r1, 1;
+setp.lt.s32 %p1, %r1, %r9;
+@%p1 bra top;
+{USE}
+{wait()}"""
+
+
+def test_a_loop_that_may_start_past_its_end_may_have_no_last_iteration() -> None:
+    assert wgmma(waiting_last("")).status is Status.UNKNOWN
+    guarded = wgmma(waiting_last("setp.lt.s32 %p3, %r9, 1;\n@%p3 ret;"))
+    assert guarded.status is Status.PROVED, guarded.reasons
 
 
 def test_refused_assumptions_leave_correlated_branches_unknown() -> None:
