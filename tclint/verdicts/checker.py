@@ -14,8 +14,8 @@ the control-flow graph alone, it verifies that
 and the open operations a group of age 0; a wait for N completes the groups of age N or more; a wait without a number
 completes all operations of its group. Nothing else completes an operation: not a branch, a barrier, a call, or what is
 known of the threads. A guarded instruction may or may not execute. A ``mov`` of a register that a ``wgmma`` may still
-write makes a copy that is as pending as the original, since ``ptxas`` renames; to move a copy back is no access if the register
-cannot hold anything else; any other ``mov`` is an access. Neither it
+write makes a copy that is as pending as the original, since ``ptxas`` renames; to move a copy back is not an access if the
+register cannot hold anything else; any other ``mov`` is one. Neither it
 nor a constant that a ``mov`` writes is an access for which a ``wgmma.fence`` is needed.
 
 **Obligations.** An operation has completed before an instruction reads its results, overwrites its registers, calls a

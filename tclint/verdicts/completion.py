@@ -7,7 +7,7 @@ certificate that :mod:`tclint.verdicts.checker` accepts or refuses.
 What a proof trusts besides the checker: the ISA table (events, groups, operands), the control-flow graph, and, for
 obligations that an infeasible path discharges, :func:`~tclint.dataflow.feasible_paths.find_paths`, whose answer holds
 under the assumptions of :mod:`tclint.values`. That search is given the transfer functions of the checker. It is not asked
-in a kernel that dispatches roles by a table in memory or elects lanes, because what :mod:`tclint.values` assumes of these
+in a kernel that dispatches roles by a table in memory, elects lanes or reads %warpid or %smid, because what :mod:`tclint.values` assumes of these
 is not among the assumptions that a proof may name.
 """
 
@@ -22,6 +22,7 @@ from tclint.dataflow import Analysis, Infeasible, PathQuery, find_paths, next_an
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.verdicts.apart import Bytes, columns_apart
+from tclint.verdicts.availability import special_registers
 from tclint.verdicts.checker import (
     OPEN,
     TENSOR,
@@ -50,6 +51,8 @@ WGMMA_GROUPS = frozenset(("wgmma",))
 TENSOR_GROUPS = TENSOR
 PATH_ASSUMPTIONS = frozenset((Assumption.NO_OVERFLOW, Assumption.SAME_LOADS, Assumption.THREADS))
 """What the search for a feasible path may take for granted."""
+_CHANGING = frozenset(("%warpid", "%nwarpid", "%smid", "%nsmid"))
+"""Special registers that may change while a thread runs (10.3-10.4, 10.8-10.9), and that values take for constant."""
 MAX_OBLIGATIONS = 50_000
 """The obligations of one class in one kernel that a proof may have."""
 MAX_OPEN = 32
@@ -311,8 +314,10 @@ class Completion:
     @cached_property
     def _searchable(self) -> bool:
         """Whether a proof may rely on infeasible paths: see the docstring of this module."""
-        trusted = not self.model.reachability.dispatchers and not self.model.sites("elect")
-        return trusted and self.assume >= PATH_ASSUMPTIONS
+        if self.model.reachability.dispatchers or self.model.sites("elect"):
+            return False
+        read = {name for instruction in self.instructions for name in special_registers(instruction)}
+        return read.isdisjoint(_CHANGING) and self.assume >= PATH_ASSUMPTIONS
 
     def _infeasible(self, need: Need, transfer: Transfer) -> bool:
         """Whether no feasible path leads from the operation to the use on which it is pending."""

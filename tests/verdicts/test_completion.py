@@ -209,6 +209,14 @@ def test_an_elected_lane_closes_no_path() -> None:
     assert wgmma("elect.sync _|%p5, 0xffffffff;\n" + CORRELATED).status is Status.UNKNOWN
 
 
+@pytest.mark.parametrize("name", ["warpid", "smid"])
+def test_a_special_register_that_may_change_closes_no_path(name: str) -> None:
+    read = f"mov.u32 %r5, %{name};\nsetp.eq.u32 %p1, %r5, 1;"
+    twice = CORRELATED.replace("a:\n", f"a:\n{read}\n").removeprefix("setp.eq.s32 %p1, %r9, 0;\n")
+    assert wgmma(f"{read}\n{twice}").status is Status.UNKNOWN
+    assert wgmma(f"{read}\n{twice}".replace(name, "ctaid.x")).status is Status.PROVED
+
+
 def test_an_obligation_names_the_wait_that_discharges_it() -> None:
     found = wgmma(PROVED["waited"])
     text = module(kernel(f"{START}{PROVED['waited']}\nret;"), header=HOPPER)
