@@ -134,9 +134,11 @@ class Completion:
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
-        needs = set(self.needs())
-        if len(needs) > MAX_OBLIGATIONS:
-            return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
+        needs = set[Need]()
+        for need in self.needs():  # there may be one for each pair of instructions
+            needs.add(need)
+            if len(needs) > MAX_OBLIGATIONS:
+                return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
         claims: dict[Need, Discharge] = {}
         obligations, reasons = list[Obligation](), list[Reason]()
         waits = self._waits()

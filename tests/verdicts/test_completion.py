@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
-from tclint.verdicts import verdicts
+from tclint.verdicts import completion, verdicts
 from tests.tools.support import HEADER, HOPPER, WGMMA, analysed, kernel, module
 
 FENCE = "wgmma.fence.sync.aligned;"
@@ -285,6 +287,22 @@ def test_columns_of_one_iteration_are_compared_if_the_loop_waits() -> None:
     pair = APART.removesuffix(WAIT_STORE)
     assert tensor(in_loop(pair + WAIT_STORE, "")).status is Status.PROVED
     assert tensor(in_loop(pair, WAIT_STORE)).status is Status.UNKNOWN
+
+
+def test_obligations_are_not_enumerated_past_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = 0
+
+    def needs(self: completion.Completion) -> Iterator[completion.Need]:
+        nonlocal listed
+        for listed in range(1, 1000):
+            yield completion.Need(listed, listed, "columns")
+
+    monkeypatch.setattr(completion.Completion, "needs", needs)
+    monkeypatch.setattr(completion, "MAX_OBLIGATIONS", 10)
+    found = tensor(TENSOR_PROVED["a load waited for"])
+    assert found.status is Status.UNKNOWN
+    assert "more than 10 obligations" in found.reasons[0].what
+    assert listed == 11
 
 
 def test_a_function_that_is_not_a_kernel_is_unknown() -> None:
