@@ -23,8 +23,9 @@ OPEN = -1
 """Issued, not committed."""
 OVERDUE = -2
 """Issued, not committed, and a wait has followed."""
-_DEPTH_MASK = 63
-"""The bits that ptxas keeps of a negative number of groups."""
+_MAX_DEPTH = 63
+"""The largest number of groups that hardware leaves pending: ptxas waits for it instead of a larger one, and keeps these
+bits of a negative one."""
 
 Copy = tuple[int, int, int, int]
 """A copy of a result: the register that holds it, the operation, the register copied from, and an age of the
@@ -114,7 +115,7 @@ class Groups(Analysis[GroupsState]):
         """The N of a wait; 0 for a wait without one."""
         operand = instruction.role("depth")
         number = operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else 0
-        return number if number >= 0 else number & _DEPTH_MASK
+        return min(number, _MAX_DEPTH) if number >= 0 else number & _MAX_DEPTH
 
     def _older(self, age: int) -> int:
         """The age after a commit; ages saturate at ``deepest``, which every wait completes."""

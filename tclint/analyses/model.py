@@ -81,8 +81,9 @@ class FactQuery:
 class KernelModel:
     """Everything that is known about one function with a body.
 
-    *toolkit* is the version of the CUDA toolkit whose ptxas will compile the code; None: not named. *pause* is called before each analysis and before each search for a path. If it raises, the model must not be used
-    any more.
+    *toolkit* is the version of the CUDA toolkit whose ptxas will compile the code; None: not named. *pause* is called
+    before each analysis and before each search for a path. If it raises, the model must not be used any more. *strict*
+    models assume less of values, as a proof must (:class:`~tclint.values.Values`).
     """
 
     def __init__(
@@ -91,11 +92,14 @@ class KernelModel:
         module: Module,
         toolkit: Version | None = None,
         pause: Callable[[], None] | None = None,
+        *,
+        strict: bool = False,
     ) -> None:
         self.function = function
         self.module = module
         self.toolkit = toolkit
         self.pause = pause or _never_cancel
+        self.strict = strict
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
         self._first_times: dict[tuple[int, int, bool], Answer[PathSubstitution]] = {}
@@ -119,7 +123,7 @@ class KernelModel:
     @cached_property
     def values(self) -> Values:
         gave_up = partial(self.ledger.give_up, "expression on a path", -1)
-        return Values(self.function, self.cfg, self.module.variables, gave_up)
+        return Values(self.function, self.cfg, self.module.variables, gave_up, self.strict)
 
     @cached_property
     def cta(self) -> int:

@@ -345,7 +345,7 @@ class Config:
         default=(),
         metadata=_about(
             REQUIREMENTS,
-            "Fail if a class of hazards that a kernel uses is not proved, or not bounded: proved:wgmma,convergence.",
+            "Fail if a class of hazards that a kernel uses is not proved, or not bounded: proved:wgmma,cp-async.",
         ),
     )
 

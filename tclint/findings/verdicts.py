@@ -64,7 +64,8 @@ class Assumption(Enum):
     SAME_LOADS = "same-loads"
     """Loads of one address by one thread yield one value where nothing in the kernel stores to it."""
     THREADS = "threads"
-    """The CTA has no more threads than the directives of the kernel, or else the hardware, admit."""
+    """The CTA has no more threads than the directives of the kernel, or else the hardware, admit. If the kernel neither
+    states its shape nor reads %tid or %ntid in a second dimension, the CTA has one."""
     NO_ALIAS = "no-alias"
     """Pointers passed as different parameters do not alias."""
 

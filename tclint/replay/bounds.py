@@ -2,7 +2,8 @@
 
 A bound is a statement about the launches that were replayed, and about nothing else. A replay observes of the class
 *mbarrier* that a wait ends, that no phase gets more arrivals than it counts, that no wait may miss its phase, and that
-an mbarrier is initialised when it is used, the last for one order of the threads only. It does not observe any other
+an mbarrier is initialised when it is used, the last for one order of the threads only. A wait for a state instead of a
+parity may come too late in another order, so no kernel with one is bounded. It does not observe any other
 class as a whole: of the accesses between two events it follows only the outermost ones, and a strong load acquires
 everything (:mod:`~tclint.replay.machine`), so it may miss a race.
 """
@@ -44,8 +45,8 @@ class Bounds(NamedTuple):
 def mbarriers(model: KernelModel) -> Bounds:
     """The launches in which the mbarriers of a kernel are used as they must be.
 
-    All launches that were replayed ended without a fault, and together they entered each block with an event of the
-    class. One that a budget, or an unknown value, kept from its end leaves the class unknown.
+    All launches that were replayed ended without a fault, and together they executed each operation on an mbarrier. One
+    that a budget, or an unknown value, kept from its end leaves the class unknown.
     """
     why = tuple(_open(model))
     if why:
@@ -75,10 +76,18 @@ def _open(model: KernelModel) -> Iterator[Reason]:
     for event in _NOT_REPLAYED:
         for site in model.sites(event)[:1]:
             yield _at(model, site, f"a replay does not execute {model.name(site)}")
-    entered = frozenset[int]().union(*(run.entered for run in replay.runs))
-    missed = [site for site in _sites(model) if model.cfg.block_of[site] not in entered]
+    for run in replay.runs:
+        for site, why in run.misused[:1]:
+            yield _at(model, site, why)
+    for site in _sites(model):
+        instruction = model.function.instructions[site]
+        if instruction.event == "mbarrier-wait" and instruction.role("state") is not None:
+            yield _at(model, site, "a replay does not follow how late a wait for a state may be")
+            break
+    executed = frozenset[int]().union(*(run.executed for run in replay.runs))
+    missed = [site for site in _sites(model) if site not in executed]
     if missed:
-        yield _at(model, missed[0], "no replayed launch reaches it")
+        yield _at(model, missed[0], "no replayed launch executes it")
 
 
 def _sites(model: KernelModel) -> list[int]:

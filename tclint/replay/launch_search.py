@@ -315,5 +315,7 @@ def _observed_run(
         machine.uneven,
         machine.overlaps,
         machine.launch,
+        frozenset(machine.executed),
+        tuple(machine.misused.items()),
     )
     return run if run.wrong or finished else None

@@ -73,6 +73,10 @@ class ReplayRun(NamedTuple):
     """Arrivals at CTA barriers that may count for a phase that they do not belong to."""
     launch: Launch | None = None
     """The launch that was replayed."""
+    executed: frozenset[int] = frozenset()
+    """The instructions that synchronise and that a thread executed."""
+    misused: tuple[tuple[int, str], ...] = ()
+    """Instructions that use an mbarrier as the ISA does not admit, each with why."""
 
     @property
     def wrong(self) -> bool:

@@ -79,6 +79,10 @@ _ALL = 0xFFFF
 """The mask of all CTAs of a cluster."""
 _OWN = -1
 """No mask: the CTA of the address."""
+MAX_COUNT = (1 << 20) - 1
+"""The largest pending count and tx-count of an mbarrier (9.7.13.15.2)."""
+ALIGNMENT = 8
+"""The alignment of an mbarrier in bytes (9.7.13.15.1)."""
 _PURE_QUERIES = ("mbarrier-wait", "elect", "shuffle", "vote")
 """Steps without an effect on other threads: a test of an mbarrier that is repeated after only these has the same
 result.
@@ -106,6 +110,10 @@ class Machine(ThreadGroupScheduler):
         """How many phases of an mbarrier each wait has seen complete, by the wait and the address."""
         self.acquiring_waits: set[int] = set()
         """Waits for mbarriers that acquired something."""
+        self.executed: set[int] = set()
+        """The instructions that synchronise and that a thread has executed."""
+        self.misused: dict[int, str] = {}
+        """How instructions use an mbarrier as the ISA does not admit, though the replay continues."""
         self._barriers: dict[tuple[int, int], Barrier] = {}
         self._cluster_barrier = Barrier()
         self._overlaps: dict[tuple[int, int], PhaseOverlap] = {}
@@ -234,6 +242,7 @@ class Machine(ThreadGroupScheduler):
             positions = [i for i, w in enumerate(broadcast(where, len(group.threads))) if w]
         if step.what not in _PURE_QUERIES:
             group.failed_test = ()
+        self.executed.add(step.site)
         return handler(self, group, step, positions, where) is not False
 
     def _guard(self, group: ThreadGroup, instruction: Instruction) -> Lanes:
@@ -601,7 +610,11 @@ class Machine(ThreadGroupScheduler):
         for at, number in self._by_operands(step, positions, address, count):
             if many and at in self._mbarriers and self._mbarriers[at].site != step.site:
                 raise TooManyMbarriers(step.site, many)
-            self._mbarriers[at] = Mbarrier(step.site, at, number & 0xFFFFF, number & 0xFFFFF)
+            self._mbarriers[at] = Mbarrier(step.site, at, number & MAX_COUNT, number & MAX_COUNT)
+            if at % ALIGNMENT:
+                self.misused[step.site] = f"the mbarrier is not aligned to {ALIGNMENT} bytes"
+            elif not 0 < number <= MAX_COUNT:
+                self.misused[step.site] = f"an mbarrier cannot count {number} arrivals"
 
     def _on_mbarrier_arrive(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
@@ -632,11 +645,19 @@ class Machine(ThreadGroupScheduler):
                     else self.epochs.release_clock(group, who)
                 )
                 clock = join(clock, self._issued_operations(CP_ASYNC, group, who)) if tracks else clock
+                self._check_tx(step, mbarrier)
+                phase = mbarrier.phase
                 mbarrier.arrive(number * threads, clock)
+                if mbarrier.phase > phase and ".noComplete" in instruction.opcode:
+                    self.misused[step.site] = "it completes a phase although it is .noComplete"
                 self._overrun(step.site, group.threads, mbarrier)
         state = instruction.role("state")
         if isinstance(state, int):
             self._set(group, state, phases.pop() if len(phases) == 1 else None, where)
+
+    def _check_tx(self, step: Step, mbarrier: Mbarrier) -> None:
+        if abs(mbarrier.bytes) > MAX_COUNT:
+            self.misused[step.site] = f"the tx-count of an mbarrier cannot be {mbarrier.bytes}"
 
     def _overrun(self, site: int, threads: tuple[int, ...], mbarrier: Mbarrier) -> None:
         if mbarrier.pending < 0:
@@ -650,6 +671,7 @@ class Machine(ThreadGroupScheduler):
         for (at, mask, bytes_), who in self._by_operands(step, positions, *operands).items():
             for mbarrier in self._signalled(step, at, mask):
                 mbarrier.expect(None if given else bytes_ * len(who))
+                self._check_tx(step, mbarrier)
 
     def _tx(self, group: ThreadGroup, step: Step) -> tuple[Lanes, bool]:
         """The bytes of an expect_tx or complete_tx, and whether the launch decides them; then the bytes are 0."""
@@ -666,6 +688,7 @@ class Machine(ThreadGroupScheduler):
                 # It is relaxed: with a fence before it, it is a release pattern (8.8).
                 released = self.epochs.released_by_fence(group, who, mbarrier.address >> 24)
                 mbarrier.complete_tx(None if given else bytes_ * len(who), released)
+                self._check_tx(step, mbarrier)
 
     def _on_mbarrier_wait(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes

@@ -66,6 +66,7 @@ class Values:
 
     Answers are cached and do not depend on the order of questions, apart from value numbers. Only ``along`` has a
     budget for each question, ``MAX_EXPRESSIONS_PER_QUESTION``; *gave_up* is called with the reason when one exceeds it.
+    With *strict*, a loop is not taken to start before its end (:mod:`~tclint.values.entailment`).
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Values:
         cfg: CFG,
         variables: Mapping[str, Variable],
         gave_up: Callable[[str], object] = len,
+        strict: bool = False,
     ) -> None:
         self.function = function
         table = ValueTable(function, variables)
@@ -84,7 +86,7 @@ class Values:
         uniformity = Uniformity(registers, lifetimes, roles)
         counters = Induction(table)
         bounds = Bounds(registers, lifetimes, counters)
-        loops = LoopFacts(registers, lifetimes, counters)
+        loops = LoopFacts(registers, lifetimes, counters, strict)
         conditions = Conditions(ConditionalIntervals(bounds, loops))
         # Attributes and not methods: the calls of the parts are the most frequent ones of an analysis. No part refers to
         # this object, so that there is no reference cycle.

@@ -18,7 +18,8 @@ comparison, these are tried:
 
 An unknown range is unbounded, and each ``MAX_...`` below costs precision only. Two assumptions are unsound. Signed
 numbers do not wrap, as compilers assume. A loop that ends when a counter equals a limit starts on the right side of it
-and does not step over it, since it would otherwise iterate until the counter wraps.
+and does not step over it, since it would otherwise iterate until the counter wraps. It is taken to start there too if it
+ends at a bound (``i < n``), but for *strict* values.
 """
 
 from __future__ import annotations
@@ -630,7 +631,18 @@ class ConditionalIntervals:
             return False
         # With steps of one, the two are equal before one exceeds the other.
         difference = table.add(left, table.times(right, -1))
-        return True if abs(self.loops.stride_until(p, difference, False)) == 1 else None
+        by = self.loops.stride_until(p, difference, False)
+        return True if abs(by) == 1 and self._starts_before_end(difference, by, facts) else None
+
+    def _starts_before_end(self, difference: int, by: int, facts: PathCondition) -> bool:
+        """Whether a loop that changes *difference* by *by* enters its first iteration before that has passed zero."""
+        if not self.loops.strict:
+            return True
+        start = self.loops.started(difference)
+        if start is None:
+            return False
+        low, high = self._range_of(start, self.known(facts), 0)
+        return high <= 0 if by > 0 else low >= 0
 
     def _equal(self, p: int, facts: PathCondition) -> bool | None:
         """Whether both sides of a comparison are equal, given other tests of their difference; None if unknown."""

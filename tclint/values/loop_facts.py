@@ -66,8 +66,12 @@ class _Pace(NamedTuple):
 class LoopFacts:
     """The counters of loops, and what holds in all iterations because of how a loop ends."""
 
-    def __init__(self, registers: Registers, lifetimes: Lifetimes, induction: Induction) -> None:
+    def __init__(
+        self, registers: Registers, lifetimes: Lifetimes, induction: Induction, strict: bool = False
+    ) -> None:
         self.registers, self.lifetimes, self.induction = registers, lifetimes, induction
+        self.strict = strict
+        """Whether a loop that ends at a bound, and not at a number, may start past it."""
         self.table, self.cfg = registers.table, registers.cfg
         self._bases: dict[int, tuple[int, int, bool]] = {}
         self._counters: dict[int, Counter | None] = {}
@@ -318,6 +322,15 @@ class LoopFacts:
         if self.exit_conditions(head).get(fact) is not truth or self._varies_otherwise(head, value):
             return 0
         return by if abs(by) == 1 or (abs(factor) == 1 and self._has_single_exit(head)) else 0
+
+    def started(self, value: int) -> int | None:
+        """*value* on entry to the loop whose counter it contains; None unless it contains exactly one."""
+        table = self.table
+        counted = [(t, f, c.start) for t, f in table.linear(value)[0] if (c := self.counter(t)) is not None]
+        if len(counted) != 1:
+            return None
+        ((counter, factor, start),) = counted
+        return table.add(value, table.times(table.add(start, table.times(counter, -1)), factor))
 
     def is_remainder_loop(self, head: int, p: int) -> bool:
         """Whether a loop runs the remainder of a division by a power of two, and *p* is not its exit condition.

@@ -45,7 +45,7 @@ def verdicts(
     classes that are asked for. The verdicts do not depend on what *model* was asked before.
     """
     function = model.function
-    fresh = KernelModel(function, model.module, model.toolkit, model.pause)
+    fresh = KernelModel(function, model.module, model.toolkit, model.pause, strict=True)
     if function.damaged:
         return (
             _verdict(

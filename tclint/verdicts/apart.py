@@ -83,6 +83,8 @@ class Bytes:
         written, accessed = self._of(copy), self._of(access)
         if written is None or accessed is None:
             return False
+        if not all(self._same_for_all(address) for address, _ in (*written, *accessed)):
+            return False
         return all(
             self._ever_apart(a, b, passes) or self._stages_apart(copy, access, a, b, passes)
             for a in written
@@ -112,8 +114,32 @@ class Bytes:
         """Whether two ranges are disjoint in all iterations, or in those in which the operation can be pending."""
         here, there = self._reach(a), self._reach(b)
         if here is not None and there is not None and not self.model.fact(Extents).meet(here, there):
-            return here.base == there.base or self.values.separate(here.base, there.base)
+            return here.base == there.base or (self._inside(here) and self._inside(there))
         return not _change(self.model, a, b, passes) and self._ranges_apart(a, b)
+
+    def _inside(self, extent: Extent) -> bool:
+        """Whether an extent is within the variable at its base: past its end follows another one."""
+        variable = self.values.variable(extent.base)
+        return (
+            variable is not None and extent.low >= 0 and (not variable.size or extent.high <= variable.size)
+        )
+
+    def _same_for_all(self, address: int) -> bool:
+        """Whether no part of an address but the thread index may differ between threads, whatever memory holds.
+
+        Values take a load from one address as uniform, but other threads may store between two threads' loads.
+        """
+        seen, work = set[int](), [term for term, _ in self.values.linear(address)[0]]
+        while work:
+            value = self.values.representative(work.pop())
+            if value in seen or self.values.bit_slices(value) is not None:
+                continue
+            seen.add(value)
+            node = self.values.node(value)
+            if node[0] in ("load", "unknown", "collective"):
+                return False
+            work += self.values.arguments(value) if node[0] == "phi" else self.values.parts(node)
+        return True
 
     def _stages_apart(self, copy: int, access: int, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all states of the loop that selects their stages."""

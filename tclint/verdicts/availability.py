@@ -18,7 +18,7 @@ from tclint.isa.target import NEWEST, Availability, Target, Version, dotted
 from tclint.verdicts.gaps import damage
 from tclint.verdicts.outcome import Outcome, span
 
-__all__ = ["available"]
+__all__ = ["available", "special_registers"]
 
 
 def available(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
@@ -91,7 +91,7 @@ def _unlisted(
             yield Reason(span(function, site), f"{instruction.opcode} with these operands is not known")
             continue
         used = [("instruction", what, available) for what, available in match.needs]
-        for name in _special(instruction):
+        for name in special_registers(instruction):
             register = SPECIAL_REGISTERS.get(name)
             if register is None:
                 yield Reason(span(function, site), f"the special register {name} is not known")
@@ -108,7 +108,7 @@ def _unlisted(
             yield Reason(at, f"the directive {directive.name} is not known")
 
 
-def _special(instruction: Instruction) -> Iterator[str]:
+def special_registers(instruction: Instruction) -> Iterator[str]:
     """The special registers that *instruction* names."""
     work: list[Operand] = list(instruction.operands)
     while work:

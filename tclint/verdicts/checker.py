@@ -14,7 +14,8 @@ the control-flow graph alone, it verifies that
 and the open operations a group of age 0; a wait for N completes the groups of age N or more; a wait without a number
 completes all operations of its group. Nothing else completes an operation: not a branch, a barrier, a call, or what is
 known of the threads. A guarded instruction may or may not execute. A ``mov`` of a register that a ``wgmma`` may still
-write makes a copy that is as pending as the original, since ``ptxas`` renames; any other ``mov`` is an access. Neither it
+write makes a copy that is as pending as the original, since ``ptxas`` renames; to move a copy back is not an access if the
+register cannot hold anything else; any other ``mov`` is one. Neither it
 nor a constant that a ``mov`` writes is an access for which a ``wgmma.fence`` is needed.
 
 **Obligations.** An operation has completed before an instruction reads its results, overwrites its registers, calls a
@@ -33,11 +34,12 @@ from typing import NamedTuple
 
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
-from tclint.ir.nodes import Function, Immediate, Instruction, Vector, registers
+from tclint.ir.nodes import Function, Immediate, Instruction, Special, Vector, registers
 
 __all__ = [
     "OPEN",
     "Certificate",
+    "Fences",
     "Graph",
     "Need",
     "Pending",
@@ -46,11 +48,17 @@ __all__ = [
     "State",
     "Transfer",
     "check",
+    "copies_of",
+    "origins",
     "releases",
 ]
 
 OPEN = -1
 """The age of an operation that is not committed."""
+OTHER = -2
+"""What a register may hold that is not a copy."""
+MAX_DEPTH = 63
+"""The largest number of groups that hardware leaves pending. A wait for more is not taken to complete anything."""
 _SILENT = frozenset(
     """issue wait register-fence tmem-alloc tmem-relinquish tcgen05-fence-after mbarrier-init mbarrier-wait
     mbarrier-pending barrier-wait proxy-fence elect setmaxnreg pdl-wait clc-query vote shuffle match redux""".split()
@@ -70,10 +78,24 @@ class Pending(NamedTuple):
     copy: int = -1
     """The register that holds a copy; -1: this is about the operation itself."""
     origin: int = -1
-    """The register that it is a copy of."""
+    """The register that it is a copy of; OTHER: it may hold something else than a copy."""
 
 
 State = frozenset[Pending]
+
+
+def origins(state: State, site: int, register: int) -> set[int]:
+    """The registers of the operation *site* that *register* may be a copy of; OTHER if it may hold something else."""
+    return {p.origin for p in state if p.site == site and p.copy == register}
+
+
+def copies_of(state: State, site: int) -> dict[int, set[int]]:
+    """The registers that may hold copies of results of the operation *site*, each with what they may be copies of."""
+    copies: dict[int, set[int]] = {}
+    for p in state:
+        if p.site == site and p.origin >= 0:
+            copies.setdefault(p.copy, set()).add(p.origin)
+    return copies
 
 
 class Need(NamedTuple):
@@ -188,6 +210,12 @@ def _renames(instruction: Instruction) -> bool:
     )
 
 
+def _is_constant(instruction: Instruction) -> bool:
+    """Whether it moves a constant; special registers are none."""
+    special = any(isinstance(operand, Special) for operand in instruction.operands)
+    return instruction.opcode.startswith("mov.") and not instruction.reads and not special
+
+
 def releases(instruction: Instruction) -> bool:
     """Whether other threads may continue because of *instruction*."""
     event, match = instruction.event, instruction.match
@@ -229,19 +257,23 @@ class Transfer:
         wgmma = (o.results for o in self.operations.values() if o.group == "wgmma")
         self.renamed = frozenset[int]().union(*wgmma)
         """The registers that a ``mov`` makes a copy of."""
-        self._copying = self._copies()
-
-    def _copies(self) -> frozenset[int]:
-        """The instructions that may make or end a copy."""
-        copies, moves = set[int](), [i for i in self.instructions if _renames(i)] if self.renamed else []
-        grown = True
-        while grown:
-            fresh = {i.writes[0] for i in moves if i.reads[0] in self.renamed or i.reads[0] in copies}
-            grown = not fresh <= copies
-            copies |= fresh
-        return frozenset(
-            at for at, i in enumerate(self.instructions) if copies and not copies.isdisjoint(i.writes)
+        self.copies, self.restoring = self._copies()
+        """The registers that may hold copies; and those of them that a ``mov`` may move back to where they are from."""
+        self.affecting = frozenset(
+            at
+            for at, i in enumerate(self.instructions)
+            if i.group in groups or not self.copies.isdisjoint(i.writes)
         )
+        """The instructions that can change a state."""
+
+    def _copies(self) -> tuple[frozenset[int], frozenset[int]]:
+        moves = [(i.reads[0], i.writes[0]) for i in self.instructions if _renames(i)] if self.renamed else []
+        copies, back = set[int](), set[int]()
+        while fresh := {t for s, t in moves if s in self.renamed or s in copies} - copies:
+            copies |= fresh
+        while fresh := {s for s, t in moves if t in self.renamed or t in back} - back:
+            back |= fresh
+        return frozenset(copies), frozenset(copies & back)
 
     def after(self, state: State, at: int) -> State:
         """The state after instruction *at*, whose guard may be true or false."""
@@ -249,15 +281,11 @@ class Transfer:
         after = self.executed(state, at, instruction)
         return state | after if instruction.guard >= 0 else after
 
-    def affects(self, at: int) -> bool:
-        """Whether instruction *at* can change a state."""
-        instruction = self.instructions[at]
-        return instruction.group in self.groups or at in self._copying
-
     def executed(self, state: State, at: int, instruction: Instruction) -> State:
         """The state after an instruction whose guard is true."""
         if at in self.operations:
-            return state | {Pending(at, OPEN)}
+            others = self.restoring - self.operations[at].results
+            return state | {Pending(at, OPEN), *(Pending(at, OPEN, r, OTHER) for r in others)}
         if not state:
             return state
         if instruction.group in self.groups:
@@ -267,30 +295,38 @@ class Transfer:
             if instruction.event == "wait":
                 depth = self._depth(instruction)
                 return state - {p for p in mine if depth is None or 0 <= depth <= p.age}
-        if at not in self._copying:
-            return state
+        return state if self.copies.isdisjoint(instruction.writes) else self._written(state, instruction)
+
+    def _written(self, state: State, instruction: Instruction) -> State:
+        """The state after an instruction that writes registers which may hold copies."""
         kept = {p for p in state if p.copy < 0 or p.copy not in instruction.writes}
-        if _renames(instruction):
-            source, target = instruction.reads[0], instruction.writes[0]
-            if source in self.renamed:
-                made = {p for p in state if p.copy < 0 and source in self.operations[p.site].results}
-                kept |= {Pending(p.site, p.age, target, source) for p in made}
-            kept |= {p._replace(copy=target) for p in state if p.copy == source}
-        kept = {p for p in kept if p.copy < 0 or p.copy != p.origin}
+        source = instruction.reads[0] if _renames(instruction) else -1
+        held: dict[int, set[int]] = {}
+        for p in state if source >= 0 else ():
+            if p.copy == source:
+                held.setdefault(p.site, set()).add(p.origin)
+            elif p.copy < 0 and source in self.operations[p.site].results:
+                held.setdefault(p.site, set()).add(source)
+        for p in state:
+            for target in instruction.writes if p.copy < 0 else ():
+                unknown = (OTHER,) if target in self.restoring else ()
+                found = held.get(p.site, unknown)
+                kept |= {Pending(p.site, p.age, target, origin) for origin in found if origin != target}
         return state if kept == state else frozenset(kept)
 
     @staticmethod
     def _depth(instruction: Instruction) -> int | None:
-        """The N of a wait, -1 if it is not a constant; None for a wait without one, which completes everything."""
+        """The N of a wait, -1 if it is not a constant of that kind; None for a wait without one, which completes everything."""
         match = instruction.match
         assert match is not None
         if "depth" not in match.form.roles:
             return None
         operand = instruction.role("depth")
-        return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else -1
+        depth = operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else -1
+        return depth if depth <= MAX_DEPTH else -1
 
 
-class _Fences:
+class Fences:
     """The registers of wgmma operations with an ordinary access since the last ``wgmma.fence`` (9.7.15.7.1)."""
 
     def __init__(self, transfer: Transfer, instructions: Iterable[Instruction]) -> None:
@@ -315,12 +351,18 @@ class _Fences:
         self.mixed = frozenset(r for r, used_as in kinds.items() if len(used_as) > 1)
         """Registers that are accumulators of several shapes, or both accumulators and fragments."""
 
+    def affects(self, at: int, instruction: Instruction) -> bool:
+        """Whether instruction *at* can change what is unfenced."""
+        touched = (*instruction.reads, *instruction.writes)
+        return at in self.operations or bool(instruction.event) or not self.tracked.isdisjoint(touched)
+
     def after(self, unfenced: frozenset[int], at: int, instruction: Instruction) -> frozenset[int]:
+        """The registers that are unfenced after an instruction, whose guard may be true or false."""
         if at in self.operations:
             return unfenced | (self.operations[at].results & self.mixed)
         if instruction.event == "register-fence" and instruction.group == "wgmma":
             return unfenced if instruction.guard >= 0 else frozenset()
-        if instruction.opcode.startswith("mov.") and not instruction.reads:
+        if _is_constant(instruction):
             return unfenced  # ptxas zeroes accumulators by renaming
         if _renames(instruction):
             source, target = instruction.reads[0], instruction.writes[0]
@@ -346,7 +388,7 @@ class _Checker:
         self.certificate, self.questions = certificate, questions
         self.order = sorted(graph.reached((0,)))
         self.transfer = Transfer(function, certificate.groups, (graph.blocks[b] for b in self.order))
-        self.fences = _Fences(self.transfer, function.instructions)
+        self.fences = Fences(self.transfer, function.instructions)
         self.users: dict[int, set[int]] = {}
         """Register -> the operations that use it."""
         self.before: dict[int, set[int]] = {b: set() for b in self.order}
@@ -406,13 +448,10 @@ class _Checker:
         """The obligations at instruction *i*; *before* are the operations that may have been issued."""
         touched = set(instruction.reads).union(instruction.writes, (instruction.guard,))
         sites = {site for register in touched for site in self.users.get(register, ()) if site in before}
-        sites |= {p.site for p in state if p.copy >= 0 and p.copy in touched}
+        sites |= {p.site for p in state if p.origin >= 0 and p.copy in touched}
         for site in sites:
-            copies: dict[int, set[int]] = {}
-            for p in state:
-                if p.site == site and p.copy >= 0:
-                    copies.setdefault(p.copy, set()).add(p.origin)
-            if self._conflict(site, instruction, copies):
+            copies = copies_of(state, site)
+            if self._conflict(site, instruction, state, copies):
                 operation, later = self.transfer.operations[site], self.transfer.operations.get(i)
                 ordered = operation.feeds(instruction) or (
                     later is not None and operation.precedes(later, copies)
@@ -430,7 +469,9 @@ class _Checker:
             if shared and group == "cp.async":
                 self._require(Need(site, i, "bytes"), state)
 
-    def _conflict(self, site: int, instruction: Instruction, copies: Mapping[int, Collection[int]]) -> bool:
+    def _conflict(
+        self, site: int, instruction: Instruction, state: State, copies: Mapping[int, Collection[int]]
+    ) -> bool:
         """Whether *instruction* reads a result of the operation *site* or a copy, or overwrites one of its registers."""
         operation = self.transfer.operations[site]
         renames = operation.group == "wgmma" and _renames(instruction)
@@ -442,7 +483,8 @@ class _Checker:
             return True
         written = (operation.results | operation.sources).intersection(instruction.writes)
         if renames and written:  # to move a copy back to its origin changes nothing
-            return copies.get(instruction.reads[0]) != written and instruction.reads[0] not in written
+            source = instruction.reads[0]
+            return origins(state, site, source) != written and source not in written
         return bool(written)
 
     def _require(self, need: Need, state: State, ordered: bool = False) -> None:

@@ -1,33 +1,33 @@
 """Completion of operations before what they write is used: wgmma, ``tcgen05.ld`` and ``tcgen05.st``, ``cp.async``.
 
-The strict mode of :mod:`tclint.analyses.groups` computes what may be pending: no fact ends at an edge, and a guarded
+What may be pending is the fixpoint of the transfer functions of the checker: no fact ends at an edge, and a guarded
 instruction may or may not execute, whatever is known of the threads. The obligations, with what discharges each, are a
 certificate that :mod:`tclint.verdicts.checker` accepts or refuses.
 
 What a proof trusts besides the checker: the ISA table (events, groups, operands), the control-flow graph, and, for
 obligations that an infeasible path discharges, :func:`~tclint.dataflow.feasible_paths.find_paths`, whose answer holds
 under the assumptions of :mod:`tclint.values`. That search is given the transfer functions of the checker. It is not asked
-in a kernel that dispatches roles by a table in memory or elects lanes, because what :mod:`tclint.values` assumes of these
+in a kernel that dispatches roles by a table in memory, elects lanes or reads %warpid or %smid, because what :mod:`tclint.values` assumes of these
 is not among the assumptions that a proof may name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from tclint.analyses.groups import Groups, GroupsState, is_move
+from tclint.analyses.groups import is_move
 from tclint.analyses.model import KernelModel
-from tclint.analyses.wgmma_fences import WgmmaFences, WgmmaFencesState
-from tclint.dataflow import Infeasible, PathQuery, Results, find_paths, next_answer, solve
+from tclint.dataflow import Analysis, Infeasible, PathQuery, find_paths, next_answer, solve
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
-from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
 from tclint.verdicts.apart import Bytes, columns_apart
+from tclint.verdicts.availability import special_registers
 from tclint.verdicts.checker import (
     OPEN,
     TENSOR,
     Certificate,
+    Fences,
     Graph,
     Need,
     Pending,
@@ -36,6 +36,8 @@ from tclint.verdicts.checker import (
     State,
     Transfer,
     check,
+    copies_of,
+    origins,
     releases,
     touches_shared,
 )
@@ -49,6 +51,8 @@ WGMMA_GROUPS = frozenset(("wgmma",))
 TENSOR_GROUPS = TENSOR
 PATH_ASSUMPTIONS = frozenset((Assumption.NO_OVERFLOW, Assumption.SAME_LOADS, Assumption.THREADS))
 """What the search for a feasible path may take for granted."""
+_CHANGING = frozenset(("%warpid", "%nwarpid", "%smid", "%nsmid"))
+"""Special registers that may change while a thread runs (10.3-10.4, 10.8-10.9), and that values take for constant."""
 MAX_OBLIGATIONS = 50_000
 """The obligations of one class in one kernel that a proof may have."""
 MAX_OPEN = 32
@@ -64,45 +68,48 @@ _WHAT = {
 }
 
 
-class StrictGroups(Groups):
-    """What may be pending of one group, on any path of the control-flow graph."""
+class _May(Analysis[State]):
+    """What may be pending, on any path of the control-flow graph: no fact ends at an edge."""
 
-    def __init__(self, model: KernelModel, group: str) -> None:
-        self.group = group
-        super().__init__(model)
+    def __init__(self, transfer: Transfer) -> None:
+        self.transfer_functions = transfer
 
-    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
-        waits = instruction.group == self.group and instruction.event == "wait"
-        if waits and instruction.role("depth") is None:
-            return self.bottom()
-        return super().transfer(state, at, instruction)
+    def boundary(self) -> State:
+        return frozenset()
 
-    def guarded(self, state: GroupsState, after: GroupsState, at: int) -> GroupsState:
-        return self.join(state, after)
+    def bottom(self) -> State:
+        return frozenset()
 
-    def edge(self, state: GroupsState, edge: Edge) -> GroupsState:
-        return state
+    def join(self, a: State, b: State) -> State:
+        return a if b <= a else a | b
 
-    def pending(self, state: GroupsState) -> State:
-        """*state* as the checker has it. A copy of the result of an operation that never renames is none."""
-        found = {Pending(site, max(age, -1)) for site, age in state[0]}
-        if self.group == "wgmma":
-            found |= {
-                Pending(site, max(age, -1), register, origin) for register, site, origin, age in state[1]
-            }
-        return frozenset(found)
+    def affecting_sites(self) -> Iterable[int]:
+        return self.transfer_functions.affecting
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        return self.transfer_functions.executed(state, at, instruction)
 
 
-class StrictFences(WgmmaFences):
+class _Unfenced(Analysis[frozenset[int]]):
     """The registers accessed since the last ``wgmma.fence``, on any path of the control-flow graph."""
 
-    def edge(self, state: WgmmaFencesState, edge: Edge) -> WgmmaFencesState:
-        return state
+    def __init__(self, fences: Fences, instructions: Sequence[Instruction]) -> None:
+        self.fences, self.instructions = fences, instructions
 
-    def registers(self, state: WgmmaFencesState) -> frozenset[int]:
-        """*state* as the checker has it."""
-        everything, accessed = state
-        return frozenset(r for r, bit in self._bits.items() if everything or accessed & bit)
+    def boundary(self) -> frozenset[int]:
+        return self.fences.tracked
+
+    def bottom(self) -> frozenset[int]:
+        return frozenset()
+
+    def join(self, a: frozenset[int], b: frozenset[int]) -> frozenset[int]:
+        return a if b <= a else a | b
+
+    def affecting_sites(self) -> Iterable[int]:
+        return (i for i, each in enumerate(self.instructions) if self.fences.affects(i, each))
+
+    def transfer(self, state: frozenset[int], at: int, instruction: Instruction) -> frozenset[int]:
+        return self.fences.after(state, at, instruction)
 
 
 class Completion:
@@ -111,28 +118,27 @@ class Completion:
     def __init__(self, model: KernelModel, groups: frozenset[str], assume: Collection[Assumption]) -> None:
         self.model, self.groups, self.assume = model, groups, frozenset(assume)
         self.cfg, self.instructions = model.cfg, model.function.instructions
-        self.solved: dict[str, tuple[StrictGroups, Results[GroupsState]]] = {}
-        for group in sorted(groups):
-            analysis = StrictGroups(model, group)
-            self.solved[group] = analysis, solve(analysis, self.cfg)
-        self.of = {site: group for group in sorted(groups) for site in model.sites("issue", group)}
-        """Operation -> its group."""
-        fences = StrictFences(model)
-        self.fences, self.fenced = fences, solve(fences, self.cfg)
-        self.assumed: set[Assumption] = set()
         self.transfer = Transfer(
             model.function,
             groups,
             (range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.cfg.order),
         )
+        self.pending = solve(_May(self.transfer), self.cfg)
+        self.fences = Fences(self.transfer, self.instructions)
+        self.unfenced = solve(_Unfenced(self.fences, self.instructions), self.cfg)
+        self.of = {site: operation.group for site, operation in self.transfer.operations.items()}
+        """Operation -> its group."""
+        self.assumed: set[Assumption] = set()
         self._last: tuple[int, State] = -1, frozenset()
         self._answers: dict[Need, bool] = {}
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
-        needs = set(self.needs())
-        if len(needs) > MAX_OBLIGATIONS:
-            return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
+        needs = set[Need]()
+        for need in self.needs():  # there may be one for each pair of instructions
+            needs.add(need)
+            if len(needs) > MAX_OBLIGATIONS:
+                return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
         claims: dict[Need, Discharge] = {}
         obligations, reasons = list[Obligation](), list[Reason]()
         waits = self._waits()
@@ -169,22 +175,12 @@ class Completion:
 
     def certificate(self, claims: Mapping[Need, Discharge]) -> Certificate:
         """The *claims* with what may be pending at each block."""
-        unfenced = [self.fences.registers(state) for state in self.fenced.entry]
-        return Certificate(self.groups, self.entries, unfenced, claims)
-
-    @cached_property
-    def entries(self) -> list[State]:
-        """What may be pending at the entry of each block."""
-        return [
-            frozenset[Pending]().union(*(a.pending(results.entry[b]) for a, results in self.solved.values()))
-            for b in range(len(self.cfg.blocks))
-        ]
+        return Certificate(self.groups, self.pending.entry, self.unfenced.entry, claims)
 
     def before(self, at: int) -> State:
         """What may be pending before an instruction."""
         if self._last[0] != at:
-            found = (a.pending(results.before(at)) for a, results in self.solved.values())
-            self._last = at, frozenset[Pending]().union(*found)
+            self._last = at, self.pending.before(at)
         return self._last[1]
 
     # ------------------------------------------------------------ obligations
@@ -225,17 +221,16 @@ class Completion:
 
     def _accesses(self, site: int, wgmma: bool) -> Iterator[int]:
         """The instructions that read results of the operation *site*, or overwrite its registers."""
-        analysis, _ = self.solved[self.of[site]]
-        instructions, results = self.instructions, analysis.results[site]
-        for register in results:
+        instructions, operation = self.instructions, self.transfer.operations[site]
+        for register in operation.results:
             for use in self.model.readers.get(register, ()):
                 if not (wgmma and is_move(instructions[use])):
                     yield use
-        for register in analysis.sources[site] if wgmma else ():
+        for register in operation.sources if wgmma else ():
             for use in self.model.readers.get(register, ()):
                 if instructions[use].group != "wgmma" and not is_move(instructions[use]):
                     yield use
-        for register in results | analysis.sources[site]:
+        for register in operation.results | operation.sources:
             for use in self.model.values.defs.get(register, ()):
                 if not (wgmma and is_move(instructions[use]) and self._restores(site, use, register)):
                     yield use
@@ -243,17 +238,17 @@ class Completion:
     def _restores(self, site: int, move: int, register: int) -> bool:
         """Whether a *move* to *register* restores what it holds: a copy of it and of nothing else."""
         source = self.instructions[move].reads[0]
-        origins = {p.origin for p in self.before(move) if p.site == site and p.copy == source}
-        return source == register or origins == {register}
+        return source == register or origins(self.before(move), site, source) == {register}
 
     def _uses_of_copies(self) -> Iterator[Need]:
         """The obligations about copies of results, which exist only while the operation is pending."""
-        for analysis, results in self.solved.values():
-            for register in analysis.copied:
-                for use in self.model.readers.get(register, ()):
-                    if self.cfg.block_of[use] in self.cfg.rank and not is_move(self.instructions[use]):
-                        state = analysis.pending(results.before(use))
-                        yield from (Need(p.site, use, "registers") for p in state if p.copy == register)
+        for register in self.transfer.copies:
+            for use in self.model.readers.get(register, ()):
+                if self.cfg.block_of[use] in self.cfg.rank and not is_move(self.instructions[use]):
+                    state = self.before(use)
+                    yield from (
+                        Need(p.site, use, "registers") for p in state if p.copy == register and p.origin >= 0
+                    )
 
     # ------------------------------------------------------------ discharges
 
@@ -267,14 +262,14 @@ class Completion:
             return Discharge.ORDERED
         if cheap:
             return None
-        if need.what in ("columns", "bytes") and self._disjoint(need, self.entries):
+        if need.what in ("columns", "bytes") and self._disjoint(need, self.pending.entry):
             return Discharge.DISJOINT
         return Discharge.INFEASIBLE if self._infeasible(need, self.transfer) else None
 
     def _fenced_at(self, site: int) -> bool:
         """Whether a fence follows the last access of each register of a wgmma on every path."""
-        unfenced = self.fences.registers(self.fenced.before(site))
-        return unfenced.isdisjoint(r for r, bit in self.fences._bits.items() if bit & self.fences.uses[site])
+        operation = self.transfer.operations[site]
+        return self.unfenced.before(site).isdisjoint(operation.results | operation.sources)
 
     def _waited(self, need: Need) -> bool:
         """Whether the operation is not pending at its use, on any path."""
@@ -290,11 +285,7 @@ class Completion:
         first, second = self.transfer.operations[need.operation], self.transfer.operations.get(need.use)
         if second is None:
             return False
-        copies: dict[int, set[int]] = {}
-        for p in self.before(need.use):
-            if p.site == need.operation and p.copy >= 0:
-                copies.setdefault(p.copy, set()).add(p.origin)
-        return first.precedes(second, copies)
+        return first.precedes(second, copies_of(self.before(need.use), need.operation))
 
     def _disjoint(self, need: Need, pending: Sequence[State]) -> bool:
         """Whether an operation and an access have no columns or bytes in common while the operation is pending."""
@@ -325,8 +316,10 @@ class Completion:
     @cached_property
     def _searchable(self) -> bool:
         """Whether a proof may rely on infeasible paths: see the docstring of this module."""
-        trusted = not self.model.reachability.dispatchers and not self.model.sites("elect")
-        return trusted and self.assume >= PATH_ASSUMPTIONS
+        if self.model.reachability.dispatchers or self.model.sites("elect"):
+            return False
+        read = {name for instruction in self.instructions for name in special_registers(instruction)}
+        return read.isdisjoint(_CHANGING) and self.assume >= PATH_ASSUMPTIONS
 
     def _infeasible(self, need: Need, transfer: Transfer) -> bool:
         """Whether no feasible path leads from the operation to the use on which it is pending."""
@@ -349,7 +342,7 @@ class Completion:
             return frozenset(p for p in after if p.site == site) or None
 
         relevant = [
-            [i for i in range(block.start, block.end) if i == use or transfer.affects(i)]
+            [i for i in range(block.start, block.end) if i == use or i in transfer.affecting]
             for block in self.cfg.blocks
         ]
         query = PathQuery(

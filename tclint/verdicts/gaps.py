@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
+from tclint.findings.spans import Span
 from tclint.findings.verdicts import Reason
 from tclint.ir.inline import callees, reached
 from tclint.ir.nodes import Function, Module
@@ -28,6 +29,10 @@ def gaps(model: KernelModel) -> Iterator[Reason]:
     """The instructions of the kernel whose effect on any operation is unknown, in program order."""
     function = model.function
     yield from damage(function)
+    for error in model.module.errors:
+        yield Reason(
+            Span(error.start, error.end), f"the module does not assemble: {error.message}", "correct it"
+        )
     reachable, block_of = model.cfg.rank, model.cfg.block_of
     found: list[tuple[int, str, str]] = []
     for use in function.uses:

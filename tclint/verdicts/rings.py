@@ -200,7 +200,7 @@ class Rings:
             for i in range(at, self.cfg.blocks[block].end):
                 if i in self._shared:
                     met.setdefault(i, set()).add((start, state))
-                if i != copy and self.transfer.affects(i):
+                if i != copy and i in self.transfer.affecting:
                     pending = frozenset(Pending(copy, each) for each in ages)
                     ages = {p.age for p in self.transfer.after(pending, i) if p.site == copy}
                     if not ages:

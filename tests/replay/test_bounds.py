@@ -10,6 +10,7 @@ from tests.tools.support import model
 
 WORKS = """
     .shared .align 8 .b64 m;
+    .shared .align 8 .b8 n[16];
     mov.u32 %r0, %tid.x;
     setp.ne.u32 %p0, %r0, 0;
     @%p0 bra ready;
@@ -41,9 +42,39 @@ def test_a_protocol_that_every_replayed_launch_follows_is_bounded_by_these_launc
         (
             "bar.sync 0;",
             "setp.ne.u32 %p3, %r3, 77; @%p3 bra later; mbarrier.arrive.shared::cta.b64 _, [m]; later: bar.sync 0;",
-            "no replayed launch reaches it",
+            "no replayed launch executes it",
         ),
         ("[m], 0;", "[m], %r5;", "not replayed: an operand is unknown"),
+        (
+            "    ret;",
+            "    setp.eq.u32 %p3, %r3, 77;\n    @%p3 mbarrier.arrive.shared::cta.b64 _, [m];\n    ret;",
+            "no replayed launch executes it",
+        ),
+        (
+            "[m], 128;",
+            "[m], 128;\n    mbarrier.init.shared::cta.b64 [n], 0;",
+            "an mbarrier cannot count 0 arrivals",
+        ),
+        (
+            "[m], 128;",
+            "[m], 128;\n    mbarrier.init.shared::cta.b64 [n+4], 1;",
+            "the mbarrier is not aligned to 8 bytes",
+        ),
+        (
+            "bar.sync 0;",
+            "bar.sync 0;\n    @%p0 bra on;\n    mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [m], 1048576;\n    mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [m], 1048576;\non:",
+            "the tx-count of an mbarrier cannot be 1048576",
+        ),
+        (
+            "mbarrier.arrive.shared::cta.b64 _, [m];",
+            "mbarrier.arrive.noComplete.shared::cta.b64 %rd9, [m], 1;",
+            "it completes a phase although it is .noComplete",
+        ),
+        (
+            "_, [m];\nwait:\n    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0;",
+            "%rd9, [m];\nwait:\n    mbarrier.try_wait.shared::cta.b64 %p2, [m], %rd9;",
+            "a replay does not follow how late a wait for a state may be",
+        ),
         (
             "[m], 0;",
             "[m], %r3;",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
-from tclint.verdicts import verdicts
+from tclint.verdicts import completion, verdicts
 from tests.tools.support import HEADER, HOPPER, WGMMA, analysed, kernel, module
 
 FENCE = "wgmma.fence.sync.aligned;"
@@ -66,6 +68,8 @@ PROVED = {
     "a fragment shared by two": f"{FENCE}\n{FRAGMENT}\n{FRAGMENT.replace('%f0, %f1, %f2, %f3', '%f4, %f5, %f6, %f7')}\n{COMMIT}\n{wait()}",
     "a wait on both paths": f"{FENCE}\n{WGMMA}\n{COMMIT}\n@%p2 bra a;\n{wait()}\nbra b;\na:\n{wait()}\nb:\n{USE}",
     "an accumulator zeroed after the fence": f"{FENCE}\nmov.f32 %f0, 0f00000000;\n{WGMMA}\n{COMMIT}\n{wait()}",
+    "an accumulator restored": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\nmov.f32 %f9, %f8;\nmov.f32 %f0, %f9;\n{wait()}",
+    "a loop with a huge wait": loop(wait(4294967295), wait()),
     "an accumulator renamed in a loop": f"""{FENCE}
 top:
 mov.f32 %f0, %f8;
@@ -99,6 +103,36 @@ UNKNOWN = {
     "no fence after an overwritten fragment": f"{FENCE}\nadd.s32 %r12, %r9, 1;\n{FRAGMENT}\n{COMMIT}\n{wait()}",
     "no fence on one of two paths": (
         f"setp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{FENCE}\na:\n{WGMMA}\n{COMMIT}\n{wait()}"
+    ),
+    "no fence after a special register was moved to a fragment": (
+        f"{FENCE}\nmov.u32 %r12, %tid.x;\n{FRAGMENT}\n{COMMIT}\n{wait()}"
+    ),
+    "an accumulator restored from what is a copy on one path only": (
+        f"setp.eq.s32 %p1, %r9, 0;\n{FENCE}\n{WGMMA}\n{COMMIT}\n@%p1 bra a;\nmov.f32 %f8, %f0;\na:\nmov.f32 %f0, %f8;\n{wait()}"
+    ),
+    "an accumulator restored from a copy under a guard": (
+        f"setp.eq.s32 %p1, %r9, 0;\n{FENCE}\n{WGMMA}\n{COMMIT}\n@%p1 mov.f32 %f8, %f0;\nmov.f32 %f0, %f8;\n{wait()}"
+    ),
+    "an accumulator restored from a copy of a copy that was overwritten": (
+        f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\n@%p1 mov.f32 %f8, %f20;\nmov.f32 %f9, %f8;\nmov.f32 %f0, %f9;\n{wait()}"
+    ),
+    "an accumulator restored from a copy of the previous iteration": f"""{FENCE}
+top:
+{WGMMA}
+{COMMIT}
+setp.eq.s32 %p2, %r1, 0;
+@!%p2 bra kept;
+mov.f32 %f8, %f0;
+kept:
+@%p2 bra next;
+mov.f32 %f0, %f8;
+next:
+add.s32 %r1, %r1, 1;
+setp.lt.s32 %p1, %r1, %r9;
+@%p1 bra top;
+{wait()}""",
+    "a wait for more groups than hardware counts": (
+        "\n".join([FENCE, WGMMA, *[COMMIT] * 66, wait(64), USE, wait()])
     ),
     "an unknown instruction": f"{FENCE}\n{WGMMA}\n{COMMIT}\nfrobnicate.b32 %r1, %r2;\n{wait()}\n{USE}",
 }
@@ -138,6 +172,32 @@ def test_correlated_branches_discharge_under_assumptions_that_are_named() -> Non
     assert Assumption.NO_OVERFLOW in found.assumptions
 
 
+def waiting_last(guard: str) -> str:
+    """A loop of wgmma that waits in the iteration in which the counter is one less than its limit, after *guard*."""
+    return f"""{guard}
+mov.b32 %r1, 0;
+{FENCE}
+top:
+{WGMMA}
+{COMMIT}
+add.s32 %r5, %r9, -1;
+setp.ne.s32 %p2, %r1, %r5;
+@%p2 bra next;
+{wait()}
+next:
+add.s32 %r1, %r1, 1;
+setp.lt.s32 %p1, %r1, %r9;
+@%p1 bra top;
+{USE}
+{wait()}"""
+
+
+def test_a_loop_that_may_start_past_its_end_may_have_no_last_iteration() -> None:
+    assert wgmma(waiting_last("")).status is Status.UNKNOWN
+    guarded = wgmma(waiting_last("setp.lt.s32 %p3, %r9, 1;\n@%p3 ret;"))
+    assert guarded.status is Status.PROVED, guarded.reasons
+
+
 def test_refused_assumptions_leave_correlated_branches_unknown() -> None:
     assert wgmma(CORRELATED, frozenset()).status is Status.UNKNOWN
 
@@ -149,6 +209,14 @@ def test_a_wait_alone_needs_no_assumption() -> None:
 
 def test_an_elected_lane_closes_no_path() -> None:
     assert wgmma("elect.sync _|%p5, 0xffffffff;\n" + CORRELATED).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["warpid", "smid"])
+def test_a_special_register_that_may_change_closes_no_path(name: str) -> None:
+    read = f"mov.u32 %r5, %{name};\nsetp.eq.u32 %p1, %r5, 1;"
+    twice = CORRELATED.replace("a:\n", f"a:\n{read}\n").removeprefix("setp.eq.s32 %p1, %r9, 0;\n")
+    assert wgmma(f"{read}\n{twice}").status is Status.UNKNOWN
+    assert wgmma(f"{read}\n{twice}".replace(name, "ctaid.x")).status is Status.PROVED
 
 
 def test_an_obligation_names_the_wait_that_discharges_it() -> None:
@@ -219,6 +287,22 @@ def test_columns_of_one_iteration_are_compared_if_the_loop_waits() -> None:
     pair = APART.removesuffix(WAIT_STORE)
     assert tensor(in_loop(pair + WAIT_STORE, "")).status is Status.PROVED
     assert tensor(in_loop(pair, WAIT_STORE)).status is Status.UNKNOWN
+
+
+def test_obligations_are_not_enumerated_past_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = 0
+
+    def needs(self: completion.Completion) -> Iterator[completion.Need]:
+        nonlocal listed
+        for listed in range(1, 1000):
+            yield completion.Need(listed, listed, "columns")
+
+    monkeypatch.setattr(completion.Completion, "needs", needs)
+    monkeypatch.setattr(completion, "MAX_OBLIGATIONS", 10)
+    found = tensor(TENSOR_PROVED["a load waited for"])
+    assert found.status is Status.UNKNOWN
+    assert "more than 10 obligations" in found.reasons[0].what
+    assert listed == 11
 
 
 def test_a_function_that_is_not_a_kernel_is_unknown() -> None:

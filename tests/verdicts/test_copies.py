@@ -8,7 +8,7 @@ from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status,
 from tclint.verdicts import verdicts
 from tests.tools.support import HOPPER, analysed, kernel, module
 
-SHARED = ".extern .shared .align 128 .b8 smem[];"
+SHARED = ".extern .shared .align 128 .b8 smem[];\n.shared .align 128 .b8 other[128];"
 START = """ld.param.u64 %rd1, [pointer];
 ld.param.u32 %r9, [number];
 mov.u32 %r1, %tid.x;
@@ -83,6 +83,7 @@ PROVED = {
     "the older group": f"{copy('%r4')}\n{COMMIT}\n{copy('%r4+2048')}\n{COMMIT}\n{wait(1)}\n{read('%r4')}",
     "pending at the exit": f"{copy('%r4')}\n{COMMIT}",
     "global memory meanwhile": f"{copy('%r4')}\n{COMMIT}\nld.global.u32 %r50, [%rd1];\n{wait()}",
+    "another variable": f"{copy('%r4')}\n{COMMIT}\nld.shared.u32 %r50, [other+124];\n{wait()}",
     "a ring of four stages": ring(),
     "a ring read by the warp": ring(use=MATRIX),
     "a ring of three stages": ring(stages=3, depth=1, ahead=2, wrap=3),
@@ -99,6 +100,12 @@ UNKNOWN = {
     ),
     "a neighbour's bytes read by the warp": (
         f"{copy('%r4')}\n{COMMIT}\nadd.s32 %r15, %r4, 16;\n{MATRIX}\n{wait()}"
+    ),
+    "bytes past the end of another variable": f"{copy('%r4')}\n{COMMIT}\nld.shared.u32 %r50, [other+128];\n{wait()}",
+    "bytes before another variable": f"{copy('other')}\n{COMMIT}\nld.shared.u32 %r50, [%r3+-16];\n{wait()}",
+    "bytes at an offset that other threads may store meanwhile": (
+        f"atom.shared.add.u32 %r6, [other], 16;\nld.shared.u32 %r5, [other];\nadd.s32 %r6, %r3, %r5;\n"
+        f"{copy('%r6')}\n{COMMIT}\nld.shared.u32 %r50, [%r6+16];\n{wait()}"
     ),
     "an unknown address": f"{copy('%r4')}\n{COMMIT}\nadd.s32 %r5, %r3, %r9;\n{read('%r5')}\n{wait()}",
     "a generic address": f"{copy('%r4')}\n{COMMIT}\nld.u32 %r50, [%rd1];\n{wait()}",

@@ -64,6 +64,13 @@ def test_an_indirect_call_is_unknown() -> None:
     assert reasons("p: .callprototype _ ();\ncall %rd1, p;\nret;")
 
 
+def test_a_variable_that_is_defined_twice_is_a_gap() -> None:
+    twice = ".shared .b8 a[16];\n.shared .b8 a[64];"
+    module_ = built(module(twice, kernel("ret;"), header=HOPPER))
+    (reason,) = gaps(KernelModel(module_.functions[-1], module_))
+    assert "defined twice" in reason.what
+
+
 def test_an_unknown_instruction_makes_all_but_availability_unknown_at_once() -> None:
     body = f"wgmma.fence.sync.aligned;\n{WGMMA}\nfrobnicate.b32 %r1;\nret;"
     found = {v.hazard: v for v in verdicts(analysed(module(kernel(body), header=HOPPER)))}
