@@ -27,7 +27,11 @@ class HazardClass(Enum):
     CP_ASYNC = "cp-async"
     """A thread waits for its ``cp.async`` before it, or a thread in step with it, accesses the bytes (9.7.9.25.3)."""
     BULK = "bulk"
-    """A thread waits for its bulk copies before it reuses their source, reads their destination or exits (9.7.9.25.4)."""
+    """A thread waits for its bulk groups before it overwrites their sources, reads their results or exits (9.7.9.27.2).
+
+    A copy that completes on an mbarrier is in no group; that a read of its result is ordered after it is
+    :attr:`SHARED_MEMORY`.
+    """
     PROXIES = "proxies"
     """A thread executes a proxy fence between accesses of one location through two proxies (8.6)."""
     CONVERGENCE = "convergence"
