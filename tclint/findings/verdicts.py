@@ -71,6 +71,10 @@ class Assumption(Enum):
     """The CTA has no more threads than the directives of the kernel, or else the hardware, admit."""
     NO_ALIAS = "no-alias"
     """Pointers passed as different parameters do not alias."""
+    RECONVERGENCE = "reconvergence"
+    """The threads of a warp that diverge at a branch reconverge at its immediate post-dominator."""
+    SHAPE = "shape"
+    """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``."""
 
 
 class Discharge(Enum):
@@ -84,6 +88,8 @@ class Discharge(Enum):
     """The access and the operation touch different bytes or columns."""
     ORDERED = "ordered"
     """A happens-before relation orders the two on every path."""
+    UNIFORM = "uniform"
+    """All branches and the guard that decide whether it executes agree in the threads that it needs."""
     TABLE = "table"
     """The tables of the ISA decide it."""
 
