@@ -57,7 +57,7 @@ ABOUT = {
     HazardClass.BULK: r"^bulk (wait|commit)",
     HazardClass.AVAILABILITY: r"^(version lowered|target )",
     HazardClass.REGISTER_POOL: r"^(entry register count|setmaxnreg)",
-    HazardClass.CONVERGENCE: r"^(aligned instruction|some lanes|part of a warpgroup|wgmma skipped)",
+    HazardClass.CONVERGENCE: r"^(aligned instruction|some lanes|part of a warpgroup|wgmma skipped|(shuffle|vote|elect) mask|barrier thread count)",
 }
 """Class -> the names of the faults that are about it."""
 

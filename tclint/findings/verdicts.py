@@ -27,7 +27,11 @@ class HazardClass(Enum):
     CP_ASYNC = "cp-async"
     """A thread waits for its ``cp.async`` before it, or a thread in step with it, accesses the bytes (9.7.9.25.3)."""
     BULK = "bulk"
-    """A thread waits for its bulk copies before it reuses their source, reads their destination or exits (9.7.9.25.4)."""
+    """A thread waits for its bulk groups before it overwrites their sources, reads their results or exits (9.7.9.27.2).
+
+    A copy that completes on an mbarrier is in no group; that a read of its result is ordered after it is
+    :attr:`SHARED_MEMORY`.
+    """
     PROXIES = "proxies"
     """A thread executes a proxy fence between accesses of one location through two proxies (8.6)."""
     CONVERGENCE = "convergence"
@@ -68,6 +72,10 @@ class Assumption(Enum):
     states its shape nor reads %tid or %ntid in a second dimension, the CTA has one."""
     NO_ALIAS = "no-alias"
     """Pointers passed as different parameters do not alias."""
+    RECONVERGENCE = "reconvergence"
+    """The threads of a warp that diverge at a branch reconverge at its immediate post-dominator."""
+    SHAPE = "shape"
+    """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``."""
 
 
 class Discharge(Enum):
@@ -81,6 +89,8 @@ class Discharge(Enum):
     """The access and the operation touch different bytes or columns."""
     ORDERED = "ordered"
     """A happens-before relation orders the two on every path."""
+    UNIFORM = "uniform"
+    """All branches and the guard that decide whether it executes agree in the threads that it needs."""
     TABLE = "table"
     """The tables of the ISA decide it."""
 

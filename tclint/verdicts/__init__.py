@@ -4,9 +4,10 @@ A class is *proved* if its obligations are listed and each is discharged, and a 
 the analyses accepts the list. The absence of findings proves nothing, and whatever is not understood makes the class
 *unknown*, with the reason. It runs only when it is asked for.
 
-``uses`` says which classes a kernel uses, ``gaps`` what is not known of it at all; ``completion`` proves that registers
-and columns are used after their operation has completed, ``availability`` that the target and the version have all that
-the module uses; ``checker`` accepts or refuses. Imports ``analyses`` and what is below it.
+``uses`` says which classes a kernel uses, ``gaps`` what is not known of it at all; ``completion`` proves that registers,
+columns and copied bytes are used after their operation has completed, ``convergence`` that threads execute collective
+instructions together, ``availability`` that the target and the version have all that the module uses; ``checker`` and
+``uniform`` accept or refuse. Imports ``analyses`` and what is below it.
 
 Change this package when a kernel that is right is *unknown*, or to prove another class.
 """
@@ -19,7 +20,14 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded
 from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.verdicts.availability import available
-from tclint.verdicts.completion import COPY_GROUPS, TENSOR_GROUPS, WGMMA_GROUPS, Completion
+from tclint.verdicts.completion import (
+    COPY_GROUPS,
+    TENSOR_GROUPS,
+    WGMMA_GROUPS,
+    Completion,
+    bulk_completion,
+)
+from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.gaps import damage, gaps
 from tclint.verdicts.outcome import Outcome, ordered
 from tclint.verdicts.uses import uses
@@ -89,5 +97,7 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.AVAILABILITY: available,
     HazardClass.WGMMA: lambda model, assume: Completion(model, WGMMA_GROUPS, assume).outcome(),
     HazardClass.TMEM_ACCESS: lambda model, assume: Completion(model, TENSOR_GROUPS, assume).outcome(),
+    HazardClass.BULK: bulk_completion,
+    HazardClass.CONVERGENCE: lambda model, assume: Convergence(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }

@@ -104,11 +104,19 @@ class Bytes:
         if match.form.event.startswith("mbarrier") and not match.form.memory and not match.form.async_writes:
             address = self.model.value(site, "mbarrier")
             return None if address is None else [(address, _MBARRIER)]
+        if match.form.group == "bulk":
+            return self._source(site)
         if not _sized(match):
             return None
         wide = 2 if any(modifier.endswith("x2") for modifier in match.modifiers) else 1
         found = [(access.address, access.size * wide) for access in self.model.shared.accesses(site)]
         return found or None
+
+    def _source(self, copy: int) -> list[Range] | None:
+        """The bytes that a bulk copy reads; None if its size is not a constant, as that of a tensor copy never is."""
+        address, operand = self.model.value(copy, "source"), self.model.instruction(copy).role("bytes")
+        size = None if operand is None else self.values.constant_of(self.values.operand(operand, copy))
+        return None if address is None or size is None or size < 0 else [(address, size)]
 
     def _ever_apart(self, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all iterations, or in those in which the operation can be pending."""

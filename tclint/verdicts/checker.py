@@ -24,6 +24,11 @@ on the same accumulators (9.7.15.7.1). A ``wgmma.fence`` follows the last ordina
 Operations on tensor memory have completed before the thread signals other threads, and before it issues
 another operation on their columns, unless both read. A ``cp.async`` has completed before the thread accesses bytes that it, or
 another thread in step with it, copies there.
+
+A bulk copy of a group completes in two steps (9.7.9.27.2), of which a certificate is about one. Its *sources* have been
+read before the thread may overwrite shared memory, and before it leaves the kernel; a wait with ``.read`` is enough. Its
+results have been written before the thread may read global memory, which needs a wait without ``.read``. A copy that
+completes on an mbarrier is in no group: any thread may wait for it, and that is another class.
 """
 
 from __future__ import annotations
@@ -49,8 +54,12 @@ __all__ = [
     "Transfer",
     "check",
     "copies_of",
+    "moves_data",
     "origins",
+    "reads_result",
     "releases",
+    "touches_shared",
+    "writes_shared",
 ]
 
 OPEN = -1
@@ -104,7 +113,8 @@ class Need(NamedTuple):
     operation: int
     use: int
     what: str
-    """``registers``, ``columns``, ``bytes``, ``release``, ``exit``; or ``fence``, where both are the same instruction."""
+    """``registers``, ``columns``, ``bytes``, ``source``, ``result``, ``release``, ``exit``; or ``fence``, where both are the
+    same instruction."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +127,8 @@ class Certificate:
     unfenced: Sequence[frozenset[int]]
     """The registers that may have been accessed since the last ``wgmma.fence``, at the entry of each block."""
     claims: Mapping[Need, Discharge]
+    sources: bool = False
+    """Whether it is about bulk copies until their sources have been read, and not until their results are written."""
 
 
 class Graph(NamedTuple):
@@ -145,8 +157,8 @@ class Questions(NamedTuple):
     infeasible: Callable[[Need, Transfer], bool]
     """Whether no feasible path leads from the operation to the use on which it is pending."""
     disjoint: Callable[[Need, Sequence[State]], bool]
-    """Whether two operations on tensor memory, or a copy and an access of shared memory, have nothing in common while the
-    first is pending, given what may be pending at the entry of each block."""
+    """Whether two operations on tensor memory, or a copy and an access of memory, have nothing in common while the first
+    is pending, given what may be pending at the entry of each block."""
 
 
 class Refused(Exception):
@@ -239,11 +251,60 @@ def touches_shared(instruction: Instruction) -> bool:
     return later and form.group not in TENSOR
 
 
+def writes_shared(instruction: Instruction) -> bool:
+    """Whether *instruction* may overwrite data in shared memory, now or later; calls are not considered.
+
+    Of the operations on an mbarrier, only its initialisation does: the others need an mbarrier there, which is not data.
+    """
+    match = instruction.match
+    if match is None:
+        return True
+    form = match.form
+    if form.event == "mbarrier-init":
+        return True
+    if any(verb == "write" for verb, _ in form.memory):
+        return match.space == "" or match.space.startswith(".shared")
+    later = any(name.startswith("*") for name in form.async_writes)
+    return later and form.group not in (*TENSOR, "tcgen05", "bulk")
+
+
+def moves_data(operation: Instruction) -> bool:
+    """Whether an *operation* of a bulk group copies or reduces shared memory; the others set priorities of a cache."""
+    return operation.role("source") is not None
+
+
+def reads_result(operation: Instruction, instruction: Instruction) -> bool:
+    """Whether *instruction* may read what the bulk copy *operation* writes, in global memory; calls are not considered.
+
+    Two equal reductions may be performed in any order (9.7.9.25.4.2).
+    """
+    match, copy = instruction.match, operation.match
+    if match is None or copy is None:
+        return True
+    form = match.form
+    if form.family in ("texture", "surface", "fabric"):
+        return True
+    if form.group == "bulk" and form.event == "issue":
+        equal = "redOp" in copy.binding and match.modifiers == copy.modifiers
+        return "reduce" in form.name and not equal
+    if any(verb == "read" for verb, _ in form.memory):
+        return not match.space.startswith((".shared", ".local", ".param", ".const"))
+    later = form.event == "issue" and form.group in ("cp.async", "mbarrier", "none")
+    return later and (".global" in match.modifiers or "tensormap" in form.roles)
+
+
 class Transfer:
     """What may be pending after an instruction, given what may be pending before it."""
 
-    def __init__(self, function: Function, groups: Collection[str], reachable: Iterable[range]) -> None:
-        self.instructions, self.groups = function.instructions, groups
+    def __init__(
+        self,
+        function: Function,
+        groups: Collection[str],
+        reachable: Iterable[range],
+        *,
+        sources: bool = False,
+    ) -> None:
+        self.instructions, self.groups, self.sources = function.instructions, groups, sources
         self.operations: dict[int, _Operation] = {}
         waits = [0]
         for i in (i for block in reachable for i in block):
@@ -292,7 +353,7 @@ class Transfer:
             mine = frozenset(p for p in state if self.operations[p.site].group == instruction.group)
             if instruction.event == "commit":
                 return (state - mine) | {p._replace(age=min(p.age + 1, self.oldest)) for p in mine}
-            if instruction.event == "wait":
+            if instruction.event == "wait" and self._completes(instruction):
                 depth = self._depth(instruction)
                 return state - {p for p in mine if depth is None or 0 <= depth <= p.age}
         return state if self.copies.isdisjoint(instruction.writes) else self._written(state, instruction)
@@ -313,6 +374,10 @@ class Transfer:
                 found = held.get(p.site, unknown)
                 kept |= {Pending(p.site, p.age, target, origin) for origin in found if origin != target}
         return state if kept == state else frozenset(kept)
+
+    def _completes(self, wait: Instruction) -> bool:
+        """Whether a wait is for what the state is about: one with ``.read`` is for the sources alone."""
+        return self.sources or wait.match is None or wait.match.form.completion != "read"
 
     @staticmethod
     def _depth(instruction: Instruction) -> int | None:
@@ -387,7 +452,8 @@ class _Checker:
         self.function, self.graph = function, graph
         self.certificate, self.questions = certificate, questions
         self.order = sorted(graph.reached((0,)))
-        self.transfer = Transfer(function, certificate.groups, (graph.blocks[b] for b in self.order))
+        reachable = (graph.blocks[b] for b in self.order)
+        self.transfer = Transfer(function, certificate.groups, reachable, sources=certificate.sources)
         self.fences = Fences(self.transfer, function.instructions)
         self.users: dict[int, set[int]] = {}
         """Register -> the operations that use it."""
@@ -423,7 +489,7 @@ class _Checker:
             last = graph.blocks[b][-1]
             if b in graph.exits and self.function.entry:
                 for site in before:
-                    if self.transfer.operations[site].group != "cp.async":
+                    if self._ends_before_exit(self.transfer.operations[site]):
                         self._require(Need(site, last, "exit"), state)
             for edge in graph.successors[b]:
                 if not state <= certificate.pending[edge.target]:
@@ -436,6 +502,12 @@ class _Checker:
                 need.use, "the certificate claims an obligation that the kernel does not have", need
             )
         return frozenset(self.needed)
+
+    def _ends_before_exit(self, operation: _Operation) -> bool:
+        """Whether the kernel may not exit while *operation* is pending."""
+        if operation.group == "bulk":
+            return self.certificate.sources and moves_data(operation.instruction)
+        return operation.group != "cp.async"
 
     def _fenced(self, i: int, unfenced: frozenset[int]) -> None:
         need, operation = Need(i, i, "fence"), self.fences.operations[i]
@@ -460,14 +532,22 @@ class _Checker:
         calls, signals = instruction.flow == "call", releases(instruction)
         tensor = instruction.event == "issue" and instruction.group.startswith("tcgen05")
         shared = touches_shared(instruction)
-        for site in before if calls or signals or tensor or shared else ():
-            group = self.transfer.operations[site].group
+        written = self.certificate.sources and writes_shared(instruction)
+        results = "bulk" in self.certificate.groups and not self.certificate.sources
+        for site in before if calls or signals or tensor or shared or written or results else ():
+            operation = self.transfer.operations[site]
+            group = operation.group
             if calls or (signals and group in TENSOR):
                 self._require(Need(site, i, "release"), state)
             if tensor and group in TENSOR and not group == instruction.group == "tcgen05.ld":
                 self._require(Need(site, i, "columns"), state)
             if shared and group == "cp.async":
                 self._require(Need(site, i, "bytes"), state)
+            if group == "bulk" and moves_data(operation.instruction):
+                if written:
+                    self._require(Need(site, i, "source"), state)
+                if results and reads_result(operation.instruction, instruction):
+                    self._require(Need(site, i, "result"), state)
 
     def _conflict(
         self, site: int, instruction: Instruction, state: State, copies: Mapping[int, Collection[int]]
@@ -495,9 +575,8 @@ class _Checker:
         elif claimed is Discharge.ORDERED:
             holds = ordered
         elif claimed is Discharge.DISJOINT:
-            holds = need.what in ("columns", "bytes") and self.questions.disjoint(
-                need, self.certificate.pending
-            )
+            compared = need.what in ("columns", "bytes", "source", "result")
+            holds = compared and self.questions.disjoint(need, self.certificate.pending)
         else:
             holds = claimed is Discharge.INFEASIBLE and self.questions.infeasible(need, self.transfer)
         if not holds:

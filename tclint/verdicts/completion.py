@@ -1,4 +1,5 @@
-"""Completion of operations before what they write is used: wgmma, ``tcgen05.ld`` and ``tcgen05.st``, ``cp.async``.
+"""Completion of operations before what they write is used: wgmma, ``tcgen05.ld`` and ``tcgen05.st``, ``cp.async``, and
+copies in bulk groups.
 
 What may be pending is the fixpoint of the transfer functions of the checker: no fact ends at an edge, and a guarded
 instruction may or may not execute, whatever is known of the threads. The obligations, with what discharges each, are a
@@ -37,15 +38,26 @@ from tclint.verdicts.checker import (
     Transfer,
     check,
     copies_of,
+    moves_data,
     origins,
+    reads_result,
     releases,
     touches_shared,
+    writes_shared,
 )
 from tclint.verdicts.outcome import Outcome, span
 from tclint.verdicts.rings import Rings
 
-__all__ = ["COPY_GROUPS", "PATH_ASSUMPTIONS", "TENSOR_GROUPS", "WGMMA_GROUPS", "Completion"]
+__all__ = [
+    "COPY_GROUPS",
+    "PATH_ASSUMPTIONS",
+    "TENSOR_GROUPS",
+    "WGMMA_GROUPS",
+    "Completion",
+    "bulk_completion",
+]
 
+BULK_GROUPS = frozenset(("bulk",))
 COPY_GROUPS = frozenset(("cp.async",))
 WGMMA_GROUPS = frozenset(("wgmma",))
 TENSOR_GROUPS = TENSOR
@@ -62,6 +74,8 @@ _WHAT = {
     "registers": "it has completed before its registers are used",
     "columns": "it has completed before an operation that must not be reordered with it",
     "bytes": "it has completed before the thread accesses the bytes that it writes",
+    "source": "its source has been read before the thread overwrites it",
+    "result": "its result has been written before the thread reads it",
     "release": "it has completed before the thread signals others or calls a function",
     "exit": "it has completed before the kernel exits",
     "fence": "a wgmma.fence follows the last ordinary access of its registers",
@@ -112,16 +126,37 @@ class _Unfenced(Analysis[frozenset[int]]):
         return self.fences.after(state, at, instruction)
 
 
-class Completion:
-    """The obligations of the operations of *groups* in one kernel, and what discharges them."""
+def bulk_completion(model: KernelModel, assume: Collection[Assumption]) -> Outcome:
+    """The obligations about the sources of bulk copies, then those about their results."""
+    parts = [Completion(model, BULK_GROUPS, assume, sources=each).outcome() for each in (True, False)]
+    return Outcome(
+        tuple(obligation for part in parts for obligation in part.obligations),
+        tuple(reason for part in parts for reason in part.reasons),
+        frozenset[Assumption]().union(*(part.assumptions for part in parts)),
+    )
 
-    def __init__(self, model: KernelModel, groups: frozenset[str], assume: Collection[Assumption]) -> None:
-        self.model, self.groups, self.assume = model, groups, frozenset(assume)
+
+class Completion:
+    """The obligations of the operations of *groups* in one kernel, and what discharges them.
+
+    With *sources*, bulk copies are complete when their sources have been read.
+    """
+
+    def __init__(
+        self,
+        model: KernelModel,
+        groups: frozenset[str],
+        assume: Collection[Assumption],
+        *,
+        sources: bool = False,
+    ) -> None:
+        self.model, self.groups, self.assume, self.sources = model, groups, frozenset(assume), sources
         self.cfg, self.instructions = model.cfg, model.function.instructions
         self.transfer = Transfer(
             model.function,
             groups,
             (range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.cfg.order),
+            sources=sources,
         )
         self.pending = solve(_May(self.transfer), self.cfg)
         self.fences = Fences(self.transfer, self.instructions)
@@ -175,7 +210,7 @@ class Completion:
 
     def certificate(self, claims: Mapping[Need, Discharge]) -> Certificate:
         """The *claims* with what may be pending at each block."""
-        return Certificate(self.groups, self.pending.entry, self.unfenced.entry, claims)
+        return Certificate(self.groups, self.pending.entry, self.unfenced.entry, claims, self.sources)
 
     def before(self, at: int) -> State:
         """What may be pending before an instruction."""
@@ -198,6 +233,7 @@ class Completion:
             i for i in reachable if instructions[i].event == "issue" and "tcgen05" in instructions[i].opcode
         ]
         shared = [i for i in reachable if touches_shared(instructions[i])]
+        overwriting = [i for i in reachable if writes_shared(instructions[i])]
         for site, group in self.of.items():
             wgmma, tensor = group == "wgmma", group in TENSOR
             if wgmma:
@@ -205,7 +241,8 @@ class Completion:
             for use in self._accesses(site, wgmma):
                 if self.cfg.block_of[use] in self.cfg.rank and model.reaches(site, use):
                     yield Need(site, use, "registers")
-            if model.function.entry and group != "cp.async":
+            copies = group == "bulk" and moves_data(instructions[site])
+            if model.function.entry and (copies and self.sources if group == "bulk" else group != "cp.async"):
                 yield from (
                     Need(site, end, "exit") for end in ends if site == end or model.reaches(site, end)
                 )
@@ -217,6 +254,11 @@ class Completion:
                     yield Need(site, use, "columns")
             if group == "cp.async":
                 yield from (Need(site, i, "bytes") for i in shared if model.reaches(site, i))
+            if copies and self.sources:
+                yield from (Need(site, i, "source") for i in overwriting if model.reaches(site, i))
+            elif copies:
+                read = (i for i in reachable if reads_result(instructions[site], instructions[i]))
+                yield from (Need(site, i, "result") for i in read if model.reaches(site, i))
         yield from self._uses_of_copies()
 
     def _accesses(self, site: int, wgmma: bool) -> Iterator[int]:
@@ -262,7 +304,7 @@ class Completion:
             return Discharge.ORDERED
         if cheap:
             return None
-        if need.what in ("columns", "bytes") and self._disjoint(need, self.pending.entry):
+        if need.what in ("columns", "bytes", "source", "result") and self._disjoint(need, self.pending.entry):
             return Discharge.DISJOINT
         return Discharge.INFEASIBLE if self._infeasible(need, self.transfer) else None
 
@@ -296,7 +338,9 @@ class Completion:
             inside = kind != "block" and block == self.cfg.block_of[need.operation] and need.operation < at
             return inside or any(p.site == need.operation for p in pending[block])
 
-        wanted = PATH_ASSUMPTIONS if need.what == "bytes" else {Assumption.NO_OVERFLOW}
+        if need.what == "result":
+            return False
+        wanted = PATH_ASSUMPTIONS if need.what in ("bytes", "source") else {Assumption.NO_OVERFLOW}
         if not self.assume >= wanted:
             return False
         if need.what == "columns":
@@ -376,13 +420,15 @@ class Completion:
 
     def _why(self, need: Need) -> str:
         """Why it is not known whether an obligation holds."""
-        operation = self.model.name(need.operation)
+        operation = "bulk copy" if self.groups == BULK_GROUPS else self.model.name(need.operation)
         if need.what == "fence":
             return "a register of the wgmma may have been accessed since the last wgmma.fence"
         at = {
             "registers": "uses a register of",
             "columns": "may access the columns of",
             "bytes": "may access the bytes of",
+            "source": "may overwrite the source of",
+            "result": "may read the result of",
         }.get(need.what)
         if at is None:
             at = "signals other threads after" if need.what == "release" else "ends the kernel after"

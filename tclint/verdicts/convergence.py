@@ -1,0 +1,173 @@
+"""Convergence: the threads that a collective instruction needs execute it together.
+
+The levels of registers are the least solution of the equations that :mod:`tclint.verdicts.uniform` checks. A proof trusts,
+besides the checker, the ISA table (families, scopes, special registers), the control-flow graph, and for predicates of the
+thread index :mod:`tclint.values`.
+
+The ISA does not guarantee that the threads of a warp which have diverged execute an instruction together after the paths
+have joined (3.2). Where they may have diverged before an instruction with ``.aligned``, a proof assumes it; instructions
+with a membermask, and barriers without ``.aligned``, wait for the others and do not need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import cached_property
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
+from tclint.ir.inline import reached
+from tclint.ir.nodes import Operand
+from tclint.values import thread_masks as T
+from tclint.verdicts.checker import Graph, Refused
+from tclint.verdicts.outcome import Outcome, span
+from tclint.verdicts.uniform import Collective, Level, Questions, Uniform, check_uniform, collectives
+
+__all__ = ["Convergence"]
+
+_BY_INDEX = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
+"""What the values of predicates of the thread index take for granted; and the shape of the CTA, unless it is stated."""
+_INDEX_NODES = frozenset("const special sum op select compare logic not part pack broadcast".split())
+"""The kinds of expressions that depend on the index of a thread alone; an elected lane and a table are not among them."""
+_WHAT = {
+    Level.CLUSTER: "all threads of the cluster execute it together",
+    Level.CTA: "all threads of the CTA execute it together",
+    Level.WARPGROUP: "all threads of the warpgroup execute it together",
+    Level.WARP: "all threads of the warp execute it together",
+}
+
+
+class Convergence:
+    """The obligations of the collective instructions of one kernel, and what discharges them."""
+
+    def __init__(self, model: KernelModel, assume: Collection[Assumption]) -> None:
+        self.model, self.assume = model, frozenset(assume)
+        self.function, self.values = model.function, model.values
+        self.assumed: set[Assumption] = set()
+        self._indexed: dict[tuple[int, int, bool], Level] = {}
+        blocks = [range(block.start, block.end) for block in model.cfg.blocks]
+        graph = Graph(blocks, model.cfg.successors, model.cfg.exits)
+        self.of = Uniform(self.function, graph, Questions(self._by_index, self._constant))
+
+    def outcome(self) -> Outcome:
+        """The obligations, and whether the checker accepts the levels that discharge them."""
+        of, levels = self.of, self.levels
+        outer, diverged = of.outer(levels), of.diverged(levels)
+        needed = list(collectives(self.function, sorted(of.block_of)))
+        obligations, reasons = list[Obligation](), list[Reason]()
+        phases = dict(of.phases())
+        for each in needed:
+            why = of.apart(each, levels, outer) or phases.get(each.site, "")
+            why = why or self._refused(each, reconverges=of.block_of[each.site] in diverged)
+            at = span(self.function, each.site)
+            if why:
+                reasons.append(Reason(at, why))
+            obligations.append(
+                Obligation(at, None, _WHAT[each.level], None if why else Discharge.UNIFORM, why=why)
+            )
+        reasons += self._leaving_calls()
+        if not reasons:
+            try:
+                check_uniform(of, levels, needed)
+            except Refused as refused:
+                reasons.append(Reason(span(self.function, refused.site), refused.why))
+        return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed))
+
+    def _refused(self, of: Collective, *, reconverges: bool) -> str:
+        """Why an assumption that a collective instruction needs may not be made; "" if all may, and they are noted."""
+        needed = set[Assumption]()
+        if of.together and reconverges:
+            needed.add(Assumption.RECONVERGENCE)
+        wide = of.level is Level.WARPGROUP or self.model.instruction(of.site).role("mask") is not None
+        if wide and self.function.threads is None:
+            needed.add(Assumption.SHAPE)
+        if needed <= self.assume:
+            self.assumed |= needed
+            return ""
+        refused = ", ".join(sorted(each.value for each in needed - self.assume))
+        return f"it may not be assumed: {refused}"
+
+    def _leaving_calls(self) -> Iterable[Reason]:
+        """The calls in which some of the threads may exit."""
+        for site, instruction in enumerate(self.function.instructions):
+            body = self.model.module.function(instruction.callee) if instruction.flow == "call" else None
+            if body is not None and any(
+                each.flow == "exit"
+                for f in (body, *reached(body, self.model.module.functions))
+                for each in f.instructions
+            ):
+                yield Reason(span(self.function, site), f"some threads may exit in {body.name}")
+
+    # ------------------------------------------------------------ levels
+
+    @cached_property
+    def levels(self) -> dict[int, Level]:
+        """The level of each register on which a branch or a collective instruction depends."""
+        writers = self._slice()
+        levels = dict.fromkeys(writers, Level.CLUSTER)
+        changed = True
+        while changed:
+            changed = False
+            outer = self.of.outer(levels)
+            for register, sites in writers.items():
+                for at in sites:
+                    if levels[register] is Level.NONE:
+                        break
+                    level = max(outer[self.of.block_of[at]], self.of.written(register, at, levels))
+                    if level > levels[register]:
+                        levels[register], changed = level, True
+        return levels
+
+    def _slice(self) -> dict[int, list[int]]:
+        """The registers from which predicates are computed, each with the instructions that write it."""
+        instructions, block_of = self.function.instructions, self.of.block_of
+        ends = [self.of.graph.blocks[b][-1] for b in self.of.regions]
+        work = [r for i in ends for r in instructions[i].reads]
+        work += [instructions[i].guard for i in ends]
+        work += [instructions[each.site].guard for each in collectives(self.function, sorted(block_of))]
+        found: dict[int, list[int]] = {}
+        while work:
+            register = work.pop()
+            if register not in found:
+                sites = [i for i in self.values.defs.get(register, ()) if i in block_of]
+                if sites:
+                    found[register] = sites
+                work += [r for i in sites for r in (*instructions[i].reads, instructions[i].guard) if r >= 0]
+        return found
+
+    # ------------------------------------------------------------ values
+
+    def _constant(self, operand: Operand, at: int) -> int | None:
+        return self.values.constant_of(self.values.operand(operand, at))
+
+    def _by_index(self, register: int, at: int, after: bool) -> Level:
+        """The level of a register whose value depends on the index of the thread alone; ``NONE`` if it is another."""
+        key = register, at, after
+        if key not in self._indexed:
+            wanted = _BY_INDEX if self.function.threads is not None else _BY_INDEX | {Assumption.SHAPE}
+            level = self._index_level(register, at, after) if wanted <= self.assume else Level.NONE
+            if level < Level.NONE:
+                self.assumed |= wanted
+            self._indexed[key] = level
+        return self._indexed[key]
+
+    def _index_level(self, register: int, at: int, after: bool) -> Level:
+        values, kind = self.values, self.function.registers[register].type
+        value = (values.after if after else values.before)(register, at)
+        if any(values.node(v)[0] not in _INDEX_NODES for v in values.subexpressions(value)):
+            return Level.NONE
+        planes: tuple[int, ...] | None
+        if kind == ".pred":
+            mask = values.mask(value)
+            planes = None if mask is None else (mask,)
+        else:
+            planes = values.bit_slices(value) if kind.endswith(("32", "16")) else None
+        if planes is None:
+            return Level.NONE
+        every = T.full(values.threads)
+        if all(plane & every in (0, every) for plane in planes):
+            return Level.CLUSTER
+        for level, size in ((Level.WARPGROUP, 128), (Level.WARP, 32)):
+            if not any(T.partial_groups(plane, every, size) for plane in planes):
+                return level
+        return Level.NONE

@@ -1,0 +1,378 @@
+"""Accepts or refuses a certificate that registers are uniform, and that threads execute collective instructions together.
+
+A certificate claims, for each register, the largest group of threads in which it always has one value (:class:`Level`).
+The checker trusts neither it nor what made it. From the instructions and the edges of the control-flow graph alone, it
+verifies by one pass that each claim follows from the others; by induction over the steps of an execution, all hold.
+
+**Divergence.** The threads of a group may leave a block by different edges if what decides the branch is not uniform in
+the group. They are in its *region* until they reach its immediate post-dominator: all blocks that can follow the branch
+before that one, including those of a loop that the branch may leave, and all that follow if some of the threads exit. An
+instruction in the region is not executed by all threads of the group together, nor as often by each. So a register that it
+writes is not uniform, wherever it is read. The blocks of a region that only lead to an abort of the kernel, which ends all
+threads, are not considered.
+
+**Uniform values.** Constants, parameters, ``.const`` memory at a uniform address, and special registers of the group are
+uniform; so is what is computed from uniform operands alone, and what depends on the index of the thread in its CTA alone
+and is the same for the threads of each group (:attr:`Questions.by_index`). A vote or a reduction of a whole warp is
+warp-uniform, and so is the value of a lane that a warp-uniform index selects. Nothing that is read from other memory is
+uniform, whatever its address, and no elected lane, carry or result of a wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Pair, Special, Symbol, Vector
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
+from tclint.verdicts.checker import Graph, Refused
+
+__all__ = ["Collective", "Level", "Questions", "Uniform", "check_uniform", "collectives"]
+
+_ALL_LANES = 0xFFFFFFFF
+_BARRIERS = 16
+"""The number of CTA barriers (9.7.13.1)."""
+_PURE = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
+"""The families of instructions that compute from their operands alone."""
+_MOVES = ("mov", "cvta", "mapa")
+"""The first words of such instructions in other families."""
+
+
+class Level(IntEnum):
+    """The largest group of threads in which a value is always the same; a smaller level is a wider group."""
+
+    CLUSTER = 0
+    CTA = 1
+    WARPGROUP = 2
+    WARP = 3
+    NONE = 4
+
+
+_OF_REGISTER = {
+    Scope.GRID: Level.CLUSTER,
+    Scope.CLUSTER: Level.CLUSTER,
+    Scope.CTA: Level.CTA,
+    Scope.WARP: Level.WARP,
+}
+_OF_SCOPE = {"warp": Level.WARP, "lanes": Level.WARP, "warpgroup": Level.WARPGROUP, "cta": Level.CTA}
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What is asked of the values of registers; each answer is a proof."""
+
+    by_index: Callable[[int, int, bool], Level]
+    """The level of a register just before an instruction, or just after it with True, by the index of the thread alone."""
+    constant: Callable[[Operand, int], int | None]
+    """The number that an operand of an instruction always is; None if it is not known to be one."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """An instruction that all threads of a group must execute together."""
+
+    site: int
+    level: Level
+    """The group."""
+    together: bool
+    """Whether the threads of a warp must have converged before it; the instruction waits for them otherwise."""
+
+
+def collectives(function: Function, reachable: Iterable[int]) -> Iterator[Collective]:
+    """The instructions among *reachable* that need other threads. A barrier needs them with or without ``.aligned``."""
+    for site in reachable:
+        match = function.instructions[site].match
+        if match is None:
+            continue
+        barrier = match.form.event.startswith("barrier")
+        scope = match.form.scope if barrier else match.scope
+        if barrier and match.form.group == "cluster":
+            yield Collective(site, Level.CLUSTER, match.scope != "thread")
+        elif scope in _OF_SCOPE:
+            yield Collective(site, _OF_SCOPE[scope], scope != "lanes" and match.scope != "thread")
+
+
+class Uniform:
+    """What is uniform in one function, as far as it follows from claims about its registers."""
+
+    def __init__(self, function: Function, graph: Graph, questions: Questions) -> None:
+        self.function, self.graph, self.ask = function, graph, questions
+        self.instructions = function.instructions
+        self.order = sorted(graph.reached((0,)))
+        self.regions = {b: self._region(b) for b in self.order if self._decides(b)}
+        """Block that ends in a branch -> the blocks that not all threads execute together if they take different edges."""
+        self.calls = any(i.flow == "call" for i in self.instructions)
+        self.block_of = {i: b for b in self.order for i in graph.blocks[b]}
+
+    # ------------------------------------------------------------ regions
+
+    def _decides(self, block: int) -> bool:
+        return len(self.graph.successors[block]) + (block in self.graph.exits) > 1
+
+    def _lasting(self) -> frozenset[int]:
+        """The reachable blocks from which a path leads to an exit, or to a loop without one: not only to aborts."""
+        ends = {b for b in self.order if not self.graph.successors[b] and b not in self.graph.exits}
+        before: dict[int, set[int]] = {b: set() for b in self.order}
+        for b in self.order:
+            for edge in self.graph.successors[b]:
+                before[edge.target].add(b)
+        aborting = set(ends)
+        work = [p for b in ends for p in before[b]]
+        while work:
+            b = work.pop()
+            if b in aborting or b in self.graph.exits:
+                continue
+            if all(edge.target in aborting for edge in self.graph.successors[b]):
+                aborting.add(b)
+                work += before[b]
+        return frozenset(self.order) - aborting
+
+    @cached_property
+    def _posts(self) -> dict[int, int]:
+        """The post-dominators of each lasting block, with one bit for each; an endless loop may end anywhere."""
+        lasting = self._lasting()
+        following = {b: [e.target for e in self.graph.successors[b] if e.target in lasting] for b in lasting}
+        leaving = {b for b in lasting if b in self.graph.exits}
+        work = list(leaving)
+        before: dict[int, list[int]] = {b: [] for b in lasting}
+        for b, targets in following.items():
+            for target in targets:
+                before[target].append(b)
+        ending = set(leaving)
+        while work:
+            for b in before[work.pop()]:
+                if b not in ending:
+                    ending.add(b)
+                    work.append(b)
+        everything = sum(1 << b for b in lasting)
+        post = {b: 1 << b if b in leaving or b not in ending else everything for b in lasting}
+        changed = True
+        while changed:
+            changed = False
+            for b in sorted(lasting, reverse=True):
+                if b in leaving or b not in ending:
+                    continue
+                common = everything
+                for target in following[b]:
+                    common &= post[target]
+                if post[b] != common | 1 << b:
+                    post[b], changed = common | 1 << b, True
+        return post
+
+    def _region(self, branch: int) -> frozenset[int]:
+        """The blocks that can follow *branch* before its immediate post-dominator."""
+        mine = self._posts.get(branch, 0)
+        others = [b for b in self.order if mine >> b & 1 and b != branch]
+        join = max(others, key=lambda b: self._posts[b].bit_count(), default=-1)
+        found, work = set[int](), [edge.target for edge in self.graph.successors[branch]]
+        while work:
+            block = work.pop()
+            if block not in found and block != join:
+                found.add(block)
+                work += [edge.target for edge in self.graph.successors[block]]
+        return frozenset(found)
+
+    # ------------------------------------------------------------ levels
+
+    def branch(self, block: int, levels: Mapping[int, Level]) -> Level:
+        """The level of what decides by which edge threads leave *block*."""
+        last = self.graph.blocks[block][-1]
+        instruction = self.instructions[last]
+        found = Level.CLUSTER
+        if instruction.guard >= 0:
+            found = self.read(instruction.guard, last, levels)
+        if instruction.flow == "branch-table":
+            found = max(found, self._operands(instruction, last, levels))
+        return found
+
+    def read(self, register: int, at: int, levels: Mapping[int, Level]) -> Level:
+        """The level of a register that the instruction *at* reads."""
+        level = levels.get(register, Level.NONE)
+        return level if level is Level.CLUSTER else min(level, self.ask.by_index(register, at, False))
+
+    def written(self, register: int, at: int, levels: Mapping[int, Level]) -> Level:
+        """The level of what the instruction *at* writes to *register*, if all threads of the group execute it or none."""
+        instruction = self.instructions[at]
+        found = self._computed(register, instruction, at, levels)
+        if found > Level.CLUSTER:
+            found = min(found, self.ask.by_index(register, at, True))
+        return max(found, self.read(instruction.guard, at, levels)) if instruction.guard >= 0 else found
+
+    def _computed(
+        self, register: int, instruction: Instruction, at: int, levels: Mapping[int, Level]
+    ) -> Level:
+        match = instruction.match
+        if match is None or match.problem:
+            return Level.NONE
+        form = match.form
+        if form.event in ("shuffle", "vote", "redux"):
+            return self._of_warp(register, instruction, at, levels)
+        if form.event or form.flow or form.async_writes:
+            return Level.NONE
+        if form.memory:
+            constant = match.space == ".const" or (
+                match.space.startswith(".param") and self._parameter(instruction)
+            )
+            reads = all(verb == "read" for verb, _ in form.memory)
+            return self._operands(instruction, at, levels) if constant and reads else Level.NONE
+        if form.family in _PURE or form.name.split(".")[0] in _MOVES:
+            return self._operands(instruction, at, levels)
+        return Level.NONE
+
+    def _parameter(self, load: Instruction) -> bool:
+        """Whether a load from ``.param`` memory reads a parameter of the kernel, not the result of a call."""
+        bases = [o.base for o in load.operands if isinstance(o, Memory)]
+        names = {p.name for p in self.function.parameters}
+        named = all(isinstance(base, Symbol) and base.name in names for base in bases)
+        return self.function.entry and bool(bases) and (named or not self.calls)
+
+    def _of_warp(
+        self, register: int, instruction: Instruction, at: int, levels: Mapping[int, Level]
+    ) -> Level:
+        """The level of a result that lanes of a warp exchange: uniform if all lanes take part and get one value."""
+        match = instruction.match
+        assert match is not None
+        mask = instruction.role("mask")
+        number = None if mask is None else self.ask.constant(mask, at)
+        if number is None or number & _ALL_LANES != _ALL_LANES or register != instruction.writes[0]:
+            return Level.NONE
+        if match.form.event != "shuffle":
+            return Level.WARP
+        width, lane = instruction.named("c"), instruction.named("b")
+        whole = width is not None and self.ask.constant(width, at) == WARP - 1
+        if not whole or ".idx" not in match.modifiers or lane is None:
+            return Level.NONE
+        return Level.WARP if self._operand(lane, at, levels) <= Level.WARP else Level.NONE
+
+    def _operands(self, instruction: Instruction, at: int, levels: Mapping[int, Level]) -> Level:
+        """The level of all that an instruction reads but its guard."""
+        found = max((self.read(r, at, levels) for r in instruction.reads), default=Level.CLUSTER)
+        return max((found, *map(self._operand_level, _specials(instruction.operands))))
+
+    def _operand(self, operand: Operand, at: int, levels: Mapping[int, Level]) -> Level:
+        if isinstance(operand, Immediate):
+            return Level.CLUSTER
+        return self.read(operand, at, levels) if isinstance(operand, int) else Level.NONE
+
+    @staticmethod
+    def _operand_level(special: Special) -> Level:
+        register = SPECIAL_REGISTERS.get(special.name)
+        return (
+            Level.NONE
+            if register is None or register.varies
+            else _OF_REGISTER.get(register.scope, Level.NONE)
+        )
+
+    def outer(self, levels: Mapping[int, Level]) -> dict[int, Level]:
+        """Block -> the level of the branches in whose regions it is: that of the groups which execute it together."""
+        found = dict.fromkeys(self.order, Level.CLUSTER)
+        for block, region in self.regions.items():
+            level = self.branch(block, levels)
+            for b in region:
+                found[b] = max(found[b], level)
+        return found
+
+    # ------------------------------------------------------------ collective instructions
+
+    def apart(self, of: Collective, levels: Mapping[int, Level], outer: Mapping[int, Level]) -> str:
+        """Why the threads of a group may not execute a collective instruction together; "" if they do."""
+        instruction = self.instructions[of.site]
+        if why := self._unlike(of, instruction):
+            return why
+        if instruction.guard >= 0 and self.read(instruction.guard, of.site, levels) > of.level:
+            return "its guard may differ between the threads that it needs"
+        if outer[self.block_of[of.site]] > of.level:
+            return "a branch that decides whether it executes may differ between the threads that it needs"
+        return ""
+
+    def _unlike(self, of: Collective, instruction: Instruction) -> str:
+        """Why the operands of a collective instruction may not name the threads that execute it; "" if they do."""
+        mask, threads = instruction.role("mask"), self.function.threads
+        if mask is not None:
+            number = self.ask.constant(mask, of.site)
+            if number is None or number & _ALL_LANES != _ALL_LANES:
+                return "its membermask is not known to be that of a whole warp"
+            if threads is not None and threads % WARP:
+                return "the CTA has an incomplete warp"
+        most = self.function.most_threads
+        if of.level is Level.WARPGROUP and (most is None or most % (4 * WARP)):
+            return "the CTA is not known to consist of whole warpgroups"
+        if of.level is not Level.CTA:
+            return ""
+        if instruction.event != "barrier-sync":
+            return "it counts threads that wait elsewhere"
+        count, barrier = instruction.role("count"), instruction.role("id")
+        if count is not None and (threads is None or self.ask.constant(count, of.site) != threads):
+            return "it is not known to count all threads of the CTA, and which threads reach it is not proved"
+        number = None if barrier is None else self.ask.constant(barrier, of.site)
+        return (
+            "" if number is not None and 0 <= number < _BARRIERS else "the number of its barrier is unknown"
+        )
+
+    def diverged(self, levels: Mapping[int, Level]) -> frozenset[int]:
+        """The blocks that threads of a warp may reach after they have diverged, converged again or not."""
+        return self.graph.reached(b for b in self.regions if self.branch(b, levels) > Level.WARP)
+
+    def phases(self) -> Iterator[tuple[int, str]]:
+        """Where a thread may arrive twice in one phase of the cluster barrier, or wait there without having arrived."""
+        entry: dict[int, frozenset[bool]] = {b: frozenset() for b in self.order}
+        work, found = [(0, frozenset((False,)))], dict[int, str]()
+        while work:
+            block, state = work.pop()
+            if state <= entry[block]:
+                continue
+            state = entry[block] = entry[block] | state
+            for at in self.graph.blocks[block]:
+                instruction = self.instructions[at]
+                if instruction.group != "cluster" or not instruction.event.startswith("barrier"):
+                    continue
+                waits = instruction.event == "barrier-wait"
+                if (not waits) in state:
+                    found[at] = (
+                        "the thread may not have arrived" if waits else "the thread may have arrived before"
+                    )
+                after = frozenset((not waits,))
+                state = state | after if instruction.guard >= 0 else after
+            work += [(edge.target, state) for edge in self.graph.successors[block]]
+        yield from sorted(found.items())
+
+
+def _specials(operands: Sequence[Operand]) -> Iterator[Special]:
+    for operand in operands:
+        if isinstance(operand, Special):
+            yield operand
+        elif isinstance(operand, Vector):
+            yield from _specials(operand.items)
+        elif isinstance(operand, Pair):
+            yield from _specials((operand.first, operand.second))
+        elif isinstance(operand, Memory):
+            yield from _specials((operand.base, *operand.extras))
+
+
+def check_uniform(
+    of: Uniform, levels: Mapping[int, Level], claimed: Iterable[Collective]
+) -> tuple[Collective, ...]:
+    """The collective instructions of a function, which *levels* prove to be executed together.
+
+    Raises :class:`~tclint.verdicts.checker.Refused` if a level does not follow, or *claimed* are not all of them.
+    """
+    outer = of.outer(levels)
+    for b in of.order:
+        for at in of.graph.blocks[b]:
+            for register in of.instructions[at].writes:
+                level = levels.get(register, Level.NONE)
+                if level < Level.NONE and max(outer[b], of.written(register, at, levels)) > level:
+                    raise Refused(
+                        at, "the certificate claims that what it writes is uniform in too large a group"
+                    )
+    needed = tuple(collectives(of.function, (at for b in of.order for at in of.graph.blocks[b])))
+    if set(claimed) != set(needed):
+        raise Refused(0, "the certificate does not list the collective instructions of the kernel")
+    for each in needed:
+        if why := of.apart(each, levels, outer):
+            raise Refused(each.site, why)
+    for site, why in of.phases():
+        raise Refused(site, why)
+    return needed

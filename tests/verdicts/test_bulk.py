@@ -1,0 +1,170 @@
+"""What is proved of copies in bulk groups: the thread waits before it overwrites their source, reads their result or exits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
+from tclint.ir.nodes import Instruction
+from tclint.verdicts import verdicts
+from tclint.verdicts.checker import State
+from tclint.verdicts.completion import _May
+from tclint.verdicts.uses import uses
+from tests.tools.support import HOPPER, analysed, built, kernel, module
+
+SHARED = ".extern .shared .align 128 .b8 smem[];"
+START = """ld.param.u64 %rd1, [pointer];
+ld.param.u64 %rd2, [pointer];
+ld.param.u32 %r9, [number];
+mov.u32 %r1, %tid.x;
+mov.u32 %r3, smem;
+setp.eq.s32 %p0, %r1, 0;"""
+COPY = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], 1024;"
+TENSOR = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r5, %r6}], [%r3];"
+REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r3], 1024;"
+LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 1024, [%r8];"
+COMMIT = "cp.async.bulk.commit_group;"
+OVERWRITE = "st.shared.b32 [%r3], %r9;"
+READ = "ld.global.b32 %r10, [%rd1];"
+PRIORITY = "applypriority.async.bulk.global.bulk_group.L2::evict_normal [%rd1], 64;"
+CALLEE = ".func plain()\n{\nret;\n}"
+
+
+def wait(depth: int = 0) -> str:
+    return f"cp.async.bulk.wait_group {depth};"
+
+
+def read(depth: int = 0) -> str:
+    return f"cp.async.bulk.wait_group.read {depth};"
+
+
+def bulk(body: str, assume: frozenset[Assumption] = frozenset(Assumption)) -> Verdict:
+    text = module(SHARED, CALLEE, kernel(f"{START}\n{body}\nret;"), header=HOPPER)
+    made = built(text)
+    model = KernelModel(made.functions[-1], made)
+    (found,) = [v for v in verdicts(model, assume=assume) if v.hazard is HazardClass.BULK]
+    return found
+
+
+def loop(first: str, last: str) -> str:
+    """A loop that fills the source after *first* and copies it, with *last* after it."""
+    return f"""top:
+{first}
+{OVERWRITE}
+{COPY}
+{COMMIT}
+add.s32 %r10, %r10, 1;
+setp.lt.s32 %p1, %r10, %r9;
+@%p1 bra top;
+{last}"""
+
+
+PROVED = {
+    "sources waited for at the exit": f"{COPY}\n{COMMIT}\n{read()}",
+    "results waited for at the exit": f"{COPY}\n{COMMIT}\n{wait()}",
+    "a tensor copy": f"{TENSOR}\n{COMMIT}\n{read()}\n{OVERWRITE}",
+    "the source is read meanwhile": f"{COPY}\n{COMMIT}\nld.shared.b32 %r10, [%r3];\n{read()}",
+    "an mbarrier is used meanwhile": (
+        f"{COPY}\n{COMMIT}\nmbarrier.arrive.shared::cta.b64 _, [%r8];\n{read()}"
+    ),
+    "overwritten after the wait": f"{COPY}\n{COMMIT}\n{read()}\n{OVERWRITE}",
+    "read after the wait": f"{COPY}\n{COMMIT}\n{wait()}\n{READ}",
+    "the source of the older copy": (
+        f"{COPY}\n{COMMIT}\n{COPY.replace('[%r3]', '[%r4]')}\n{COMMIT}\n{read(1)}\n{OVERWRITE.replace('%r3', '%r3+4096')}\n{read()}".replace(
+            "[%r4]", "[%r3+1024]"
+        )
+    ),
+    "other bytes meanwhile": f"{COPY}\n{COMMIT}\nst.shared.b32 [%r3+1024], %r9;\n{read()}",
+    "a loop that waits first": loop(read(), read()),
+    "equal reductions": f"{REDUCE}\n{COMMIT}\n{REDUCE}\n{COMMIT}\n{read()}",
+    "guarded alike": f"@%p0 {COPY}\n@%p0 {COMMIT}\n@%p0 {read()}\n@%p0 {OVERWRITE}",
+    "a guarded copy, and a wait of all threads": f"@%p0 {COPY}\n{COMMIT}\n{read()}\n{OVERWRITE}",
+}
+UNKNOWN = {
+    "never committed": f"{COPY}\n{read()}",
+    "never waited for": f"{COPY}\n{COMMIT}",
+    "waited for before the commit": f"{COPY}\n{read()}\n{COMMIT}",
+    "overwritten before the wait": f"{COPY}\n{COMMIT}\n{OVERWRITE}\n{read()}",
+    "the last byte is overwritten": f"{COPY}\n{COMMIT}\nst.shared.b32 [%r3+1020], %r9;\n{read()}",
+    "a tensor copy of unknown size": f"{TENSOR}\n{COMMIT}\nst.shared.b32 [%r3+65536], %r9;\n{read()}",
+    "a generic store": f"{COPY}\n{COMMIT}\nst.b32 [%rd5], %r9;\n{read()}",
+    "a load into the source": f"{COPY}\n{COMMIT}\n{LOAD}\n{read()}",
+    "an mbarrier is initialised in the source": (
+        f"{COPY}\n{COMMIT}\nmbarrier.init.shared::cta.b64 [%r3], 1;\n{read()}"
+    ),
+    "one group too many is pending": f"{COPY}\n{COMMIT}\n{read(1)}\n{OVERWRITE}\n{read()}",
+    "the result is read after a wait for the source": f"{COPY}\n{COMMIT}\n{read()}\n{READ}",
+    "the result is read through a generic address": f"{COPY}\n{COMMIT}\n{read()}\nld.b32 %r10, [%rd5];",
+    "the result is copied": f"{COPY}\n{COMMIT}\n{read()}\ncp.async.cg.shared.global [%r4], [%rd1], 16;",
+    "the result is loaded in bulk": f"{COPY}\n{COMMIT}\n{read()}\n{LOAD}",
+    "the result is reduced": f"{COPY}\n{COMMIT}\n{read()}\n{REDUCE}\n{COMMIT}\n{read()}",
+    "the result is changed by an atomic": (
+        f"{COPY}\n{COMMIT}\n{read()}\natom.global.add.u32 %r10, [%rd1], 1;"
+    ),
+    "a call": f"{COPY}\n{COMMIT}\ncall plain;\n{read()}",
+    "a loop that waits for all but one": loop(read(1), read()),
+    "a loop that waits only after it": loop("", read()),
+    "a wait on one of two paths": (
+        f"{COPY}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{read()}\na:\n{OVERWRITE}\n{read()}"
+    ),
+    "another thread waits": f"@%p0 {COPY}\n@%p0 {COMMIT}\n@!%p0 {read()}",
+    "a negative number of groups": f"{COPY}\n{COMMIT}\ncp.async.bulk.wait_group.read -64;",
+    "groups of cp.async": f"{COPY}\n{COMMIT}\ncp.async.wait_all;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_bulk_copies_that_are_waited_for_are_proved(name: str) -> None:
+    found = bulk(PROVED[name])
+    assert found.status is Status.PROVED, found.reasons
+    assert found.obligations
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_bulk_copies_that_may_be_pending_are_unknown(name: str) -> None:
+    assert bulk(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+def test_a_wait_alone_needs_no_assumption() -> None:
+    assert bulk(PROVED["overwritten after the wait"], frozenset()).assumptions == ()
+
+
+def test_other_bytes_and_guards_need_assumptions() -> None:
+    for name, discharge in (
+        ("other bytes meanwhile", Discharge.DISJOINT),
+        ("guarded alike", Discharge.INFEASIBLE),
+    ):
+        found = bulk(PROVED[name])
+        assert discharge in {o.discharge for o in found.obligations}
+        assert Assumption.NO_OVERFLOW in found.assumptions
+        assert bulk(PROVED[name], frozenset()).status is Status.UNKNOWN
+
+
+def test_a_kernel_whose_copies_complete_on_mbarriers_does_not_use_the_class() -> None:
+    found = uses(analysed(module(SHARED, kernel(f"{START}\n{LOAD}\nret;"), header=HOPPER)))
+    assert HazardClass.BULK not in found
+    assert HazardClass.MBARRIER in found or HazardClass.SHARED_MEMORY in found
+
+
+def test_priorities_of_a_cache_have_no_source_and_no_result() -> None:
+    header = HOPPER.replace("8.0", "9.4").replace("sm_90a", "sm_107a")
+    text = module(SHARED, kernel(f"{START}\n{PRIORITY}\n{COMMIT}\n{READ}\n{OVERWRITE}\nret;"), header=header)
+    (found,) = [v for v in verdicts(analysed(text)) if v.hazard is HazardClass.BULK]
+    assert found.status is Status.PROVED, found.reasons
+
+
+def test_a_prover_that_takes_a_wait_for_sources_for_one_for_results_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    follows = _May.transfer
+
+    def completes(self: _May, state: State, at: int, instruction: Instruction) -> State:
+        return frozenset() if instruction.event == "wait" else follows(self, state, at, instruction)
+
+    monkeypatch.setattr(_May, "transfer", completes)
+    found = bulk(UNKNOWN["the result is read after a wait for the source"])
+    assert found.status is Status.UNKNOWN
+    assert all(
+        o.discharge is not None for o in found.obligations
+    )  # the prover claims it, the checker does not accept

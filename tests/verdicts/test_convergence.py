@@ -1,0 +1,261 @@
+"""What is proved of collective instructions: the threads that they need execute them together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
+from tclint.verdicts import verdicts
+from tclint.verdicts.checker import Refused
+from tclint.verdicts.convergence import Convergence
+from tclint.verdicts.uniform import Level, check_uniform, collectives
+from tests.tools.support import HOPPER, WGMMA, analysed, built, kernel, module
+
+ALL = frozenset(Assumption)
+START = """ld.param.u32 %r9, [number];
+ld.param.u64 %rd1, [pointer];
+mov.u32 %r1, %tid.x;
+shr.u32 %r2, %r1, 5;
+shr.u32 %r3, %r1, 7;
+and.b32 %r4, %r1, 31;
+mov.u32 %r8, %ctaid.x;"""
+MMA = "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r20, %r21}, {%r22}, {%r23}, {%r20, %r21};"
+BARRIER = "bar.sync 0;"
+FENCE = "wgmma.fence.sync.aligned;"
+VOTE = "vote.sync.any.pred %p9, %p8, -1;"
+TABLE = "t: .branchtargets a, b;"
+SPIN = """spin:
+mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r30], 0;
+@!%p5 bra spin;"""
+ARRIVE = "barrier.cluster.arrive.aligned;"
+WAIT = "barrier.cluster.wait.aligned;"
+SIZE = ".reqntid 256"
+CONSTANTS = ".const .b32 constants[4];"
+EXITS = ".func leaves()\n{\n.reg .pred %p;\n.reg .b32 %r;\nmov.u32 %r, %laneid;\nsetp.eq.s32 %p, %r, 0;\n@%p exit;\nret;\n}"
+
+
+def model_of(body: str, size: str = SIZE) -> KernelModel:
+    made = built(module(CONSTANTS, EXITS, kernel(f"{START}\n{body}\nret;", directives=size), header=HOPPER))
+    return KernelModel(made.functions[-1], made)
+
+
+def convergence(body: str, assume: frozenset[Assumption] = ALL, size: str = SIZE) -> Verdict:
+    (found,) = [
+        v
+        for v in verdicts(model_of(body, size), assume=assume, only=[HazardClass.CONVERGENCE])
+        if v.hazard is HazardClass.CONVERGENCE
+    ]
+    return found
+
+
+def branch(condition: str, body: str) -> str:
+    """*body*, executed unless *condition* holds."""
+    return f"{condition}\n@%p1 bra over;\n{body}\nover:"
+
+
+def loop(bound: str, body: str, step: str = "1") -> str:
+    """A loop around *body* that leaves at its header."""
+    return f"mov.b32 %r10, 0;\ntop:\nsetp.ge.s32 %p1, %r10, {bound};\n@%p1 bra done;\n{body}\nadd.s32 %r10, %r10, {step};\nbra top;\ndone:"  # fmt: skip
+
+
+DATA = "ld.global.b32 %r11, [%rd1];"
+PARAMETER = "setp.eq.s32 %p1, %r9, 0;"
+WARP = "setp.ne.s32 %p1, %r2, 1;"
+WARPGROUP = "setp.ne.s32 %p1, %r3, 1;"
+LANE = "setp.eq.s32 %p1, %r4, 0;"
+BLOCK = "setp.eq.s32 %p1, %r8, 0;"
+LOADED = f"{DATA}\nsetp.eq.s32 %p1, %r11, 0;"
+VOTED = f"{DATA}\nsetp.eq.s32 %p8, %r11, 0;\nvote.sync.any.pred %p1, %p8, -1;"
+SHUFFLED = f"{DATA}\nshfl.sync.idx.b32 %r12, %r11, 0, 31, -1;\nsetp.eq.s32 %p1, %r12, 0;"
+ELECTED = "elect.sync _|%p1, -1;"
+
+PROVED = {
+    "straight": f"{MMA}\n{BARRIER}\n{VOTE}",
+    "a parameter": branch(PARAMETER, BARRIER),
+    "one warp": branch(WARP, MMA),
+    "one warpgroup": branch(WARPGROUP, f"{FENCE}\n{MMA}"),
+    "one CTA of the grid": branch(BLOCK, BARRIER),
+    "a vote": branch(VOTED, MMA),
+    "a shuffle": branch(SHUFFLED, MMA),
+    "a guard": f"{WARP}\n@%p1 {MMA}",
+    "a loop of a parameter": loop("%r9", BARRIER),
+    "after a loop of data": f"{DATA}\n{loop('%r11', 'add.s32 %r13, %r13, 1;')}\n{BARRIER}",
+    "after a divergent branch": branch(LANE, "add.s32 %r13, %r13, 1;") + f"\n{MMA}",
+    "after a spin": f"{SPIN}\n{MMA}",
+    "within a loop with a spin": loop("%r9", f"{SPIN}\n{MMA}"),
+    "a whole warp exits": f"{WARP}\n@%p1 exit;\n{MMA}",
+    "some lanes abort": f"{LANE}\n@%p1 trap;\n{MMA}",
+    "a divergent branch to an abort": f"{LANE}\n@!%p1 bra on;\nst.global.b32 [%rd1], %r1;\ntrap;\non:\n{BARRIER}",
+    "the whole CTA is counted": "bar.sync 1, 256;",
+    "a cluster": f"{ARRIVE}\n{WAIT}\n{ARRIVE}\n{WAIT}",
+    "a constant in memory": "ld.const.b32 %r11, [constants];\n"
+    + branch("setp.eq.s32 %p1, %r11, 0;", BARRIER),
+}
+UNKNOWN = {
+    "one lane": branch(LANE, MMA),
+    "one warp, for the warpgroup": branch(WARP, FENCE),
+    "one warp, for the CTA": branch(WARP, BARRIER),
+    "one warpgroup, for the CTA": branch(WARPGROUP, BARRIER),
+    "loaded from one address": branch(LOADED, MMA),
+    "a vote, for the CTA": branch(VOTED, BARRIER),
+    "a vote of some lanes": branch(VOTED.replace("-1", "0xffff"), MMA),
+    "a shuffle within half a warp": branch(SHUFFLED.replace("31, -1", "0x100f, -1"), MMA),
+    "a shuffle from a lane of its own": branch(SHUFFLED.replace("%r11, 0,", "%r11, %r4,"), MMA),
+    "a shuffle up": branch(SHUFFLED.replace("idx", "up"), MMA),
+    "an elected lane": branch(ELECTED, MMA),
+    "an elected lane, twice negated": branch(f"{ELECTED}\nnot.pred %p1, %p1;", MMA),
+    "a guard": f"{LANE}\n@%p1 {MMA}",
+    "a loop of data": f"{DATA}\n{loop('%r11', MMA)}",
+    "a loop of lanes": loop("%r4", MMA),
+    "a counter after a loop of data": (
+        f"{DATA}\n{loop('%r11', '')}\nsetp.eq.s32 %p2, %r10, 5;\n@%p2 bra end;\n{MMA}\nend:"
+    ),
+    "a value that a divergent branch selects": (
+        "mov.b32 %r13, 0;\n" + branch(LANE, "mov.b32 %r13, 1;") + f"\nsetp.eq.s32 %p2, %r13, 0;\n@%p2 {MMA}"
+    ),
+    "a value that a divergent guard selects": (
+        f"mov.b32 %r13, 0;\n{LANE}\n@%p1 mov.b32 %r13, 1;\nsetp.eq.s32 %p2, %r13, 0;\n@%p2 {MMA}"
+    ),
+    "some lanes exit": f"{LANE}\n@%p1 exit;\n{MMA}",
+    "some lanes return from a loop": loop("%r9", LANE.replace("p1", "p2") + "\n@%p2 ret;") + f"\n{MMA}",
+    "a whole warp exits before a barrier": f"{WARP}\n@%p1 exit;\n{BARRIER}",
+    "some lanes exit in a function": f"call leaves;\n{MMA}",
+    "a spin with a collective in it": SPIN.replace("spin:", f"spin:\n{MMA}"),
+    "one CTA of a cluster": branch(BLOCK, f"{ARRIVE}\n{WAIT}"),
+    "a cluster barrier arrived at twice": f"{ARRIVE}\n{ARRIVE}\n{WAIT}",
+    "a cluster barrier waited for first": f"{WAIT}\n{ARRIVE}",
+    "a cluster barrier arrived at in a loop": loop("%r9", ARRIVE),
+    "a narrow membermask": VOTE.replace("-1", "0x1f"),
+    "an unknown membermask": VOTE.replace("-1", "%r9"),
+    "half the CTA is counted": "bar.sync 1, 128;",
+    "a barrier that is arrived at": "bar.arrive 1, 256;",
+    "a barrier that does not exist": "bar.sync 16;",
+    "a barrier of an unknown number": "bar.sync %r9;",
+    "an unaligned barrier": branch(WARP, "barrier.sync 0;") + f"\n{MMA}",
+    "a carry": (
+        f"{LANE}\nadd.cc.u32 %r13, %r1, -1;\naddc.u32 %r14, %r9, 0;\nsetp.eq.s32 %p2, %r14, 0;\n@%p2 {MMA}"
+    ),
+    "a clock": "mov.u32 %r13, %clock;\n" + branch("setp.eq.s32 %p1, %r13, 0;", MMA),
+    "wide": "cvt.u64.u32 %rd3, %r1;\n" + branch("setp.eq.s64 %p1, %rd3, 3;", MMA),
+}
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_collective_instructions_under_uniform_conditions_are_proved(name: str) -> None:
+    found = convergence(PROVED[name])
+    assert found.status is Status.PROVED, found.reasons
+    assert found.obligations
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_collective_instructions_that_some_threads_may_not_execute_are_unknown(name: str) -> None:
+    assert convergence(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+def test_a_branch_table_of_a_parameter_is_uniform() -> None:
+    body = "{}\n{}\nbrx.idx {}, t;\na:\n{}\nb:\n{}"
+    assert convergence(body.format("", TABLE, "%r9", BARRIER, MMA)).status is Status.PROVED
+    assert convergence(body.format("", TABLE, "%r2", BARRIER, MMA)).status is Status.UNKNOWN
+    assert convergence(body.format(DATA, TABLE, "%r11", MMA, MMA)).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [
+        ("straight", set()),
+        ("a parameter", set()),
+        ("one warp", {Assumption.NO_OVERFLOW, Assumption.THREADS}),
+        ("after a divergent branch", {Assumption.RECONVERGENCE}),
+        ("after a spin", {Assumption.RECONVERGENCE}),
+    ],
+)
+def test_what_a_proof_assumes_is_named_and_can_be_refused(name: str, needed: set[Assumption]) -> None:
+    found = convergence(PROVED[name])
+    assert set(found.assumptions) == needed
+    for each in needed:
+        assert convergence(PROVED[name], ALL - {each}).status is Status.UNKNOWN
+    assert convergence(PROVED[name], frozenset(needed)).status is Status.PROVED
+
+
+def test_instructions_with_a_membermask_need_no_reconvergence() -> None:
+    body = branch(LANE, "add.s32 %r13, %r13, 1;") + f"\n{VOTE}"
+    assert Assumption.RECONVERGENCE not in convergence(body).assumptions
+
+
+def test_without_a_size_a_proof_assumes_whole_warps_and_one_dimension() -> None:
+    assert convergence(PROVED["one warp"], size="").assumptions == (
+        Assumption.NO_OVERFLOW,
+        Assumption.THREADS,
+        Assumption.SHAPE,
+    )
+    assert convergence(FENCE, size="").status is Status.UNKNOWN
+    assert convergence(FENCE, size=".maxntid 256").assumptions == (Assumption.SHAPE,)
+
+
+def test_incomplete_groups_are_unknown() -> None:
+    assert convergence(FENCE, size=".reqntid 192").status is Status.UNKNOWN
+    assert convergence(VOTE, size=".reqntid 48").status is Status.UNKNOWN
+
+
+def test_wgmma_needs_whole_warpgroups() -> None:
+    assert convergence(branch(WARPGROUP, f"{FENCE}\n{WGMMA}")).status is Status.PROVED
+    assert convergence(branch(WARP, f"{FENCE}\n{WGMMA}")).status is Status.UNKNOWN
+
+
+# ---------------------------------------------------------------- the checker
+
+
+def prover(body: str) -> Convergence:
+    return Convergence(model_of(body), ALL)
+
+
+def check(of: Convergence, levels: Mapping[int, Level]) -> None:
+    check_uniform(of.of, levels, collectives(of.function, sorted(of.of.block_of)))
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_no_claim_makes_a_condition_uniform(name: str) -> None:
+    of = prover(UNKNOWN[name])
+    claims = [dict.fromkeys(of.levels, level) for level in (Level.CLUSTER, Level.WARP)]
+    for levels in claims:
+        if name != "some lanes exit in a function":  # not a matter of levels
+            with pytest.raises(Refused):
+                check(of, levels)
+
+
+def test_a_level_that_is_too_good_is_refused() -> None:
+    of = prover(PROVED["within a loop with a spin"])
+    check(of, of.levels)
+    for register, level in of.levels.items():
+        if level > Level.CLUSTER:
+            with pytest.raises(Refused, match="too large a group"):
+                check(of, {**of.levels, register: Level(level - 1)})
+
+
+def test_a_collective_instruction_that_is_not_listed_is_refused() -> None:
+    of = prover(PROVED["straight"])
+    with pytest.raises(Refused, match="does not list"):
+        check_uniform(of.of, of.levels, ())
+
+
+def test_levels_that_are_too_cautious_prove_less_and_nothing_wrong() -> None:
+    of = prover(PROVED["straight"])
+    check(of, {})
+    with pytest.raises(Refused):
+        check(prover(PROVED["a parameter"]), {})
+
+
+def test_a_prover_that_takes_everything_for_uniform_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Convergence, "levels", property(lambda self: dict.fromkeys(range(999), Level.CLUSTER))
+    )
+    for name in ("one lane", "loaded from one address", "a loop of data", "a counter after a loop of data"):
+        assert convergence(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+def test_a_kernel_without_collective_instructions_does_not_use_the_class() -> None:
+    found = verdicts(analysed(module(kernel("ret;"))), only=[HazardClass.CONVERGENCE])
+    assert not found
