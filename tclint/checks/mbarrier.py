@@ -215,7 +215,7 @@ class _Waits:
         return frozenset(branches)
 
     def _view(self, site: int, answer: int, truth: bool) -> ThreadContext:
-        view = self.model.views.context_of(site)
+        view = self.model.views.context_in_iteration(site)
         return ThreadContext(view.threads, self.model.values.refine(answer, truth, view.facts))
 
     def _unprotected_path(

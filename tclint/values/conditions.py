@@ -318,22 +318,50 @@ class Conditions:
     def crossing(self, facts: PathCondition, edge: Edge) -> tuple[PathCondition, Sequence[tuple[int, bool]]]:
         """*facts* without those about values that may change where *edge* leads, and what takes their place.
 
-        On a back edge, their comparisons are restated for the next iteration: ``i + 1 != n`` becomes ``i != n``. The
-        result of a translation is not translated again.
+        On a back edge, facts about values that the loop carries along it unchanged are kept, and other comparisons are
+        restated for the next iteration: ``i + 1 != n`` becomes ``i != n``. The result of a translation is not
+        translated again.
         """
         invalidated = self.lifetimes.invalidated.get(("block", edge.target))
         if invalidated is None or invalidated.isdisjoint(facts):
             return facts, ()
         source, head, *_ = edge
-        restated: list[tuple[int, bool]] = []
-        for p, truth in facts.items() if source in self.cfg.loops.get(head, ()) else ():
-            if p in invalidated and p not in self._translations:
-                q = self._translated.get((p, source, head))
-                if q is None:
-                    q = self._translated[p, source, head] = self._translate(p, source, head)
-                if q >= 0:
-                    restated.append((q, truth))
-        return PathCondition((p, v) for p, v in facts.items() if p not in invalidated), restated
+        back = source in self.cfg.loops.get(head, ())
+        kept, restated = PathCondition(), list[tuple[int, bool]]()
+        for p, truth in facts.items():
+            q = p
+            if p in invalidated:
+                q = self._in_next_iteration(p, source, head) if back else -1
+            if q == p:
+                kept[p] = truth
+            elif q >= 0 and p not in self._translations:
+                restated.append((q, truth))
+        return kept, restated
+
+    def _in_next_iteration(self, p: int, source: int, head: int) -> int:
+        """*p* in terms of the values after the back edge from *source* to *head*; *p* itself if none of them changes.
+
+        -1 if it is not a comparison, or a term that changes has no such value.
+        """
+        q = self._translated.get((p, source, head))
+        if q is None:
+            q = p if self._carried(p, source, head) else self._translate(p, source, head)
+            self._translated[p, source, head] = q
+            if q not in (p, -1):
+                self._translations.add(q)
+        return q
+
+    def _carried(self, value: int, source: int, head: int) -> bool:
+        """Whether *value* does not change on the edge from *source* to *head*: each phi of *head* in it is carried."""
+        table = self.table
+        for part in table.subexpressions(value, until=lambda v: table.node(v)[0] == "phi"):
+            node = table.node(part)
+            if (
+                node[:2] == ("phi", head)
+                and table.representative(self.registers.after_block(node[2], source)) != part
+            ):
+                return False
+        return True
 
     def _translate(self, p: int, source: int, head: int) -> int:
         """A comparison in terms of the next iteration's values; -1 if it is not one, or a varying term has none."""
@@ -350,20 +378,16 @@ class Conditions:
                     return -1
                 total = self.table.add(total, self.table.times(following, factor))
             sides.append(total)
-        translated = self.table.representative(
-            self.table.compare(node[1], sides[0], sides[1], node[4], node[5])
-        )
-        self._translations.add(translated)
-        return translated
+        return self.table.representative(self.table.compare(node[1], sides[0], sides[1], node[4], node[5]))
 
     def _following(self, term: int, source: int, head: int) -> int:
         """What *term* is after the back edge from *source* to *head*, in terms of the next iteration's values.
 
-        The term is a counter, or what the next value of a counter is computed from: ``i`` and ``i == n ? 0 : i`` are
-        ``i - 1`` after ``i = i + 1`` and ``i = (i == n ? 0 : i) + 1``. -1 for any other term that varies in the loop.
+        The term is carried unchanged, a counter, or what the next value of a counter is computed from: ``i`` and
+        ``i == n ? 0 : i`` are ``i - 1`` after ``i = i + 1`` and ``i = (i == n ? 0 : i) + 1``. -1 for any other term.
         """
         table = self.table
-        if ("block", head) not in self.lifetimes.varying_at(term):
+        if self._carried(term, source, head):
             return term
         for part in table.subexpressions(term, until=lambda value: table.node(value)[0] == "phi"):
             if table.node(part)[:2] == ("phi", head):

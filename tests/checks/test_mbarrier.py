@@ -113,6 +113,41 @@ def test_a_thread_that_looks_after_several_mbarriers(counted: str, confidence: C
     assert hit.confidence is confidence
 
 
+@pytest.mark.parametrize(("idle", "count"), [("nanosleep.u32 20;", 0), ("mov.u32 %r7, 1;", 1)])
+def test_a_poll_of_two_mbarriers_is_followed_by_a_wait_for_the_incomplete_one(idle: str, count: int) -> None:
+    """Whether the data of the second was read early is kept in a flag, which polling must not set."""
+    body = f"""
+    mov.u32 %r8, 0;
+item:
+    add.u32 %r8, %r8, 1;
+    setp.ge.s32 %p2, %r8, %r9;
+    selp.b32 %r7, 1, 0, %p2;
+poll:
+    mbarrier.test_wait.parity.shared::cta.b64 %p3, [ring], 0;
+    @%p3 bra ready;
+    and.b32 %r6, %r7, 255;
+    setp.ne.u32 %p4, %r6, 0;
+    @%p4 bra idle;
+    mbarrier.test_wait.parity.shared::cta.b64 %p5, [full], 0;
+    @!%p5 bra idle;
+    {READ}
+    mov.u32 %r7, 1;
+    bra poll;
+idle:
+    {idle}
+    bra poll;
+ready:
+    bar.warp.sync -1;
+    and.b32 %r6, %r7, 255;
+    setp.ne.u32 %p4, %r6, 0;
+    @%p4 bra next;
+    {WAIT}
+    {READ}
+next:
+    @!%p2 bra item;"""
+    assert len(found(f"{MAKE}\n{SIGNAL}\n{ARRIVE}\n{body}", "MB001")) == count
+
+
 @pytest.mark.parametrize(("more", "count"), [("", 0), ("add.u32 %r8, %r8, %r7;", 1)])
 def test_a_parity_in_shared_memory(more: str, count: int) -> None:
     """A tutorial of CuTe DSL keeps the parities of its ring there, and loads one each time that it asks."""

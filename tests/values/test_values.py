@@ -879,6 +879,32 @@ load: ld.global.u32 %r1, [%rd1];
     assert set(values.invariant(facts)) == {lasting}
 
 
+def test_a_fact_about_what_a_loop_carries_is_kept_on_the_back_edges_that_carry_it() -> None:
+    body = """
+    ld.param.u32 %r9, [number]; setp.eq.s32 %p1, %r9, 0; selp.b32 %r4, 1, 0, %p1; mov.u32 %r6, 0;
+head:
+    and.b32 %r5, %r4, 255;
+    setp.eq.s32 %p2, %r5, 0;
+    add.s32 %r7, %r4, %r6;
+    setp.lt.s32 %p3, %r7, %r9;
+    add.s32 %r6, %r6, 1;
+    setp.lt.s32 %p4, %r6, %r9;
+    @%p4 bra head;
+    mov.u32 %r4, 1;
+    bra head;
+"""
+    m = of(body)
+    values = m.values
+    flag, mixed = (value(m, p) for p in ("%p2", "%p3"))
+    _, carries, sets = sorted(m.cfg.predecessors[m.cfg.block_of[label(m.function, "head")]])
+    facts = values.refine(mixed, True, values.refine(flag, True, PathCondition()))
+    for _ in range(2):  # the answer is the same each time
+        survivors, restated = values.crossing(facts, carries)
+        assert dict(survivors) == {flag: True}
+        assert len(restated) == 1
+        assert values.crossing(facts, sets) == ({}, [])
+
+
 @pytest.mark.parametrize(
     ("first", "last", "step", "wraps"),
     [(0, 1, 1, True), (0, 2, 1, None), (0, 3, 3, True), (7, 1, 1, False), (0, 1, 2, None)],
