@@ -21,7 +21,7 @@ from tclint.ir.nodes import Operand
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.outcome import Outcome, span
-from tclint.verdicts.uniform import Collective, Level, Questions, Uniform, check_uniform, collectives
+from tclint.verdicts.uniform import MOVED, Collective, Level, Questions, Uniform, check_uniform, collectives
 
 __all__ = ["Convergence"]
 
@@ -154,7 +154,8 @@ class Convergence:
     def _index_level(self, register: int, at: int, after: bool) -> Level:
         values, kind = self.values, self.function.registers[register].type
         value = (values.after if after else values.before)(register, at)
-        if any(values.node(v)[0] not in _INDEX_NODES for v in values.subexpressions(value)):
+        nodes = [values.node(v) for v in values.subexpressions(value)]
+        if any(n[0] not in _INDEX_NODES or (n[0] == "special" and n[1] in MOVED) for n in nodes):
             return Level.NONE
         planes: tuple[int, ...] | None
         if kind == ".pred":

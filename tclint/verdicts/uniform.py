@@ -29,7 +29,7 @@ from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, P
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.verdicts.checker import Graph, Refused
 
-__all__ = ["Collective", "Level", "Questions", "Uniform", "check_uniform", "collectives"]
+__all__ = ["MOVED", "Collective", "Level", "Questions", "Uniform", "check_uniform", "collectives"]
 
 _ALL_LANES = 0xFFFFFFFF
 _BARRIERS = 16
@@ -50,6 +50,8 @@ class Level(IntEnum):
     NONE = 4
 
 
+MOVED = frozenset(("%warpid", "%smid"))
+"""Special registers that change when a warp is moved (10.4, 10.8), so that threads may read different values."""
 _OF_REGISTER = {
     Scope.GRID: Level.CLUSTER,
     Scope.CLUSTER: Level.CLUSTER,
@@ -259,11 +261,9 @@ class Uniform:
     @staticmethod
     def _operand_level(special: Special) -> Level:
         register = SPECIAL_REGISTERS.get(special.name)
-        return (
-            Level.NONE
-            if register is None or register.varies
-            else _OF_REGISTER.get(register.scope, Level.NONE)
-        )
+        if register is None or register.varies or register.name in MOVED:
+            return Level.NONE
+        return _OF_REGISTER.get(register.scope, Level.NONE)
 
     def outer(self, levels: Mapping[int, Level]) -> dict[int, Level]:
         """Block -> the level of the branches in whose regions it is: that of the groups which execute it together."""

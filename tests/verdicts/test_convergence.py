@@ -139,6 +139,10 @@ UNKNOWN = {
         f"{LANE}\nadd.cc.u32 %r13, %r1, -1;\naddc.u32 %r14, %r9, 0;\nsetp.eq.s32 %p2, %r14, 0;\n@%p2 {MMA}"
     ),
     "a clock": "mov.u32 %r13, %clock;\n" + branch("setp.eq.s32 %p1, %r13, 0;", MMA),
+    "a register that changes when a warp moves": (
+        "mov.u32 %r13, %warpid;\n" + branch("setp.eq.s32 %p1, %r13, 0;", MMA)
+    ),
+    "the SM, for the CTA": "mov.u32 %r13, %smid;\n" + branch("setp.eq.s32 %p1, %r13, 0;", BARRIER),
     "wide": "cvt.u64.u32 %rd3, %r1;\n" + branch("setp.eq.s64 %p1, %rd3, 3;", MMA),
 }
 
