@@ -367,7 +367,7 @@ class Completion:
 
     def _infeasible(self, need: Need, transfer: Transfer) -> bool:
         """Whether no feasible path leads from the operation to the use on which it is pending."""
-        if not self._searchable or need.what == "fence":
+        if not self._searchable or need.what in ("fence", "bytes"):  # a path is one of the issuing threads alone
             return False
         if need not in self._answers:
             self._answers[need] = self._search(need, transfer)

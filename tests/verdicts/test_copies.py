@@ -90,6 +90,10 @@ PROVED = {
     "a ring that waits for more than it must": ring(depth=1),
 }
 UNKNOWN = {
+    "read by another thread": (
+        f"setp.ne.u32 %p1, %r1, 0;\nsetp.ne.u32 %p2, %r1, 1;\n@%p1 bra next;\n{copy('%r3')}\n{COMMIT}\n"
+        f"next:\nbar.sync 0;\n@%p2 bra done;\n{read('%r3')}\ndone:\n{wait()}"
+    ),
     "not waited": f"{copy('%r4')}\n{COMMIT}\n{read('%r4')}\n{wait()}",
     "not committed": f"{copy('%r4')}\n{wait()}\n{read('%r4')}",
     "the newer group": f"{copy('%r4')}\n{COMMIT}\n{copy('%r4+2048')}\n{COMMIT}\n{wait(1)}\n{read('%r4+2048')}",
