@@ -88,7 +88,8 @@ class Discharge(Enum):
     DISJOINT = "disjoint"
     """The access and the operation touch different bytes or columns."""
     ORDERED = "ordered"
-    """A happens-before relation orders the two on every path."""
+    """The ISA orders the two: the use reads what a load fills, or is a wgmma on the same accumulators in the same
+    shape."""
     UNIFORM = "uniform"
     """All branches and the guard that decide whether it executes agree in the threads that it needs."""
     TABLE = "table"
