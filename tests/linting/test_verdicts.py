@@ -15,26 +15,13 @@ from tclint.linting import verdicts as linting
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
+from tests.tools.replay import ALL_ARRIVE
 from tests.tools.support import HOPPER, before_the_wait, kernel, module
 
 ALL = frozenset(Assumption)
 WAITED = module(before_the_wait("    mov.b32 %r9, 0;"), header=HOPPER)
 READ = module(before_the_wait("    st.global.f32 [%rd0], %f0;"), header=HOPPER)
 FRAGMENT = all_rules()["WG009"].examples[0].code
-MBARRIER = """
-    .shared .align 8 .b64 m;
-    mov.u32 %r0, %tid.x;
-    setp.ne.u32 %p0, %r0, 0;
-    @%p0 bra ready;
-    mbarrier.init.shared::cta.b64 [m], 128;
-ready:
-    bar.sync 0;
-    mbarrier.arrive.shared::cta.b64 _, [m];
-wait:
-    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0;
-    @!%p2 bra wait;
-    ret;
-"""
 
 
 def judged(text: str, selected: Selected | None = None) -> FileReport:
@@ -121,14 +108,14 @@ def test_a_consequence_of_another_defect_violates_its_class(monkeypatch: pytest.
 
 
 def test_mbarriers_that_replays_follow_to_the_end_are_bounded_by_the_launches() -> None:
-    verdict = of(module(kernel(MBARRIER)), HazardClass.MBARRIER)
+    verdict = of(module(kernel(ALL_ARRIVE)), HazardClass.MBARRIER)
     assert verdict.status is Status.BOUNDED
     assert verdict.launches == ("CTA 0 of 8 with 128 threads; 512 in parameters and memory",)
     assert not verdict.reasons
 
 
 def test_mbarriers_are_not_bounded_in_a_kernel_with_an_unknown_call() -> None:
-    text = module(".extern .func other();", kernel("    call.uni other, ();\n" + MBARRIER))
+    text = module(".extern .func other();", kernel("    call.uni other, ();\n" + ALL_ARRIVE))
     verdict = of(text, HazardClass.MBARRIER)
     assert (verdict.status, verdict.launches) == (Status.UNKNOWN, ())
     assert "other" in verdict.reasons[0].what
@@ -165,7 +152,7 @@ def test_functions_have_no_verdicts_and_kernels_only_if_selected() -> None:
 
 
 def test_verdicts_change_nothing_else_in_the_report() -> None:
-    for text in (WAITED, READ, module(kernel(MBARRIER))):
+    for text in (WAITED, READ, module(kernel(ALL_ARRIVE))):
         with_them = judged(text)
         assert with_them.verdicts
         assert replace(with_them, verdicts=()) == check_source(with_them.source or Source(b"", ""))

@@ -6,28 +6,14 @@ import pytest
 
 from tclint.findings.spans import Span
 from tclint.replay.bounds import mbarriers
+from tests.tools.replay import ALL_ARRIVE
 from tests.tools.support import model
 
-WORKS = """
-    .shared .align 8 .b64 m;
-    .shared .align 8 .b8 n[16];
-    mov.u32 %r0, %tid.x;
-    setp.ne.u32 %p0, %r0, 0;
-    @%p0 bra ready;
-    mbarrier.init.shared::cta.b64 [m], 128;
-ready:
-    bar.sync 0;
-    mbarrier.arrive.shared::cta.b64 _, [m];
-wait:
-    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0;
-    @!%p2 bra wait;
-    ret;
-"""
 LAUNCH = "CTA 0 of 8 with 128 threads; 512 in parameters and memory"
 
 
 def test_a_protocol_that_every_replayed_launch_follows_is_bounded_by_these_launches() -> None:
-    assert mbarriers(model(WORKS)) == ((LAUNCH,), ())
+    assert mbarriers(model(ALL_ARRIVE)) == ((LAUNCH,), ())
 
 
 @pytest.mark.parametrize(
@@ -83,8 +69,8 @@ def test_a_protocol_that_every_replayed_launch_follows_is_bounded_by_these_launc
     ],
 )
 def test_what_leaves_the_protocol_open(old: str, new: str, why: str) -> None:
-    assert old in WORKS
-    body = "    ld.param.u32 %r3, [number];\n" + WORKS.replace(old, new)
+    assert old in ALL_ARRIVE
+    body = "    ld.param.u32 %r3, [number];\n" + ALL_ARRIVE.replace(old, new)
     launches, (reason, *_) = mbarriers(model(body))
     assert launches == ()
     assert reason.what.startswith(why)
@@ -92,7 +78,9 @@ def test_what_leaves_the_protocol_open(old: str, new: str, why: str) -> None:
 
 def test_the_first_instruction_that_no_launch_reaches_is_named() -> None:
     unreached = "setp.ne.u32 %p3, %r3, 77;\n    @%p3 bra later;\n    mbarrier.arrive.shared::cta.b64 %rd9, [m];\nlater:"
-    kernel = model("    ld.param.u32 %r3, [number];\n" + WORKS.replace("    ret;", f"{unreached}\n    ret;"))
+    kernel = model(
+        "    ld.param.u32 %r3, [number];\n" + ALL_ARRIVE.replace("    ret;", f"{unreached}\n    ret;")
+    )
     _, (reason, *_) = mbarriers(kernel)
     (site,) = [
         n for n, i in enumerate(kernel.function.instructions) if i.writes and i.event == "mbarrier-arrive"
@@ -103,14 +91,14 @@ def test_the_first_instruction_that_no_launch_reaches_is_named() -> None:
 
 
 def test_a_kernel_without_a_shape_names_what_would_let_it_be_replayed() -> None:
-    body = "    mov.u32 %r7, %tid.y;\n    setp.eq.u32 %p5, %r7, 1;\n    @%p5 bra ready;\n" + WORKS
+    body = "    mov.u32 %r7, %tid.y;\n    setp.eq.u32 %p5, %r7, 1;\n    @%p5 bra ready;\n" + ALL_ARRIVE
     launches, (reason, *_) = mbarriers(model(body, directives=""))
     assert launches == ()
     assert ".reqntid" in reason.help
 
 
 def test_a_launch_names_its_cluster() -> None:
-    body = "    mapa.shared::cluster.u32 %r9, m, 0;\n" + WORKS
+    body = "    mapa.shared::cluster.u32 %r9, m, 0;\n" + ALL_ARRIVE
     (launch, *_), reasons = mbarriers(model(body, directives=".reqntid 128\n.reqnctapercluster 2"))
     assert reasons == ()
     assert launch == "cluster 0 of 8 with 2 CTAs with 128 threads each; 512 in parameters and memory"

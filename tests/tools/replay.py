@@ -26,6 +26,24 @@ def alter(monkeypatch: pytest.MonkeyPatch, row: str, value: object) -> None:
     monkeypatch.setattr(hypotheses, row, replace(getattr(hypotheses, row), value=value))
 
 
+ALL_ARRIVE = """
+    .shared .align 8 .b64 m;
+    .shared .align 8 .b8 n[16];
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [m], 128;
+ready:
+    bar.sync 0;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0;
+    @!%p2 bra wait;
+    ret;
+"""
+"""All threads of the CTA arrive at an mbarrier, and wait for it."""
+
+
 WAIT = "wait:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r29], %r23;\n    @!%p1 bra wait;\n"
 
 
