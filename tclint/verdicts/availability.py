@@ -11,14 +11,15 @@ from tclint.findings.spans import Span
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Obligation, Reason
 from tclint.ir.inline import reached
 from tclint.ir.needs import needs
-from tclint.ir.nodes import Function, Instruction, Module, Operand, Pair, Special, Vector
+from tclint.ir.nodes import Function, Module
 from tclint.isa.directives import directives
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.target import NEWEST, Availability, Target, Version, dotted
 from tclint.verdicts.gaps import damage
 from tclint.verdicts.outcome import Outcome, span
+from tclint.verdicts.uniform import specials
 
-__all__ = ["available", "special_registers"]
+__all__ = ["available"]
 
 
 def available(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
@@ -91,7 +92,7 @@ def _unlisted(
             yield Reason(span(function, site), f"{instruction.opcode} with these operands is not known")
             continue
         used = [("instruction", what, available) for what, available in match.needs]
-        for name in special_registers(instruction):
+        for name in [each.name for each in specials(instruction.operands)]:
             register = SPECIAL_REGISTERS.get(name)
             if register is None:
                 yield Reason(span(function, site), f"the special register {name} is not known")
@@ -106,16 +107,3 @@ def _unlisted(
         if directive.name not in directives():
             at = Span(function.start + directive.start, function.start + directive.end)
             yield Reason(at, f"the directive {directive.name} is not known")
-
-
-def special_registers(instruction: Instruction) -> Iterator[str]:
-    """The special registers that *instruction* names."""
-    work: list[Operand] = list(instruction.operands)
-    while work:
-        operand = work.pop()
-        if isinstance(operand, Special):
-            yield operand.name
-        elif isinstance(operand, Vector):
-            work += operand.items
-        elif isinstance(operand, Pair):
-            work += (operand.first, operand.second)

@@ -23,7 +23,6 @@ from tclint.dataflow import Analysis, Infeasible, PathQuery, find_paths, next_an
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.verdicts.apart import Bytes, columns_apart
-from tclint.verdicts.availability import special_registers
 from tclint.verdicts.checker import (
     OPEN,
     TENSOR,
@@ -47,6 +46,7 @@ from tclint.verdicts.checker import (
 )
 from tclint.verdicts.outcome import Outcome, span
 from tclint.verdicts.rings import Rings
+from tclint.verdicts.uniform import specials
 
 __all__ = [
     "COPY_GROUPS",
@@ -362,13 +362,13 @@ class Completion:
         """Whether a proof may rely on infeasible paths: see the docstring of this module."""
         if self.model.reachability.dispatchers or self.model.sites("elect"):
             return False
-        read = {name for instruction in self.instructions for name in special_registers(instruction)}
+        read = {s.name for instruction in self.instructions for s in specials(instruction.operands)}
         return read.isdisjoint(_CHANGING) and self.assume >= PATH_ASSUMPTIONS
 
     def _infeasible(self, need: Need, transfer: Transfer) -> bool:
         """Whether no feasible path leads from the operation to the use on which it is pending."""
-        if not self._searchable or need.what in ("fence", "bytes"):  # a path is one of the issuing threads alone
-            return False
+        if not self._searchable or need.what in ("fence", "bytes"):
+            return False  # a path is one of the issuing threads alone, and others access the bytes
         if need not in self._answers:
             self._answers[need] = self._search(need, transfer)
         if self._answers[need]:

@@ -29,7 +29,7 @@ from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, P
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.verdicts.checker import Graph, Refused
 
-__all__ = ["MOVED", "Collective", "Level", "Questions", "Uniform", "check_uniform", "collectives"]
+__all__ = ["MOVED", "Collective", "Level", "Questions", "Uniform", "check_uniform", "collectives", "specials"]
 
 _ALL_LANES = 0xFFFFFFFF
 _BARRIERS = 16
@@ -251,7 +251,7 @@ class Uniform:
     def _operands(self, instruction: Instruction, at: int, levels: Mapping[int, Level]) -> Level:
         """The level of all that an instruction reads but its guard."""
         found = max((self.read(r, at, levels) for r in instruction.reads), default=Level.CLUSTER)
-        return max((found, *map(self._operand_level, _specials(instruction.operands))))
+        return max((found, *map(self._operand_level, specials(instruction.operands))))
 
     def _operand(self, operand: Operand, at: int, levels: Mapping[int, Level]) -> Level:
         if isinstance(operand, Immediate):
@@ -339,16 +339,17 @@ class Uniform:
         yield from sorted(found.items())
 
 
-def _specials(operands: Sequence[Operand]) -> Iterator[Special]:
+def specials(operands: Sequence[Operand]) -> Iterator[Special]:
+    """The special registers among *operands*, in vectors, pairs and addresses too."""
     for operand in operands:
         if isinstance(operand, Special):
             yield operand
         elif isinstance(operand, Vector):
-            yield from _specials(operand.items)
+            yield from specials(operand.items)
         elif isinstance(operand, Pair):
-            yield from _specials((operand.first, operand.second))
+            yield from specials((operand.first, operand.second))
         elif isinstance(operand, Memory):
-            yield from _specials((operand.base, *operand.extras))
+            yield from specials((operand.base, *operand.extras))
 
 
 def check_uniform(

@@ -42,6 +42,11 @@ def test_unknown_instructions_and_operands_are_unknown() -> None:
     assert availability("add.s32 %r1, %r2;\nret;").status is Status.UNKNOWN
 
 
+def test_a_special_register_in_an_address_must_be_available() -> None:
+    body = "ld.shared.b32 %r1, [%cluster_ctarank];\nret;"
+    assert availability(body, version="7.0", target="sm_80").status is Status.UNKNOWN
+
+
 def test_an_unknown_directive_is_unknown() -> None:
     assert availability(directives=".frobnicated 3").status is Status.UNKNOWN
 

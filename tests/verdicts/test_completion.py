@@ -217,6 +217,8 @@ def test_a_special_register_that_may_change_closes_no_path(name: str) -> None:
     twice = CORRELATED.replace("a:\n", f"a:\n{read}\n").removeprefix("setp.eq.s32 %p1, %r9, 0;\n")
     assert wgmma(f"{read}\n{twice}").status is Status.UNKNOWN
     assert wgmma(f"{read}\n{twice}".replace(name, "ctaid.x")).status is Status.PROVED
+    loaded = f"{read}\n{twice}".replace(f"mov.u32 %r5, %{name};", f"ld.const.b32 %r5, [%{name}];")
+    assert wgmma(loaded).status is Status.UNKNOWN
 
 
 def test_an_obligation_names_the_wait_that_discharges_it() -> None:
