@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
+from benchmarks.availability import GRID, NEWEST
 from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find, without_target
 from tclint.ir.frontend import analyse
 from tclint.ir.needs import needs
@@ -34,8 +35,6 @@ from tclint.syntax.source import Source
 
 __all__ = ["KINDS", "Sample", "available", "modules", "refusal", "samples"]
 
-NEWEST = VERSIONS[-1]
-GRID = ((9, 1), NEWEST)
 KINDS = ("registers", "directives", "features")
 _OF_TYPE = {".u64": "%rd1", ".pred": "%p1", ".v4.u32": "{%r1, %r2, %r3, %r4}"}
 

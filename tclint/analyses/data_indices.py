@@ -35,24 +35,24 @@ class SharedByData(SharedByBound):
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        self.indexed = frozenset(
-            i for i in self.sites if self._index_free(i) != super(SharedByData, self).accesses(i)
-        )
+        stated = {i: super(SharedByData, self).accesses(i) for i in self.sites}
+        self._index_free = {
+            i: tuple(a if a.later else self._first(a) for a in accesses) for i, accesses in stated.items()
+        }
+        """Site -> its accesses, with indices that are loaded taken for 0."""
+        self.indexed = frozenset(i for i, accesses in stated.items() if self._index_free[i] != accesses)
         """The sites of which an access is at a loaded index."""
 
     def accesses(self, site: int) -> tuple[Access, ...]:
-        return self._index_free(site)
-
-    def _index_free(self, site: int) -> tuple[Access, ...]:
-        """The accesses of the instruction at *site*, with indices that are loaded taken for 0."""
-        return tuple(a if a.later else self._first(a) for a in super().accesses(site))
+        return self._index_free.get(site, ())
 
     def _first(self, access: Access) -> Access:
         """*access*, at the first element if data select the element, and alike in all warps."""
         values = self.values
         base, per_thread, constant = self.split(access.address)
-        kept = tuple((t, f) for t, f in values.linear(base)[0] if not self._is_index(t))
-        if kept == values.linear(base)[0] or not self._alike_in_warps(per_thread):
+        terms = values.linear(base)[0]
+        kept = tuple((t, f) for t, f in terms if not self._is_index(t))
+        if kept == terms or not self._alike_in_warps(per_thread):
             return access
         address = values.add(values.total(kept, constant), per_thread)
         return access._replace(address=address)

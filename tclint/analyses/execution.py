@@ -59,13 +59,10 @@ class ExecutionGuarantee:
     def by_size(self, site: int) -> bool:
         """Whether the number of threads that a launch chooses may decide alone which threads execute *site*."""
         threads = self.model.views.context_of(site).threads
-        return any(not self._certain(threads, p, t) and self._of_size(p) for p, t in self._required(site))
-
-    def _of_size(self, p: int) -> bool:
-        """Whether *p* is computed from %ntid and the position of a thread in its CTA alone."""
-        values = self.model.values
-        nodes = [values.node(v) for v in values.subexpressions(p)]
-        return all(n[0] in _SIZE_NODES for n in nodes) and any(n[:2] == ("special", "%ntid.x") for n in nodes)
+        return any(
+            not self._certain(threads, p, t) and self._of_position(p, "%ntid.x")
+            for p, t in self._required(site)
+        )
 
     def takers(self, site: int) -> int:
         """The threads of the warps in which the value loaded at *site* reaches memory, a branch or an event.
@@ -157,7 +154,7 @@ class ExecutionGuarantee:
         """The values that branches back to a loop header compare with *bound*."""
         cfg, values = self.model.cfg, self.model.values
         for head, loop in cfg.loops.items():
-            for edge in (edge for block in loop for edge in cfg.successors[block] if edge.target == head):
+            for edge in (edge for edge in cfg.predecessors[head] if edge.source in loop):
                 p = self.model.reachability.edge_predicate(edge)
                 node = () if p is None else values.node(p)
                 if node[:2] == ("compare", "lt") and bound in node[2:4]:
@@ -188,7 +185,7 @@ class ExecutionGuarantee:
                 strides = True
                 if not self._is_stride([t for t, _ in terms if t != phi], constant):
                     return frozenset()
-            elif self._is_position(argument):
+            elif self._of_position(argument, "%tid"):
                 starts.add((terms, constant))
             elif before := self._stride_starts(argument):
                 starts |= before
@@ -205,11 +202,12 @@ class ExecutionGuarantee:
             sized or (not terms and constant >= _TWO_WARPS)
         )
 
-    def _is_position(self, value: int) -> bool:
-        """Whether *value* is a position of a thread in its CTA, or in the grid."""
+    def _of_position(self, value: int, register: str) -> bool:
+        """Whether *value* depends only on positions and sizes, among them a special register that begins with
+        *register*."""
         nodes = [self.model.values.node(v) for v in self.model.values.subexpressions(value)]
         return all(node[0] in _SIZE_NODES for node in nodes) and any(
-            node[0] == "special" and node[1].startswith("%tid") for node in nodes
+            node[0] == "special" and node[1].startswith(register) for node in nodes
         )
 
     def _bounds_position(self, threads: int, p: int, truth: bool) -> bool:

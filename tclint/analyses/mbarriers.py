@@ -28,8 +28,10 @@ from tclint.isa.table import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
-__all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_parity", "transaction_unit", "transferred"]  # fmt: skip
+__all__ = ["MAX_COUNT", "RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_parity", "transaction_unit", "transferred"]  # fmt: skip
 
+MAX_COUNT = (1 << 20) - 1
+"""The largest arrival count and the largest tx-count of an mbarrier (9.7.13.15.2)."""
 RESPONSE = 16
 """Bytes of the response to a request to cancel a launch; the request completes them on an mbarrier (9.7.13.17)."""
 _MAX_TOTALS = 256

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, home, mapped_by
+from tclint.analyses.mbarriers import MAX_COUNT
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import times
@@ -554,8 +555,6 @@ def _bad_state(model: KernelModel, site: int, why: str, steps: tuple[Mark, ...])
     )
 
 
-MAX_COUNT = (1 << 20) - 1
-"""The largest arrival count and the largest tx-count of an mbarrier (9.7.13.15.2)."""
 _PROTECTED = frozenset(
     "issue commit mbarrier-arrive mbarrier-expect barrier-sync barrier-arrive tmem-alloc tmem-dealloc clc-query".split()
 )

@@ -174,7 +174,7 @@ class _Lanes:
     def _polls(self, block: int) -> bool:
         """Whether *block* leaves a loop when a word that another thread may write has a certain value."""
         cfg, values, last = self.model.cfg, self.model.values, self.model.cfg.blocks[block].end - 1
-        bodies = [body for body in cfg.loops.values() if block in body]
+        bodies = [cfg.loops[head] for head in cfg.enclosing_loops(block)]
         leaving = [
             e for e in cfg.successors[block] for body in bodies if e.target not in body and e.predicate >= 0
         ]

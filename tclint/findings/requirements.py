@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 
-__all__ = ["ALL_ASSUMPTIONS", "NO_ASSUMPTION", "Requirement", "assumptions", "hazard", "requirements"]
+__all__ = ["ALL_ASSUMPTIONS", "NO_ASSUMPTION", "Requirement", "assumptions", "requirements"]
 
 NO_ASSUMPTION = "none"
 ALL_ASSUMPTIONS = frozenset(Assumption)
@@ -43,13 +43,8 @@ def requirements(words: Iterable[str]) -> tuple[Requirement, ...]:
             status = _named(before.strip(), {s.value: s for s in _REQUIRED}, "status")
         if status is None:
             raise ValueError(f"{word!r} has no status: write {_REQUIRED[0].value}:{word}")
-        found[Requirement(status, hazard(name))] = None
+        found[Requirement(status, _named(name.strip(), {h.value: h for h in HazardClass}, "class"))] = None
     return tuple(found)
-
-
-def hazard(name: str) -> HazardClass:
-    """The class with that name. Raises ValueError as :func:`requirements` does."""
-    return _named(name.strip(), {h.value: h for h in HazardClass}, "class")
 
 
 def assumptions(words: Iterable[str]) -> frozenset[Assumption]:

@@ -14,15 +14,16 @@ from typing import Any
 
 from tclint.driver.one import Input
 from tclint.findings.finding import FileReport
-from tclint.findings.places import region
+from tclint.findings.places import displayed_name, region
+from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.selection import Selected
 from tclint.findings.spans import Span
-from tclint.findings.verdicts import Assumption, HazardClass, Obligation, Reason, Status, Verdict
+from tclint.findings.verdicts import Assumption, HazardClass, Obligation, Status, Verdict
 from tclint.inspect.inputs import shown
 from tclint.inspect.tables import few, printable_line, short_name
 from tclint.linting.check import check_source
 from tclint.report.formats._style import BLUE, BOLD, RED, YELLOW, Style
-from tclint.report.formats._verdicts import by_kernel, details, reason_words
+from tclint.report.formats._verdicts import by_kernel, details, reason_fields, reason_words
 from tclint.syntax.source import Problem, Source
 
 __all__ = ["MAX_OBLIGATIONS", "SCHEMA", "Kernel", "Shown", "read", "render_json", "render_text", "show"]
@@ -80,7 +81,7 @@ def read(
     source: Source,
     entry: tuple[str, ...] = (),
     *,
-    assume: frozenset[Assumption] = frozenset(Assumption),
+    assume: frozenset[Assumption] = ALL_ASSUMPTIONS,
     hazards: Collection[HazardClass] = (),
 ) -> Shown:
     """The verdicts on the kernels in *source*, or on those that match a pattern in *entry*; all rules are checked that
@@ -105,7 +106,7 @@ def render_text(shown: Iterable[Shown], color: bool = False, most: int | None = 
 
 def _blocks(one: Shown, style: Style, most: int | None) -> Iterator[list[str]]:
     report = one.report
-    where = report.path if report.member is None else f"{report.path}({report.member})"
+    where = displayed_name(report)
     for problem in report.problems:
         at = f"{where}:{problem.line}" if problem.line else where
         yield [f"{style(RED, 'error')}: {at}: {problem.message}"]
@@ -173,14 +174,9 @@ def _verdict(report: FileReport, verdict: Verdict) -> dict[str, Any]:
         "rules": list(verdict.rules),
         "assumptions": [assumption.value for assumption in verdict.assumptions],
         "launches": list(verdict.launches),
-        "reasons": [_reason(report, reason) for reason in verdict.reasons],
+        "reasons": [reason_fields(report, reason) for reason in verdict.reasons],
         "obligations": [_obligation(report, one) for one in verdict.obligations],
     }
-
-
-def _reason(report: FileReport, reason: Reason) -> dict[str, Any]:
-    line = _line(report, reason.at) if reason.at is not None else None
-    return {"line": line, "what": reason.what, "help": reason.help or None}
 
 
 def _obligation(report: FileReport, one: Obligation) -> dict[str, Any]:

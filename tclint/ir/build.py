@@ -187,13 +187,13 @@ class _Builder:
 
     def declare_register(self, name: str, kind: str, length: int) -> None:
         """Add a register and, if it is a vector, its elements as registers of their own (5.4.2)."""
-        first = len(self.function.registers) + 1
-        self.scope.known[name] = first - 1
+        register = len(self.function.registers)
+        self.scope.known[name] = register
         self.function.registers.append(Register(name, kind))
         if length < 2:
             return
-        elements = range(first, first + length)
-        self.vectors[first - 1] = Vector(tuple(elements))
+        elements = range(register + 1, register + 1 + length)
+        self.vectors[register] = Vector(tuple(elements))
         for names in ("xyzw", "rgba"):
             self.scope.known.update(
                 (f"{name}.{letter}", n) for letter, n in zip(names, elements, strict=False)

@@ -141,13 +141,12 @@ def _check(
         problems += [Problem(line, limit) for limit in limits]
         off = selected.ignored(source.path, function.name) if all_hits else ()
         hits = tuple(without_subsumed(all_hits, selected.min_confidence, off, selected.strict))
-        observed = []
         if observer is not None:
-            observed = [hit for hit in observer(module, whole, hits) if hit.subject in on]
+            hits = (*hits, *(hit for hit in observer(module, whole, hits) if hit.subject in on))
             tick("execute")
-        found += [(whole, hit) for hit in (*hits, *observed)]
+        found += [(whole, hit) for hit in hits]
         if judge is not None:
-            judge.add(whole, (*hits, *observed), all_hits, changed=past.owing)
+            judge.add(whole, hits, all_hits, changed=past.owing)
             tick("verdicts")
     if not problems:
         past.forget_all_but(module)

@@ -90,11 +90,12 @@ def _symbol(place: Cursor, text: Text) -> Iterator[str]:
 def _verdicts(place: Cursor) -> Iterator[str]:
     """What is known of each class of hazards in the kernel with this name, if the settings ask for verdicts."""
     report = place.report
-    for verdict in report.verdicts if report is not None else ():
+    if report is None:
+        return
+    for verdict in report.verdicts:
         if verdict.kernel == place.name:
             from tclint.report.formats._verdicts import details
 
-            assert report is not None
             yield f"- {verdict.hazard.value}: **{verdict.status.value}**{details(report, verdict)}"
 
 

@@ -35,7 +35,7 @@ class Cursor:
     offset: int
     model: Callable[[Function], KernelModel]
     report: FileReport | None = None
-    """That of this state of the text; None if it has not been linted."""
+    """That of this state of the text; None if that has not been linted, or not all of it."""
 
     # ---------------------------------------------------------------- what is there
 

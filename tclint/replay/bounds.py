@@ -79,13 +79,14 @@ def _open(model: KernelModel) -> Iterator[Reason]:
     for run in replay.runs:
         for site, why in run.misused[:1]:
             yield _at(model, site, why)
-    for site in _sites(model):
+    sites = _sites(model)
+    for site in sites:
         instruction = model.function.instructions[site]
         if instruction.event == "mbarrier-wait" and instruction.role("state") is not None:
             yield _at(model, site, "a replay does not follow how late a wait for a state may be")
             break
     executed = frozenset[int]().union(*(run.executed for run in replay.runs))
-    missed = [site for site in _sites(model) if site not in executed]
+    missed = [site for site in sites if site not in executed]
     if missed:
         yield _at(model, missed[0], "no replayed launch executes it")
 

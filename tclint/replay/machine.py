@@ -25,7 +25,7 @@ from functools import cache, partial
 from itertools import repeat
 from typing import Any
 
-from tclint.analyses.mbarriers import RESPONSE, transaction_unit, transferred
+from tclint.analyses.mbarriers import MAX_COUNT, RESPONSE, transaction_unit, transferred
 from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.abstract_lanes import Lanes, apply, broadcast, collapse
@@ -79,8 +79,6 @@ _ALL = 0xFFFF
 """The mask of all CTAs of a cluster."""
 _OWN = -1
 """No mask: the CTA of the address."""
-MAX_COUNT = (1 << 20) - 1
-"""The largest pending count and tx-count of an mbarrier (9.7.13.15.2)."""
 ALIGNMENT = 8
 """The alignment of an mbarrier in bytes (9.7.13.15.1)."""
 _PURE_QUERIES = ("mbarrier-wait", "elect", "shuffle", "vote")

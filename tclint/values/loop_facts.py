@@ -312,25 +312,28 @@ class LoopFacts:
         Only where the exit is not stepped over: the change is 1 or -1, or the loop has no other exit. Then the counter
         starts before its end and reaches it exactly, since it would wrap otherwise.
         """
-        table = self.table
-        counted = [(t, f, c.step) for t, f in table.linear(value)[0] if (c := self.counter(t)) is not None]
-        if len(counted) != 1:
+        counted = self._only_counter(value)
+        if counted is None:
             return 0
-        ((counter, factor, step),) = counted
-        head = table.node(counter)[1]
-        by: int = factor * step
+        term, factor, counter = counted
+        head = self.table.node(term)[1]
+        by: int = factor * counter.step
         if self.exit_conditions(head).get(fact) is not truth or self._varies_otherwise(head, value):
             return 0
         return by if abs(by) == 1 or (abs(factor) == 1 and self._has_single_exit(head)) else 0
 
     def started(self, value: int) -> int | None:
         """*value* on entry to the loop whose counter it contains; None unless it contains exactly one."""
-        table = self.table
-        counted = [(t, f, c.start) for t, f in table.linear(value)[0] if (c := self.counter(t)) is not None]
-        if len(counted) != 1:
+        table, counted = self.table, self._only_counter(value)
+        if counted is None:
             return None
-        ((counter, factor, start),) = counted
-        return table.add(value, table.times(table.add(start, table.times(counter, -1)), factor))
+        term, factor, counter = counted
+        return table.add(value, table.times(table.add(counter.start, table.times(term, -1)), factor))
+
+    def _only_counter(self, value: int) -> tuple[int, int, Counter] | None:
+        """The only counter among the terms of *value*, with its factor; None unless there is exactly one."""
+        counted = [(t, f, c) for t, f in self.table.linear(value)[0] if (c := self.counter(t)) is not None]
+        return counted[0] if len(counted) == 1 else None
 
     def is_remainder_loop(self, head: int, p: int) -> bool:
         """Whether a loop runs the remainder of a division by a power of two, and *p* is not its exit condition.

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded
+from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.verdicts.availability import available
 from tclint.verdicts.completion import (
@@ -32,9 +33,8 @@ from tclint.verdicts.gaps import damage, gaps
 from tclint.verdicts.outcome import Outcome, ordered
 from tclint.verdicts.uses import uses
 
-__all__ = ["ALL_ASSUMPTIONS", "verdicts"]
+__all__ = ["verdicts"]
 
-ALL_ASSUMPTIONS = frozenset(Assumption)
 MAX_REASONS = 5
 """The reasons that a verdict names."""
 

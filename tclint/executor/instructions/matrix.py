@@ -45,7 +45,7 @@ def _ldmatrix(d: Decoder, i: Instruction) -> Op:
     assert match is not None
     count, checked, run = match.address_lanes, match.checked_lanes(d.function.target), matrices.load(match)
     size = matrices.row_size(match)
-    row = np.arange(size)
+    row = _ROW[:size]
     puts = [d.put(o) for o in parts(i.operands[0])]
     where = d.address(i.operands[1])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import Any
 
 from tclint.findings.finding import FileReport
 from tclint.findings.places import displayed_name, region
@@ -11,7 +12,7 @@ from tclint.findings.verdicts import Reason, Status, Verdict
 from tclint.report.formats._style import shortened
 from tclint.report.gate import Unmet
 
-__all__ = ["by_kernel", "details", "line", "reason_words", "unmet_words"]
+__all__ = ["by_kernel", "details", "line", "reason_fields", "reason_words", "unmet_words"]
 
 
 def by_kernel(report: FileReport) -> Iterator[tuple[str, list[Verdict]]]:
@@ -51,6 +52,12 @@ def reason_words(report: FileReport, reason: Reason) -> str:
     """``line 12: what is not known; what would make it known``."""
     at = f"line {region(report, reason.at)[0].line}: " if reason.at is not None else ""
     return f"{at}{reason.what}{f'; {reason.help}' if reason.help else ''}"
+
+
+def reason_fields(report: FileReport, reason: Reason) -> dict[str, Any]:
+    """A reason as JSON."""
+    at = region(report, reason.at)[0].line if reason.at is not None else None
+    return {"line": at, "what": reason.what, "help": reason.help or None}
 
 
 def unmet_words(unmet: Unmet) -> str:

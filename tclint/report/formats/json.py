@@ -72,6 +72,8 @@ def _execution(run: KernelExecution) -> dict[str, Any]:
 
 
 def _verdict(report: FileReport, verdict: Verdict) -> dict[str, Any]:
+    from tclint.report.formats._verdicts import reason_fields
+
     return {
         "kernel": verdict.kernel,
         "class": verdict.hazard.value,
@@ -81,14 +83,7 @@ def _verdict(report: FileReport, verdict: Verdict) -> dict[str, Any]:
         "discharged": sum(one.discharge is not None for one in verdict.obligations),
         "assumptions": [assumption.value for assumption in verdict.assumptions],
         "launches": list(verdict.launches),
-        "reasons": [
-            {
-                "line": region(report, reason.at)[0].line if reason.at is not None else None,
-                "what": reason.what,
-                "help": reason.help or None,
-            }
-            for reason in verdict.reasons
-        ],
+        "reasons": [reason_fields(report, reason) for reason in verdict.reasons],
     }
 
 
