@@ -183,6 +183,16 @@ class Check(Generic[F]):
     run: F
     needs: str = ""
     analyses: tuple[type, ...] = ()
+    method: Method = Method.STATIC
+    """How the check decides its cases of rules that another check owns."""
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        """The subjects of all hits that the check can yield. If none of them is checked, the check need not run."""
+        return frozenset(
+            rule if _owners.get(rule) is self.run else subject(rule, former(rule, self.method))
+            for rule in self.rules
+        )
 
 
 _kernel: list[Check[KernelCheck]] = []
@@ -191,11 +201,15 @@ _owners: dict[RuleId, Callable[..., object]] = {}
 
 
 def check(
-    *rules: RuleId, also: tuple[RuleId, ...] = (), needs: str = "", analyses: tuple[type, ...] = ()
+    *rules: RuleId,
+    also: tuple[RuleId, ...] = (),
+    method: Method = Method.STATIC,
+    needs: str = "",
+    analyses: tuple[type, ...] = (),
 ) -> Callable[[KernelCheck], KernelCheck]:
     """Register a function that yields the hits of the *rules* that it decides.
 
-    *also* are rules that another check owns and of which this one decides some cases.
+    *also* are rules that another check owns and of which this one decides some cases, by the *method*.
 
     *needs* is the first word of an opcode; the check does not run on a kernel without such an opcode.
 
@@ -212,7 +226,7 @@ def check(
 
     def register(function: KernelCheck) -> KernelCheck:
         _own(rules, function)
-        _kernel.append(Check((*rules, *also), function, needs, analyses))
+        _kernel.append(Check((*rules, *also), function, needs, analyses, method))
         return function
 
     return register

@@ -40,7 +40,13 @@ _NEVER_EMPTY = "the kernel does not test whether the two words are equal, so the
 """The doubt about a fault for which words of memory must be equal that no branch before their loop compares."""
 
 
-@check(MB016, also=HAZARDS, needs="mbarrier", analyses=(Mbarriers, ObjectNames, Replay))
+@check(
+    MB016,
+    also=HAZARDS,
+    method=Method.REPLAY,
+    needs="mbarrier",
+    analyses=(Mbarriers, ObjectNames, Replay),
+)
 def replayed(model: KernelModel) -> Iterator[Hit]:
     """Report accesses, a wait or an arrival that are wrong in every assumed launch that reaches them.
 

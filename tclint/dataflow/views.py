@@ -93,12 +93,12 @@ class Views:
 
         False if for none of them; None if unknown.
         """
-        key = self._kind(site), p, truth
+        key = self.kind(site), p, truth
         if key not in self._outcomes:
             self._outcomes[key] = self._entailed(self.context_of(site), p, truth)
         return self._outcomes[key]
 
-    def _kind(self, site: int) -> int:
+    def kind(self, site: int) -> int:
         """The number of the context of *site*, equal for contexts with the same threads and lifetime facts."""
         kind = self._kinds.get(site)
         if kind is None:
@@ -118,7 +118,7 @@ class Views:
 
     def mutually_exclusive(self, a: int, b: int) -> bool:
         """Whether no thread can execute both *a* and *b*."""
-        key = self._kind(a), self._kind(b)
+        key = self.kind(a), self.kind(b)
         if key not in self._disjoint_kinds:
             self._disjoint_kinds[key] = self._contradict(self.context_of(a), self.context_of(b))
         return self._disjoint_kinds[key]
@@ -131,7 +131,7 @@ class Views:
 
     def exclusive(self, a: int, b: int) -> bool:
         """Whether a CTA-uniform condition makes *a* and *b* mutually exclusive."""
-        key = self._kind(a), self._kind(b)
+        key = self.kind(a), self.kind(b)
         if key not in self._exclusive:
             values = self.values
             facts = self.context_of(b).invariant(values)

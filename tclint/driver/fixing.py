@@ -17,9 +17,11 @@ from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
 from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, FileReport, Finding, Fix
+from tclint.findings.moved import MOVED, moved_to
 from tclint.findings.places import displayed_name
-from tclint.findings.scales import Severity
+from tclint.findings.scales import Method, Severity
 from tclint.linting.cache import IncrementalCache
+from tclint.linting.subsumption import related
 from tclint.report.summary import count, present
 from tclint.syntax.source import GZIP, ZSTD, Source, SourceError, read_bytes
 
@@ -170,11 +172,15 @@ def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | 
     The best fix of each finding is tried together with the others. If that fails, and for alternative fixes, each is
     tried alone. Hidden findings are left as they are, since they are not shown. So are notes: their code works, and
     verifying their fixes would double the time for a kernel.
+
+    Only the rules of these findings are checked, with those whose findings decide whether theirs are reported: the
+    others cost most of a run, and :func:`apply_fixes` checks all rules before it keeps a fix.
     """
     before = _visible(report, config)
     seen = [f for f in before.findings if f.fixes and f.severity > Severity.INFO]
     if not seen:
         return report
+    config = _about(config, seen)
     good: list[tuple[Finding, Fix]] = []
     best = compatible((finding, list(finding.fixes)) for finding in seen)
     if isinstance(tried(before, best, config, past=past), Fixed):
@@ -188,6 +194,18 @@ def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | 
     kept = {id(f): tuple(x for x in f.fixes if any(f is g and x is y for g, y in good)) for f in seen}
     findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
     return replace(report, findings=findings)
+
+
+def _about(config: Config, findings: Iterable[Finding]) -> Config:
+    """*config* with only those of its rules that are related to the rules of *findings*.
+
+    If a replay shows one of them, all that replays show is included, since it decides which one is reported.
+    """
+    rules = related(finding.rule.id for finding in findings)
+    if any(finding.replayed or finding.method is Method.REPLAY for finding in findings):
+        former = [id for id, moved in MOVED.items() if moved.method is Method.REPLAY]
+        rules = rules.union(former, *map(moved_to, former))
+    return replace(config, rules=rules & config.selected.on)
 
 
 def compatible(todo: Iterable[tuple[Finding, list[Fix]]]) -> list[tuple[Finding, Fix]]:

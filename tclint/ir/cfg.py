@@ -297,7 +297,18 @@ class CFG:
 
     def enclosing_loops(self, *blocks: int) -> list[int]:
         """The headers of the loops that contain all of *blocks*."""
-        return [header for header, loop in self.loops.items() if loop.issuperset(blocks)]
+        first, *others = blocks
+        around = self._loops_around.get(first, [])
+        return [header for header in around if self.loops[header].issuperset(others)] if others else around
+
+    @cached_property
+    def _loops_around(self) -> dict[int, list[int]]:
+        """Block -> the headers of the loops that contain it, in the order of :attr:`loops`."""
+        around: dict[int, list[int]] = {}
+        for header, loop in self.loops.items():
+            for block in loop:
+                around.setdefault(block, []).append(header)
+        return around
 
     @cached_property
     def in_cycle(self) -> frozenset[int]:

@@ -33,6 +33,10 @@ class CheckResult(NamedTuple):
     unanswered: dict[Unanswered, int]
     """The questions that were left open, with the number of times each was."""
 
+    def of(self, on: frozenset[str]) -> CheckResult:
+        """The result with only the hits of the rules *on*."""
+        return self._replace(hits=tuple(hit for hit in self.hits if hit.subject in on))
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -53,6 +57,10 @@ class Facts:
         bodies = tuple(f.name for f in module.functions if f.instructions)
         return cls(on, toolkit, module.version, module.targets, module.address_size, module.variables, bodies)
 
+    def include(self, other: Facts) -> bool:
+        """Whether the facts are the same, and the rules all that are checked in the *other* run."""
+        return other.on <= self.on and replace(other, on=self.on) == self
+
 
 @dataclass(frozen=True, eq=False)
 class _Checked:
@@ -67,10 +75,11 @@ class _Checked:
     """How long the checks took."""
 
     def holds(self, function: Function, facts: Facts, called: tuple[Function, ...]) -> bool:
-        """Whether the checks of *function* have the same result, except for positions in the text."""
+        """Whether the checks of *function* have the same result, except for positions in the text and for the hits of
+        rules that are not checked now."""
         return (
             not any(_has_spans(hit) for hit in self.result.hits)
-            and self.facts == facts
+            and self.facts.include(facts)
             and same_program(self.function, function)
             and len(self.called) == len(called)
             and all(map(same_program, self.called, called))
@@ -158,7 +167,7 @@ class IncrementalCache:
                 known, function=function, called=called
             )  # the next state shares most objects with it
         self._checked[key] = [known, *recent[: MAX_RECENT_STATES - 1]]
-        return known.result
+        return known.result.of(facts.on)
 
     def forget_all_but(self, module: Module) -> None:
         """Forget the functions that are not in *module*.

@@ -220,7 +220,7 @@ def _kernel_hits(
     roots = {use.opcode.partition(".")[0] for use in model.function.uses}
     for kernel_check in kernel_checks():
         needs = kernel_check.needs
-        if (needs and needs not in roots) or on.isdisjoint(kernel_check.rules):
+        if (needs and needs not in roots) or on.isdisjoint(kernel_check.subjects):
             continue
         try:
             for hit in kernel_check.run(model):

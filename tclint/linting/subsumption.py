@@ -14,7 +14,7 @@ from tclint.checks import Hit
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Method, Severity
 
-__all__ = ["without_subsumed"]
+__all__ = ["related", "without_subsumed"]
 
 _COMMITS = ("TC005", "TC008", "TC010")
 _READS = ("WG001", "WG003")
@@ -45,6 +45,18 @@ _UNORDERED = frozenset(
 
 _AFFECTING_REPLAYS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence".split())
 """Rule families whose defects change the rest of a replay."""
+
+
+def related(rules: Iterable[str]) -> frozenset[str]:
+    """The *rules* with those whose hits may subsume theirs, or be subsumed by these."""
+    found = frozenset(rules)
+    while True:
+        causes = (cause for rule in found for cause in _CAUSES.get(rule, ()))
+        consequences = (rule for rule, causes in _CAUSES.items() if not found.isdisjoint(causes))
+        more = found.union(causes, consequences)
+        if more == found:
+            return found
+        found = more
 
 
 def without_subsumed(

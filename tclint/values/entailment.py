@@ -31,7 +31,15 @@ from tclint.values.integers import Range, type_width
 from tclint.values.intervals import Bounds
 from tclint.values.loop_facts import LoopFacts
 from tclint.values.path_condition import PathCondition
-from tclint.values.ranges import INFINITY, UNBOUNDED, Division, as_read, intersect, may_be_congruent
+from tclint.values.ranges import (
+    INFINITY,
+    MAX_FINITE_BOUND,
+    UNBOUNDED,
+    Division,
+    as_read,
+    intersect,
+    may_be_congruent,
+)
 from tclint.values.value_table import MIN_MAX, Node
 
 __all__ = ["ConditionalIntervals"]
@@ -74,6 +82,10 @@ class ConditionalIntervals:
         """``(id(known), predicate, whether in its own form)`` -> answer. :attr:`_refined` keeps *known* alive."""
         self._unsigned_views: dict[int, dict[int, int]] = {}
         """Number -> width -> the value under which the known ranges hold its unsigned reading."""
+        self._impossible: dict[int, tuple[KnownRanges, bool]] = {}
+        """``id(known)`` -> ``(known, whether it is impossible)``."""
+        self._combinations: dict[tuple[int, int, int], tuple[int, int, bool, bool]] = {}
+        """``(one, two, factor)`` -> see :meth:`_combined`."""
 
     def entails(self, p: int, node: Node, facts: PathCondition) -> bool | None:
         """Whether *p* holds under *facts*; None when neither answer follows.
@@ -144,20 +156,37 @@ class ConditionalIntervals:
 
     def impossible(self, facts: PathCondition) -> bool:
         """Whether the known ranges of two bases contradict that of their sum or difference."""
-        table, known = self.table, self.known(facts)
-        for (one, (low, high)), (two, ends) in combinations(known.items(), 2):
-            for factor in (1, -1):
-                base, shift, negative = self.loops.base(table.add(one, table.times(two, factor)))
-                there = (0, 0) if table.constant_of(base) is not None else self._range_of(base, known, 0)
-                if there != UNBOUNDED:
-                    least, most = sorted(end * factor for end in ends)
-                    least, most = low + least - shift, high + most - shift
-                    least, most = (-most, -least) if negative else (least, most)
-                    if (most < there[0] or there[1] < least) and not may_be_congruent(
-                        (least, most), there, 32
-                    ):
-                        return True
+        known = self.known(facts)
+        if id(known) not in self._impossible:
+            found = any(self._contradict(one, two, known) for one, two in combinations(known, 2))
+            self._impossible[id(known)] = known, found
+        return self._impossible[id(known)][1]
+
+    def _contradict(self, one: int, two: int, known: KnownRanges) -> bool:
+        """Whether the *known* ranges of *one* and *two* contradict that of their sum or difference."""
+        (low, high), (first, last) = known[one], known[two]
+        for factor, least, most in ((1, low + first, high + last), (-1, low - last, high - first)):
+            if least < -MAX_FINITE_BOUND and most > MAX_FINITE_BOUND:
+                continue  # no range contradicts this one
+            base, shift, negative, bounded = self._combined(one, two, factor)
+            if not (bounded or self._mentions(known, base)):
+                continue
+            there = (0, 0) if self.table.constant_of(base) is not None else self._range_of(base, known, 0)
+            if there != UNBOUNDED:
+                least, most = least - shift, most - shift
+                least, most = (-most, -least) if negative else (least, most)
+                if (most < there[0] or there[1] < least) and not may_be_congruent((least, most), there, 32):
+                    return True
         return False
+
+    def _combined(self, one: int, two: int, factor: int) -> tuple[int, int, bool, bool]:
+        """``one + factor * two`` as :meth:`LoopFacts.base` gives it, and whether its base may be bounded by itself."""
+        found = self._combinations.get((one, two, factor))
+        if found is None:
+            base, shift, negative = self.loops.base(self.table.add(one, self.table.times(two, factor)))
+            bounded = bool(self.loops.bounds(base)) or self._range_of(base, self._no_ranges, 0) != UNBOUNDED
+            found = self._combinations[one, two, factor] = base, shift, negative, bounded
+        return found
 
     def _by_contradiction(self, p: int, known: KnownRanges) -> bool | None:
         """The truth of *p* if its opposite leaves no value for some bits, a maximum or a minimum; otherwise None.

@@ -6,12 +6,20 @@ from typing import NamedTuple
 
 from tclint.values.integers import Range
 
-__all__ = ["INFINITY", "UNBOUNDED", "Division", "as_read", "intersect", "may_be_congruent"]
+__all__ = [
+    "INFINITY",
+    "MAX_FINITE_BOUND",
+    "UNBOUNDED",
+    "Division",
+    "as_read",
+    "intersect",
+    "may_be_congruent",
+]
 
 INFINITY = 1 << 80
 """The absolute value of an unbounded end of a range."""
 UNBOUNDED: Range = (-INFINITY, INFINITY)
-_MAX_FINITE_BOUND = 1 << 70
+MAX_FINITE_BOUND = 1 << 70
 """An end of a range beyond this is unbounded, and not a value that would have to wrap in a register."""
 
 
@@ -25,8 +33,8 @@ def as_read(a: Range, width: int, signed: bool) -> Range:
     """The range of a register of *width* bits that holds a value in *a*; an unbounded end does not make it wrap."""
     half = 1 << width - 1
     least, most = (-half, half - 1) if signed else (0, 2 * half - 1)
-    low = a[0] if a[0] > -_MAX_FINITE_BOUND else -half
-    high = a[1] if a[1] < _MAX_FINITE_BOUND else half - 1 if low >= 0 else most
+    low = a[0] if a[0] > -MAX_FINITE_BOUND else -half
+    high = a[1] if a[1] < MAX_FINITE_BOUND else half - 1 if low >= 0 else most
     if not signed and high < 0:
         low, high = low + 2 * half, high + 2 * half
     return (low, high) if least <= low <= high <= most else (least, most)
@@ -35,7 +43,7 @@ def as_read(a: Range, width: int, signed: bool) -> Range:
 def may_be_congruent(one: Range, two: Range, width: int) -> bool:
     """Whether values of two disjoint ranges can still be equal modulo the size of a register."""
     return any(
-        1 << width <= difference < _MAX_FINITE_BOUND for difference in (one[1] - two[0], two[1] - one[0])
+        1 << width <= difference < MAX_FINITE_BOUND for difference in (one[1] - two[0], two[1] - one[0])
     )
 
 
@@ -56,6 +64,6 @@ class Division(NamedTuple):
 
     def numbers(self, quotients: Range) -> Range:
         """The range of the dividends whose quotients are in *quotients*."""
-        low, high = (x * self.by if abs(x) < _MAX_FINITE_BOUND else x for x in quotients)
+        low, high = (x * self.by if abs(x) < MAX_FINITE_BOUND else x for x in quotients)
         rest = self.by - 1
         return low - (0 if self.floor or low > 0 else rest), high + (rest if self.floor or high >= 0 else 0)

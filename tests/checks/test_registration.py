@@ -8,9 +8,21 @@ import pytest
 
 from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, RuleId, _discover, check, grouped, kernel_checks, module_check, registered
+from tclint.checks import (
+    Hit,
+    KernelCheck,
+    RuleId,
+    _discover,
+    check,
+    grouped,
+    kernel_checks,
+    module_check,
+    registered,
+)
 from tclint.findings.rules import all_rules
+from tclint.findings.scales import Method
 from tclint.ir import Module
+from tclint.ir.frontend import analyse
 from tclint.isa.target import Version
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
@@ -38,6 +50,26 @@ def test_each_check_asks_for_the_analyses_that_it_declares_and_for_no_others() -
     assert {run: asked[run] for run in asked if asked[run] != declared[run]} == {}, (
         "asked for, not as declared"
     )
+
+
+def test_a_check_yields_no_hits_but_of_its_subjects() -> None:
+    """So a check of which no subject is selected need not run."""
+    found: dict[KernelCheck, set[str]] = {}
+    texts = [
+        *(block.code.encode() for rule in all_rules().values() for block in rule.examples),
+        *(path.read_bytes() for path in sorted((ROOT / "fixtures").rglob("*.ptx"))),
+    ]
+    for text in texts:
+        module, _ = analyse(Source(text, "block.ptx"))
+        for function in module.functions:
+            model = KernelModel(function, module)
+            for each in kernel_checks() if function.instructions and not function.errors else ():
+                found.setdefault(each.run, set()).update(hit.subject for hit in each.run(model))
+            model.release()
+    assert [each.run for each in kernel_checks() if not found[each.run] <= each.subjects] == []
+    (replayed,) = (each for each in kernel_checks() if each.method is Method.REPLAY)
+    assert found[replayed.run] > {"MB016"}
+    assert not {"BK001", "SM001"} & replayed.subjects
 
 
 def nothing(model: KernelModel) -> Iterator[Hit]:

@@ -26,6 +26,7 @@ from tclint.findings.spans import Span
 from tclint.ir.frontend import analyse
 from tclint.linting import check
 from tclint.linting.check import check_source
+from tclint.linting.subsumption import related
 from tclint.syntax.source import Source
 from tests.tools.pages import block as page_block
 from tests.tools.support import HOPPER, WGMMA, before_the_wait, kernel, module
@@ -89,6 +90,26 @@ def test_only_what_a_fix_changes_is_analysed_again(monkeypatch: pytest.MonkeyPat
     assert [finding.entry for finding in checked.report.findings if finding.fixes] == ["a"]
     assert asked.count("a") == 2
     assert len(asked) == 11
+
+
+def test_fixes_in_a_report_are_verified_with_their_rules_and_applied_with_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked: list[frozenset[str]] = []
+    hits = check._kernel_hits
+
+    def note(model: KernelModel, on: frozenset[str], *rest: object) -> object:
+        checked.append(on)
+        return hits(model, on, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(check, "_kernel_hits", note)
+    source = Source(WRONG.encode(), "k.ptx")
+    report = pool.check(("k.ptx", source), Config()).report
+    assert [f.rule.id for f in report.findings if f.fixes] == ["WG001"]
+    assert checked == [Config().selected.on, related(["WG001"])]
+    checked.clear()
+    assert apply_fixes(source, Config()).fixed
+    assert checked == [Config().selected.on] * 2
 
 
 def test_an_unsafe_fix_is_made_only_when_it_is_asked_for() -> None:

@@ -11,7 +11,7 @@ from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
-from tclint.linting.subsumption import without_subsumed
+from tclint.linting.subsumption import related, without_subsumed
 from tclint.syntax.source import Source
 from tests.tools import pages
 from tests.tools.support import found, kernel, lint, module
@@ -173,6 +173,13 @@ def test_a_cause_that_is_too_doubtful_to_be_shown_hides_nothing() -> None:
     assert len(list(without_subsumed(hits, Confidence.MEDIUM, {"WG001"}))) == 2
     hits = [sure, replace(CAUSE, confidence=Confidence.LOW)]
     assert len(list(without_subsumed(hits, Confidence.LOW))) == 2
+
+
+def test_rules_are_related_to_their_causes_and_consequences_and_to_those_of_these() -> None:
+    assert related(["CL002"]) == related(["CL001"]) == {"CL001", "CL002"}
+    assert related(["TM003"]) == {"TM003", "TC017"}
+    assert related(["MB016", "MB004"]) > {"MB016", "MB006", "MB008", "TC010"}
+    assert related(["PX001"]) == {"PX001"}
 
 
 CAUSE = RuleId("WG001").hit(site=9, message="", about=frozenset((1, 2)))

@@ -37,6 +37,8 @@ class MayOrder:
         self._targets_of: dict[int, _Targets] = {}
         self._targets_of_block: dict[int, _Targets] = {}
         self._paired: dict[tuple[int, Hashable], frozenset[int]] = {}
+        self._others: dict[tuple[int, int], int] = {}
+        """The contexts of two instructions (:meth:`Views.kind`) -> see :meth:`threads_elsewhere`."""
         self._elsewhere: dict[tuple[frozenset[int], int, int, bool], frozenset[int]] = {}
 
     def observed_after(self, sources: frozenset[int], waits: frozenset[int]) -> frozenset[int]:
@@ -170,10 +172,22 @@ class MayOrder:
         If the thread index does not distinguish the roles, the threads of *site* count if none of them executes *own*.
         """
         views = self.model.views
-        here, there = (views.context_of(i).threads for i in (own, site))
-        if T.full(self.model.values.threads) & ~here:
-            return there & ~T.whole(here, 32)
-        return there if views.mutually_exclusive(own, site) else 0
+        kinds = views.kind(site), views.kind(own)
+        if kinds not in self._others:
+            here, there = (views.context_of(i).threads for i in (own, site))
+            if T.full(self.model.values.threads) & ~here:
+                self._others[kinds] = there & ~T.whole(here, 32)
+            else:
+                self._others[kinds] = there if views.mutually_exclusive(own, site) else 0
+        return self._others[kinds]
+
+    @cached_property
+    def _signals_of_kind(self) -> list[list[int]]:
+        """The signals, those with equal contexts (:meth:`Views.kind`) together."""
+        found: dict[int, list[int]] = {}
+        for signal in self.points.signals:
+            found.setdefault(self.model.views.kind(signal), []).append(signal)
+        return list(found.values())
 
     def signalled_elsewhere(self, signals: AbstractSet[int], own: int, *, through: bool) -> frozenset[int]:
         """The waits of threads other than those of *own* that one of *signals* itself may complete.
@@ -181,16 +195,20 @@ class MayOrder:
         Signals that follow in the thread of *own* do not count. With *through*, waits are included that may be ordered
         after those, through any number of such other threads.
         """
-        threads = self.model.views.context_of(own).threads
+        views = self.model.views
+        threads = views.context_of(own).threads
         distinct = T.full(self.model.values.threads) & ~threads
-        key = frozenset(signals), threads, -1 if distinct else own, through
+        key = frozenset(signals), threads, -1 if distinct else views.kind(own), through
         if key not in self._elsewhere:
             self._elsewhere[key] = self._signalled_elsewhere(signals, own, through)
         return self._elsewhere[key]
 
     def _signalled_elsewhere(self, signals: AbstractSet[int], own: int, through: bool) -> frozenset[int]:
         found, work = set[int](), list[int]()
-        left = {i for i in self.points.signals if self.threads_elsewhere(i, own)} if through else set[int]()
+        left = set[int]()
+        for alike in self._signals_of_kind if through else ():
+            if self.threads_elsewhere(alike[0], own):
+                left.update(alike)
 
         def complete(signal: int) -> None:
             waits, channels = self._targets(signal)
