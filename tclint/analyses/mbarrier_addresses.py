@@ -177,6 +177,16 @@ def same(model: KernelModel, a: MbarrierLocation, b: MbarrierLocation) -> bool |
     return False if model.values.separate(a.base, b.base) else None
 
 
+def _agreed(answers: Iterable[bool | None]) -> bool | None:
+    """The answer that all *answers* give; None if they differ, or if there are none."""
+    found = set[bool | None]()
+    for answer in answers:
+        found.add(answer)
+        if len(found) > 1:
+            return None
+    return found.pop() if found else None
+
+
 Array = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
 """The start of the array that an address is in, and its strides. Two roles index one array by counters of their own."""
 
@@ -222,6 +232,7 @@ class MbarrierAddresses:
         self._of: dict[int, tuple[Address, ...]] = {}
         self._locations: dict[int, frozenset[MbarrierLocation] | None] = {}
         self._each: dict[int, frozenset[MbarrierLocation]] = {}
+        self._same: dict[tuple[frozenset[MbarrierLocation], frozenset[MbarrierLocation]], bool | None] = {}
 
     def of(self, site: int) -> tuple[Address, ...]:
         """The addresses that the mbarrier operand of *site* may have, over all paths to it; empty if one is unknown."""
@@ -264,8 +275,9 @@ class MbarrierAddresses:
         mine, theirs = self.locations(site), self.locations(other)
         if mine is None or theirs is None:
             return False if self._never_meet(site, other) else None
-        found = {same(self.model, a, b) for a in mine for b in theirs}
-        return found.pop() if len(found) == 1 else None
+        if (mine, theirs) not in self._same:
+            self._same[mine, theirs] = _agreed(same(self.model, a, b) for a in mine for b in theirs)
+        return self._same[mine, theirs]
 
     def _never_meet(self, site: int, other: int) -> bool:
         values = self.model.values

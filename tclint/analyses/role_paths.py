@@ -130,6 +130,14 @@ def last(
 
     Only unguarded instructions of *barring* bar a path, and branches are not evaluated.
     """
+    block_of = model.cfg.block_of
+    return list({block_of[site]: site for site in unbarred(model, sites, barring, to)}.values())
+
+
+def unbarred(
+    model: KernelModel, sites: Iterable[int], barring: Collection[int], to: Collection[int] = ()
+) -> list[int]:
+    """All *sites* of which :func:`last` gives the last in each block, in order."""
     cfg = model.cfg
     unguarded: dict[int, list[int]] = {}
     for i in barring:
@@ -147,9 +155,8 @@ def last(
             before = {(e.source, cfg.blocks[e.source].end) for e in cfg.predecessors[b]} - seen
             seen |= before
             work += before
-    last: dict[int, int] = {}
-    for site in sorted(sites):
-        b = cfg.block_of[site]
-        if any(begin < site < end for begin, end in free.get(b, ())):
-            last[b] = site
-    return list(last.values())
+    return [
+        site
+        for site in sorted(sites)
+        if any(begin < site < end for begin, end in free.get(cfg.block_of[site], ()))
+    ]

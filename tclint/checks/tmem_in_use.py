@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import controlling_predicates, dominated_by, last, path_avoiding
+from tclint.analyses.role_paths import controlling_predicates, dominated_by, last, path_avoiding, unbarred
 from tclint.analyses.tcgen05 import TensorMemory
 from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, RuleId, check
@@ -48,10 +48,18 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
     order, commits = model.fact(HappensBefore), model.sites("commit", "tcgen05")
     # An access to the result is reported first (TC001).
     accesses = {*model.sites("issue", "tcgen05.ld"), *model.sites("issue", "tcgen05.st")}
-    for site in model.sites("issue", "tcgen05"):
+    operations = [i for i in model.sites("issue", "tcgen05") if model.reaches(i, free)]
+    free_after: dict[frozenset[int], frozenset[int]] = {}
+    """Waits -> the operations from which a path leads to *free* and passes none of them."""
+    for site in operations:
         tracking = [commit for commit in commits if model.reaches(site, commit)]
-        ends = order.transitive_observers(order.waits_for(tracking)) | _accesses_to(model, site, accesses)
-        if not last(model, (site,), ends, (free,)) or not _may_use(model, site, (free,)):
+        ends = order.transitive_observers(order.waits_for(tracking))
+        if ends not in free_after:
+            free_after[ends] = frozenset(unbarred(model, operations, ends, (free,)))
+        if site not in free_after[ends] or not _may_use(model, site, (free,)):
+            continue
+        ends |= _accesses_to(model, site, accesses)
+        if not last(model, (site,), ends, (free,)):
             continue
         path = path_avoiding(model, site, T.full(model.values.threads), (free,), ends).witness
         if path is None:

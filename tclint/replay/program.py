@@ -149,6 +149,7 @@ class Program:
         self._pointers: dict[frozenset[int], int] = {}
         self._launch_operands: dict[tuple[int, str], bool] = {}
         self._independent: dict[int, bool] = {}
+        self._involving: dict[tuple[int, int], bool] = {}
         self._branches: dict[int, Branch] = {}
         self._reconvergence: dict[int, int] = {}
         self.clustered = any(
@@ -388,15 +389,22 @@ class Program:
         The predicate may also be loaded as a flag that holds the result of such a comparison.
         """
         values = self.model.values
-        loads = (node[1] for v in values.subexpressions(predicate) if (node := values.node(v))[0] == "load")
+        parts = list(values.subexpressions(predicate))
+        loads = (node[1] for v in parts if (node := values.node(v))[0] == "load")
         stored = (values.node(v) for load in loads for v in self.shared_stores.values(load))
         flags = [s[1] for s in stored if s[0] == "select" and None not in map(values.constant_of, s[2:4])]
-        compared = (values.node(v) for v in values.subexpressions(predicate, *flags))
-        return [
-            (node[2], node[3])
-            for node in compared
-            if node[0] == "compare" and self._from_launch(*node[2:4]) and self._from_thread_index(*node[2:4])
-        ]
+        if flags:
+            parts = list(values.subexpressions(predicate, *flags))
+        pairs = [node[2:4] for v in parts if (node := values.node(v))[0] == "compare"]
+        return [pair for pair in pairs if self._involves_launch_and_thread(*pair)]
+
+    def _involves_launch_and_thread(self, one: int, two: int) -> bool:
+        """Whether one of two compared values depends on the launch, and one on a thread index."""
+        found = self._involving.get((one, two))
+        if found is None:
+            found = self._from_launch(one, two) and self._from_thread_index(one, two)
+            self._involving[one, two] = found
+        return found
 
     def _from_thread_index(self, *made: int) -> bool:
         """Whether values are computed from the index of a thread in its CTA."""

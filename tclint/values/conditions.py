@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tclint.ir.cfg import Edge
 from tclint.isa.widths import width_of
+from tclint.values.contradictions import Contradictions
 from tclint.values.entailment import ConditionalIntervals
 from tclint.values.path_condition import PathCondition
 from tclint.values.value_table import Comparisons, Node
@@ -19,6 +20,7 @@ class Conditions:
 
     def __init__(self, ranges: ConditionalIntervals) -> None:
         self.ranges, self.loops = ranges, ranges.loops
+        self.contradictions = Contradictions(ranges)
         self.table, self.cfg = ranges.table, ranges.loops.cfg
         self.registers, self.lifetimes = ranges.loops.registers, ranges.loops.lifetimes
         self._facts: dict[frozenset[tuple[int, bool]], PathCondition] = {}
@@ -186,7 +188,7 @@ class Conditions:
 
     def unsatisfiable(self, facts: PathCondition) -> bool:
         """Whether *facts* are unsatisfiable because of what they say about sums and differences taken together."""
-        return self.ranges.impossible(facts)
+        return self.contradictions.impossible(facts)
 
     def _inconsistent(self, literals: Iterable[tuple[int, bool]]) -> bool:
         facts = PathCondition()

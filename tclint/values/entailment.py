@@ -25,24 +25,15 @@ ends at a bound (``i < n``), but for *strict* values.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
 
 from tclint.values.integers import Range, type_width
 from tclint.values.intervals import Bounds
 from tclint.values.loop_facts import LoopFacts
 from tclint.values.path_condition import PathCondition
-from tclint.values.ranges import (
-    INFINITY,
-    MAX_FINITE_BOUND,
-    UNBOUNDED,
-    Division,
-    as_read,
-    intersect,
-    may_be_congruent,
-)
+from tclint.values.ranges import INFINITY, UNBOUNDED, Division, as_read, intersect, may_be_congruent
 from tclint.values.value_table import MIN_MAX, Node
 
-__all__ = ["ConditionalIntervals"]
+__all__ = ["ConditionalIntervals", "KnownRanges"]
 
 KnownRanges = dict[int, Range]
 """Known ranges: by base, or by a number read as unsigned (:meth:`ValueTable.plain`)."""
@@ -82,10 +73,6 @@ class ConditionalIntervals:
         """``(id(known), predicate, whether in its own form)`` -> answer. :attr:`_refined` keeps *known* alive."""
         self._unsigned_views: dict[int, dict[int, int]] = {}
         """Number -> width -> the value under which the known ranges hold its unsigned reading."""
-        self._impossible: dict[int, tuple[KnownRanges, bool]] = {}
-        """``id(known)`` -> ``(known, whether it is impossible)``."""
-        self._combinations: dict[tuple[int, int, int], tuple[int, int, bool, bool]] = {}
-        """``(one, two, factor)`` -> see :meth:`_combined`."""
 
     def entails(self, p: int, node: Node, facts: PathCondition) -> bool | None:
         """Whether *p* holds under *facts*; None when neither answer follows.
@@ -102,11 +89,11 @@ class ConditionalIntervals:
     def _entails(self, p: int, node: Node, known: KnownRanges) -> bool | None:
         _, relation, left, right, signed, width = node
         if not self.needs_no_facts(p) and not any(
-            self._mentions(known, side) or self.loops.is_carried(side) for side in (left, right)
+            self.mentions(known, side) or self.loops.is_carried(side) for side in (left, right)
         ):
             return None
         known = self._with_lockstep_ranges(known, left, right)
-        one, two = self._canonical_range_of(left, known), self._range_of(right, known, 0)
+        one, two = self._canonical_range_of(left, known), self.range_of(right, known, 0)
         if not signed and self.table.constant_of(right) is None:
             below = self._below(left, right, width, known)
             if below is not None:
@@ -154,40 +141,6 @@ class ConditionalIntervals:
                     return True
         return None
 
-    def impossible(self, facts: PathCondition) -> bool:
-        """Whether the known ranges of two bases contradict that of their sum or difference."""
-        known = self.known(facts)
-        if id(known) not in self._impossible:
-            found = any(self._contradict(one, two, known) for one, two in combinations(known, 2))
-            self._impossible[id(known)] = known, found
-        return self._impossible[id(known)][1]
-
-    def _contradict(self, one: int, two: int, known: KnownRanges) -> bool:
-        """Whether the *known* ranges of *one* and *two* contradict that of their sum or difference."""
-        (low, high), (first, last) = known[one], known[two]
-        for factor, least, most in ((1, low + first, high + last), (-1, low - last, high - first)):
-            if least < -MAX_FINITE_BOUND and most > MAX_FINITE_BOUND:
-                continue  # no range contradicts this one
-            base, shift, negative, bounded = self._combined(one, two, factor)
-            if not (bounded or self._mentions(known, base)):
-                continue
-            there = (0, 0) if self.table.constant_of(base) is not None else self._range_of(base, known, 0)
-            if there != UNBOUNDED:
-                least, most = least - shift, most - shift
-                least, most = (-most, -least) if negative else (least, most)
-                if (most < there[0] or there[1] < least) and not may_be_congruent((least, most), there, 32):
-                    return True
-        return False
-
-    def _combined(self, one: int, two: int, factor: int) -> tuple[int, int, bool, bool]:
-        """``one + factor * two`` as :meth:`LoopFacts.base` gives it, and whether its base may be bounded by itself."""
-        found = self._combinations.get((one, two, factor))
-        if found is None:
-            base, shift, negative = self.loops.base(self.table.add(one, self.table.times(two, factor)))
-            bounded = bool(self.loops.bounds(base)) or self._range_of(base, self._no_ranges, 0) != UNBOUNDED
-            found = self._combinations[one, two, factor] = base, shift, negative, bounded
-        return found
-
     def _by_contradiction(self, p: int, known: KnownRanges) -> bool | None:
         """The truth of *p* if its opposite leaves no value for some bits, a maximum or a minimum; otherwise None.
 
@@ -202,7 +155,7 @@ class ConditionalIntervals:
             for value in near:
                 one, two = (
                     known[value],
-                    self._range_of(value, {b: r for b, r in there.items() if b != value}, 0),
+                    self.range_of(value, {b: r for b, r in there.items() if b != value}, 0),
                 )
                 if (one[1] < two[0] or two[1] < one[0]) and not may_be_congruent(
                     one, two, self._width(value)
@@ -233,7 +186,7 @@ class ConditionalIntervals:
 
     def _has_few_values(self, bits: int, known: KnownRanges) -> bool:
         """Whether the operand of the mask *bits* has so few values that one more fact can leave a single one."""
-        low, high = self._range_of(self.table.node(bits)[2], known, 0)
+        low, high = self.range_of(self.table.node(bits)[2], known, 0)
         return high - low <= MAX_VALUES_ENUMERATED
 
     def known(self, facts: PathCondition) -> KnownRanges:
@@ -273,7 +226,7 @@ class ConditionalIntervals:
             bounds = (0, limit - 1)
         elif not truth and limit >= 1 << (width - 1):
             bounds = (limit - (1 << width), -1)
-        elif (found := self._range_of(left, known, 0))[0] >= 0:
+        elif (found := self.range_of(left, known, 0))[0] >= 0:
             bounds = (0, limit - 1) if truth else (limit, INFINITY)
         elif found[1] < 0:
             limit -= 1 << width
@@ -305,7 +258,7 @@ class ConditionalIntervals:
         for greatest, one, two in self._choices(base, known, 0) if depth < MAX_PROPAGATION_DEPTH else ():
             for arm, other in ((one, two), (two, one)):
                 # The bound holds for one arm where the other arm cannot be the result.
-                least, most = self._range_of(other, known, 0)
+                least, most = self.range_of(other, known, 0)
                 bounds = (
                     low if not greatest or most < low else -INFINITY,
                     high if greatest or least > high else INFINITY,
@@ -342,7 +295,7 @@ class ConditionalIntervals:
             if not rest & rest + 1:
                 self._add_range(node[2], (low, high + rest), known, depth)
         elif node[:2] == ("op", "mask") and self._has_few_values(base, known):
-            least, most = self._range_of(node[2], known, 0)
+            least, most = self.range_of(node[2], known, 0)
             numbers = [x for x in range(least, most + 1) if low <= x & node[3] <= high]
             if numbers:
                 self._add_range(node[2], (numbers[0], numbers[-1]), known, depth)
@@ -373,7 +326,7 @@ class ConditionalIntervals:
         """
         for term, greatest, one, two in self._alternatives(base):
             _, _, kind, *operands = self.table.node(term)
-            bounds = [self._range_of(operand, known, depth) for operand in operands if kind[1] != "s"]
+            bounds = [self.range_of(operand, known, depth) for operand in operands if kind[1] != "s"]
             if all(low >= 0 for low, _ in bounds) or all(high < 0 for _, high in bounds):
                 yield greatest, one, two
 
@@ -392,7 +345,7 @@ class ConditionalIntervals:
             self._alternative_cache[base] = tuple(found)
         return self._alternative_cache[base]
 
-    def _mentions(self, known: KnownRanges, value: int) -> bool:
+    def mentions(self, known: KnownRanges, value: int) -> bool:
         """Whether *known* has a range of *value*, of its unsigned reading, or of a part of it."""
         return (
             self.loops.base(value)[0] in known
@@ -419,7 +372,7 @@ class ConditionalIntervals:
     def _end_range(self, value: int, known: KnownRanges) -> Range:
         """The range of *value* if it is known or *value* is a choice; unbounded otherwise."""
         base = self.loops.base(value)[0]
-        return self._range_of(value, known, 0) if base in known or self._is_choice(base, known) else UNBOUNDED
+        return self.range_of(value, known, 0) if base in known or self._is_choice(base, known) else UNBOUNDED
 
     def _collect(self, value: int, roots: set[int], depth: int) -> bool:
         """Add the parts of *value* to *roots*, and return whether there is a bounded operation among them."""
@@ -441,8 +394,17 @@ class ConditionalIntervals:
                     self._collect(arm, roots, depth + 2)
         return found
 
-    def _range_of(self, value: int, known: KnownRanges, depth: int) -> Range:
-        """The range of *value* under *known*."""
+    def adds_ranges_of_terms(self, base: int) -> bool:
+        """Whether the range of the sum *base* is the sum of those of its terms, as long as none of its own is known."""
+        return not (
+            self.loops.bounds(base)
+            or self._alternatives(base)
+            or self._remainder_forms(base)
+            or base in self._unsigned_views
+        )
+
+    def range_of(self, value: int, known: KnownRanges, depth: int = 0) -> Range:
+        """The range of *value* under *known*; with *depth* operations around it, less deep ones in it are followed."""
         node = self.table.node(value)
         if node[0] == "const":
             return node[1], node[1]
@@ -481,11 +443,11 @@ class ConditionalIntervals:
             low = high = node[2]
             terms = node[1]
             for rest, number in self._remainder_forms(value):
-                if number < 0 or self._range_of(number, known, depth + 1)[0] >= 0:
+                if number < 0 or self.range_of(number, known, depth + 1)[0] >= 0:
                     terms = rest
                     break
             for term, factor in terms:
-                ends = [end * factor for end in self._range_of(term, known, depth + 1)]
+                ends = [end * factor for end in self.range_of(term, known, depth + 1)]
                 low, high = low + min(ends), high + max(ends)
             return self._narrowed(value, (max(low, -INFINITY), min(high, INFINITY)), known, depth + 2)
         if node[:2] in MIN_MAX:
@@ -498,7 +460,7 @@ class ConditionalIntervals:
                 found = (low, high) if high < 1 << width - 1 else UNBOUNDED
             return self._narrowed(value, found, known, depth + 1)
         if node[0] == "op" and node[1] == "mask":
-            low, high = self._range_of(node[2], known, depth + 1)
+            low, high = self.range_of(node[2], known, depth + 1)
             mask = node[3]
             if low == high:
                 return low & mask, low & mask
@@ -509,11 +471,11 @@ class ConditionalIntervals:
             number, _, width, signed, _ = division
             if not signed:
                 return division.quotients(self._unsigned_range_of(number, width, known, depth + 1))
-            return division.quotients(as_read(self._range_of(number, known, depth + 1), width, signed))
+            return division.quotients(as_read(self.range_of(number, known, depth + 1), width, signed))
         found = self.bounds.interval(value) or UNBOUNDED
         trend = self.loops.trend(value)
         if trend is not None:
-            low, high = self._range_of(trend[0], known, depth + 1)
+            low, high = self.range_of(trend[0], known, depth + 1)
             found = intersect(found, (low, INFINITY) if trend[1] > 0 else (-INFINITY, high))
         return found
 
@@ -543,7 +505,7 @@ class ConditionalIntervals:
 
     def _unsigned_range_of(self, value: int, width: int, known: KnownRanges, depth: int) -> Range:
         """The range of *value* read as unsigned."""
-        bounds = as_read(self._range_of(value, known, depth), width, False)
+        bounds = as_read(self.range_of(value, known, depth), width, False)
         view = self._unsigned_views.get(value, {}).get(width)
         return bounds if view not in known else intersect(bounds, known[view])
 
@@ -566,7 +528,7 @@ class ConditionalIntervals:
         """*found* narrowed by the maxima and minima in *value*, or by *value* being one."""
         base, shift, negative = self.loops.base(value)
         for greatest, *arms in self._choices(base, known, depth):
-            one, two = (self._range_of(arm, known, depth) for arm in arms)
+            one, two = (self.range_of(arm, known, depth) for arm in arms)
             choose = max if greatest else min
             least, most = choose(one[0], two[0]), choose(one[1], two[1])
             least, most = (-most, -least) if negative else (least, most)
@@ -584,10 +546,8 @@ class ConditionalIntervals:
             for other in known:
                 partner = self.loops.counter(other) if node(other)[:2] == node(value)[:2] else None
                 if partner is not None and partner.advances == counter.advances:
-                    iterations = partner.iterations_to(known[other], self._range_of(partner.start, known, 0))
-                    found = found | {
-                        value: counter.after(iterations, self._range_of(counter.start, known, 0))
-                    }
+                    iterations = partner.iterations_to(known[other], self.range_of(partner.start, known, 0))
+                    found = found | {value: counter.after(iterations, self.range_of(counter.start, known, 0))}
         return found
 
     def _loop_range(self, base: int, known: KnownRanges, depth: int) -> Range:
@@ -598,7 +558,7 @@ class ConditionalIntervals:
         """
         found = UNBOUNDED
         for low, high, rest in self.loops.bounds(base):
-            least, most = self._range_of(rest, known, depth + 1)
+            least, most = self.range_of(rest, known, depth + 1)
             found = intersect(found, (max(low + least, -INFINITY), min(high + most, INFINITY)))
         return found
 
@@ -670,7 +630,7 @@ class ConditionalIntervals:
         start = self.loops.started(difference)
         if start is None:
             return False
-        low, high = self._range_of(start, self.known(facts), 0)
+        low, high = self.range_of(start, self.known(facts), 0)
         return high <= 0 if by > 0 else low >= 0
 
     def _equal(self, p: int, facts: PathCondition) -> bool | None:
@@ -720,6 +680,6 @@ class ConditionalIntervals:
 
     def _canonical_range_of(self, value: int, known: KnownRanges) -> Range:
         """The range of *value*, intersected with that of its canonical form."""
-        found = self._range_of(value, known, 0)
+        found = self.range_of(value, known, 0)
         canonical = self.loops.canonical(value)
-        return found if canonical == value else intersect(found, self._range_of(canonical, known, 0))
+        return found if canonical == value else intersect(found, self.range_of(canonical, known, 0))

@@ -1,0 +1,108 @@
+"""Whether a path condition is impossible because of what it says about sums and differences taken together.
+
+The ranges of two values contradict that of their sum or difference if the sum of the ranges and that range have no value
+in common. That needs a range of the sum which is more than the ranges of its terms: one that is known of it, or follows
+from a maximum, a minimum, a remainder or a loop.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+from tclint.values.entailment import ConditionalIntervals, KnownRanges
+from tclint.values.integers import Range
+from tclint.values.path_condition import PathCondition
+from tclint.values.ranges import MAX_FINITE_BOUND, UNBOUNDED, may_be_congruent
+
+__all__ = ["Contradictions"]
+
+
+class _Sum(NamedTuple):
+    """The sum or difference of two bases."""
+
+    base: int
+    """Its own base, as of :meth:`LoopFacts.base`, and so are the next two."""
+    constant: int
+    negative: bool
+    bounded: bool
+    """Whether the base may have a range where no range is known."""
+    same_terms: bool
+    """Whether the base has the terms of the two bases, and no other range than that of these terms by itself."""
+
+
+class Contradictions:
+    """The contradictions between the ranges that path conditions of one function imply."""
+
+    def __init__(self, ranges: ConditionalIntervals) -> None:
+        self.ranges, self.loops, self.table = ranges, ranges.loops, ranges.table
+        self._impossible: dict[int, tuple[KnownRanges, bool]] = {}
+        """``id(known)`` -> ``(known, answer)``. Stores the key object so that its id stays unique."""
+        self._sums: dict[tuple[int, int, int], _Sum] = {}
+
+    def impossible(self, facts: PathCondition) -> bool:
+        """Whether the known ranges of two bases contradict that of their sum or difference."""
+        known = self.ranges.known(facts)
+        if id(known) not in self._impossible:
+            self._impossible[id(known)] = known, self._any(known)
+        return self._impossible[id(known)][1]
+
+    def _any(self, known: KnownRanges) -> bool:
+        """Whether there is a contradiction between two of the *known* ranges."""
+        agreeing = {base for base, ends in known.items() if _overlap(self._of_terms(base, known), ends)}
+        for one, two in combinations(known, 2):
+            (low, high), (first, last) = known[one], known[two]
+            agree = one in agreeing and two in agreeing
+            for factor, least, most in ((1, low + first, high + last), (-1, low - last, high - first)):
+                if least < -MAX_FINITE_BOUND and most > MAX_FINITE_BOUND:
+                    continue  # no range contradicts this one
+                total = self._sum(one, two, factor)
+                base = total.base
+                if (
+                    agree
+                    and total.same_terms
+                    and base not in known
+                    and self.ranges.adds_ranges_of_terms(base)
+                ):
+                    continue  # the range of the sum is that of terms which contradict neither of the two
+                if (total.bounded or self.ranges.mentions(known, base)) and self._contradicts(
+                    total, least, most, known
+                ):
+                    return True
+        return False
+
+    def _contradicts(self, total: _Sum, least: int, most: int, known: KnownRanges) -> bool:
+        """Whether the range from *least* to *most* of a sum contradicts that of its base."""
+        there = (0, 0)
+        if self.table.constant_of(total.base) is None:
+            there = self.ranges.range_of(total.base, known)
+        here = least - total.constant, most - total.constant
+        here = (-here[1], -here[0]) if total.negative else here
+        return not _overlap(here, there) and not may_be_congruent(here, there, 32)
+
+    def _sum(self, one: int, two: int, factor: int) -> _Sum:
+        """``one + factor * two``."""
+        found = self._sums.get((one, two, factor))
+        if found is None:
+            table = self.table
+            base, constant, negative = self.loops.base(table.add(one, table.times(two, factor)))
+            sign = -1 if negative else 1
+            terms = {(t, f * sign) for t, f in table.linear(one)[0]}
+            terms |= {(t, f * factor * sign) for t, f in table.linear(two)[0]}
+            bounded = bool(self.loops.bounds(base)) or self.ranges.range_of(base, {}) != UNBOUNDED
+            same = constant == 0 and table.node(base)[:3] == ("sum", tuple(sorted(terms)), 0)
+            found = self._sums[one, two, factor] = _Sum(base, constant, negative, bounded, same)
+        return found
+
+    def _of_terms(self, base: int, known: KnownRanges) -> Range:
+        """The range of *base* that follows from the ranges of its terms."""
+        terms, low = self.table.linear(base)
+        high = low
+        for term, factor in terms:
+            ends = [end * factor for end in self.ranges.range_of(term, known, 1)]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+
+def _overlap(one: Range, two: Range) -> bool:
+    return one[0] <= two[1] and two[0] <= one[1]

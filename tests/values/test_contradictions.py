@@ -1,0 +1,101 @@
+"""Path conditions that are impossible because of what they say about sums and differences taken together."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from tclint.analyses.model import KernelModel
+from tclint.values import PathCondition
+from tclint.values.contradictions import Contradictions
+from tclint.values.entailment import KnownRanges
+from tclint.values.ranges import UNBOUNDED, may_be_congruent
+from tests.tools.support import model, value
+
+VALUES = """
+    ld.param.u64 %rd0, [pointer];
+    ld.global.b32 %r1, [%rd0];
+    ld.global.b32 %r2, [%rd0+4];
+    ld.global.b32 %r3, [%rd0+8];
+    min.s32 %r4, %r1, %r2;
+    max.s32 %r5, %r2, %r3;
+    and.b32 %r6, %r1, 7;
+    and.b32 %r7, %r1, -8;
+    shr.u32 %r8, %r2, 3;
+    sub.s32 %r9, %r1, %r7;
+    sub.s32 %r10, %r1, %r2;
+    add.s32 %r11, %r4, %r3;
+    sub.s32 %r12, %r5, %r6;
+    min.u32 %r13, %r2, 12;
+"""
+REGISTERS = [f"%r{i}" for i in range(1, 14)]
+
+
+def contradictions_of(kernel: KernelModel) -> Contradictions:
+    """The contradictions that the values of *kernel* ask for."""
+    found: Contradictions = kernel.values.unsatisfiable.__self__.contradictions  # type: ignore[attr-defined]
+    return found
+
+
+def by_definition(contradictions: Contradictions, facts: PathCondition) -> bool:
+    """The answer without any of the questions that need not be asked."""
+    ranges, table = contradictions.ranges, contradictions.table
+    known = ranges.known(facts)
+    for (one, (low, high)), (two, ends) in combinations(known.items(), 2):
+        for factor in (1, -1):
+            base, shift, negative = ranges.loops.base(table.add(one, table.times(two, factor)))
+            there = (0, 0) if table.constant_of(base) is not None else ranges.range_of(base, known)
+            least, most = sorted(end * factor for end in ends)
+            least, most = low + least - shift, high + most - shift
+            least, most = (-most, -least) if negative else (least, most)
+            apart = there != UNBOUNDED and (most < there[0] or there[1] < least)
+            if apart and not may_be_congruent((least, most), there, 32):
+                return True
+    return False
+
+
+def test_what_need_not_be_asked_hides_no_contradiction() -> None:
+    """Comparisons of random values and differences, each condition both ways."""
+    answers = set[bool]()
+    random = Random(0)
+    for _ in range(40):
+        lines = []
+        for p in range(8):
+            left, right = random.sample(REGISTERS, 2)
+            lines.append(f"sub.s32 %r{20 + p}, {left}, {right};")
+            left = random.choice([left, f"%r{20 + p}"])
+            kind = random.choice(["lt.s32", "lt.s32", "eq.s32", "lt.u32"])
+            lines.append(f"setp.{kind} %p{p}, {left}, {random.randrange(-9, 20)};")
+        kernel = model(VALUES + "\n".join(lines) + "\nend: ret;")
+        contradictions = contradictions_of(kernel)
+        predicates = [value(kernel, f"%p{p}") for p in range(8)]
+        for _ in range(12):
+            facts = PathCondition()
+            for p in random.sample(predicates, random.randrange(2, 7)):
+                facts = kernel.values.refine(p, random.random() < 0.5, facts)
+            answer = contradictions.impossible(facts)
+            assert answer is by_definition(contradictions, facts)
+            answers.add(answer)
+    assert answers == {True, False}
+
+
+def test_conditions_with_the_same_ranges_are_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = model(VALUES + "setp.lt.s32 %p0, %r1, 3; setp.lt.s32 %p1, %r2, 4; end: ret;")
+    contradictions = contradictions_of(kernel)
+    asked: list[KnownRanges] = []
+    decide = contradictions._any
+
+    def noted(known: KnownRanges) -> bool:
+        asked.append(known)
+        return decide(known)
+
+    monkeypatch.setattr(contradictions, "_any", noted)
+    facts = PathCondition()
+    for p in ("%p0", "%p1"):
+        facts = kernel.values.refine(value(kernel, p), True, facts)
+    for _ in range(3):
+        assert not contradictions.impossible(PathCondition(facts.items()))
+        assert not kernel.values.unsatisfiable(facts)
+    assert len(asked) == 1
