@@ -181,17 +181,16 @@ class OverlapSearch:
             inside = sites[bisect_left(sites, block.start) : bisect_left(sites, block.end)]
             if not inside:
                 continue
-            states = list(results.walk(b))
-            if not states and not set(self.pending(results.entry[b])):
+            walk = self._states(b)
+            relevant, state = next(walk)
+            if relevant == block.end and not set(self.pending(results.entry[b])):
                 continue
-            relevant = [i for i, _ in states]
-            states.append((block.end, results.leave(b)))
-            known: dict[int, set[int]] = {}
+            pending: set[int] | None = None
             for i in inside:
-                following = bisect_left(relevant, i)
-                pending = known.get(following)
+                while relevant < i:
+                    (relevant, state), pending = next(walk), None
                 if pending is None:
-                    pending = known[following] = set(self.pending(states[following][1]))
+                    pending = set(self.pending(state))
                 if i not in self.operations and not pending:
                     continue
                 begun = [a for a in shared.accesses(i) if self.begins(a)] if i in self.operations else []
@@ -209,6 +208,14 @@ class OverlapSearch:
             for access in members.accesses:
                 members.by_base.setdefault(shared.split(access.address)[0], []).append(access)
         return list(operations.values()), list(uses.values())
+
+    def _states(self, block: int) -> Iterator[tuple[int, Any]]:
+        """``(instruction, state before it)`` for the affecting instructions of *block*, and its end with the state there.
+
+        One after the other: together, the states of a block with many copies in flight would fill the memory.
+        """
+        yield from self.results.walk(block)
+        yield self.model.cfg.blocks[block].end, self.results.leave(block)
 
     def _may_overlap(self, operations: _Members, uses: _Members) -> bool:
         """Whether some bytes of the two may be the same on some path."""

@@ -29,8 +29,9 @@ def whole_program(model: KernelModel) -> bool:
     """
     if not model.function.entry or any(use.match is None for use in model.function.uses):
         return False
-    known = known_functions(model.module)
-    return all(model.instruction(i).callee in known for i in calls(model))
+    called = {model.instruction(i).callee for i in calls(model)} - SYSTEM_CALLS
+    bodies = model.module.by_name
+    return all(any(f.instructions for f in bodies.get(name, ())) for name in called)
 
 
 def dominated_by(model: KernelModel, first: int, site: int) -> bool:

@@ -189,10 +189,15 @@ class Check(Generic[F]):
     @property
     def subjects(self) -> frozenset[str]:
         """The subjects of all hits that the check can yield. If none of them is checked, the check need not run."""
-        return frozenset(
-            rule if _owners.get(rule) is self.run else subject(rule, former(rule, self.method))
-            for rule in self.rules
-        )
+        return _subjects(self.rules, self.run, self.method)
+
+
+@cache
+def _subjects(rules: tuple[RuleId, ...], run: Callable[..., object], method: Method) -> frozenset[str]:
+    """See :attr:`Check.subjects`; asked once for each check and not for each function."""
+    return frozenset(
+        rule if _owners.get(rule) is run else subject(rule, former(rule, method)) for rule in rules
+    )
 
 
 _kernel: list[Check[KernelCheck]] = []

@@ -13,7 +13,7 @@ or extend a loaded value, the parameter stays in memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tclint.ir.call_parameters import Parameters, access_of, passed_by, same_parts
 from tclint.ir.nodes import (
@@ -54,19 +54,20 @@ def callees(function: Function) -> set[str]:
     return {function.instructions[i].callee for use in function.uses if use.flow for i in use.sites} - {""}
 
 
-def reached(function: Function, functions: Iterable[Function]) -> tuple[Function, ...]:
-    """Those of *functions* that *function* calls, directly or indirectly, in their order.
+def reached(function: Function, module: Module) -> tuple[Function, ...]:
+    """The functions of *module* that *function* calls, directly or indirectly, in the order of the text.
 
     Written here and not taken from networkx, whose import costs each run over a module with calls more than 100 ms.
     """
     names: set[str] = set()
-    if fresh := callees(function):
-        functions = tuple(functions)
-        bodies = {f.name: f for f in functions}
-        while fresh:
-            names |= fresh
-            fresh = set().union(*(callees(bodies[name]) for name in fresh if name in bodies)) - names
-    return tuple(f for f in functions if f.name in names)
+    fresh = callees(function)
+    while fresh:
+        names |= fresh
+        fresh = (
+            set[str]().union(*(callees(module.by_name[n][-1]) for n in fresh & module.by_name.keys())) - names
+        )
+    found = (each for name in names & module.by_name.keys() for each in module.by_name[name])
+    return tuple(sorted(found, key=lambda each: each.start)) if names else ()
 
 
 def inlinable(module: Module) -> dict[str, Function]:

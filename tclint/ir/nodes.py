@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from math import copysign, inf, prod
 from operator import itemgetter
 from struct import pack
@@ -440,6 +440,14 @@ class Module:
     def debug(self) -> bool:
         """Whether the module is a debug build (11.1.2)."""
         return "debug" in self.targets
+
+    @cached_property
+    def by_name(self) -> dict[str, list[Function]]:
+        """Name -> the functions of that name in the order of the text. Ask only once the module is built."""
+        found: dict[str, list[Function]] = {}
+        for function in self.functions:
+            found.setdefault(function.name, []).append(function)
+        return found
 
     @property
     def bodies(self) -> list[Function]:

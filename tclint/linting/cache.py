@@ -149,9 +149,9 @@ class IncrementalCache:
         self, module: Module, function: Function, facts: Facts, check: Callable[[Function], CheckResult]
     ) -> CheckResult:
         """The result of the checks of *function*, whose calls are inlined; *check* is called if it is not cached."""
-        same = [f for f in module.functions if f.name == function.name]
+        same = module.by_name[function.name]
         key = function.name, next(n for n, f in enumerate(same) if f.start == function.start)
-        called = reached(function, module.functions)
+        called = reached(function, module)
         recent = self._checked.setdefault(key, [])
         known = next((state for state in recent if state.holds(function, facts, called)), None)
         if known is None:

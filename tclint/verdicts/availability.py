@@ -52,7 +52,7 @@ def available(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
 def _functions(model: KernelModel) -> dict[str, Function]:
     """The kernel and the functions of the module that it may call, by name, as they are written."""
     written = model.module.function(model.function.name) or model.function
-    functions = (written, *reached(written, model.module.functions))
+    functions = (written, *reached(written, model.module))
     return {function.name: function for function in functions}
 
 

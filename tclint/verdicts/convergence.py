@@ -93,7 +93,7 @@ class Convergence:
             body = self.model.module.function(instruction.callee) if instruction.flow == "call" else None
             if body is not None and any(
                 each.flow == "exit"
-                for f in (body, *reached(body, self.model.module.functions))
+                for f in (body, *reached(body, self.model.module))
                 for each in f.instructions
             ):
                 yield Reason(span(self.function, site), f"some threads may exit in {body.name}")

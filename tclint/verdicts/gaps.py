@@ -63,7 +63,7 @@ def _unknown_call(model: KernelModel, callee: str) -> str:
     body = model.module.function(callee)
     if body is None or not body.instructions:
         return f"the body of {callee} is unknown"
-    for function in (body, *reached(body, model.module.functions)):
+    for function in (body, *reached(body, model.module)):
         if not _plain(function, model.module):
             return (
                 f"{function.name} has instructions that are unknown or affect operations, and is not inlined"

@@ -15,6 +15,7 @@ from tclint.analyses.happens_before.points import ANY
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.replay import Replay
+from tclint.values import thread_masks as T
 from tests.tools.support import analysed, kernel, model, module
 
 START = """
@@ -520,3 +521,23 @@ def test_a_wait_orders_nothing_that_follows_the_arrival() -> None:
     made = model(lines, directives=".reqntid 64")
     at = {name: i for i, name in made.function.labels.items()}
     assert made.fact(HappensBefore).must.ordering_barriers([at["here"]], at["use"]) is None
+
+
+def test_threads_elsewhere_are_those_of_the_two_instructions_whichever_pair_was_asked_first() -> None:
+    roles = (
+        f"@%p0 bra other;\na: {READ}\nb: {arrive('full')}\nbra end;\nother: setp.ne.u32 %p2, %r0, 40;\n@%p2 bra end;\n"
+        f"c: {READ}\nd: {arrive('empty')}\nend: add.u32 %r4, %r3, 1;\ne: {arrive('full')}\n"
+        f"@%p3 bra last;\nf: {arrive('empty')}\nbra out;\nlast: add.u32 %r5, %r3, 1;\ng: {READ}\nout:"
+    )
+    answers = []
+    for backwards in (False, True):
+        kernel, order, labels = ordered(roles)
+        sites = sorted((labels[name] for name in "abcdefg"), reverse=backwards)
+        views, full = kernel.views, T.full(kernel.values.threads)
+        for site, own in product(sites, sites):
+            here, there = (views.context_of(i).threads for i in (own, site))
+            exclusive = there if views.mutually_exclusive(own, site) else 0
+            expected = there & ~T.whole(here, 32) if full & ~here else exclusive
+            assert order.may.threads_elsewhere(site, own) == expected
+            answers.append(bool(expected))
+    assert 0 < sum(answers) < len(answers)

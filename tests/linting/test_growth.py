@@ -1,0 +1,80 @@
+"""Work and memory grow with the input, not with its square: counted, since seconds depend on the machine."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from tclint.ir.nodes import Function
+from tclint.linting import check
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source
+from tests.tools.support import HOPPER, kernel, module
+
+CALLED = """.func (.param .b32 r) f{i}(.param .b32 a)
+{{
+    .reg .b32 %r<3>;
+    ld.param.b32 %r1, [a];
+    add.s32 %r2, %r1, {i};
+    st.param.b32 [r], %r2;
+    ret;
+}}
+"""
+
+
+class _Counted(list[Function]):
+    """The functions of a module, and how often all of them were looked at."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[Function]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def passes_over(functions: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    text = HOPPER + "".join(CALLED.format(i=i) for i in range(functions)) + kernel("    ret;")
+    made: list[_Counted] = []
+    analyse = check.analyse
+
+    def counted(*args: object) -> object:
+        built, problems = analyse(*args)  # type: ignore[arg-type]
+        made.append(_Counted(built.functions))
+        built.functions = made[-1]
+        return built, problems
+
+    with monkeypatch.context() as patch:
+        patch.setattr(check, "analyse", counted)
+        check_source(Source(text.encode(), "k.ptx"))
+    return made[-1].passes
+
+
+def test_the_functions_of_a_module_are_not_searched_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (passes_over(n, monkeypatch) for n in (4, 24))
+    assert 0 < few == many
+
+
+def peak_of_copies(copies: int) -> int:
+    """The most memory that linting a kernel with as many copies in flight takes at once."""
+    body = [f"cp.async.ca.shared.global [tile+{16 * i}], [%rd0+{16 * i}], 16;" for i in range(copies)]
+    text = module(
+        kernel(
+            f".shared .align 128 .b8 tile[{16 * copies}];\n    ld.param.u64 %rd0, [pointer];\n"
+            + "\n".join(body)
+            + "\n    cp.async.wait_all;\n    bar.sync 0;\n    ld.shared.b32 %r1, [tile];\n    ret;"
+        )
+    )
+    source = Source(text.encode(), "k.ptx")
+    tracemalloc.start()
+    try:
+        check_source(source)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_square_of_the_copies_in_flight() -> None:
+    few, many = map(peak_of_copies, (200, 800))
+    assert many < 6 * few
