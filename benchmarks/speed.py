@@ -48,7 +48,19 @@ from tclint.report.formats import renderer
 from tclint.report.summary import Context, present
 from tclint.syntax.source import Source
 
-__all__ = ["ABOUT", "COMMAND", "TITLE", "Measured", "Stopwatch", "lint", "measure", "section"]
+__all__ = [
+    "ABOUT",
+    "COMMAND",
+    "TITLE",
+    "Measured",
+    "Stopwatch",
+    "lint",
+    "measure",
+    "process",
+    "ptxas_seconds",
+    "section",
+    "split",
+]
 
 TITLE = "Speed"
 COMMAND = "python -m benchmarks.speed --ptxas --growth --gc --jobs --record"
@@ -147,7 +159,7 @@ STAGES = {
 
 
 @contextmanager
-def _split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
+def split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
     """Time the stages that the driver does not separate; *modules* collects what ``build`` made.
 
     They are replaced where the driver and the model look them up, so what is measured is the program as it is. A
@@ -195,7 +207,7 @@ def _split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
 def lint(path: Path, watch: Stopwatch) -> tuple[Measured, FileReport]:
     """Lint one file, from its bytes to its findings. Raises SourceError when it cannot be read."""
     modules: list[Any] = []
-    with _split(watch, modules):
+    with split(watch, modules):
         wall, cpu = perf_counter(), process_time()
         with watch.stage("read"):
             source = Source.read(path)

@@ -73,7 +73,7 @@ def test_what_is_timed_is_put_back() -> None:
 
     before = rebuild.parse, rebuild.build, model.solve
     watch = speed.Stopwatch()
-    with speed._split(watch, []):
+    with speed.split(watch, []):
         assert rebuild.build is not before[1]
     assert (rebuild.parse, rebuild.build, model.solve) == before
 
