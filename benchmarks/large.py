@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tarfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,7 +130,7 @@ def layers(paths: Sequence[Path]) -> dict[str, float]:
             report = lint(source, config, watch.clock, past)
         with watch.stage("fixes tried"):
             verified_fixes(report, config, past)
-    found = Counter[str]()
+    found: defaultdict[str, float] = defaultdict(float)
     for stage, seconds in watch.seconds.items():
         names = {stage, stage.partition(" ")[0]}
         found[next(layer for layer, stages in LAYERS.items() if not names.isdisjoint(stages))] += seconds
