@@ -96,7 +96,7 @@ def unpacked(archives: Path = ARCHIVES) -> Iterator[list[Path]]:
 
 def cost(path: Path, ptxas: Ptxas | None) -> Cost:
     """What both commands take for one kernel. Raises ValueError where ptxas refuses it."""
-    command = [
+    command: list[str | Path] = [
         sys.executable,
         "-m",
         "tclint",
