@@ -186,11 +186,11 @@ def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | 
     if isinstance(tried(before, best, config, past=past), Fixed):
         good += best
     others = [(f, fix) for f in seen for fix in f.fixes if not any(f is g and fix is x for g, x in good)]
-    good += [
-        pair
-        for pair in others[:_MAX_SINGLE_TRIALS]
-        if isinstance(tried(before, [pair], config, past=past), Fixed)
-    ]
+    for pair in others[:_MAX_SINGLE_TRIALS]:
+        if past is not None and before.source is not None:
+            past.builds.build(before.source.data)  # one edit away from the next text, and from the last one
+        if isinstance(tried(before, [pair], config, past=past), Fixed):
+            good.append(pair)
     kept = {id(f): tuple(x for x in f.fixes if any(f is g and x is y for g, y in good)) for f in seen}
     findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
     return replace(report, findings=findings)

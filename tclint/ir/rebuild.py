@@ -35,6 +35,8 @@ class Builds:
         self._built: tuple[Tree, Module] | None = None
         self._made: dict[int, tuple[Function, _Builder, bool]] = {}
         """Start of a function with a body -> the function, its builder, and whether it has syntax errors."""
+        self._replaced: dict[str, tuple[Function, _Builder, bool]] = {}
+        """Text -> the function that was last built anew after an edit, as it was before, for when the edit is undone."""
 
     def build(self, data: bytes) -> tuple[Tree, Module]:
         """The syntax tree and the module of the next state of the text."""
@@ -51,7 +53,7 @@ class Builds:
         else:
             change = TextChange.between(self._data, data)
             tree, window = reparse(built[0], self._data, data, change)
-            step = _Step(before, built[0], tree, change, window, self._fresh)
+            step = _Step(before, self._replaced, built[0], tree, change, window, self._fresh)
             module = build(tree, data, make=lambda *about: self._note(about[0], *step.make(*about)))
         self._data, self._built = data, (tree, module)
         return tree, module
@@ -73,6 +75,7 @@ class _Step:
     def __init__(
         self,
         before: dict[int, tuple[Function, _Builder, bool]],
+        replaced: dict[str, tuple[Function, _Builder, bool]],
         old: Tree,
         new: Tree,
         change: TextChange,
@@ -80,6 +83,7 @@ class _Step:
         fresh: Callable[[Node, str, Module, Table], tuple[Function, _Builder | None]],
     ) -> None:
         self.before = before
+        self.replaced = replaced
         self.old = old
         self.new = new
         self.change = change
@@ -97,11 +101,19 @@ class _Step:
         function, builder, broken = made
         if moved or end < low:
             if end - start == function.end - function.start and not broken and not node.has_error:
-                builder.text, builder.base = text, start
-                return replace(
-                    function, start=start, end=end, errors=function.errors[: builder.own_errors]
-                ), builder
-        elif (
+                return _again(function, builder, text, node)
+            return self.fresh(node, text, module, isa)
+        known = self.replaced.get(text)
+        if (
+            known is not None
+            and not (known[2] or node.has_error)
+            and (known[0].start, known[0].version, known[0].target)
+            == (start, function.version, function.target)
+        ):
+            self.replaced.clear()
+            self.replaced[builder.text] = made
+            return _again(known[0], known[1], text, node)
+        if (
             start < low
             and high < end
             and end - start == function.end - function.start + self.change.delta
@@ -112,6 +124,9 @@ class _Step:
             if new is not None:
                 new.damaged = node.has_error
                 return new, builder
+        else:
+            self.replaced.clear()
+            self.replaced[builder.text] = made
         return self.fresh(node, text, module, isa)
 
     def _statements(self, node: Node) -> tuple[int, int, list[Node]] | None:
@@ -141,6 +156,13 @@ class _Step:
                 return low, high, [c for c in around[1] if c.type == "instruction"]
             low, high = grown
         return None
+
+
+def _again(function: Function, builder: _Builder, text: str, node: Node) -> tuple[Function, _Builder]:
+    """The *function* with its *builder* where its *text* is now."""
+    builder.text, builder.base = text, node.start_byte
+    errors = function.errors[: builder.own_errors]
+    return replace(function, start=node.start_byte, end=node.end_byte, errors=errors), builder
 
 
 def _block(root: Node, low: int, high: int) -> Node | None:

@@ -130,6 +130,35 @@ def test_what_an_edit_leaves_alone_is_kept(old: str, new: str, kept: str) -> Non
     )
 
 
+def test_an_undone_edit_costs_no_building() -> None:
+    """As where fixes are tried one after the other, each in the same text."""
+    builds = Builds()
+    _, first = builds.build(TWO.encode())
+    known = [i for f in first.functions for i in f.instructions]
+    states = [
+        TWO.replace(*edit)
+        for edit in (
+            ("out:\n", "out:\nhere:\n"),
+            ("%r3, 3;\n", "%r3, 3;\n    mov.b32 %r4, 4;\n"),
+            ("mov.b32 %r3, 3;", "{ mov.b32 %r3, 3; }"),
+            ("bra out", "@%p1 bra out"),
+            ("first", "another"),
+            ("%r2, 2;", "%r2, 2"),
+            ("second", "third"),
+        )
+    ]
+    for text in (states[0], states[2], states[0]):
+        assert_same_module(builds.build(text.encode())[1], built(text))
+        _, again = builds.build(TWO.encode())
+        assert_same_module(again, built(TWO))
+        kept = [i for f in again.functions for i in f.instructions if any(i is k for k in known)]
+        assert len(kept) >= 6, text
+    random = Random(1)
+    for _ in range(60):
+        text = random.choice([TWO, *states])
+        assert_same_module(builds.build(text.encode())[1], built(text))
+
+
 @pytest.mark.parametrize("lines", [0, 90])
 def test_the_ranges_of_a_kernel_that_moved_are_those_of_a_fresh_build(lines: int) -> None:
     """The quick fix of an undeclared register changes the kernel that has it, and no other one."""
