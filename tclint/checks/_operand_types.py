@@ -63,7 +63,7 @@ class OperandTypes:
     @cached_property
     def functions(self) -> dict[str, Function]:
         """The functions of the module by name, without those that contain a syntax error."""
-        return {f.name: f for f in self.module.functions if not f.damaged}
+        return {f.name: f for f in self.module.declared if not f.damaged}
 
     def misfits(self, use: Use, match: Match) -> Iterator[Misfit]:
         """The instructions of *use* with an operand that ptxas rejects, with what is wrong with the first such operand

@@ -43,7 +43,7 @@ def feature_uses(module: Module, target: Target | None) -> Iterator[Use]:
     located: set[tuple[int, ...]] = set()
     version, number = EVERYWHERE
     old = module.version is None or target is None or module.version < version or target.number < number
-    for function in module.functions:
+    for function in module.declared:
         at = function.start
         for use in function.features:
             yield Use(use.spec, function, (at + use.start, at + use.end))

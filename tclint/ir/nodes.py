@@ -422,6 +422,8 @@ class Module:
     target_span: tuple[int, int] = (0, 0)
     address_size: int = 0
     functions: list[Function] = field(default_factory=list)
+    prototypes: list[Function] = field(default_factory=list)
+    """The functions that are declared between the statements of others, which declares them for the whole module."""
     variables: dict[str, Variable] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
     features: list[FeatureUse] = field(default_factory=list)
@@ -440,6 +442,11 @@ class Module:
     def debug(self) -> bool:
         """Whether the module is a debug build (11.1.2)."""
         return "debug" in self.targets
+
+    @property
+    def declared(self) -> list[Function]:
+        """The functions that the module declares or defines, wherever it does."""
+        return [*self.prototypes, *self.functions] if self.prototypes else self.functions
 
     @property
     def bodies(self) -> list[Function]:

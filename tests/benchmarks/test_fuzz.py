@@ -97,6 +97,9 @@ REFUSED_ONCE = {
     "a range whose first register exists": "{ .reg .u32 %x0; .reg .b32 %x3; .reg .b32 %x<4>; }",
     "a declaration of nothing": ".reg .b32;\n.shared .align 8 .b64 ;\n.param .b32;",
     "registers of a range of vectors": "{ .reg .v2.b16 x<4>; mov.b32 x0, %r1; mov.b32 %r2, x3; mov.b16 x1.y, x2.x; }",
+    "a prototype between statements": ".extern .func p(.reg .b32 a);\n{ .weak .func q() .noreturn; }\ncall p, (%r1);\ncall q, ();",
+    "an alias and a target between statements": "}\n.func y() { ret; }\n.entry k2() { .func p();\n.alias p, y;\n.target sm_75",
+    "SUB as a blank": "bar.sync\x1a0;\x1a",
     "a comment that is not UTF-8": "// caf\udce9\nbar.sync 0; /* \udcff */",
 }
 """Text that ptxas takes, and in which tclint saw an error."""

@@ -122,6 +122,8 @@ CALLS = {
     "call block, (1);": "argument 1 (a) of block is an integer, but must be an array of 16 bytes",
     "{ .reg .v2 .b32 both; call wide, (both); }": "",
     "{ .param .align 8 .b8 x[8]; call wide, (x); }": "argument 1 (a) of wide is an array of 8 bytes, but must be of type .b64",
+    "{ .extern .func inner(.reg .b32 a); call inner, (%r1); }": "",
+    "{ .extern .func inner(.reg .b32 a); call inner; }": "inner has 1 arguments, not 0",
     "call k2;": "k2 is a kernel, which cannot be called",
     "call (%r1), %rd1, (%r2);": "an indirect call must name its .callprototype or .calltargets",
     "call %rd1;": "an indirect call must name its .callprototype or .calltargets",

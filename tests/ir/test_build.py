@@ -545,6 +545,26 @@ def test_a_prototype_needs_no_semicolon() -> None:
     assert not m.errors
 
 
+def test_a_prototype_between_statements_declares_a_function_from_there_on() -> None:
+    m = built(
+        module(
+            kernel("{ .extern .func f(.param .b32 a); }\ncall f, (1);\nret;", "before"),
+            kernel("call f, (1);\ncall g, ();\n.func g();\nret;", "after"),
+        )
+    )
+    assert [(f.name, f.declared_only) for f in m.prototypes] == [("f", True), ("g", True)]
+    assert [f.name for f in m.functions] == ["before", "after"]
+    assert [e.message for f in m.functions for e in f.errors] == ["g is declared only after its first use"]
+
+
+@pytest.mark.parametrize(
+    ("target", "errors"), [("sm_75", 0), ("sm_90a, sm_75", 0), ("sm_74", 1), ("debug", 1)]
+)
+def test_a_target_between_statements_is_a_known_one(target: str, errors: int) -> None:
+    f = body(f"ret;\n.target {target}")
+    assert [e.kind for e in f.errors] == ["misplaced"] * errors
+
+
 def test_undefined_names_are_reported_once() -> None:
     f = body("mov.u32 %r1, %r1;\n@%p1 ret;\n@%p1 ret;\nld.global.u32 %r1, [nowhere];")
     kinds = [(t.kind, t.message) for t in f.errors]
