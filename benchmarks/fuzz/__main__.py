@@ -31,7 +31,7 @@ from benchmarks import results
 from benchmarks.corpus.builder import default_cache
 from benchmarks.fuzz.commands import cases, failure
 from benchmarks.fuzz.kernels import draw
-from benchmarks.fuzz.oracle import ENDS
+from benchmarks.fuzz.oracle import ASKED, ENDS, Judge
 from benchmarks.fuzz.runs import STRATEGIES, Tally, in_process
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
 
@@ -184,6 +184,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="1; with --record the first that is not in the record")
     parser.add_argument("--kernels", type=int, default=KERNELS, help=f"to begin with ({KERNELS})")
     parser.add_argument("--commands", type=int, default=0, help="processes on odd inputs (0)")
+    parser.add_argument("--ask", type=int, default=ASKED, help=f"ptxas is asked every so many runs ({ASKED})")
     parser.add_argument("--keep", type=Path, help="where inputs that fail are written")
     parser.add_argument("--record", action="store_true", help="add what came of it to the record")
     options = parser.parse_args(arguments)
@@ -199,6 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     skipped: list[str] = []
     ptxas = _ptxas_here(skipped)
+    judge = Judge(ptxas, options.ask) if ptxas else None
     if options.keep is not None:
         options.keep.mkdir(parents=True, exist_ok=True)
     about = {
@@ -217,7 +219,7 @@ def main(arguments: list[str] | None = None) -> int:
             results.save(PART, {"sessions": sessions}, {"ptxas": ptxas.release} if ptxas else {}, skipped)
 
     saved = 0
-    for part in in_process(kernels, seed, 0, options.runs, ptxas, options.keep):
+    for part in in_process(kernels, seed, 0, options.runs, judge, options.keep):
         total.add(part)
         print(f"{total.runs} runs, {total.seconds:.0f} s, {total.failures.total()} failures", flush=True)
         if total.runs - saved >= SAVED:
