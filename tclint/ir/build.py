@@ -700,7 +700,7 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
     width = _bytes(type_name)
     vector = _VECTOR.search(attributes)
     width *= int(vector[1]) if vector else 1
-    aligned = _ALIGN.search(attributes)
+    aligned = _ALIGN.search(attributes.partition(".ptr")[0])  # after .ptr: of what a pointer points to
     align = integer(aligned[1]) if aligned else width or 1
     for part in split_operands(names):
         declarator = _DECLARATOR.match(part)

@@ -7,7 +7,7 @@ the function, so that an edit elsewhere in a file leaves a function's instructio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import copysign, inf, prod
@@ -258,6 +258,21 @@ def registers(operand: Operand) -> tuple[int, ...]:
     if isinstance(operand, Pair):
         return registers(operand.first) + registers(operand.second)
     return ()
+
+
+def specials(operands: Iterable[Operand]) -> Iterator[Special]:
+    """The special registers among *operands*, in vectors, pairs and addresses too."""
+    for operand in operands:
+        if isinstance(operand, int):
+            continue
+        if isinstance(operand, Special):
+            yield operand
+        elif isinstance(operand, Vector):
+            yield from specials(operand.items)
+        elif isinstance(operand, Memory):
+            yield from specials((operand.base, *operand.extras))
+        elif isinstance(operand, Pair):
+            yield from specials((operand.first, operand.second))
 
 
 @cache
