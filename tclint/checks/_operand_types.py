@@ -35,6 +35,9 @@ _UNCHECKED = "fence.proxy.tensormap.acquire"
 _MASKED = 256
 """The bits of the vectors of which a store may leave elements out (9.7.9.11)."""
 
+_UNMIXED = ("tcgen05", "tex")
+"""ptxas 13.5 takes a predicate for a .b32 register in a vector with another .b32 register, but not in these."""
+
 Misfit = tuple[int, str]
 """An instruction, and what is wrong with one of its operands."""
 
@@ -178,8 +181,11 @@ class OperandTypes:
         types = self.types
         if not any(types[r] in refused for r in _together(column)):
             return
+        mixed = ".b32" not in refused and use.match is not None and use.match.syntax.root not in _UNMIXED
         for i, operand in zip(use.sites, column, strict=True):
-            wrong = next((types[r] for r in _typed(operand) if types[r] in refused), "")
+            have = [types[r] for r in _typed(operand)]
+            passed = ".pred" if mixed and isinstance(operand, Vector) and ".b32" in have else ""
+            wrong = next((t for t in have if t in refused and t != passed), "")
             if wrong:
                 yield i, _sized(wrong, width)
 
