@@ -208,6 +208,8 @@ class OperandTypes:
     def _address(self, match: Match, operand: Memory) -> str:
         """What an address is and must not be, in words; empty if it is accepted."""
         base = operand.base
+        if any(isinstance(part, Vector) and SINK in part.items for part in operand.extras):
+            return "an address, but contains the sink _"
         if match.form.name == _UNCHECKED or operand.extras:
             return ""
         if isinstance(base, int):

@@ -530,7 +530,7 @@ def _accesses(
 # ---------------------------------------------------------------- reading the TOML files
 
 _FORM_KEYS = frozenset(
-    """name syntax where since targets requires optimized lowered combinations operands with numbers manual examples
+    """name syntax stem where since targets requires optimized lowered combinations operands with numbers manual examples
     summary event group flow compute scope scope_when issued_by completion proxy space memory async roles align types
     address_lanes all_lanes_valid""".split()
 )
@@ -546,7 +546,8 @@ def parse_operand(text: str) -> OperandSpec:
     """Parse an operand description: ``"write reg"``, ``"read vec(shape*num)"``, ``"imm(0..15, 31)"``.
 
     Words: ``read``, ``write``, ``single`` (a pair may be reduced to its first name, a vector of one to a plain
-    register), ``bare`` (an address may lack its brackets), ``reg``, ``imm``, ``float``, ``symbol``, ``pred``, ``sink``, ``vec(EXPRESSION)``, ``imm(RANGES)``, and
+    register), ``bare`` (an address may lack its brackets), ``reg``, ``imm``, ``float``, ``symbol``, ``pred``,
+    ``sink``, ``vec(EXPRESSION)``, ``imm(RANGES)``, and
     ``ptxas(RANGES)`` for integers outside these that ptxas accepts. Raises
     :class:`TableError` for any other word.
     """
@@ -599,7 +600,9 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
         raise TableError(f"{family}.toml: form {name} has unknown keys: {', '.join(sorted(unknown))}")
     where, types, with_ = ({**shared.get(key, {}), **raw.get(key, {})} for key in ("where", "types", "with"))
     try:
-        syntax = tuple(parse_syntax(line, where) for line in _texts(raw["syntax"]))
+        lines, stems = _texts(raw["syntax"]), raw.get("stem", 0)
+        stems = stems if isinstance(stems, list) else [stems] * len(lines)
+        syntax = tuple(parse_syntax(line, where, stem) for line, stem in zip(lines, stems, strict=True))
         available = Availability.parse(str(raw.get("since", "1.0")), raw.get("targets", ""))
         requires, optimized = (_requirements(raw.get(key, ())) for key in ("requires", "optimized"))
         lowered = tuple((r["to"], one) for r in raw.get("lowered", ()) for one in _requirements((r,)))
