@@ -166,6 +166,12 @@ class OperandTypes:
                     yield i, problem
         elif width is not None and (refused := {t for t in self.present if not width.takes(t)}):
             yield from self._registers(use, column, refused, width)
+        if isinstance(first, Pair):
+            for i, operand in zip(use.sites, column, strict=True):
+                second = cast("Pair", operand).second
+                if isinstance(second, int) and width_of(self.types[second]) > 1:
+                    bits = width_of(self.types[second])
+                    yield i, f"a pair whose second part is a {bits}-bit register, but must be a predicate"
         if isinstance(first, Vector) and at in match.writes:
             for i, operand in zip(use.sites, column, strict=True):
                 if Immediate in map(type, cast("Vector", operand).items):

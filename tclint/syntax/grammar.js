@@ -12,7 +12,8 @@ const NAME = /[a-zA-Z][a-zA-Z0-9_$]*|[_$%][a-zA-Z0-9_$]+/;
 
 // 4.5.1. In the manual, the sign is not part of an integer literal; included in the token it saves a node for each
 // negative number, and `a-1` is still a subtraction because no literal can follow a term.
-const INTEGER = /-?(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)U?/;
+// After a zero come octal digits.
+const INTEGER = /-?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)U?/;
 
 // 4.5.2: decimal, exact single and exact double precision.
 const FLOAT = /-?([0-9]+\.[0-9]*([eE][-+]?[0-9]+)?|\.[0-9]+([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16})/;

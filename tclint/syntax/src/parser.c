@@ -2052,38 +2052,38 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
   eof = lexer->eof(lexer);
   switch (state) {
     case 0:
-      if (eof) ADVANCE(232);
+      if (eof) ADVANCE(235);
       ADVANCE_MAP(
-        '!', 303,
+        '!', 307,
         '"', 1,
-        '#', 536,
-        '$', 230,
-        '%', 147,
-        '&', 318,
-        '(', 262,
-        ')', 263,
-        '*', 310,
-        '+', 240,
-        ',', 235,
-        '-', 306,
-        '.', 48,
-        '/', 311,
-        '0', 514,
-        ':', 297,
-        ';', 246,
-        '<', 284,
-        '=', 283,
-        '>', 285,
-        '?', 323,
-        '@', 301,
-        '[', 286,
-        ']', 287,
-        '^', 319,
-        '_', 512,
-        '{', 288,
-        '|', 320,
-        '}', 289,
-        '~', 308,
+        '#', 543,
+        '$', 233,
+        '%', 150,
+        '&', 322,
+        '(', 265,
+        ')', 266,
+        '*', 314,
+        '+', 243,
+        ',', 238,
+        '-', 310,
+        '.', 51,
+        '/', 315,
+        '0', 518,
+        ':', 301,
+        ';', 249,
+        '<', 287,
+        '=', 286,
+        '>', 288,
+        '?', 327,
+        '@', 305,
+        '[', 289,
+        ']', 290,
+        '^', 323,
+        '_', 516,
+        '{', 291,
+        '|', 324,
+        '}', 292,
+        '~', 312,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2091,43 +2091,43 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(0);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(515);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(510);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(514);
       END_STATE();
     case 1:
       if (lookahead == '\n') ADVANCE(11);
-      if (lookahead == '"') ADVANCE(531);
+      if (lookahead == '"') ADVANCE(538);
       if (lookahead == ';' ||
           lookahead == '{' ||
           lookahead == '}') ADVANCE(12);
       if (lookahead != 0) ADVANCE(1);
       END_STATE();
     case 2:
-      if (lookahead == '\n') ADVANCE(31);
+      if (lookahead == '\n') ADVANCE(34);
       if (lookahead != 0) ADVANCE(2);
       END_STATE();
     case 3:
       ADVANCE_MAP(
-        '!', 302,
-        '#', 536,
-        '(', 262,
-        ')', 263,
-        '+', 240,
-        ',', 235,
-        '-', 306,
-        '.', 53,
+        '!', 306,
+        '#', 543,
+        '(', 265,
+        ')', 266,
+        '+', 243,
+        ',', 238,
+        '-', 310,
+        '.', 56,
         '/', 16,
-        '0', 514,
-        ';', 246,
-        '=', 282,
-        '[', 286,
-        '_', 512,
-        '{', 288,
-        '}', 289,
-        '~', 308,
-        '$', 230,
-        '%', 230,
+        '0', 518,
+        ';', 249,
+        '=', 285,
+        '[', 289,
+        '_', 516,
+        '{', 291,
+        '}', 292,
+        '~', 312,
+        '$', 233,
+        '%', 233,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2135,31 +2135,31 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(3);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(515);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(511);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
     case 4:
       ADVANCE_MAP(
-        '!', 302,
-        '#', 536,
-        '(', 262,
-        ')', 263,
-        '+', 240,
-        '-', 307,
-        '.', 66,
+        '!', 306,
+        '#', 543,
+        '(', 265,
+        ')', 266,
+        '+', 243,
+        '-', 311,
+        '.', 69,
         '/', 16,
-        '0', 519,
-        ':', 297,
-        ';', 246,
-        '[', 286,
-        ']', 287,
-        '_', 512,
-        '{', 288,
-        '}', 289,
-        '~', 308,
-        '$', 230,
-        '%', 230,
+        '0', 524,
+        ':', 301,
+        ';', 249,
+        '[', 289,
+        ']', 290,
+        '_', 516,
+        '{', 291,
+        '}', 292,
+        '~', 312,
+        '$', 233,
+        '%', 233,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2167,38 +2167,38 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(4);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(526);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(511);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
     case 5:
       ADVANCE_MAP(
-        '!', 38,
-        '#', 536,
-        '%', 147,
-        '&', 318,
-        '(', 261,
-        ')', 263,
-        '*', 310,
-        '+', 240,
-        ',', 235,
-        '-', 305,
-        '.', 61,
-        '/', 311,
-        ':', 297,
-        ';', 246,
-        '<', 284,
-        '=', 39,
-        '>', 285,
-        '?', 323,
-        '@', 301,
-        ']', 287,
-        '^', 319,
-        '{', 288,
-        '|', 320,
-        '}', 289,
-        '$', 230,
-        '_', 230,
+        '!', 41,
+        '#', 543,
+        '%', 150,
+        '&', 322,
+        '(', 264,
+        ')', 266,
+        '*', 314,
+        '+', 243,
+        ',', 238,
+        '-', 309,
+        '.', 64,
+        '/', 315,
+        ':', 301,
+        ';', 249,
+        '<', 287,
+        '=', 42,
+        '>', 288,
+        '?', 327,
+        '@', 305,
+        ']', 290,
+        '^', 323,
+        '{', 291,
+        '|', 324,
+        '}', 292,
+        '$', 233,
+        '_', 233,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2207,33 +2207,33 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(5);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(510);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(514);
       END_STATE();
     case 6:
       ADVANCE_MAP(
-        '!', 38,
-        '#', 536,
-        '%', 146,
-        '&', 318,
-        '(', 261,
-        ')', 263,
-        '*', 310,
-        '+', 240,
-        ',', 235,
-        '-', 305,
-        '.', 227,
-        '/', 311,
-        ':', 297,
-        ';', 246,
-        '<', 284,
-        '=', 283,
-        '>', 285,
-        '?', 323,
-        '[', 286,
-        ']', 287,
-        '^', 319,
-        '|', 320,
-        '}', 289,
+        '!', 41,
+        '#', 543,
+        '%', 149,
+        '&', 322,
+        '(', 264,
+        ')', 266,
+        '*', 314,
+        '+', 243,
+        ',', 238,
+        '-', 309,
+        '.', 230,
+        '/', 315,
+        ':', 301,
+        ';', 249,
+        '<', 287,
+        '=', 286,
+        '>', 288,
+        '?', 327,
+        '[', 289,
+        ']', 290,
+        '^', 323,
+        '|', 324,
+        '}', 292,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2244,28 +2244,28 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       END_STATE();
     case 7:
       ADVANCE_MAP(
-        '!', 38,
-        '#', 536,
-        '%', 146,
-        '&', 318,
-        '(', 261,
-        ')', 263,
-        '*', 310,
-        '+', 240,
-        ',', 235,
-        '-', 305,
-        '/', 311,
-        ':', 297,
-        ';', 246,
-        '<', 284,
-        '=', 283,
-        '>', 285,
-        '?', 323,
-        '[', 286,
-        ']', 287,
-        '^', 319,
-        '|', 320,
-        '}', 289,
+        '!', 41,
+        '#', 543,
+        '%', 149,
+        '&', 322,
+        '(', 264,
+        ')', 266,
+        '*', 314,
+        '+', 243,
+        ',', 238,
+        '-', 309,
+        '/', 315,
+        ':', 301,
+        ';', 249,
+        '<', 287,
+        '=', 286,
+        '>', 288,
+        '?', 327,
+        '[', 289,
+        ']', 290,
+        '^', 323,
+        '|', 324,
+        '}', 292,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2277,18 +2277,18 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
     case 8:
       ADVANCE_MAP(
         '"', 1,
-        '#', 536,
-        '(', 261,
-        ',', 235,
-        '-', 32,
-        '.', 112,
+        '#', 543,
+        '(', 264,
+        ',', 238,
+        '-', 35,
+        '.', 115,
         '/', 16,
-        '0', 521,
-        ';', 246,
-        '_', 512,
-        '{', 288,
-        '$', 230,
-        '%', 230,
+        '0', 527,
+        ';', 249,
+        '_', 516,
+        '{', 291,
+        '$', 233,
+        '%', 233,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2296,24 +2296,24 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(8);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(523);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(530);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(511);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
     case 9:
       ADVANCE_MAP(
         '"', 1,
-        '#', 536,
-        '(', 261,
-        ',', 235,
-        '-', 30,
-        '.', 174,
+        '#', 543,
+        '(', 264,
+        ',', 238,
+        '-', 33,
+        '.', 177,
         '/', 16,
-        '0', 519,
-        ';', 246,
-        '$', 230,
-        '%', 230,
-        '_', 230,
+        '0', 524,
+        ';', 249,
+        '$', 233,
+        '%', 233,
+        '_', 233,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2321,47 +2321,47 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(9);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(526);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(511);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
     case 10:
       if (lookahead == '"') ADVANCE(1);
-      if (lookahead == '#') ADVANCE(536);
-      if (lookahead == '-') ADVANCE(32);
-      if (lookahead == '.') ADVANCE(228);
+      if (lookahead == '#') ADVANCE(543);
+      if (lookahead == '-') ADVANCE(35);
+      if (lookahead == '.') ADVANCE(231);
       if (lookahead == '/') ADVANCE(16);
-      if (lookahead == '0') ADVANCE(521);
-      if (lookahead == ';') ADVANCE(246);
+      if (lookahead == '0') ADVANCE(527);
+      if (lookahead == ';') ADVANCE(249);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(10);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(523);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(530);
       END_STATE();
     case 11:
-      if (lookahead == '"') ADVANCE(531);
+      if (lookahead == '"') ADVANCE(538);
       if (lookahead != 0 &&
           lookahead != ';' &&
           lookahead != '{' &&
           lookahead != '}') ADVANCE(11);
       END_STATE();
     case 12:
-      if (lookahead == '"') ADVANCE(531);
+      if (lookahead == '"') ADVANCE(538);
       if (lookahead != 0 &&
           lookahead != '\n') ADVANCE(12);
       END_STATE();
     case 13:
-      if (lookahead == '#') ADVANCE(536);
-      if (lookahead == '(') ADVANCE(261);
-      if (lookahead == '.') ADVANCE(54);
+      if (lookahead == '#') ADVANCE(543);
+      if (lookahead == '(') ADVANCE(264);
+      if (lookahead == '.') ADVANCE(57);
       if (lookahead == '/') ADVANCE(16);
-      if (lookahead == ';') ADVANCE(246);
-      if (lookahead == '_') ADVANCE(512);
+      if (lookahead == ';') ADVANCE(249);
+      if (lookahead == '_') ADVANCE(516);
       if (lookahead == '$' ||
-          lookahead == '%') ADVANCE(230);
+          lookahead == '%') ADVANCE(233);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -2369,21 +2369,21 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(13);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(511);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
     case 14:
       ADVANCE_MAP(
-        '#', 536,
-        '-', 30,
-        '.', 60,
+        '#', 543,
+        '-', 33,
+        '.', 63,
         '/', 16,
-        '0', 519,
-        '@', 301,
-        '{', 288,
-        '}', 289,
-        '$', 230,
-        '%', 230,
-        '_', 230,
+        '0', 524,
+        '@', 305,
+        '{', 291,
+        '}', 292,
+        '$', 233,
+        '%', 233,
+        '_', 233,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2391,12 +2391,12 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(14);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(526);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(510);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(514);
       END_STATE();
     case 15:
-      if (lookahead == ')') ADVANCE(309);
+      if (lookahead == ')') ADVANCE(313);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -2405,8 +2405,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == ' ') ADVANCE(15);
       END_STATE();
     case 16:
-      if (lookahead == '*') ADVANCE(535);
-      if (lookahead == '/') ADVANCE(533);
+      if (lookahead == '*') ADVANCE(542);
+      if (lookahead == '/') ADVANCE(540);
       END_STATE();
     case 17:
       if (lookahead == '*') ADVANCE(19);
@@ -2414,7 +2414,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       END_STATE();
     case 18:
       if (lookahead == '*') ADVANCE(18);
-      if (lookahead == '/') ADVANCE(31);
+      if (lookahead == '/') ADVANCE(34);
       if (lookahead != 0) ADVANCE(19);
       END_STATE();
     case 19:
@@ -2422,8 +2422,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead != 0) ADVANCE(19);
       END_STATE();
     case 20:
-      if (lookahead == '+') ADVANCE(156);
-      if (lookahead == ',') ADVANCE(86);
+      if (lookahead == '+') ADVANCE(159);
+      if (lookahead == ',') ADVANCE(89);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -2432,8 +2432,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == ' ') ADVANCE(20);
       END_STATE();
     case 21:
-      if (lookahead == '+') ADVANCE(156);
-      if (lookahead == ',') ADVANCE(86);
+      if (lookahead == '+') ADVANCE(159);
+      if (lookahead == ',') ADVANCE(89);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -2456,7 +2456,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == ' ') ADVANCE(22);
       END_STATE();
     case 23:
-      if (lookahead == ',') ADVANCE(79);
+      if (lookahead == ',') ADVANCE(82);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -2465,7 +2465,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == ' ') ADVANCE(23);
       END_STATE();
     case 24:
-      if (lookahead == ',') ADVANCE(86);
+      if (lookahead == ',') ADVANCE(89);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -2474,7 +2474,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == ' ') ADVANCE(24);
       END_STATE();
     case 25:
-      if (lookahead == ',') ADVANCE(86);
+      if (lookahead == ',') ADVANCE(89);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -2484,19 +2484,19 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(25);
       END_STATE();
     case 26:
-      if (lookahead == '-') ADVANCE(29);
-      if (lookahead == '.') ADVANCE(170);
-      if (lookahead == '0') ADVANCE(290);
+      if (lookahead == '-') ADVANCE(32);
+      if (lookahead == '.') ADVANCE(173);
+      if (lookahead == '0') ADVANCE(293);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(26);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(291);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(295);
       END_STATE();
     case 27:
-      if (lookahead == '.') ADVANCE(142);
+      if (lookahead == '.') ADVANCE(145);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -2505,484 +2505,487 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == ' ') ADVANCE(27);
       END_STATE();
     case 28:
-      if (lookahead == '.') ADVANCE(229);
-      if (lookahead == ':') ADVANCE(35);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(28);
+      if (lookahead == '.') ADVANCE(533);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(142);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(28);
       END_STATE();
     case 29:
-      if (lookahead == '.') ADVANCE(170);
-      if (lookahead == '0') ADVANCE(290);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(291);
+      if (lookahead == '.') ADVANCE(232);
+      if (lookahead == ':') ADVANCE(38);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(29);
       END_STATE();
     case 30:
-      if (lookahead == '.') ADVANCE(173);
-      if (lookahead == '0') ADVANCE(519);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
+      if (lookahead == '.') ADVANCE(298);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(143);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(30);
       END_STATE();
     case 31:
-      if (lookahead == '/') ADVANCE(17);
-      if (lookahead == '}') ADVANCE(238);
-      if (set_contains(sym_section_directive_character_set_3, 10, lookahead)) ADVANCE(31);
+      if (lookahead == '.') ADVANCE(536);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(144);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(31);
       END_STATE();
     case 32:
-      if (lookahead == '0') ADVANCE(521);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(523);
+      if (lookahead == '.') ADVANCE(173);
+      if (lookahead == '0') ADVANCE(293);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(295);
       END_STATE();
     case 33:
-      if (lookahead == '4') ADVANCE(15);
+      if (lookahead == '.') ADVANCE(176);
+      if (lookahead == '0') ADVANCE(524);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(526);
       END_STATE();
     case 34:
-      if (lookahead == '6') ADVANCE(33);
+      if (lookahead == '/') ADVANCE(17);
+      if (lookahead == '}') ADVANCE(241);
+      if (set_contains(sym_section_directive_character_set_3, 10, lookahead)) ADVANCE(34);
       END_STATE();
     case 35:
-      if (lookahead == ':') ADVANCE(229);
+      if (lookahead == '0') ADVANCE(527);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(530);
       END_STATE();
     case 36:
-      if (lookahead == ':') ADVANCE(171);
+      if (lookahead == '4') ADVANCE(15);
       END_STATE();
     case 37:
-      if (lookahead == ':') ADVANCE(171);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(325);
+      if (lookahead == '6') ADVANCE(36);
       END_STATE();
     case 38:
-      if (lookahead == '=') ADVANCE(317);
+      if (lookahead == ':') ADVANCE(232);
       END_STATE();
     case 39:
-      if (lookahead == '=') ADVANCE(316);
+      if (lookahead == ':') ADVANCE(174);
       END_STATE();
     case 40:
-      if (lookahead == '@') ADVANCE(42);
+      if (lookahead == ':') ADVANCE(174);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(329);
       END_STATE();
     case 41:
-      if (lookahead == 'A') ADVANCE(44);
+      if (lookahead == '=') ADVANCE(321);
       END_STATE();
     case 42:
-      if (lookahead == 'D') ADVANCE(45);
+      if (lookahead == '=') ADVANCE(320);
       END_STATE();
     case 43:
-      if (lookahead == 'F') ADVANCE(248);
+      if (lookahead == '@') ADVANCE(45);
       END_STATE();
     case 44:
-      if (lookahead == 'R') ADVANCE(43);
+      if (lookahead == 'A') ADVANCE(47);
       END_STATE();
     case 45:
-      if (lookahead == 'W') ADVANCE(41);
+      if (lookahead == 'D') ADVANCE(48);
       END_STATE();
     case 46:
-      if (lookahead == '_') ADVANCE(55);
+      if (lookahead == 'F') ADVANCE(251);
       END_STATE();
     case 47:
-      if (lookahead == '_') ADVANCE(100);
+      if (lookahead == 'R') ADVANCE(46);
       END_STATE();
     case 48:
-      ADVANCE_MAP(
-        'a', 358,
-        'b', 453,
-        'c', 335,
-        'e', 437,
-        'f', 401,
-        'g', 416,
-        'l', 441,
-        'n', 500,
-        'p', 342,
-        'r', 364,
-        's', 371,
-        't', 334,
-        'v', 373,
-        'w', 377,
-      );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(526);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('d' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+      if (lookahead == 'W') ADVANCE(44);
       END_STATE();
     case 49:
-      if (lookahead == 'a') ADVANCE(94);
+      if (lookahead == '_') ADVANCE(58);
       END_STATE();
     case 50:
-      ADVANCE_MAP(
-        'a', 359,
-        'c', 440,
-        'e', 437,
-        'f', 401,
-        'g', 416,
-        'l', 441,
-        'n', 500,
-        'p', 342,
-        'r', 364,
-        's', 371,
-        't', 334,
-        'v', 373,
-        'w', 377,
-      );
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+      if (lookahead == '_') ADVANCE(103);
       END_STATE();
     case 51:
-      if (lookahead == 'a') ADVANCE(116);
+      ADVANCE_MAP(
+        'a', 362,
+        'b', 457,
+        'c', 339,
+        'e', 441,
+        'f', 405,
+        'g', 420,
+        'l', 445,
+        'n', 504,
+        'p', 346,
+        'r', 368,
+        's', 375,
+        't', 338,
+        'v', 377,
+        'w', 381,
+      );
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(533);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('d' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 52:
-      if (lookahead == 'a') ADVANCE(88);
+      if (lookahead == 'a') ADVANCE(97);
       END_STATE();
     case 53:
-      if (lookahead == 'a') ADVANCE(420);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(526);
+      ADVANCE_MAP(
+        'a', 363,
+        'c', 444,
+        'e', 441,
+        'f', 405,
+        'g', 420,
+        'l', 445,
+        'n', 504,
+        'p', 346,
+        'r', 368,
+        's', 375,
+        't', 338,
+        'v', 377,
+        'w', 381,
+      );
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 54:
-      if (lookahead == 'a') ADVANCE(420);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+      if (lookahead == 'a') ADVANCE(119);
       END_STATE();
     case 55:
-      if (lookahead == 'a') ADVANCE(121);
+      if (lookahead == 'a') ADVANCE(91);
       END_STATE();
     case 56:
-      if (lookahead == 'a') ADVANCE(95);
+      if (lookahead == 'a') ADVANCE(424);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(533);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 57:
-      if (lookahead == 'a') ADVANCE(89);
+      if (lookahead == 'a') ADVANCE(424);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 58:
-      if (lookahead == 'a') ADVANCE(115);
+      if (lookahead == 'a') ADVANCE(124);
       END_STATE();
     case 59:
-      if (lookahead == 'a') ADVANCE(90);
+      if (lookahead == 'a') ADVANCE(98);
       END_STATE();
     case 60:
-      ADVANCE_MAP(
-        'a', 421,
-        'b', 453,
-        'c', 336,
-        'e', 502,
-        'f', 497,
-        'g', 416,
-        'l', 441,
-        'p', 342,
-        'r', 364,
-        's', 395,
-        't', 334,
-        'v', 397,
-        'w', 377,
-      );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(529);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('d' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+      if (lookahead == 'a') ADVANCE(92);
       END_STATE();
     case 61:
-      ADVANCE_MAP(
-        'a', 421,
-        'c', 450,
-        'e', 502,
-        'f', 497,
-        'g', 416,
-        'l', 441,
-        'p', 342,
-        'r', 364,
-        's', 395,
-        't', 334,
-        'v', 397,
-        'w', 377,
-      );
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+      if (lookahead == 'a') ADVANCE(118);
       END_STATE();
     case 62:
-      if (lookahead == 'b') ADVANCE(93);
+      if (lookahead == 'a') ADVANCE(93);
       END_STATE();
     case 63:
-      if (lookahead == 'b') ADVANCE(59);
-      END_STATE();
-    case 64:
-      if (lookahead == 'c') ADVANCE(119);
-      END_STATE();
-    case 65:
-      if (lookahead == 'c') ADVANCE(251);
-      END_STATE();
-    case 66:
       ADVANCE_MAP(
-        'c', 107,
-        'e', 106,
-        'f', 125,
-        'g', 92,
-        'l', 110,
-        'p', 51,
-        'r', 72,
-        's', 82,
-        't', 73,
-        'v', 84,
-        'w', 78,
+        'a', 425,
+        'b', 457,
+        'c', 340,
+        'e', 506,
+        'f', 501,
+        'g', 420,
+        'l', 445,
+        'p', 346,
+        'r', 368,
+        's', 399,
+        't', 338,
+        'v', 401,
+        'w', 381,
       );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(529);
-      END_STATE();
-    case 67:
-      if (lookahead == 'c') ADVANCE(57);
-      END_STATE();
-    case 68:
-      if (lookahead == 'd') ADVANCE(272);
-      END_STATE();
-    case 69:
-      if (lookahead == 'd') ADVANCE(46);
-      END_STATE();
-    case 70:
-      if (lookahead == 'e') ADVANCE(152);
-      END_STATE();
-    case 71:
-      if (lookahead == 'e') ADVANCE(69);
-      END_STATE();
-    case 72:
-      if (lookahead == 'e') ADVANCE(80);
-      END_STATE();
-    case 73:
-      if (lookahead == 'e') ADVANCE(126);
-      END_STATE();
-    case 74:
-      if (lookahead == 'e') ADVANCE(255);
-      END_STATE();
-    case 75:
-      if (lookahead == 'e') ADVANCE(68);
-      END_STATE();
-    case 76:
-      if (lookahead == 'e') ADVANCE(81);
-      END_STATE();
-    case 77:
-      if (lookahead == 'e') ADVANCE(114);
-      END_STATE();
-    case 78:
-      if (lookahead == 'e') ADVANCE(52);
-      END_STATE();
-    case 79:
-      if (lookahead == 'f') ADVANCE(124);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(79);
-      END_STATE();
-    case 80:
-      if (lookahead == 'g') ADVANCE(266);
-      END_STATE();
-    case 81:
-      if (lookahead == 'g') ADVANCE(268);
-      END_STATE();
-    case 82:
-      if (lookahead == 'h') ADVANCE(58);
-      if (lookahead == 'r') ADVANCE(76);
-      END_STATE();
-    case 83:
-      if (lookahead == 'i') ADVANCE(109);
-      END_STATE();
-    case 84:
-      if (lookahead == 'i') ADVANCE(117);
-      END_STATE();
-    case 85:
-      if (lookahead == 'i') ADVANCE(62);
-      END_STATE();
-    case 86:
-      if (lookahead == 'i') ADVANCE(101);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(86);
-      END_STATE();
-    case 87:
-      if (lookahead == 'i') ADVANCE(104);
-      END_STATE();
-    case 88:
-      if (lookahead == 'k') ADVANCE(257);
-      END_STATE();
-    case 89:
-      if (lookahead == 'l') ADVANCE(270);
-      END_STATE();
-    case 90:
-      if (lookahead == 'l') ADVANCE(274);
-      END_STATE();
-    case 91:
-      if (lookahead == 'l') ADVANCE(87);
-      END_STATE();
-    case 92:
-      if (lookahead == 'l') ADVANCE(108);
-      END_STATE();
-    case 93:
-      if (lookahead == 'l') ADVANCE(74);
-      END_STATE();
-    case 94:
-      if (lookahead == 'm') ADVANCE(70);
-      END_STATE();
-    case 95:
-      if (lookahead == 'm') ADVANCE(264);
-      END_STATE();
-    case 96:
-      if (lookahead == 'm') ADVANCE(97);
-      if (lookahead == 'n') ADVANCE(118);
-      END_STATE();
-    case 97:
-      if (lookahead == 'm') ADVANCE(111);
-      END_STATE();
-    case 98:
-      if (lookahead == 'n') ADVANCE(64);
-      END_STATE();
-    case 99:
-      if (lookahead == 'n') ADVANCE(47);
-      END_STATE();
-    case 100:
-      if (lookahead == 'n') ADVANCE(49);
-      END_STATE();
-    case 101:
-      if (lookahead == 'n') ADVANCE(91);
-      END_STATE();
-    case 102:
-      if (lookahead == 'n') ADVANCE(259);
-      END_STATE();
-    case 103:
-      if (lookahead == 'n') ADVANCE(253);
-      END_STATE();
-    case 104:
-      if (lookahead == 'n') ADVANCE(71);
-      END_STATE();
-    case 105:
-      if (lookahead == 'n') ADVANCE(65);
-      END_STATE();
-    case 106:
-      if (lookahead == 'n') ADVANCE(122);
-      if (lookahead == 'x') ADVANCE(123);
-      END_STATE();
-    case 107:
-      if (lookahead == 'o') ADVANCE(96);
-      END_STATE();
-    case 108:
-      if (lookahead == 'o') ADVANCE(63);
-      END_STATE();
-    case 109:
-      if (lookahead == 'o') ADVANCE(99);
-      END_STATE();
-    case 110:
-      if (lookahead == 'o') ADVANCE(67);
-      END_STATE();
-    case 111:
-      if (lookahead == 'o') ADVANCE(102);
-      END_STATE();
-    case 112:
-      if (lookahead == 'p') ADVANCE(455);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(536);
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('d' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 64:
+      ADVANCE_MAP(
+        'a', 425,
+        'c', 454,
+        'e', 506,
+        'f', 501,
+        'g', 420,
+        'l', 445,
+        'p', 346,
+        'r', 368,
+        's', 399,
+        't', 338,
+        'v', 401,
+        'w', 381,
+      );
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 65:
+      if (lookahead == 'b') ADVANCE(96);
+      END_STATE();
+    case 66:
+      if (lookahead == 'b') ADVANCE(62);
+      END_STATE();
+    case 67:
+      if (lookahead == 'c') ADVANCE(122);
+      END_STATE();
+    case 68:
+      if (lookahead == 'c') ADVANCE(254);
+      END_STATE();
+    case 69:
+      ADVANCE_MAP(
+        'c', 110,
+        'e', 109,
+        'f', 128,
+        'g', 95,
+        'l', 113,
+        'p', 54,
+        'r', 75,
+        's', 85,
+        't', 76,
+        'v', 87,
+        'w', 81,
+      );
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(536);
+      END_STATE();
+    case 70:
+      if (lookahead == 'c') ADVANCE(60);
+      END_STATE();
+    case 71:
+      if (lookahead == 'd') ADVANCE(275);
+      END_STATE();
+    case 72:
+      if (lookahead == 'd') ADVANCE(49);
+      END_STATE();
+    case 73:
+      if (lookahead == 'e') ADVANCE(155);
+      END_STATE();
+    case 74:
+      if (lookahead == 'e') ADVANCE(72);
+      END_STATE();
+    case 75:
+      if (lookahead == 'e') ADVANCE(83);
+      END_STATE();
+    case 76:
+      if (lookahead == 'e') ADVANCE(129);
+      END_STATE();
+    case 77:
+      if (lookahead == 'e') ADVANCE(258);
+      END_STATE();
+    case 78:
+      if (lookahead == 'e') ADVANCE(71);
+      END_STATE();
+    case 79:
+      if (lookahead == 'e') ADVANCE(84);
+      END_STATE();
+    case 80:
+      if (lookahead == 'e') ADVANCE(117);
+      END_STATE();
+    case 81:
+      if (lookahead == 'e') ADVANCE(55);
+      END_STATE();
+    case 82:
+      if (lookahead == 'f') ADVANCE(127);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(82);
+      END_STATE();
+    case 83:
+      if (lookahead == 'g') ADVANCE(269);
+      END_STATE();
+    case 84:
+      if (lookahead == 'g') ADVANCE(271);
+      END_STATE();
+    case 85:
+      if (lookahead == 'h') ADVANCE(61);
+      if (lookahead == 'r') ADVANCE(79);
+      END_STATE();
+    case 86:
+      if (lookahead == 'i') ADVANCE(112);
+      END_STATE();
+    case 87:
+      if (lookahead == 'i') ADVANCE(120);
+      END_STATE();
+    case 88:
+      if (lookahead == 'i') ADVANCE(65);
+      END_STATE();
+    case 89:
+      if (lookahead == 'i') ADVANCE(104);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(89);
+      END_STATE();
+    case 90:
+      if (lookahead == 'i') ADVANCE(107);
+      END_STATE();
+    case 91:
+      if (lookahead == 'k') ADVANCE(260);
+      END_STATE();
+    case 92:
+      if (lookahead == 'l') ADVANCE(273);
+      END_STATE();
+    case 93:
+      if (lookahead == 'l') ADVANCE(277);
+      END_STATE();
+    case 94:
+      if (lookahead == 'l') ADVANCE(90);
+      END_STATE();
+    case 95:
+      if (lookahead == 'l') ADVANCE(111);
+      END_STATE();
+    case 96:
+      if (lookahead == 'l') ADVANCE(77);
+      END_STATE();
+    case 97:
+      if (lookahead == 'm') ADVANCE(73);
+      END_STATE();
+    case 98:
+      if (lookahead == 'm') ADVANCE(267);
+      END_STATE();
+    case 99:
+      if (lookahead == 'm') ADVANCE(100);
+      if (lookahead == 'n') ADVANCE(121);
+      END_STATE();
+    case 100:
+      if (lookahead == 'm') ADVANCE(114);
+      END_STATE();
+    case 101:
+      if (lookahead == 'n') ADVANCE(67);
+      END_STATE();
+    case 102:
+      if (lookahead == 'n') ADVANCE(50);
+      END_STATE();
+    case 103:
+      if (lookahead == 'n') ADVANCE(52);
+      END_STATE();
+    case 104:
+      if (lookahead == 'n') ADVANCE(94);
+      END_STATE();
+    case 105:
+      if (lookahead == 'n') ADVANCE(262);
+      END_STATE();
+    case 106:
+      if (lookahead == 'n') ADVANCE(256);
+      END_STATE();
+    case 107:
+      if (lookahead == 'n') ADVANCE(74);
+      END_STATE();
+    case 108:
+      if (lookahead == 'n') ADVANCE(68);
+      END_STATE();
+    case 109:
+      if (lookahead == 'n') ADVANCE(125);
+      if (lookahead == 'x') ADVANCE(126);
+      END_STATE();
+    case 110:
+      if (lookahead == 'o') ADVANCE(99);
+      END_STATE();
+    case 111:
+      if (lookahead == 'o') ADVANCE(66);
+      END_STATE();
+    case 112:
+      if (lookahead == 'o') ADVANCE(102);
       END_STATE();
     case 113:
-      if (lookahead == 'r') ADVANCE(127);
+      if (lookahead == 'o') ADVANCE(70);
       END_STATE();
     case 114:
-      if (lookahead == 'r') ADVANCE(103);
+      if (lookahead == 'o') ADVANCE(105);
       END_STATE();
     case 115:
-      if (lookahead == 'r') ADVANCE(75);
+      if (lookahead == 'p') ADVANCE(459);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 116:
-      if (lookahead == 'r') ADVANCE(56);
+      if (lookahead == 'r') ADVANCE(130);
       END_STATE();
     case 117:
-      if (lookahead == 's') ADVANCE(85);
+      if (lookahead == 'r') ADVANCE(106);
       END_STATE();
     case 118:
-      if (lookahead == 's') ADVANCE(120);
+      if (lookahead == 'r') ADVANCE(78);
       END_STATE();
     case 119:
-      if (lookahead == 't') ADVANCE(83);
+      if (lookahead == 'r') ADVANCE(59);
       END_STATE();
     case 120:
-      if (lookahead == 't') ADVANCE(278);
+      if (lookahead == 's') ADVANCE(88);
       END_STATE();
     case 121:
-      if (lookahead == 't') ADVANCE(166);
+      if (lookahead == 's') ADVANCE(123);
       END_STATE();
     case 122:
-      if (lookahead == 't') ADVANCE(113);
+      if (lookahead == 't') ADVANCE(86);
       END_STATE();
     case 123:
-      if (lookahead == 't') ADVANCE(77);
+      if (lookahead == 't') ADVANCE(281);
       END_STATE();
     case 124:
-      if (lookahead == 'u') ADVANCE(98);
+      if (lookahead == 't') ADVANCE(169);
       END_STATE();
     case 125:
-      if (lookahead == 'u') ADVANCE(105);
+      if (lookahead == 't') ADVANCE(116);
       END_STATE();
     case 126:
-      if (lookahead == 'x') ADVANCE(276);
+      if (lookahead == 't') ADVANCE(80);
       END_STATE();
     case 127:
-      if (lookahead == 'y') ADVANCE(249);
+      if (lookahead == 'u') ADVANCE(101);
       END_STATE();
     case 128:
-      if (lookahead == '{') ADVANCE(31);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(128);
+      if (lookahead == 'u') ADVANCE(108);
       END_STATE();
     case 129:
-      if (lookahead == '{') ADVANCE(31);
+      if (lookahead == 'x') ADVANCE(279);
+      END_STATE();
+    case 130:
+      if (lookahead == 'y') ADVANCE(252);
+      END_STATE();
+    case 131:
+      if (lookahead == '{') ADVANCE(34);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(128);
+          lookahead == ' ') ADVANCE(131);
+      END_STATE();
+    case 132:
+      if (lookahead == '{') ADVANCE(34);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(131);
       if (lookahead == '$' ||
           lookahead == '.' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(129);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(132);
       END_STATE();
-    case 130:
-      if (lookahead == '{') ADVANCE(132);
+    case 133:
+      if (lookahead == '{') ADVANCE(135);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(130);
-      END_STATE();
-    case 131:
-      if (lookahead == '{') ADVANCE(138);
-      if (lookahead == '}') ADVANCE(137);
-      if (lookahead != 0) ADVANCE(131);
-      END_STATE();
-    case 132:
-      if (lookahead == '{') ADVANCE(133);
-      if (lookahead == '}') ADVANCE(244);
-      if (lookahead != 0) ADVANCE(132);
-      END_STATE();
-    case 133:
-      if (lookahead == '{') ADVANCE(134);
-      if (lookahead == '}') ADVANCE(132);
-      if (lookahead != 0) ADVANCE(133);
+          lookahead == ' ') ADVANCE(133);
       END_STATE();
     case 134:
-      if (lookahead == '{') ADVANCE(135);
-      if (lookahead == '}') ADVANCE(133);
+      if (lookahead == '{') ADVANCE(141);
+      if (lookahead == '}') ADVANCE(140);
       if (lookahead != 0) ADVANCE(134);
       END_STATE();
     case 135:
       if (lookahead == '{') ADVANCE(136);
-      if (lookahead == '}') ADVANCE(134);
+      if (lookahead == '}') ADVANCE(247);
       if (lookahead != 0) ADVANCE(135);
       END_STATE();
     case 136:
@@ -2991,75 +2994,60 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead != 0) ADVANCE(136);
       END_STATE();
     case 137:
-      if (lookahead == '{') ADVANCE(131);
+      if (lookahead == '{') ADVANCE(138);
       if (lookahead == '}') ADVANCE(136);
       if (lookahead != 0) ADVANCE(137);
       END_STATE();
     case 138:
-      if (lookahead == '}') ADVANCE(131);
-      if (lookahead != 0 &&
-          lookahead != '{') ADVANCE(138);
+      if (lookahead == '{') ADVANCE(139);
+      if (lookahead == '}') ADVANCE(137);
+      if (lookahead != 0) ADVANCE(138);
       END_STATE();
     case 139:
-      if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(169);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(528);
+      if (lookahead == '{') ADVANCE(140);
+      if (lookahead == '}') ADVANCE(138);
+      if (lookahead != 0) ADVANCE(139);
       END_STATE();
     case 140:
-      if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(172);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(296);
+      if (lookahead == '{') ADVANCE(134);
+      if (lookahead == '}') ADVANCE(139);
+      if (lookahead != 0) ADVANCE(140);
       END_STATE();
     case 141:
-      if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(175);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(530);
+      if (lookahead == '}') ADVANCE(134);
+      if (lookahead != 0 &&
+          lookahead != '{') ADVANCE(141);
       END_STATE();
     case 142:
-      if (lookahead == 's' ||
-          lookahead == 'u') ADVANCE(34);
+      if (lookahead == '+' ||
+          lookahead == '-') ADVANCE(172);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(535);
       END_STATE();
     case 143:
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(516);
+      if (lookahead == '+' ||
+          lookahead == '-') ADVANCE(175);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(300);
       END_STATE();
     case 144:
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(292);
+      if (lookahead == '+' ||
+          lookahead == '-') ADVANCE(178);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(537);
       END_STATE();
     case 145:
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(522);
+      if (lookahead == 's' ||
+          lookahead == 'u') ADVANCE(37);
       END_STATE();
     case 146:
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(324);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(521);
       END_STATE();
     case 147:
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(324);
-      if (lookahead == '$' ||
-          ('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(511);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(296);
       END_STATE();
     case 148:
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(148);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(160);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(528);
       END_STATE();
     case 149:
       if (lookahead == '\t' ||
@@ -3067,13 +3055,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(149);
-      if (lookahead == '$' ||
-          lookahead == '%' ||
-          lookahead == '.' ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(129);
+          lookahead == ' ') ADVANCE(328);
       END_STATE();
     case 150:
       if (lookahead == '\t' ||
@@ -3081,8 +3063,12 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(150);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(241);
+          lookahead == ' ') ADVANCE(328);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
     case 151:
       if (lookahead == '\t' ||
@@ -3090,8 +3076,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(150);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(151);
+          lookahead == ' ') ADVANCE(151);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(163);
       END_STATE();
     case 152:
       if (lookahead == '\t' ||
@@ -3099,7 +3085,13 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(153);
+          lookahead == ' ') ADVANCE(152);
+      if (lookahead == '$' ||
+          lookahead == '%' ||
+          lookahead == '.' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(132);
       END_STATE();
     case 153:
       if (lookahead == '\t' ||
@@ -3108,12 +3100,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(153);
-      if (lookahead == '$' ||
-          lookahead == '%' ||
-          lookahead == '.' ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(21);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(244);
       END_STATE();
     case 154:
       if (lookahead == '\t' ||
@@ -3121,8 +3108,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(154);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(243);
+          lookahead == ' ') ADVANCE(153);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(154);
       END_STATE();
     case 155:
       if (lookahead == '\t' ||
@@ -3130,8 +3117,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(154);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(155);
+          lookahead == ' ') ADVANCE(156);
       END_STATE();
     case 156:
       if (lookahead == '\t' ||
@@ -3140,7 +3126,12 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(156);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(25);
+      if (lookahead == '$' ||
+          lookahead == '%' ||
+          lookahead == '.' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(21);
       END_STATE();
     case 157:
       if (lookahead == '\t' ||
@@ -3149,7 +3140,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(157);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(242);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(246);
       END_STATE();
     case 158:
       if (lookahead == '\t' ||
@@ -3167,7 +3158,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(159);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(151);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(25);
       END_STATE();
     case 160:
       if (lookahead == '\t' ||
@@ -3175,8 +3166,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(159);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(160);
+          lookahead == ' ') ADVANCE(160);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(245);
       END_STATE();
     case 161:
       if (lookahead == '\t' ||
@@ -3184,8 +3175,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(161);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(155);
+          lookahead == ' ') ADVANCE(160);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(161);
       END_STATE();
     case 162:
       if (lookahead == '\t' ||
@@ -3193,8 +3184,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(161);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(162);
+          lookahead == ' ') ADVANCE(162);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(154);
       END_STATE();
     case 163:
       if (lookahead == '\t' ||
@@ -3202,8 +3193,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(163);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(158);
+          lookahead == ' ') ADVANCE(162);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(163);
       END_STATE();
     case 164:
       if (lookahead == '\t' ||
@@ -3211,8 +3202,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(163);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(164);
+          lookahead == ' ') ADVANCE(164);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(158);
       END_STATE();
     case 165:
       if (lookahead == '\t' ||
@@ -3220,8 +3211,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(165);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(162);
+          lookahead == ' ') ADVANCE(164);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(165);
       END_STATE();
     case 166:
       if (lookahead == '\t' ||
@@ -3229,7 +3220,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(167);
+          lookahead == ' ') ADVANCE(166);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(161);
       END_STATE();
     case 167:
       if (lookahead == '\t' ||
@@ -3237,83 +3229,94 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(167);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(164);
+          lookahead == ' ') ADVANCE(166);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(167);
       END_STATE();
     case 168:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(526);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(168);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(165);
       END_STATE();
     case 169:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(528);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(170);
       END_STATE();
     case 170:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(294);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(170);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(167);
       END_STATE();
     case 171:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(327);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(326);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(533);
       END_STATE();
     case 172:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(296);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(535);
       END_STATE();
     case 173:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(529);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(298);
       END_STATE();
     case 174:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(529);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(331);
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(330);
       END_STATE();
     case 175:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(530);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(300);
       END_STATE();
     case 176:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(517);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(536);
       END_STATE();
     case 177:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(295);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(536);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 178:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(293);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(537);
       END_STATE();
     case 179:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(527);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(522);
       END_STATE();
     case 180:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(524);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(299);
       END_STATE();
     case 181:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(525);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(297);
       END_STATE();
     case 182:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(179);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(534);
       END_STATE();
     case 183:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(177);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(531);
       END_STATE();
     case 184:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(181);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(532);
       END_STATE();
     case 185:
       if (('0' <= lookahead && lookahead <= '9') ||
@@ -3323,7 +3326,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
     case 186:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(183);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(180);
       END_STATE();
     case 187:
       if (('0' <= lookahead && lookahead <= '9') ||
@@ -3526,221 +3529,236 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           ('a' <= lookahead && lookahead <= 'f')) ADVANCE(223);
       END_STATE();
     case 227:
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(304);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(224);
       END_STATE();
     case 228:
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(225);
       END_STATE();
     case 229:
       if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(326);
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(226);
       END_STATE();
     case 230:
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(308);
+      END_STATE();
+    case 231:
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 232:
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(330);
+      END_STATE();
+    case 233:
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(511);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
-    case 231:
-      if (eof) ADVANCE(232);
+    case 234:
+      if (eof) ADVANCE(235);
       ADVANCE_MAP(
-        '!', 302,
+        '!', 306,
         '"', 1,
-        '#', 536,
-        '(', 261,
-        ')', 263,
-        ',', 235,
-        '-', 32,
-        '.', 50,
+        '#', 543,
+        '(', 264,
+        ')', 266,
+        ',', 238,
+        '-', 35,
+        '.', 53,
         '/', 16,
-        '0', 521,
-        ';', 246,
-        '@', 40,
-        '_', 512,
-        '{', 288,
-        '$', 230,
-        '%', 230,
+        '0', 527,
+        ';', 249,
+        '@', 43,
+        '_', 516,
+        '{', 291,
+        '$', 233,
+        '%', 233,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') SKIP(231);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(523);
+          lookahead == ' ') SKIP(234);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(530);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(511);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
-    case 232:
+    case 235:
       ACCEPT_TOKEN(ts_builtin_sym_end);
       END_STATE();
-    case 233:
+    case 236:
       ACCEPT_TOKEN(anon_sym_DOTversion);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 234:
+    case 237:
       ACCEPT_TOKEN(anon_sym_DOTtarget);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 235:
+    case 238:
       ACCEPT_TOKEN(anon_sym_COMMA);
       END_STATE();
-    case 236:
+    case 239:
       ACCEPT_TOKEN(anon_sym_DOTaddress_size);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 237:
+    case 240:
       ACCEPT_TOKEN(anon_sym_DOTfile);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 238:
+    case 241:
       ACCEPT_TOKEN(sym_section_directive);
       END_STATE();
-    case 239:
+    case 242:
       ACCEPT_TOKEN(anon_sym_DOTloc);
-      if (lookahead == '_') ADVANCE(411);
-      if (lookahead == 'a') ADVANCE(414);
+      if (lookahead == '_') ADVANCE(415);
+      if (lookahead == 'a') ADVANCE(418);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(148);
+          lookahead == ' ') ADVANCE(151);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 240:
+    case 243:
       ACCEPT_TOKEN(anon_sym_PLUS);
       END_STATE();
-    case 241:
+    case 244:
       ACCEPT_TOKEN(sym__location);
-      if (lookahead == ',') ADVANCE(79);
+      if (lookahead == ',') ADVANCE(82);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(23);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(241);
-      END_STATE();
-    case 242:
-      ACCEPT_TOKEN(sym__location);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(242);
-      END_STATE();
-    case 243:
-      ACCEPT_TOKEN(sym_loc_intermediate_directive);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(243);
-      END_STATE();
-    case 244:
-      ACCEPT_TOKEN(sym_source_section_directive);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(244);
       END_STATE();
     case 245:
+      ACCEPT_TOKEN(sym__location);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(245);
+      END_STATE();
+    case 246:
+      ACCEPT_TOKEN(sym_loc_intermediate_directive);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(246);
+      END_STATE();
+    case 247:
+      ACCEPT_TOKEN(sym_source_section_directive);
+      END_STATE();
+    case 248:
       ACCEPT_TOKEN(anon_sym_DOTpragma);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 246:
+    case 249:
       ACCEPT_TOKEN(anon_sym_SEMI);
       END_STATE();
-    case 247:
+    case 250:
       ACCEPT_TOKEN(anon_sym_DOTalias);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 248:
-      ACCEPT_TOKEN(aux_sym_directive_token1);
-      if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(248);
-      END_STATE();
-    case 249:
-      ACCEPT_TOKEN(anon_sym_DOTentry);
-      END_STATE();
-    case 250:
-      ACCEPT_TOKEN(anon_sym_DOTentry);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 251:
-      ACCEPT_TOKEN(anon_sym_DOTfunc);
+      ACCEPT_TOKEN(aux_sym_directive_token1);
+      if (lookahead != 0 &&
+          lookahead != '\n') ADVANCE(251);
       END_STATE();
     case 252:
+      ACCEPT_TOKEN(anon_sym_DOTentry);
+      END_STATE();
+    case 253:
+      ACCEPT_TOKEN(anon_sym_DOTentry);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 254:
+      ACCEPT_TOKEN(anon_sym_DOTfunc);
+      END_STATE();
+    case 255:
       ACCEPT_TOKEN(anon_sym_DOTfunc);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 253:
-      ACCEPT_TOKEN(anon_sym_DOTextern);
-      END_STATE();
-    case 254:
-      ACCEPT_TOKEN(anon_sym_DOTextern);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 255:
-      ACCEPT_TOKEN(anon_sym_DOTvisible);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 256:
+      ACCEPT_TOKEN(anon_sym_DOTextern);
+      END_STATE();
+    case 257:
+      ACCEPT_TOKEN(anon_sym_DOTextern);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 258:
+      ACCEPT_TOKEN(anon_sym_DOTvisible);
+      END_STATE();
+    case 259:
       ACCEPT_TOKEN(anon_sym_DOTvisible);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 257:
-      ACCEPT_TOKEN(anon_sym_DOTweak);
-      END_STATE();
-    case 258:
-      ACCEPT_TOKEN(anon_sym_DOTweak);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 259:
-      ACCEPT_TOKEN(anon_sym_DOTcommon);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 260:
+      ACCEPT_TOKEN(anon_sym_DOTweak);
+      END_STATE();
+    case 261:
+      ACCEPT_TOKEN(anon_sym_DOTweak);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 262:
+      ACCEPT_TOKEN(anon_sym_DOTcommon);
+      END_STATE();
+    case 263:
       ACCEPT_TOKEN(anon_sym_DOTcommon);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 261:
+    case 264:
       ACCEPT_TOKEN(anon_sym_LPAREN);
       END_STATE();
-    case 262:
+    case 265:
       ACCEPT_TOKEN(anon_sym_LPAREN);
-      if (lookahead == '.') ADVANCE(142);
+      if (lookahead == '.') ADVANCE(145);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -3748,165 +3766,150 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(27);
       END_STATE();
-    case 263:
+    case 266:
       ACCEPT_TOKEN(anon_sym_RPAREN);
       END_STATE();
-    case 264:
-      ACCEPT_TOKEN(anon_sym_DOTparam);
-      END_STATE();
-    case 265:
-      ACCEPT_TOKEN(anon_sym_DOTparam);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 266:
-      ACCEPT_TOKEN(anon_sym_DOTreg);
-      END_STATE();
     case 267:
-      ACCEPT_TOKEN(anon_sym_DOTreg);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+      ACCEPT_TOKEN(anon_sym_DOTparam);
       END_STATE();
     case 268:
-      ACCEPT_TOKEN(anon_sym_DOTsreg);
+      ACCEPT_TOKEN(anon_sym_DOTparam);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 269:
+      ACCEPT_TOKEN(anon_sym_DOTreg);
+      END_STATE();
+    case 270:
+      ACCEPT_TOKEN(anon_sym_DOTreg);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 271:
+      ACCEPT_TOKEN(anon_sym_DOTsreg);
+      END_STATE();
+    case 272:
       ACCEPT_TOKEN(anon_sym_DOTsreg);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 270:
-      ACCEPT_TOKEN(anon_sym_DOTlocal);
-      END_STATE();
-    case 271:
-      ACCEPT_TOKEN(anon_sym_DOTlocal);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 272:
-      ACCEPT_TOKEN(anon_sym_DOTshared);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 273:
+      ACCEPT_TOKEN(anon_sym_DOTlocal);
+      END_STATE();
+    case 274:
+      ACCEPT_TOKEN(anon_sym_DOTlocal);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 275:
+      ACCEPT_TOKEN(anon_sym_DOTshared);
+      END_STATE();
+    case 276:
       ACCEPT_TOKEN(anon_sym_DOTshared);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 274:
-      ACCEPT_TOKEN(anon_sym_DOTglobal);
-      END_STATE();
-    case 275:
-      ACCEPT_TOKEN(anon_sym_DOTglobal);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 276:
-      ACCEPT_TOKEN(anon_sym_DOTtex);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 277:
+      ACCEPT_TOKEN(anon_sym_DOTglobal);
+      END_STATE();
+    case 278:
+      ACCEPT_TOKEN(anon_sym_DOTglobal);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 279:
+      ACCEPT_TOKEN(anon_sym_DOTtex);
+      END_STATE();
+    case 280:
       ACCEPT_TOKEN(anon_sym_DOTtex);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 278:
+    case 281:
       ACCEPT_TOKEN(anon_sym_DOTconst);
       END_STATE();
-    case 279:
+    case 282:
       ACCEPT_TOKEN(anon_sym_DOTconst);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 280:
+    case 283:
       ACCEPT_TOKEN(anon_sym_DOTalign);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 281:
+    case 284:
       ACCEPT_TOKEN(anon_sym_DOTattribute);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 282:
-      ACCEPT_TOKEN(anon_sym_EQ);
-      END_STATE();
-    case 283:
-      ACCEPT_TOKEN(anon_sym_EQ);
-      if (lookahead == '=') ADVANCE(316);
-      END_STATE();
-    case 284:
-      ACCEPT_TOKEN(anon_sym_LT);
-      if (lookahead == '<') ADVANCE(312);
-      if (lookahead == '=') ADVANCE(314);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 285:
-      ACCEPT_TOKEN(anon_sym_GT);
-      if (lookahead == '=') ADVANCE(315);
-      if (lookahead == '>') ADVANCE(313);
+      ACCEPT_TOKEN(anon_sym_EQ);
       END_STATE();
     case 286:
-      ACCEPT_TOKEN(anon_sym_LBRACK);
+      ACCEPT_TOKEN(anon_sym_EQ);
+      if (lookahead == '=') ADVANCE(320);
       END_STATE();
     case 287:
-      ACCEPT_TOKEN(anon_sym_RBRACK);
+      ACCEPT_TOKEN(anon_sym_LT);
+      if (lookahead == '<') ADVANCE(316);
+      if (lookahead == '=') ADVANCE(318);
       END_STATE();
     case 288:
-      ACCEPT_TOKEN(anon_sym_LBRACE);
+      ACCEPT_TOKEN(anon_sym_GT);
+      if (lookahead == '=') ADVANCE(319);
+      if (lookahead == '>') ADVANCE(317);
       END_STATE();
     case 289:
-      ACCEPT_TOKEN(anon_sym_RBRACE);
+      ACCEPT_TOKEN(anon_sym_LBRACK);
       END_STATE();
     case 290:
-      ACCEPT_TOKEN(sym_data);
-      ADVANCE_MAP(
-        ',', 26,
-        '.', 294,
-        'U', 295,
-        'B', 144,
-        'b', 144,
-        'D', 225,
-        'd', 225,
-        'E', 140,
-        'e', 140,
-        'F', 201,
-        'f', 201,
-        'X', 178,
-        'x', 178,
-        '\t', 22,
-        '\n', 22,
-        '\f', 22,
-        '\r', 22,
-        0x1a, 22,
-        ' ', 22,
-      );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(291);
+      ACCEPT_TOKEN(anon_sym_RBRACK);
       END_STATE();
     case 291:
+      ACCEPT_TOKEN(anon_sym_LBRACE);
+      END_STATE();
+    case 292:
+      ACCEPT_TOKEN(anon_sym_RBRACE);
+      END_STATE();
+    case 293:
       ACCEPT_TOKEN(sym_data);
       ADVANCE_MAP(
         ',', 26,
-        '.', 294,
-        'U', 295,
-        'E', 140,
-        'e', 140,
+        '.', 298,
+        'U', 299,
+        'B', 147,
+        'b', 147,
+        'D', 228,
+        'd', 228,
+        'E', 143,
+        'e', 143,
+        'F', 204,
+        'f', 204,
+        'X', 181,
+        'x', 181,
+        '8', 30,
+        '9', 30,
         '\t', 22,
         '\n', 22,
         '\f', 22,
@@ -3914,14 +3917,50 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
         0x1a, 22,
         ' ', 22,
       );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(291);
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(294);
       END_STATE();
-    case 292:
+    case 294:
+      ACCEPT_TOKEN(sym_data);
+      ADVANCE_MAP(
+        ',', 26,
+        '.', 298,
+        'U', 299,
+        'E', 143,
+        'e', 143,
+        '8', 30,
+        '9', 30,
+        '\t', 22,
+        '\n', 22,
+        '\f', 22,
+        '\r', 22,
+        0x1a, 22,
+        ' ', 22,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(294);
+      END_STATE();
+    case 295:
+      ACCEPT_TOKEN(sym_data);
+      ADVANCE_MAP(
+        ',', 26,
+        '.', 298,
+        'U', 299,
+        'E', 143,
+        'e', 143,
+        '\t', 22,
+        '\n', 22,
+        '\f', 22,
+        '\r', 22,
+        0x1a, 22,
+        ' ', 22,
+      );
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(295);
+      END_STATE();
+    case 296:
       ACCEPT_TOKEN(sym_data);
       if (lookahead == ',') ADVANCE(26);
-      if (lookahead == 'U') ADVANCE(295);
+      if (lookahead == 'U') ADVANCE(299);
       if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(292);
+          lookahead == '1') ADVANCE(296);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -3929,10 +3968,10 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(22);
       END_STATE();
-    case 293:
+    case 297:
       ACCEPT_TOKEN(sym_data);
       if (lookahead == ',') ADVANCE(26);
-      if (lookahead == 'U') ADVANCE(295);
+      if (lookahead == 'U') ADVANCE(299);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -3941,22 +3980,22 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == ' ') ADVANCE(22);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(293);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(297);
       END_STATE();
-    case 294:
+    case 298:
       ACCEPT_TOKEN(sym_data);
       if (lookahead == ',') ADVANCE(26);
       if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(140);
+          lookahead == 'e') ADVANCE(143);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(22);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(294);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(298);
       END_STATE();
-    case 295:
+    case 299:
       ACCEPT_TOKEN(sym_data);
       if (lookahead == ',') ADVANCE(26);
       if (lookahead == '\t' ||
@@ -3966,7 +4005,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(22);
       END_STATE();
-    case 296:
+    case 300:
       ACCEPT_TOKEN(sym_data);
       if (lookahead == ',') ADVANCE(26);
       if (lookahead == '\t' ||
@@ -3975,1885 +4014,1923 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(22);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(296);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(300);
       END_STATE();
-    case 297:
+    case 301:
       ACCEPT_TOKEN(anon_sym_COLON);
       END_STATE();
-    case 298:
+    case 302:
       ACCEPT_TOKEN(anon_sym_DOTbranchtargets);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 299:
+    case 303:
       ACCEPT_TOKEN(anon_sym_DOTcalltargets);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 300:
+    case 304:
       ACCEPT_TOKEN(anon_sym_DOTcallprototype);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 301:
+    case 305:
       ACCEPT_TOKEN(anon_sym_AT);
-      if (lookahead == '@') ADVANCE(42);
+      if (lookahead == '@') ADVANCE(45);
       END_STATE();
-    case 302:
+    case 306:
       ACCEPT_TOKEN(anon_sym_BANG);
       END_STATE();
-    case 303:
+    case 307:
       ACCEPT_TOKEN(anon_sym_BANG);
-      if (lookahead == '=') ADVANCE(317);
+      if (lookahead == '=') ADVANCE(321);
       END_STATE();
-    case 304:
+    case 308:
       ACCEPT_TOKEN(aux_sym_selection_token1);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(304);
-      END_STATE();
-    case 305:
-      ACCEPT_TOKEN(anon_sym_DASH);
-      END_STATE();
-    case 306:
-      ACCEPT_TOKEN(anon_sym_DASH);
-      if (lookahead == '.') ADVANCE(168);
-      if (lookahead == '0') ADVANCE(514);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(515);
-      END_STATE();
-    case 307:
-      ACCEPT_TOKEN(anon_sym_DASH);
-      if (lookahead == '.') ADVANCE(173);
-      if (lookahead == '0') ADVANCE(519);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
-      END_STATE();
-    case 308:
-      ACCEPT_TOKEN(anon_sym_TILDE);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(308);
       END_STATE();
     case 309:
-      ACCEPT_TOKEN(sym_cast);
+      ACCEPT_TOKEN(anon_sym_DASH);
       END_STATE();
     case 310:
-      ACCEPT_TOKEN(anon_sym_STAR);
+      ACCEPT_TOKEN(anon_sym_DASH);
+      if (lookahead == '.') ADVANCE(171);
+      if (lookahead == '0') ADVANCE(518);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
       END_STATE();
     case 311:
-      ACCEPT_TOKEN(anon_sym_SLASH);
-      if (lookahead == '*') ADVANCE(535);
-      if (lookahead == '/') ADVANCE(533);
+      ACCEPT_TOKEN(anon_sym_DASH);
+      if (lookahead == '.') ADVANCE(176);
+      if (lookahead == '0') ADVANCE(524);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(526);
       END_STATE();
     case 312:
-      ACCEPT_TOKEN(anon_sym_LT_LT);
+      ACCEPT_TOKEN(anon_sym_TILDE);
       END_STATE();
     case 313:
-      ACCEPT_TOKEN(anon_sym_GT_GT);
+      ACCEPT_TOKEN(sym_cast);
       END_STATE();
     case 314:
-      ACCEPT_TOKEN(anon_sym_LT_EQ);
+      ACCEPT_TOKEN(anon_sym_STAR);
       END_STATE();
     case 315:
-      ACCEPT_TOKEN(anon_sym_GT_EQ);
+      ACCEPT_TOKEN(anon_sym_SLASH);
+      if (lookahead == '*') ADVANCE(542);
+      if (lookahead == '/') ADVANCE(540);
       END_STATE();
     case 316:
-      ACCEPT_TOKEN(anon_sym_EQ_EQ);
+      ACCEPT_TOKEN(anon_sym_LT_LT);
       END_STATE();
     case 317:
-      ACCEPT_TOKEN(anon_sym_BANG_EQ);
+      ACCEPT_TOKEN(anon_sym_GT_GT);
       END_STATE();
     case 318:
-      ACCEPT_TOKEN(anon_sym_AMP);
-      if (lookahead == '&') ADVANCE(321);
+      ACCEPT_TOKEN(anon_sym_LT_EQ);
       END_STATE();
     case 319:
-      ACCEPT_TOKEN(anon_sym_CARET);
+      ACCEPT_TOKEN(anon_sym_GT_EQ);
       END_STATE();
     case 320:
-      ACCEPT_TOKEN(anon_sym_PIPE);
-      if (lookahead == '|') ADVANCE(322);
+      ACCEPT_TOKEN(anon_sym_EQ_EQ);
       END_STATE();
     case 321:
-      ACCEPT_TOKEN(anon_sym_AMP_AMP);
+      ACCEPT_TOKEN(anon_sym_BANG_EQ);
       END_STATE();
     case 322:
-      ACCEPT_TOKEN(anon_sym_PIPE_PIPE);
+      ACCEPT_TOKEN(anon_sym_AMP);
+      if (lookahead == '&') ADVANCE(325);
       END_STATE();
     case 323:
-      ACCEPT_TOKEN(anon_sym_QMARK);
+      ACCEPT_TOKEN(anon_sym_CARET);
       END_STATE();
     case 324:
-      ACCEPT_TOKEN(sym__remainder);
+      ACCEPT_TOKEN(anon_sym_PIPE);
+      if (lookahead == '|') ADVANCE(326);
       END_STATE();
     case 325:
-      ACCEPT_TOKEN(sym_opcode);
-      if (lookahead == '.') ADVANCE(229);
-      if (lookahead == ':') ADVANCE(36);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(28);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(325);
+      ACCEPT_TOKEN(anon_sym_AMP_AMP);
       END_STATE();
     case 326:
-      ACCEPT_TOKEN(sym_opcode);
-      if (lookahead == '.') ADVANCE(229);
-      if (lookahead == ':') ADVANCE(36);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(28);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(326);
+      ACCEPT_TOKEN(anon_sym_PIPE_PIPE);
       END_STATE();
     case 327:
+      ACCEPT_TOKEN(anon_sym_QMARK);
+      END_STATE();
+    case 328:
+      ACCEPT_TOKEN(sym__remainder);
+      END_STATE();
+    case 329:
       ACCEPT_TOKEN(sym_opcode);
-      if (lookahead == '.') ADVANCE(229);
-      if (lookahead == ':') ADVANCE(37);
+      if (lookahead == '.') ADVANCE(232);
+      if (lookahead == ':') ADVANCE(39);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(28);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(327);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(326);
-      END_STATE();
-    case 328:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '_') ADVANCE(402);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 329:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '_') ADVANCE(475);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          lookahead == ' ') ADVANCE(29);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(329);
       END_STATE();
     case 330:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '_') ADVANCE(478);
+      ACCEPT_TOKEN(sym_opcode);
+      if (lookahead == '.') ADVANCE(232);
+      if (lookahead == ':') ADVANCE(39);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(29);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(330);
       END_STATE();
     case 331:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '_') ADVANCE(477);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+      ACCEPT_TOKEN(sym_opcode);
+      if (lookahead == '.') ADVANCE(232);
+      if (lookahead == ':') ADVANCE(40);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(29);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(331);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(330);
       END_STATE();
     case 332:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(412);
+      if (lookahead == '_') ADVANCE(406);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 333:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(245);
+      if (lookahead == '_') ADVANCE(479);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 334:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(458);
-      if (lookahead == 'e') ADVANCE(501);
+      if (lookahead == '_') ADVANCE(482);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 335:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(417);
-      if (lookahead == 'o') ADVANCE(422);
+      if (lookahead == '_') ADVANCE(481);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 336:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(417);
-      if (lookahead == 'o') ADVANCE(434);
+      if (lookahead == 'a') ADVANCE(416);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 337:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(391);
+      if (lookahead == 'a') ADVANCE(248);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 338:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(423);
+      if (lookahead == 'a') ADVANCE(462);
+      if (lookahead == 'e') ADVANCE(505);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 339:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(469);
-      if (lookahead == 'g') ADVANCE(428);
+      if (lookahead == 'a') ADVANCE(421);
+      if (lookahead == 'o') ADVANCE(426);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 340:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(469);
+      if (lookahead == 'a') ADVANCE(421);
+      if (lookahead == 'o') ADVANCE(438);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 341:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(415);
+      if (lookahead == 'a') ADVANCE(395);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 342:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(461);
-      if (lookahead == 'r') ADVANCE(337);
+      if (lookahead == 'a') ADVANCE(427);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 343:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(436);
+      if (lookahead == 'a') ADVANCE(473);
+      if (lookahead == 'g') ADVANCE(432);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 344:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(464);
+      if (lookahead == 'a') ADVANCE(473);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 345:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(490);
+      if (lookahead == 'a') ADVANCE(419);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 346:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(491);
+      if (lookahead == 'a') ADVANCE(465);
+      if (lookahead == 'r') ADVANCE(341);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 347:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(466);
+      if (lookahead == 'a') ADVANCE(440);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 348:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(467);
+      if (lookahead == 'a') ADVANCE(468);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 349:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'b') ADVANCE(499);
+      if (lookahead == 'a') ADVANCE(494);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 350:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'b') ADVANCE(341);
+      if (lookahead == 'a') ADVANCE(495);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 351:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'b') ADVANCE(419);
+      if (lookahead == 'a') ADVANCE(470);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 352:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(239);
+      if (lookahead == 'a') ADVANCE(471);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 353:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(252);
+      if (lookahead == 'b') ADVANCE(503);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 354:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(396);
+      if (lookahead == 'b') ADVANCE(345);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 355:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(485);
+      if (lookahead == 'b') ADVANCE(423);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 356:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(384);
+      if (lookahead == 'c') ADVANCE(242);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 357:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(494);
+      if (lookahead == 'c') ADVANCE(255);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 358:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(361);
-      if (lookahead == 'l') ADVANCE(398);
-      if (lookahead == 't') ADVANCE(484);
+      if (lookahead == 'c') ADVANCE(400);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 359:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(361);
-      if (lookahead == 'l') ADVANCE(406);
+      if (lookahead == 'c') ADVANCE(489);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 360:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(273);
+      if (lookahead == 'c') ADVANCE(388);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 361:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(460);
+      if (lookahead == 'c') ADVANCE(498);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 362:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(405);
+      if (lookahead == 'd') ADVANCE(365);
+      if (lookahead == 'l') ADVANCE(402);
+      if (lookahead == 't') ADVANCE(488);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 363:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(410);
+      if (lookahead == 'd') ADVANCE(365);
+      if (lookahead == 'l') ADVANCE(410);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 364:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(388);
+      if (lookahead == 'd') ADVANCE(276);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 365:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(237);
+      if (lookahead == 'd') ADVANCE(464);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 366:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(256);
+      if (lookahead == 'd') ADVANCE(409);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 367:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(281);
+      if (lookahead == 'd') ADVANCE(414);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 368:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(236);
+      if (lookahead == 'e') ADVANCE(392);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 369:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(300);
+      if (lookahead == 'e') ADVANCE(240);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 370:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(360);
+      if (lookahead == 'e') ADVANCE(259);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 371:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(355);
-      if (lookahead == 'h') ADVANCE(344);
-      if (lookahead == 'r') ADVANCE(376);
+      if (lookahead == 'e') ADVANCE(284);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 372:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(508);
+      if (lookahead == 'e') ADVANCE(239);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 373:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(465);
-      if (lookahead == 'i') ADVANCE(473);
+      if (lookahead == 'e') ADVANCE(304);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 374:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(362);
+      if (lookahead == 'e') ADVANCE(364);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 375:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(329);
+      if (lookahead == 'e') ADVANCE(359);
+      if (lookahead == 'h') ADVANCE(348);
+      if (lookahead == 'r') ADVANCE(380);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 376:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(389);
+      if (lookahead == 'e') ADVANCE(512);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 377:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(332);
+      if (lookahead == 'e') ADVANCE(469);
+      if (lookahead == 'i') ADVANCE(477);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 378:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(476);
+      if (lookahead == 'e') ADVANCE(366);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 379:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(481);
+      if (lookahead == 'e') ADVANCE(333);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 380:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(462);
+      if (lookahead == 'e') ADVANCE(393);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 381:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(459);
+      if (lookahead == 'e') ADVANCE(336);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 382:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(487);
+      if (lookahead == 'e') ADVANCE(480);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 383:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(488);
+      if (lookahead == 'e') ADVANCE(485);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 384:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(330);
+      if (lookahead == 'e') ADVANCE(466);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 385:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(357);
+      if (lookahead == 'e') ADVANCE(463);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 386:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(363);
+      if (lookahead == 'e') ADVANCE(491);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 387:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(468);
+      if (lookahead == 'e') ADVANCE(492);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 388:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(267);
+      if (lookahead == 'e') ADVANCE(334);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 389:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(269);
+      if (lookahead == 'e') ADVANCE(361);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 390:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(428);
+      if (lookahead == 'e') ADVANCE(367);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 391:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(425);
+      if (lookahead == 'e') ADVANCE(472);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 392:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(379);
+      if (lookahead == 'g') ADVANCE(270);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 393:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(382);
+      if (lookahead == 'g') ADVANCE(272);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 394:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'g') ADVANCE(432);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 395:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'g') ADVANCE(429);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 396:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'g') ADVANCE(383);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 395:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'h') ADVANCE(344);
-      if (lookahead == 'r') ADVANCE(376);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 396:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'h') ADVANCE(495);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 397:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(473);
+      if (lookahead == 'g') ADVANCE(386);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 398:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(339);
+      if (lookahead == 'g') ADVANCE(387);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 399:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(505);
+      if (lookahead == 'h') ADVANCE(348);
+      if (lookahead == 'r') ADVANCE(380);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 400:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(351);
+      if (lookahead == 'h') ADVANCE(499);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 401:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(418);
-      if (lookahead == 'u') ADVANCE(435);
+      if (lookahead == 'i') ADVANCE(477);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 402:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(438);
+      if (lookahead == 'i') ADVANCE(343);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 403:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'i') ADVANCE(509);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 404:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'i') ADVANCE(355);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 405:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'i') ADVANCE(422);
+      if (lookahead == 'u') ADVANCE(439);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 406:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'i') ADVANCE(442);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 407:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'i') ADVANCE(353);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 408:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'i') ADVANCE(394);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 409:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'i') ADVANCE(349);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 404:
+    case 410:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(390);
+      if (lookahead == 'i') ADVANCE(344);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 405:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(345);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 406:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(340);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 407:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(445);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 408:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(447);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 409:
+    case 411:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'i') ADVANCE(449);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 410:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(346);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 411:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(439);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 412:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'k') ADVANCE(258);
+      if (lookahead == 'i') ADVANCE(451);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 413:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(451);
+      if (lookahead == 'i') ADVANCE(453);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 414:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(271);
+      if (lookahead == 'i') ADVANCE(350);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 415:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(275);
+      if (lookahead == 'i') ADVANCE(443);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 416:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(442);
+      if (lookahead == 'k') ADVANCE(261);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 417:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(413);
+      if (lookahead == 'l') ADVANCE(455);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 418:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(365);
+      if (lookahead == 'l') ADVANCE(274);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 419:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(366);
+      if (lookahead == 'l') ADVANCE(278);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 420:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(404);
-      if (lookahead == 't') ADVANCE(484);
+      if (lookahead == 'l') ADVANCE(446);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 421:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(406);
+      if (lookahead == 'l') ADVANCE(417);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 422:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(424);
-      if (lookahead == 'n') ADVANCE(474);
+      if (lookahead == 'l') ADVANCE(369);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 423:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(265);
+      if (lookahead == 'l') ADVANCE(370);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 424:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(444);
+      if (lookahead == 'l') ADVANCE(408);
+      if (lookahead == 't') ADVANCE(488);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 425:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(333);
+      if (lookahead == 'l') ADVANCE(410);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 426:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(374);
+      if (lookahead == 'm') ADVANCE(428);
+      if (lookahead == 'n') ADVANCE(478);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 427:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(386);
+      if (lookahead == 'm') ADVANCE(268);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 428:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(280);
+      if (lookahead == 'm') ADVANCE(448);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 429:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(260);
+      if (lookahead == 'm') ADVANCE(337);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 430:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(254);
+      if (lookahead == 'm') ADVANCE(378);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 431:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(507);
+      if (lookahead == 'm') ADVANCE(390);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 432:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(233);
+      if (lookahead == 'n') ADVANCE(283);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 433:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(506);
+      if (lookahead == 'n') ADVANCE(263);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 434:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(474);
+      if (lookahead == 'n') ADVANCE(257);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 435:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(353);
+      if (lookahead == 'n') ADVANCE(511);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 436:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(354);
+      if (lookahead == 'n') ADVANCE(236);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 437:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(486);
-      if (lookahead == 'x') ADVANCE(483);
+      if (lookahead == 'n') ADVANCE(510);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 438:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(492);
+      if (lookahead == 'n') ADVANCE(478);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 439:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'n') ADVANCE(357);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 440:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'n') ADVANCE(358);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 441:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'n') ADVANCE(490);
+      if (lookahead == 'x') ADVANCE(487);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 442:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'n') ADVANCE(496);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 440:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(422);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 441:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(352);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 442:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(350);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 443:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(498);
+      if (lookahead == 'n') ADVANCE(500);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 444:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(429);
+      if (lookahead == 'o') ADVANCE(426);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 445:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(431);
+      if (lookahead == 'o') ADVANCE(356);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 446:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(493);
+      if (lookahead == 'o') ADVANCE(354);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 447:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(432);
+      if (lookahead == 'o') ADVANCE(502);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 448:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(482);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 449:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'o') ADVANCE(433);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 449:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'o') ADVANCE(435);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 450:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(434);
+      if (lookahead == 'o') ADVANCE(497);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 451:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'p') ADVANCE(456);
-      if (lookahead == 't') ADVANCE(347);
+      if (lookahead == 'o') ADVANCE(436);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 452:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'p') ADVANCE(369);
+      if (lookahead == 'o') ADVANCE(486);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 453:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(343);
+      if (lookahead == 'o') ADVANCE(437);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 454:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(503);
+      if (lookahead == 'o') ADVANCE(438);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 455:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(337);
+      if (lookahead == 'p') ADVANCE(460);
+      if (lookahead == 't') ADVANCE(351);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 456:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(446);
+      if (lookahead == 'p') ADVANCE(373);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 457:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(403);
+      if (lookahead == 'r') ADVANCE(347);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 458:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(392);
+      if (lookahead == 'r') ADVANCE(507);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 459:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(426);
+      if (lookahead == 'r') ADVANCE(341);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 460:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(378);
+      if (lookahead == 'r') ADVANCE(450);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 461:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(338);
+      if (lookahead == 'r') ADVANCE(407);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 462:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'r') ADVANCE(396);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 463:
       ACCEPT_TOKEN(sym_dot_word);
       if (lookahead == 'r') ADVANCE(430);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
-      END_STATE();
-    case 463:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(356);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 464:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(370);
+      if (lookahead == 'r') ADVANCE(382);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 465:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(479);
+      if (lookahead == 'r') ADVANCE(342);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 466:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(393);
+      if (lookahead == 'r') ADVANCE(434);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 467:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(394);
+      if (lookahead == 'r') ADVANCE(360);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 468:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(427);
+      if (lookahead == 'r') ADVANCE(374);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 469:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(247);
+      if (lookahead == 'r') ADVANCE(483);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 470:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(299);
+      if (lookahead == 'r') ADVANCE(397);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 471:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(298);
+      if (lookahead == 'r') ADVANCE(398);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 472:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(331);
+      if (lookahead == 'r') ADVANCE(431);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 473:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(400);
+      if (lookahead == 's') ADVANCE(250);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 474:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(480);
+      if (lookahead == 's') ADVANCE(303);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 475:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(443);
+      if (lookahead == 's') ADVANCE(302);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 476:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(472);
+      if (lookahead == 's') ADVANCE(335);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 477:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(399);
+      if (lookahead == 's') ADVANCE(404);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 478:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(385);
+      if (lookahead == 's') ADVANCE(484);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 479:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(408);
+      if (lookahead == 's') ADVANCE(447);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 480:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(279);
+      if (lookahead == 's') ADVANCE(476);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 481:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(234);
+      if (lookahead == 's') ADVANCE(403);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 482:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(504);
+      if (lookahead == 's') ADVANCE(389);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 483:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(380);
+      if (lookahead == 's') ADVANCE(412);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 484:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(457);
+      if (lookahead == 't') ADVANCE(282);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 485:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(407);
+      if (lookahead == 't') ADVANCE(237);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 486:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(454);
+      if (lookahead == 't') ADVANCE(508);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 487:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(470);
+      if (lookahead == 't') ADVANCE(384);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 488:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(471);
+      if (lookahead == 't') ADVANCE(461);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 489:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(367);
+      if (lookahead == 't') ADVANCE(411);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 490:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(375);
+      if (lookahead == 't') ADVANCE(458);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 491:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(372);
+      if (lookahead == 't') ADVANCE(474);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 492:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(381);
+      if (lookahead == 't') ADVANCE(475);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 493:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(448);
+      if (lookahead == 't') ADVANCE(371);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 494:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(409);
+      if (lookahead == 't') ADVANCE(379);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 495:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(348);
+      if (lookahead == 't') ADVANCE(376);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 496:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(387);
+      if (lookahead == 't') ADVANCE(385);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 497:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'u') ADVANCE(435);
+      if (lookahead == 't') ADVANCE(452);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 498:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'u') ADVANCE(463);
+      if (lookahead == 't') ADVANCE(413);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 499:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'u') ADVANCE(489);
+      if (lookahead == 't') ADVANCE(352);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 500:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'v') ADVANCE(328);
+      if (lookahead == 't') ADVANCE(391);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 501:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'x') ADVANCE(277);
+      if (lookahead == 'u') ADVANCE(439);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 502:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'x') ADVANCE(483);
+      if (lookahead == 'u') ADVANCE(467);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 503:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'y') ADVANCE(250);
+      if (lookahead == 'u') ADVANCE(493);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 504:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'y') ADVANCE(452);
+      if (lookahead == 'v') ADVANCE(332);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 505:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'z') ADVANCE(368);
+      if (lookahead == 'x') ADVANCE(280);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'y')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 506:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '{') ADVANCE(132);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(130);
+      if (lookahead == 'x') ADVANCE(487);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 507:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(149);
+      if (lookahead == 'y') ADVANCE(253);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 508:
       ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'y') ADVANCE(456);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 509:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'z') ADVANCE(372);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'y')) ADVANCE(513);
+      END_STATE();
+    case 510:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == '{') ADVANCE(135);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(165);
+          lookahead == ' ') ADVANCE(133);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 509:
+    case 511:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(152);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 512:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(168);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      END_STATE();
+    case 513:
       ACCEPT_TOKEN(sym_dot_word);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(509);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
-    case 510:
+    case 514:
       ACCEPT_TOKEN(sym_identifier);
-      if (lookahead == '$') ADVANCE(511);
-      if (lookahead == '.') ADVANCE(229);
-      if (lookahead == ':') ADVANCE(36);
+      if (lookahead == '$') ADVANCE(515);
+      if (lookahead == '.') ADVANCE(232);
+      if (lookahead == ':') ADVANCE(39);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(28);
+          lookahead == ' ') ADVANCE(29);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(510);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(514);
       END_STATE();
-    case 511:
+    case 515:
       ACCEPT_TOKEN(sym_identifier);
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(511);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
-    case 512:
+    case 516:
       ACCEPT_TOKEN(sym_sink);
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(511);
-      END_STATE();
-    case 513:
-      ACCEPT_TOKEN(sym_integer);
-      END_STATE();
-    case 514:
-      ACCEPT_TOKEN(sym_integer);
-      ADVANCE_MAP(
-        ',', 26,
-        '.', 526,
-        'U', 518,
-        'B', 143,
-        'b', 143,
-        'D', 224,
-        'd', 224,
-        'E', 139,
-        'e', 139,
-        'F', 200,
-        'f', 200,
-        'X', 176,
-        'x', 176,
-        '\t', 22,
-        '\n', 22,
-        '\f', 22,
-        '\r', 22,
-        0x1a, 22,
-        ' ', 22,
-      );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(515);
-      END_STATE();
-    case 515:
-      ACCEPT_TOKEN(sym_integer);
-      ADVANCE_MAP(
-        ',', 26,
-        '.', 526,
-        'U', 518,
-        'E', 139,
-        'e', 139,
-        '\t', 22,
-        '\n', 22,
-        '\f', 22,
-        '\r', 22,
-        0x1a, 22,
-        ' ', 22,
-      );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(515);
-      END_STATE();
-    case 516:
-      ACCEPT_TOKEN(sym_integer);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == 'U') ADVANCE(518);
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(516);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
     case 517:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == 'U') ADVANCE(518);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(517);
       END_STATE();
     case 518:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
+      ADVANCE_MAP(
+        ',', 26,
+        '.', 533,
+        'U', 523,
+        'B', 146,
+        'b', 146,
+        'D', 227,
+        'd', 227,
+        'E', 142,
+        'e', 142,
+        'F', 203,
+        'f', 203,
+        'X', 179,
+        'x', 179,
+        '8', 28,
+        '9', 28,
+        '\t', 22,
+        '\n', 22,
+        '\f', 22,
+        '\r', 22,
+        0x1a, 22,
+        ' ', 22,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(519);
       END_STATE();
     case 519:
       ACCEPT_TOKEN(sym_integer);
       ADVANCE_MAP(
-        '.', 529,
-        'U', 513,
-        'B', 145,
-        'b', 145,
-        'D', 226,
-        'd', 226,
-        'E', 141,
-        'e', 141,
-        'F', 202,
-        'f', 202,
-        'X', 180,
-        'x', 180,
+        ',', 26,
+        '.', 533,
+        'U', 523,
+        'E', 142,
+        'e', 142,
+        '8', 28,
+        '9', 28,
+        '\t', 22,
+        '\n', 22,
+        '\f', 22,
+        '\r', 22,
+        0x1a, 22,
+        ' ', 22,
       );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(520);
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(519);
       END_STATE();
     case 520:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == '.') ADVANCE(529);
-      if (lookahead == 'U') ADVANCE(513);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(141);
+      ADVANCE_MAP(
+        ',', 26,
+        '.', 533,
+        'U', 523,
+        'E', 142,
+        'e', 142,
+        '\t', 22,
+        '\n', 22,
+        '\f', 22,
+        '\r', 22,
+        0x1a, 22,
+        ' ', 22,
+      );
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(520);
       END_STATE();
     case 521:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(513);
-      if (lookahead == 'B' ||
-          lookahead == 'b') ADVANCE(145);
-      if (lookahead == 'X' ||
-          lookahead == 'x') ADVANCE(180);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(523);
+      if (lookahead == ',') ADVANCE(26);
+      if (lookahead == 'U') ADVANCE(523);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(521);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(22);
       END_STATE();
     case 522:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(513);
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(522);
+      if (lookahead == ',') ADVANCE(26);
+      if (lookahead == 'U') ADVANCE(523);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(22);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(522);
       END_STATE();
     case 523:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(513);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(523);
+      if (lookahead == ',') ADVANCE(26);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(22);
       END_STATE();
     case 524:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(513);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(524);
+      ADVANCE_MAP(
+        '.', 536,
+        'U', 517,
+        'B', 148,
+        'b', 148,
+        'D', 229,
+        'd', 229,
+        'E', 144,
+        'e', 144,
+        'F', 205,
+        'f', 205,
+        'X', 183,
+        'x', 183,
+        '8', 31,
+        '9', 31,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(525);
       END_STATE();
     case 525:
-      ACCEPT_TOKEN(sym_float);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == '.') ADVANCE(536);
+      if (lookahead == 'U') ADVANCE(517);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(144);
+      if (lookahead == '8' ||
+          lookahead == '9') ADVANCE(31);
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(525);
       END_STATE();
     case 526:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == ',') ADVANCE(26);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == '.') ADVANCE(536);
+      if (lookahead == 'U') ADVANCE(517);
       if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(139);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
+          lookahead == 'e') ADVANCE(144);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(526);
       END_STATE();
     case 527:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(517);
+      if (lookahead == 'B' ||
+          lookahead == 'b') ADVANCE(148);
+      if (lookahead == 'X' ||
+          lookahead == 'x') ADVANCE(183);
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(529);
       END_STATE();
     case 528:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(528);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(517);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(528);
       END_STATE();
     case 529:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(141);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(529);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(517);
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(529);
       END_STATE();
     case 530:
-      ACCEPT_TOKEN(sym_float);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(517);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(530);
       END_STATE();
     case 531:
-      ACCEPT_TOKEN(sym_string);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(517);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(531);
       END_STATE();
     case 532:
-      ACCEPT_TOKEN(sym_comment);
+      ACCEPT_TOKEN(sym_float);
       END_STATE();
     case 533:
-      ACCEPT_TOKEN(sym_comment);
-      if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(533);
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == ',') ADVANCE(26);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(142);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(22);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(533);
       END_STATE();
     case 534:
-      ACCEPT_TOKEN(sym_unterminated_comment);
-      if (lookahead == '*') ADVANCE(534);
-      if (lookahead == '/') ADVANCE(532);
-      if (lookahead != 0) ADVANCE(535);
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == ',') ADVANCE(26);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(22);
       END_STATE();
     case 535:
-      ACCEPT_TOKEN(sym_unterminated_comment);
-      if (lookahead == '*') ADVANCE(534);
-      if (lookahead != 0) ADVANCE(535);
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == ',') ADVANCE(26);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(22);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(535);
       END_STATE();
     case 536:
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(144);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(536);
+      END_STATE();
+    case 537:
+      ACCEPT_TOKEN(sym_float);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(537);
+      END_STATE();
+    case 538:
+      ACCEPT_TOKEN(sym_string);
+      END_STATE();
+    case 539:
+      ACCEPT_TOKEN(sym_comment);
+      END_STATE();
+    case 540:
+      ACCEPT_TOKEN(sym_comment);
+      if (lookahead != 0 &&
+          lookahead != '\n') ADVANCE(540);
+      END_STATE();
+    case 541:
+      ACCEPT_TOKEN(sym_unterminated_comment);
+      if (lookahead == '*') ADVANCE(541);
+      if (lookahead == '/') ADVANCE(539);
+      if (lookahead != 0) ADVANCE(542);
+      END_STATE();
+    case 542:
+      ACCEPT_TOKEN(sym_unterminated_comment);
+      if (lookahead == '*') ADVANCE(541);
+      if (lookahead != 0) ADVANCE(542);
+      END_STATE();
+    case 543:
       ACCEPT_TOKEN(sym_preprocessor);
       if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(536);
+          lookahead != '\n') ADVANCE(543);
       END_STATE();
     default:
       return false;
@@ -5874,154 +5951,154 @@ static bool ts_lex_keywords(TSLexer *lexer, TSStateId state) {
 
 static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [0] = {.lex_state = 0, .external_lex_state = 1},
-  [1] = {.lex_state = 231},
-  [2] = {.lex_state = 231},
-  [3] = {.lex_state = 231},
+  [1] = {.lex_state = 234},
+  [2] = {.lex_state = 234},
+  [3] = {.lex_state = 234},
   [4] = {.lex_state = 5, .external_lex_state = 1},
   [5] = {.lex_state = 5, .external_lex_state = 1},
   [6] = {.lex_state = 5, .external_lex_state = 1},
   [7] = {.lex_state = 5, .external_lex_state = 1},
   [8] = {.lex_state = 5, .external_lex_state = 1},
-  [9] = {.lex_state = 231},
-  [10] = {.lex_state = 231},
-  [11] = {.lex_state = 231},
-  [12] = {.lex_state = 231},
-  [13] = {.lex_state = 231},
-  [14] = {.lex_state = 231},
-  [15] = {.lex_state = 231},
-  [16] = {.lex_state = 231},
-  [17] = {.lex_state = 231},
-  [18] = {.lex_state = 231},
-  [19] = {.lex_state = 231},
-  [20] = {.lex_state = 231},
-  [21] = {.lex_state = 231},
-  [22] = {.lex_state = 231},
-  [23] = {.lex_state = 231},
-  [24] = {.lex_state = 231},
-  [25] = {.lex_state = 231},
-  [26] = {.lex_state = 231},
-  [27] = {.lex_state = 231},
-  [28] = {.lex_state = 231},
-  [29] = {.lex_state = 231},
-  [30] = {.lex_state = 231},
-  [31] = {.lex_state = 231},
-  [32] = {.lex_state = 231},
-  [33] = {.lex_state = 231},
-  [34] = {.lex_state = 231},
-  [35] = {.lex_state = 231},
-  [36] = {.lex_state = 231},
-  [37] = {.lex_state = 231},
-  [38] = {.lex_state = 231},
-  [39] = {.lex_state = 231},
-  [40] = {.lex_state = 231},
-  [41] = {.lex_state = 231},
-  [42] = {.lex_state = 231},
-  [43] = {.lex_state = 231},
-  [44] = {.lex_state = 231},
-  [45] = {.lex_state = 231},
-  [46] = {.lex_state = 231},
-  [47] = {.lex_state = 231},
-  [48] = {.lex_state = 231},
-  [49] = {.lex_state = 231},
-  [50] = {.lex_state = 231},
+  [9] = {.lex_state = 234},
+  [10] = {.lex_state = 234},
+  [11] = {.lex_state = 234},
+  [12] = {.lex_state = 234},
+  [13] = {.lex_state = 234},
+  [14] = {.lex_state = 234},
+  [15] = {.lex_state = 234},
+  [16] = {.lex_state = 234},
+  [17] = {.lex_state = 234},
+  [18] = {.lex_state = 234},
+  [19] = {.lex_state = 234},
+  [20] = {.lex_state = 234},
+  [21] = {.lex_state = 234},
+  [22] = {.lex_state = 234},
+  [23] = {.lex_state = 234},
+  [24] = {.lex_state = 234},
+  [25] = {.lex_state = 234},
+  [26] = {.lex_state = 234},
+  [27] = {.lex_state = 234},
+  [28] = {.lex_state = 234},
+  [29] = {.lex_state = 234},
+  [30] = {.lex_state = 234},
+  [31] = {.lex_state = 234},
+  [32] = {.lex_state = 234},
+  [33] = {.lex_state = 234},
+  [34] = {.lex_state = 234},
+  [35] = {.lex_state = 234},
+  [36] = {.lex_state = 234},
+  [37] = {.lex_state = 234},
+  [38] = {.lex_state = 234},
+  [39] = {.lex_state = 234},
+  [40] = {.lex_state = 234},
+  [41] = {.lex_state = 234},
+  [42] = {.lex_state = 234},
+  [43] = {.lex_state = 234},
+  [44] = {.lex_state = 234},
+  [45] = {.lex_state = 234},
+  [46] = {.lex_state = 234},
+  [47] = {.lex_state = 234},
+  [48] = {.lex_state = 234},
+  [49] = {.lex_state = 234},
+  [50] = {.lex_state = 234},
   [51] = {.lex_state = 6},
-  [52] = {.lex_state = 231},
-  [53] = {.lex_state = 231},
-  [54] = {.lex_state = 231},
-  [55] = {.lex_state = 231},
-  [56] = {.lex_state = 231},
-  [57] = {.lex_state = 231},
-  [58] = {.lex_state = 231},
+  [52] = {.lex_state = 234},
+  [53] = {.lex_state = 234},
+  [54] = {.lex_state = 234},
+  [55] = {.lex_state = 234},
+  [56] = {.lex_state = 234},
+  [57] = {.lex_state = 234},
+  [58] = {.lex_state = 234},
   [59] = {.lex_state = 14, .external_lex_state = 1},
-  [60] = {.lex_state = 231},
-  [61] = {.lex_state = 231},
-  [62] = {.lex_state = 231},
-  [63] = {.lex_state = 231},
-  [64] = {.lex_state = 231},
-  [65] = {.lex_state = 231},
-  [66] = {.lex_state = 231},
-  [67] = {.lex_state = 231},
-  [68] = {.lex_state = 231},
-  [69] = {.lex_state = 231},
-  [70] = {.lex_state = 231},
-  [71] = {.lex_state = 231},
-  [72] = {.lex_state = 231},
-  [73] = {.lex_state = 231},
-  [74] = {.lex_state = 231},
-  [75] = {.lex_state = 231},
-  [76] = {.lex_state = 231},
-  [77] = {.lex_state = 231},
-  [78] = {.lex_state = 231},
-  [79] = {.lex_state = 231},
-  [80] = {.lex_state = 231},
-  [81] = {.lex_state = 231},
-  [82] = {.lex_state = 231},
-  [83] = {.lex_state = 231},
-  [84] = {.lex_state = 231},
-  [85] = {.lex_state = 231},
-  [86] = {.lex_state = 231},
-  [87] = {.lex_state = 231},
-  [88] = {.lex_state = 231},
-  [89] = {.lex_state = 231},
-  [90] = {.lex_state = 231},
-  [91] = {.lex_state = 231},
-  [92] = {.lex_state = 231},
-  [93] = {.lex_state = 231},
-  [94] = {.lex_state = 231},
-  [95] = {.lex_state = 231},
-  [96] = {.lex_state = 231},
-  [97] = {.lex_state = 231},
-  [98] = {.lex_state = 231},
-  [99] = {.lex_state = 231},
-  [100] = {.lex_state = 231},
-  [101] = {.lex_state = 231},
-  [102] = {.lex_state = 231},
-  [103] = {.lex_state = 231},
-  [104] = {.lex_state = 231},
-  [105] = {.lex_state = 231},
-  [106] = {.lex_state = 231},
-  [107] = {.lex_state = 231},
-  [108] = {.lex_state = 231},
+  [60] = {.lex_state = 234},
+  [61] = {.lex_state = 234},
+  [62] = {.lex_state = 234},
+  [63] = {.lex_state = 234},
+  [64] = {.lex_state = 234},
+  [65] = {.lex_state = 234},
+  [66] = {.lex_state = 234},
+  [67] = {.lex_state = 234},
+  [68] = {.lex_state = 234},
+  [69] = {.lex_state = 234},
+  [70] = {.lex_state = 234},
+  [71] = {.lex_state = 234},
+  [72] = {.lex_state = 234},
+  [73] = {.lex_state = 234},
+  [74] = {.lex_state = 234},
+  [75] = {.lex_state = 234},
+  [76] = {.lex_state = 234},
+  [77] = {.lex_state = 234},
+  [78] = {.lex_state = 234},
+  [79] = {.lex_state = 234},
+  [80] = {.lex_state = 234},
+  [81] = {.lex_state = 234},
+  [82] = {.lex_state = 234},
+  [83] = {.lex_state = 234},
+  [84] = {.lex_state = 234},
+  [85] = {.lex_state = 234},
+  [86] = {.lex_state = 234},
+  [87] = {.lex_state = 234},
+  [88] = {.lex_state = 234},
+  [89] = {.lex_state = 234},
+  [90] = {.lex_state = 234},
+  [91] = {.lex_state = 234},
+  [92] = {.lex_state = 234},
+  [93] = {.lex_state = 234},
+  [94] = {.lex_state = 234},
+  [95] = {.lex_state = 234},
+  [96] = {.lex_state = 234},
+  [97] = {.lex_state = 234},
+  [98] = {.lex_state = 234},
+  [99] = {.lex_state = 234},
+  [100] = {.lex_state = 234},
+  [101] = {.lex_state = 234},
+  [102] = {.lex_state = 234},
+  [103] = {.lex_state = 234},
+  [104] = {.lex_state = 234},
+  [105] = {.lex_state = 234},
+  [106] = {.lex_state = 234},
+  [107] = {.lex_state = 234},
+  [108] = {.lex_state = 234},
   [109] = {.lex_state = 6},
-  [110] = {.lex_state = 231},
-  [111] = {.lex_state = 231},
-  [112] = {.lex_state = 231},
-  [113] = {.lex_state = 231},
-  [114] = {.lex_state = 231},
-  [115] = {.lex_state = 231},
-  [116] = {.lex_state = 231},
-  [117] = {.lex_state = 231},
-  [118] = {.lex_state = 231},
-  [119] = {.lex_state = 231},
-  [120] = {.lex_state = 231},
-  [121] = {.lex_state = 231},
-  [122] = {.lex_state = 231},
-  [123] = {.lex_state = 231},
-  [124] = {.lex_state = 231},
-  [125] = {.lex_state = 231},
-  [126] = {.lex_state = 231},
-  [127] = {.lex_state = 231},
-  [128] = {.lex_state = 231},
-  [129] = {.lex_state = 231},
-  [130] = {.lex_state = 231},
-  [131] = {.lex_state = 231},
-  [132] = {.lex_state = 231},
-  [133] = {.lex_state = 231},
-  [134] = {.lex_state = 231},
-  [135] = {.lex_state = 231},
-  [136] = {.lex_state = 231},
-  [137] = {.lex_state = 231},
-  [138] = {.lex_state = 231},
-  [139] = {.lex_state = 231},
-  [140] = {.lex_state = 231},
-  [141] = {.lex_state = 231},
-  [142] = {.lex_state = 231},
+  [110] = {.lex_state = 234},
+  [111] = {.lex_state = 234},
+  [112] = {.lex_state = 234},
+  [113] = {.lex_state = 234},
+  [114] = {.lex_state = 234},
+  [115] = {.lex_state = 234},
+  [116] = {.lex_state = 234},
+  [117] = {.lex_state = 234},
+  [118] = {.lex_state = 234},
+  [119] = {.lex_state = 234},
+  [120] = {.lex_state = 234},
+  [121] = {.lex_state = 234},
+  [122] = {.lex_state = 234},
+  [123] = {.lex_state = 234},
+  [124] = {.lex_state = 234},
+  [125] = {.lex_state = 234},
+  [126] = {.lex_state = 234},
+  [127] = {.lex_state = 234},
+  [128] = {.lex_state = 234},
+  [129] = {.lex_state = 234},
+  [130] = {.lex_state = 234},
+  [131] = {.lex_state = 234},
+  [132] = {.lex_state = 234},
+  [133] = {.lex_state = 234},
+  [134] = {.lex_state = 234},
+  [135] = {.lex_state = 234},
+  [136] = {.lex_state = 234},
+  [137] = {.lex_state = 234},
+  [138] = {.lex_state = 234},
+  [139] = {.lex_state = 234},
+  [140] = {.lex_state = 234},
+  [141] = {.lex_state = 234},
+  [142] = {.lex_state = 234},
   [143] = {.lex_state = 5, .external_lex_state = 1},
   [144] = {.lex_state = 5, .external_lex_state = 1},
-  [145] = {.lex_state = 231},
+  [145] = {.lex_state = 234},
   [146] = {.lex_state = 5, .external_lex_state = 1},
-  [147] = {.lex_state = 231},
-  [148] = {.lex_state = 231},
+  [147] = {.lex_state = 234},
+  [148] = {.lex_state = 234},
   [149] = {.lex_state = 5, .external_lex_state = 1},
   [150] = {.lex_state = 5, .external_lex_state = 1},
   [151] = {.lex_state = 5, .external_lex_state = 1},
@@ -6285,11 +6362,11 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [409] = {.lex_state = 0},
   [410] = {.lex_state = 3},
   [411] = {.lex_state = 3},
-  [412] = {.lex_state = 231},
+  [412] = {.lex_state = 234},
   [413] = {.lex_state = 0},
   [414] = {.lex_state = 13},
   [415] = {.lex_state = 9},
-  [416] = {.lex_state = 231},
+  [416] = {.lex_state = 234},
   [417] = {.lex_state = 0},
   [418] = {.lex_state = 8},
   [419] = {.lex_state = 8},
@@ -6313,18 +6390,18 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [437] = {.lex_state = 0},
   [438] = {.lex_state = 0},
   [439] = {.lex_state = 0},
-  [440] = {.lex_state = 231},
+  [440] = {.lex_state = 234},
   [441] = {.lex_state = 0},
   [442] = {.lex_state = 0},
-  [443] = {.lex_state = 231},
+  [443] = {.lex_state = 234},
   [444] = {.lex_state = 0},
   [445] = {.lex_state = 0},
   [446] = {.lex_state = 0},
   [447] = {.lex_state = 0},
   [448] = {.lex_state = 0},
   [449] = {.lex_state = 0},
-  [450] = {.lex_state = 231},
-  [451] = {.lex_state = 231},
+  [450] = {.lex_state = 234},
+  [451] = {.lex_state = 234},
   [452] = {.lex_state = 0},
   [453] = {.lex_state = 0},
   [454] = {.lex_state = 0},
@@ -6339,7 +6416,7 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [463] = {.lex_state = 0},
   [464] = {.lex_state = 0},
   [465] = {.lex_state = 0},
-  [466] = {.lex_state = 231},
+  [466] = {.lex_state = 234},
   [467] = {.lex_state = 0},
   [468] = {.lex_state = 3},
   [469] = {.lex_state = 0},
@@ -6355,16 +6432,16 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [479] = {.lex_state = 9},
   [480] = {.lex_state = 0},
   [481] = {.lex_state = 0},
-  [482] = {.lex_state = 231},
+  [482] = {.lex_state = 234},
   [483] = {.lex_state = 0},
   [484] = {.lex_state = 9},
-  [485] = {.lex_state = 231},
+  [485] = {.lex_state = 234},
   [486] = {.lex_state = 0},
   [487] = {.lex_state = 0},
   [488] = {.lex_state = 9},
   [489] = {.lex_state = 0},
   [490] = {.lex_state = 0},
-  [491] = {.lex_state = 231},
+  [491] = {.lex_state = 234},
   [492] = {.lex_state = 0},
   [493] = {.lex_state = 0},
   [494] = {.lex_state = 0},
@@ -6374,111 +6451,111 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [498] = {.lex_state = 0},
   [499] = {.lex_state = 9},
   [500] = {.lex_state = 9},
-  [501] = {.lex_state = 231},
+  [501] = {.lex_state = 234},
   [502] = {.lex_state = 0},
   [503] = {.lex_state = 0},
   [504] = {.lex_state = 0},
   [505] = {.lex_state = 0},
-  [506] = {.lex_state = 231},
+  [506] = {.lex_state = 234},
   [507] = {.lex_state = 0},
   [508] = {.lex_state = 0},
   [509] = {.lex_state = 9},
-  [510] = {.lex_state = 231},
-  [511] = {.lex_state = 231},
-  [512] = {.lex_state = 231},
-  [513] = {.lex_state = 231},
+  [510] = {.lex_state = 234},
+  [511] = {.lex_state = 234},
+  [512] = {.lex_state = 234},
+  [513] = {.lex_state = 234},
   [514] = {.lex_state = 9},
-  [515] = {.lex_state = 231},
+  [515] = {.lex_state = 234},
   [516] = {.lex_state = 0},
-  [517] = {.lex_state = 231},
+  [517] = {.lex_state = 234},
   [518] = {.lex_state = 4},
-  [519] = {.lex_state = 231},
-  [520] = {.lex_state = 231},
+  [519] = {.lex_state = 234},
+  [520] = {.lex_state = 234},
   [521] = {.lex_state = 0},
-  [522] = {.lex_state = 231},
+  [522] = {.lex_state = 234},
   [523] = {.lex_state = 0},
   [524] = {.lex_state = 0},
   [525] = {.lex_state = 0},
-  [526] = {.lex_state = 231},
-  [527] = {.lex_state = 231},
+  [526] = {.lex_state = 234},
+  [527] = {.lex_state = 234},
   [528] = {.lex_state = 0},
   [529] = {.lex_state = 0},
-  [530] = {.lex_state = 231},
-  [531] = {.lex_state = 231},
-  [532] = {.lex_state = 231},
-  [533] = {.lex_state = 231},
-  [534] = {.lex_state = 231},
-  [535] = {.lex_state = 231},
+  [530] = {.lex_state = 234},
+  [531] = {.lex_state = 234},
+  [532] = {.lex_state = 234},
+  [533] = {.lex_state = 234},
+  [534] = {.lex_state = 234},
+  [535] = {.lex_state = 234},
   [536] = {.lex_state = 0},
-  [537] = {.lex_state = 231},
-  [538] = {.lex_state = 231},
-  [539] = {.lex_state = 231},
-  [540] = {.lex_state = 231},
-  [541] = {.lex_state = 231},
-  [542] = {.lex_state = 231},
-  [543] = {.lex_state = 231},
-  [544] = {.lex_state = 231},
-  [545] = {.lex_state = 231},
+  [537] = {.lex_state = 234},
+  [538] = {.lex_state = 234},
+  [539] = {.lex_state = 234},
+  [540] = {.lex_state = 234},
+  [541] = {.lex_state = 234},
+  [542] = {.lex_state = 234},
+  [543] = {.lex_state = 234},
+  [544] = {.lex_state = 234},
+  [545] = {.lex_state = 234},
   [546] = {.lex_state = 0},
-  [547] = {.lex_state = 231},
-  [548] = {.lex_state = 231},
-  [549] = {.lex_state = 231},
-  [550] = {.lex_state = 231},
-  [551] = {.lex_state = 231},
-  [552] = {.lex_state = 231},
+  [547] = {.lex_state = 234},
+  [548] = {.lex_state = 234},
+  [549] = {.lex_state = 234},
+  [550] = {.lex_state = 234},
+  [551] = {.lex_state = 234},
+  [552] = {.lex_state = 234},
   [553] = {.lex_state = 0},
-  [554] = {.lex_state = 231},
-  [555] = {.lex_state = 231},
-  [556] = {.lex_state = 231},
-  [557] = {.lex_state = 231},
-  [558] = {.lex_state = 231},
-  [559] = {.lex_state = 231},
-  [560] = {.lex_state = 231},
+  [554] = {.lex_state = 234},
+  [555] = {.lex_state = 234},
+  [556] = {.lex_state = 234},
+  [557] = {.lex_state = 234},
+  [558] = {.lex_state = 234},
+  [559] = {.lex_state = 234},
+  [560] = {.lex_state = 234},
   [561] = {.lex_state = 0},
-  [562] = {.lex_state = 231},
+  [562] = {.lex_state = 234},
   [563] = {.lex_state = 4},
-  [564] = {.lex_state = 231},
-  [565] = {.lex_state = 231},
-  [566] = {.lex_state = 231},
-  [567] = {.lex_state = 231},
-  [568] = {.lex_state = 231},
-  [569] = {.lex_state = 231},
-  [570] = {.lex_state = 231},
-  [571] = {.lex_state = 231},
+  [564] = {.lex_state = 234},
+  [565] = {.lex_state = 234},
+  [566] = {.lex_state = 234},
+  [567] = {.lex_state = 234},
+  [568] = {.lex_state = 234},
+  [569] = {.lex_state = 234},
+  [570] = {.lex_state = 234},
+  [571] = {.lex_state = 234},
   [572] = {.lex_state = 9},
-  [573] = {.lex_state = 231},
-  [574] = {.lex_state = 231},
-  [575] = {.lex_state = 231},
+  [573] = {.lex_state = 234},
+  [574] = {.lex_state = 234},
+  [575] = {.lex_state = 234},
   [576] = {.lex_state = 0},
-  [577] = {.lex_state = 231},
-  [578] = {.lex_state = 231},
-  [579] = {.lex_state = 231},
-  [580] = {.lex_state = 231},
-  [581] = {.lex_state = 231},
-  [582] = {.lex_state = 231},
-  [583] = {.lex_state = 231},
+  [577] = {.lex_state = 234},
+  [578] = {.lex_state = 234},
+  [579] = {.lex_state = 234},
+  [580] = {.lex_state = 234},
+  [581] = {.lex_state = 234},
+  [582] = {.lex_state = 234},
+  [583] = {.lex_state = 234},
   [584] = {.lex_state = 0},
-  [585] = {.lex_state = 231},
+  [585] = {.lex_state = 234},
   [586] = {.lex_state = 0},
-  [587] = {.lex_state = 231},
-  [588] = {.lex_state = 231},
-  [589] = {.lex_state = 231},
-  [590] = {.lex_state = 231},
-  [591] = {.lex_state = 231},
-  [592] = {.lex_state = 231},
-  [593] = {.lex_state = 231},
-  [594] = {.lex_state = 231},
-  [595] = {.lex_state = 231},
-  [596] = {.lex_state = 231},
+  [587] = {.lex_state = 234},
+  [588] = {.lex_state = 234},
+  [589] = {.lex_state = 234},
+  [590] = {.lex_state = 234},
+  [591] = {.lex_state = 234},
+  [592] = {.lex_state = 234},
+  [593] = {.lex_state = 234},
+  [594] = {.lex_state = 234},
+  [595] = {.lex_state = 234},
+  [596] = {.lex_state = 234},
   [597] = {.lex_state = 0},
-  [598] = {.lex_state = 231},
+  [598] = {.lex_state = 234},
   [599] = {.lex_state = 0},
-  [600] = {.lex_state = 231},
-  [601] = {.lex_state = 231},
+  [600] = {.lex_state = 234},
+  [601] = {.lex_state = 234},
   [602] = {.lex_state = 0},
-  [603] = {.lex_state = 231},
-  [604] = {.lex_state = 231},
-  [605] = {.lex_state = 231},
+  [603] = {.lex_state = 234},
+  [604] = {.lex_state = 234},
+  [605] = {.lex_state = 234},
   [606] = {.lex_state = 0},
 };
 
