@@ -336,6 +336,8 @@ class FeatureUse(NamedTuple):
 
 MAX_CTA_THREADS = 1024
 """The maximum number of threads in a CTA, on every target (11.4.2)."""
+MAX_CLUSTER_CTAS = 16
+"""The maximum number of CTAs in a cluster, if a launch permits sizes that are not portable."""
 
 
 class RegisterCount(NamedTuple):
@@ -413,6 +415,13 @@ class Function:
         """The maximum number of threads in a CTA by ``.reqntid`` or ``.maxntid`` (11.4.2, 11.4.3); None as for
         ``threads``."""
         return self._product(".reqntid" if self.directives.get(".reqntid") else ".maxntid")
+
+    @property
+    def cluster(self) -> tuple[int, ...] | None:
+        """The shape of a cluster by ``.reqnctapercluster`` (11.7.1); None if the kernel does not state it, or if no
+        cluster can have it."""
+        shape = self.directives.get(".reqnctapercluster")
+        return shape if shape and 0 < prod(shape) <= MAX_CLUSTER_CTAS else None
 
     def _product(self, directive: str) -> int | None:
         numbers = self.directives.get(directive)

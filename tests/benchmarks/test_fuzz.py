@@ -70,6 +70,14 @@ tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;""",
 """Crashes and hangs."""
 DIRECTIVES_FAILED_ONCE = {
     "more threads than memory": (f".maxntid {DIGITS}, 7, 3", "setmaxnreg.inc.sync.aligned.u32 64;"),
+    "more CTAs than a cluster has": (
+        ".reqnctapercluster 2, 65536, 1",
+        """mbarrier.init.shared.b64 [bar], 1;
+barrier.cluster.arrive;
+barrier.cluster.wait;
+W: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;
+@!%p1 bra W;""",
+    ),
     "fewer than no threads": (".reqntid -7, 1, 1", "setmaxnreg.inc.sync.aligned.u32 64;"),
 }
 EXTREMES_FAILED_ONCE = {"calls in a row": 30_000}
