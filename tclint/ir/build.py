@@ -56,6 +56,10 @@ _DECLARATION = re.compile(
 _DECLARATOR = re.compile(r"([\w$%]+)\s*(?:<\s*(\d+)\s*>)?\s*((?:\[[^\]]*\]\s*)*)")
 _ALIGN = re.compile(r"\.align\s+((?:0[xX][0-9a-fA-F]+|\d+)U?)")
 _TYPE = re.compile(r"\.([busf]|f16x|bf|e\dm)(\d+)(?:x\d+)?\b|\.pred\b|\.(?:tex|sampler|surf)ref\b|\.b128\b")
+_NOTHING = re.compile(
+    r"\s*(?:\.align\s+\w+\s*|\.v[248]\s*)*\.(?:pred|[busf](?:8|16|32|64|128)|f16x2|e4m3|e5m2)\s*;"
+)
+"""A type by itself, which ptxas accepts as a declaration of nothing."""
 _VECTOR = re.compile(r"\.v([248])\b")
 _LOC = re.compile(
     r"\.loc\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18}))?"
@@ -147,10 +151,20 @@ class _Builder:
                     break
             scope = scope.parent
         else:
-            self.scope.absent.add(name)
-            return None
+            register = self._unpadded(prefix, digits)
+            if register is None:
+                self.scope.absent.add(name)
+                return None
         self.scope.known[name] = register
         return register
+
+    def _unpadded(self, prefix: str, digits: str) -> int | None:
+        """The register of a range whose number is written with zeros before it, which ptxas ignores; None if there is
+        none."""
+        scope: _Scope | None = self.scope if digits[:1] == "0" and len(digits) > 1 else None
+        while scope is not None and prefix not in scope.ranges:
+            scope = scope.parent
+        return None if scope is None else self.lookup(prefix + (digits.lstrip("0") or "0"))
 
     def declare(self, text: str, start: int, end: int, module: Module | None = None) -> None:
         """Add the names of a variable declaration: registers to the scope, everything else to the function."""
@@ -627,8 +641,10 @@ def _targets(text: str) -> tuple[str, ...]:
 
 
 def _unknown_directive(text: str) -> str:
-    """The error for a directive without a rule in the grammar; empty for the lines of DWARF data."""
-    return "" if text.startswith("@@") else f"unknown directive {_quoted(text.split()[0].rstrip(';'))}"
+    """The error for a directive without a rule in the grammar; empty for the lines of DWARF data and for a type."""
+    if text.startswith("@@") or _NOTHING.fullmatch(clean(text)):
+        return ""
+    return f"unknown directive {_quoted(text.split()[0].rstrip(';'))}"
 
 
 def _containing(ranges: dict[str, tuple[int, str]], prefix: str, digits: str) -> tuple[int, str] | None:

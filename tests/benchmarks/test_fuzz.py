@@ -109,6 +109,8 @@ REFUSED_ONCE = {
     "registers of a range of vectors": "{ .reg .v2.b16 x<4>; mov.b32 x0, %r1; mov.b32 %r2, x3; mov.b16 x1.y, x2.x; }",
     "a prototype between statements": ".extern .func p(.reg .b32 a);\n{ .weak .func q() .noreturn; }\ncall p, (%r1);\ncall q, ();",
     "an alias and a target between statements": "}\n.func y() { ret; }\n.entry k2() { .func p();\n.alias p, y;\n.target sm_75",
+    "a type": ".u64;\n.v2 .u32;\n.align 8 .b64;",
+    "a padded number of a register": "mov.u32 %r01, %r00;",
     "SUB as a blank": "bar.sync\x1a0;\x1a",
     "a comment that is not UTF-8": "// caf\udce9\nbar.sync 0; /* \udcff */",
 }

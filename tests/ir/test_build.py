@@ -34,7 +34,14 @@ def test_a_range_declares_its_numbers_and_no_more() -> None:
     assert [(t.kind, "%r18" in t.message) for t in f.errors] == [("undefined-register", True)]
 
 
-@pytest.mark.parametrize("name", ["%r01", "%r", "%s1", "%r1x", "%r" + "9" * 6000])
+@pytest.mark.parametrize("name", ["%r01", "%r0001", "%r00"])
+def test_zeros_before_the_number_of_a_register_do_not_count(name: str) -> None:
+    f = body(f".reg .b32 %r<18>;\nmov.u32 {name}, %r2;\nmov.u32 %r{int(name[2:])}, {name};")
+    assert f.instructions[0].writes == f.instructions[1].writes == f.instructions[1].reads
+    assert not f.errors
+
+
+@pytest.mark.parametrize("name", ["%r018", "%r", "%s1", "%r1x", "%r" + "9" * 6000])
 def test_what_a_range_does_not_declare(name: str) -> None:
     f = body(f".reg .b32 %r<18>;\nmov.u32 %r0, {name};\nret;")
     assert [t.kind for t in f.errors] == ["undefined-register"]
