@@ -77,6 +77,7 @@ CASES = {
     "shfl.sync.up.b32 %r1|%h1, %r2, 1, 0, -1;": "operand 1 (d) is a pair whose second part is a 16-bit register, but must be a predicate",
     "shfl.sync.up.b32 %r1|_, %r2, 1, 0, -1;": "",
     "elect.sync _|%p2, -1;": "",
+    "shfl.sync.bfly.b32 %r1, %r2, 0f7FC00000, 0f00000000, -1;": "",
     "elect.sync %s1|%p2, -1;": "",
     "elect.sync %f1|%p2, -1;": "operand 1 (d) is a .f32 register, but the type is .u32",
     "elect.sync %h1|%p2, -1;": "operand 1 (d) is a 16-bit register, but must be a 32-bit register",
