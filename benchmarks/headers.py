@@ -1,12 +1,12 @@
 """Does the ISA table know every instruction of NVIDIA's ``cuda::ptx`` headers, and where ptxas accepts it?
 
-    python -m benchmarks.headers [--folder HEADERS] [--slice] [--limit 40] [--record]
+    python -m benchmarks.headers [--folder HEADERS] [--limit 40] [--record]
 
 The headers of libcu++ wrap the asynchronous part of the ISA in inline assembly: some 2,700 strings, written by others.
 Each is read as tclint reads a user's source. All of its instructions must match exactly one form, and the string must
 be available on the targets and in the versions in which ptxas accepts it: on every target that ptxas knows, at the
 first ``.version`` that the table allows there, one step below it, and at the newest. Without a ptxas, strings that the
-table does not know are counted and nothing else. ``--slice`` asks about every eleventh string.
+table does not know are counted and nothing else.
 
 The headers come from the packages of :data:`PACKAGES`, or from a folder that contains them.
 """
@@ -191,7 +191,7 @@ def differences(oracle: Ptxas, some: Sequence[Wrapper]) -> tuple[int, int, list[
 
 TITLE = "NVIDIA's headers"
 COMMAND = "python -m benchmarks.headers --record"
-SLICE = "python -m benchmarks.headers --slice"
+SLICE = "python -m benchmarks.headers"
 ABOUT = """\
 Every string of inline assembly in the `cuda::ptx` headers of libcu++, the newest and an older release: does the ISA
 table have exactly one form for each instruction, and does its availability equal what ptxas says?"""
@@ -242,7 +242,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--folder", type=Path, help="use the headers below this folder, and fetch nothing")
-    parser.add_argument("--slice", action="store_true", help="every eleventh string")
     parser.add_argument("--limit", type=int, default=40, help="differences shown (default 40)")
     parser.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
     options = parser.parse_args(arguments)
@@ -257,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"headers: {why}; only what tclint knows is counted", file=sys.stderr)
         oracle = None
     found = wrappers(path for folder in folders for path in headers(folder))
-    data = measure(found[::11] if options.slice else found, oracle)
+    data = measure(found, oracle)
     shown = data["differences"] if oracle is not None else data["unknown"]
     for text, reason in shown[: options.limit]:
         print(f"{text}\n    {reason}")

@@ -28,7 +28,7 @@ from tclint.report.summary import Context, present
 from tclint.syntax import parse
 from tclint.syntax.source import Source, SourceError
 
-__all__ = ["ENDS", "SECONDS", "Hang", "Outcome", "ask", "lint", "message_class"]
+__all__ = ["ASKED", "ENDS", "LIMIT", "SECONDS", "Hang", "Judge", "Outcome", "ask", "lint", "message_class"]
 
 SECONDS = 30
 """After which a run counts as a hang."""
@@ -57,7 +57,12 @@ class Outcome:
     failure: str = ""
     seconds: float = 0.0
     refusals: tuple[str, ...] = field(default=())
-    """The rules by which tclint says that no assembler takes the input, errors with high confidence only."""
+    """The rules by which tclint says that no assembler takes the input, in errors that are shown by default."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether tclint says that no assembler takes the input, or does not analyse all of it."""
+        return self.end in ("partial", "failed", "refused") or bool(self.refusals)
 
 
 def lint(data: bytes, usual: float = 1e9, names: Sequence[str] = (), stages: Sequence[str] = ()) -> Outcome:
@@ -93,7 +98,9 @@ def lint(data: bytes, usual: float = 1e9, names: Sequence[str] = (), stages: Seq
     refusals = {
         finding.rule.id
         for finding in report.findings
-        if finding.severity is Severity.ERROR and REFUSING.match(finding.rule.id)
+        if finding.severity is Severity.ERROR
+        and finding.confidence >= Selected().min_confidence
+        and REFUSING.match(finding.rule.id)
     }
     return Outcome(end, said, took, tuple(sorted(refusals)))
 
@@ -155,25 +162,46 @@ def extras(rng: random.Random, number: int) -> tuple[Sequence[str], Sequence[str
 
 # ---------------------------------------------------------------- ptxas
 
+ASKED = 100
+"""Every so many runs ptxas is asked too, unless the command says otherwise."""
+LIMIT = re.compile("uses too much|[Ll]imit exceeded")
+"""Messages of ptxas about the memory and registers of the machine, not about the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """The ptxas that is asked about every run whose number ``every`` divides."""
+
+    ptxas: Ptxas
+    every: int = ASKED
+
 
 _TARGET = re.compile(rb"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _ERROR = re.compile(r"(?:error|fatal)\s*: (.*)")
 
 
-def ask(ptxas: Ptxas, data: bytes) -> str | None:
-    """The first error of ptxas, "" when it takes *data*; None when it cannot be asked (an older target, a crash)."""
+def ask(ptxas: Ptxas, data: bytes, refused: bool = False) -> str | None:
+    """The first error of ptxas, "" when it takes *data*; None when it cannot be asked (an older target, a crash).
+
+    ptxas only reads *data*, which is fast; what it takes so is compiled if tclint *refused* it, since ptxas reports
+    some errors, such as a pragma that it does not know, only then.
+    """
     found = _TARGET.search(data)
     if found is None or found[1].decode() not in ptxas.targets:
         return None
     with tempfile.NamedTemporaryFile(suffix=".ptx") as file:
         file.write(data)
         file.flush()
-        architecture = "compute_" + found[1].decode().removeprefix("sm_")
-        command = [str(ptxas.path), "-arch", architecture, file.name, "-o", os.devnull]
-        try:
-            run = subprocess.run(command, check=False, capture_output=True, timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            return None
+        said = _error(ptxas, file.name, found[1].decode().replace("sm_", "compute_"))
+        return _error(ptxas, file.name, found[1].decode()) if refused and said == "" else said
+
+
+def _error(ptxas: Ptxas, name: str, architecture: str) -> str | None:
+    command = [str(ptxas.path), "-arch", architecture, name, "-o", os.devnull]
+    try:
+        run = subprocess.run(command, check=False, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
     if run.returncode < 0:
         return None
     said = (run.stdout + run.stderr).decode(errors="replace")

@@ -15,9 +15,8 @@ from typing import Any
 
 from benchmarks.fuzz import structure
 from benchmarks.fuzz.kernels import Kernel
-from benchmarks.fuzz.oracle import SECONDS, Hang, ask, extras, lint, message_class
+from benchmarks.fuzz.oracle import LIMIT, SECONDS, Hang, Judge, Outcome, ask, extras, lint, message_class
 from benchmarks.fuzz.text import BYTES, TOKENS
-from benchmarks.ptxas import Ptxas
 
 __all__ = ["STRATEGIES", "Tally", "in_process", "made", "run"]
 
@@ -31,8 +30,6 @@ STRATEGIES = {
 _WEIGHTS = (2, 3, 8, 3)
 LEAST = 1000
 """Kernels of fewer bytes are as frequent as those of so many."""
-ASKED = 100
-"""Every so many runs, ptxas is asked too."""
 CHUNK = 2000
 """Runs of one process; its memory is given back, and what a crash of the interpreter can cost."""
 
@@ -55,6 +52,8 @@ class Tally:
     """Inputs that ptxas judged."""
     agreement: Counter[str] = field(default_factory=Counter)
     """``TCLINT/PTXAS``, each ``accepts`` or ``refuses``."""
+    limits: Counter[str] = field(default_factory=Counter)
+    """What ptxas says of inputs that exceed a limit of the machine; they are in no other count of agreement."""
     gaps: Counter[str] = field(default_factory=Counter)
     """What ptxas says of inputs that tclint calls analysed, without an error about what an assembler refuses."""
     strict: Counter[str] = field(default_factory=Counter)
@@ -70,7 +69,7 @@ class Tally:
         self.formats += other.formats
         self.dumps += other.dumps
         self.asked += other.asked
-        for name in ("strategies", "changes", "ends", "failures", "agreement", "gaps", "strict"):
+        for name in ("strategies", "changes", "ends", "failures", "agreement", "limits", "gaps", "strict"):
             getattr(self, name).update(getattr(other, name))
         self.longest = max(self.longest, other.longest, key=lambda longest: float(longest["seconds"]))
         for what, numbers in other.examples.items():
@@ -123,7 +122,7 @@ def run(
     number: int,
     usual: dict[str, float],
     tally: Tally,
-    ptxas: Ptxas | None = None,
+    judge: Judge | None = None,
 ) -> str:
     """One run, counted in *tally*; what went wrong, or "". *usual* are the seconds of the kernels met so far."""
     began = process_time()
@@ -147,26 +146,27 @@ def run(
             "seconds": round(outcome.seconds, 3), "usual": round(usual[kernel.name], 3), "bytes": len(data),
             "kernel": kernel.name, "strategy": strategy, "seed": seed, "run": number,
         }  # fmt: skip
-    if ptxas is not None and number % ASKED == 0 and outcome.end not in ("", "refused"):
-        _compare(ptxas, data, outcome.end, outcome.refusals, number, tally)
+    if judge is not None and number % judge.every == 0 and outcome.end:
+        _compare(ask(judge.ptxas, data, outcome.refused), outcome, number, tally)
     tally.seconds += process_time() - began
     return outcome.failure
 
 
-def _compare(ptxas: Ptxas, data: bytes, end: str, refusals: Sequence[str], number: int, tally: Tally) -> None:
-    said = ask(ptxas, data)
+def _compare(said: str | None, outcome: Outcome, number: int, tally: Tally) -> None:
     if said is None:
         return
     tally.asked += 1
-    broken = end in ("partial", "failed")
-    refused = broken or bool(refusals)
+    if LIMIT.search(said):
+        tally.limits[message_class(said)] += 1
+        return
+    refused = outcome.refused
     tally.agreement[f"{'refuses' if refused else 'accepts'}/{'refuses' if said else 'accepts'}"] += 1
     if said and not refused:
         what = message_class(said)
         tally.gaps[what] += 1
         tally.example(what, number)
     elif refused and not said:
-        for rule in refusals or ["grammar"]:
+        for rule in outcome.refusals or ["grammar"]:
             tally.strict[rule] += 1
             tally.example(rule, number)
 
@@ -179,7 +179,7 @@ def _work(
     kernels: Sequence[Kernel],
     seed: int,
     numbers: Sequence[int],
-    ptxas: Ptxas | None,
+    judge: Judge | None,
     keep: Path | None,
     at: Any,
     usual: dict[str, float],
@@ -191,7 +191,7 @@ def _work(
         at.value = number
         signal.alarm(SECONDS)
         try:
-            said = run(kernels, seed, number, usual, tally, ptxas)
+            said = run(kernels, seed, number, usual, tally, judge)
         except Hang:  # while a mutant was made, or ptxas asked
             said = ""
         finally:
@@ -204,7 +204,7 @@ def _work(
 
 
 def in_process(
-    kernels: Sequence[Kernel], seed: int, first: int, count: int, ptxas: Ptxas | None, keep: Path | None
+    kernels: Sequence[Kernel], seed: int, first: int, count: int, judge: Judge | None, keep: Path | None
 ) -> Iterator[Tally]:
     """Run *count* runs from number *first* on, ``CHUNK`` at a time in a process of their own; the numbers of each.
 
@@ -221,7 +221,7 @@ def in_process(
         at = context.Value("q", numbers[0])
         receive, send = context.Pipe(duplex=False)
         process = context.Process(
-            target=_work, args=(kernels, seed, numbers, ptxas, keep, at, usual, send), daemon=True
+            target=_work, args=(kernels, seed, numbers, judge, keep, at, usual, send), daemon=True
         )
         process.start()
         send.close()

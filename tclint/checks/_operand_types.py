@@ -35,6 +35,9 @@ _UNCHECKED = "fence.proxy.tensormap.acquire"
 _MASKED = 256
 """The bits of the vectors of which a store may leave elements out (9.7.9.11)."""
 
+_UNMIXED = ("tcgen05", "tex")
+"""ptxas 13.5 takes a predicate for a .b32 register in a vector with another .b32 register, but not in these."""
+
 Misfit = tuple[int, str]
 """An instruction, and what is wrong with one of its operands."""
 
@@ -63,7 +66,7 @@ class OperandTypes:
     @cached_property
     def functions(self) -> dict[str, Function]:
         """The functions of the module by name, without those that contain a syntax error."""
-        return {f.name: f for f in self.module.functions if not f.damaged}
+        return {f.name: f for f in self.module.declared if not f.damaged}
 
     def misfits(self, use: Use, match: Match) -> Iterator[Misfit]:
         """The instructions of *use* with an operand that ptxas rejects, with what is wrong with the first such operand
@@ -163,6 +166,12 @@ class OperandTypes:
                     yield i, problem
         elif width is not None and (refused := {t for t in self.present if not width.takes(t)}):
             yield from self._registers(use, column, refused, width)
+        if isinstance(first, Pair):
+            for i, operand in zip(use.sites, column, strict=True):
+                second = cast("Pair", operand).second
+                if isinstance(second, int) and width_of(self.types[second]) > 1:
+                    bits = width_of(self.types[second])
+                    yield i, f"a pair whose second part is a {bits}-bit register, but must be a predicate"
         if isinstance(first, Vector) and at in match.writes:
             for i, operand in zip(use.sites, column, strict=True):
                 if Immediate in map(type, cast("Vector", operand).items):
@@ -178,8 +187,11 @@ class OperandTypes:
         types = self.types
         if not any(types[r] in refused for r in _together(column)):
             return
+        mixed = ".b32" not in refused and use.match is not None and use.match.syntax.root not in _UNMIXED
         for i, operand in zip(use.sites, column, strict=True):
-            wrong = next((types[r] for r in _typed(operand) if types[r] in refused), "")
+            have = [types[r] for r in _typed(operand)]
+            passed = ".pred" if mixed and isinstance(operand, Vector) and ".b32" in have else ""
+            wrong = next((t for t in have if t in refused and t != passed), "")
             if wrong:
                 yield i, _sized(wrong, width)
 
@@ -202,6 +214,8 @@ class OperandTypes:
     def _address(self, match: Match, operand: Memory) -> str:
         """What an address is and must not be, in words; empty if it is accepted."""
         base = operand.base
+        if any(isinstance(part, Vector) and SINK in part.items for part in operand.extras):
+            return "an address, but contains the sink _"
         if match.form.name == _UNCHECKED or operand.extras:
             return ""
         if isinstance(base, int):

@@ -11,6 +11,7 @@ from tclint.checks._wording import in_words
 from tclint.findings.edits import Repair
 from tclint.findings.edits import opcode as opcode_at
 from tclint.findings.finding import Edit
+from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
 from tclint.ir.nodes import BuildError, Function, Immediate, Module
 from tclint.ir.operands import shape
@@ -60,10 +61,11 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             yield PX003.hit(
                 function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
             ).doubted(_NEWER if newer else "")  # fmt: skip
-        for (opcode, problem), sites in grouped(_out_of_range(function)).items():
+        for (opcode, problem, passed), sites in grouped(_out_of_range(function)).items():
             yield PX004.hit(
-                function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}"
-            )
+                function=function, site=min(sites), count=len(sites), message=f"{opcode}: {problem}",
+                severity=Severity.WARNING if passed else None, help="ptxas accepts it" if passed else "",
+            )  # fmt: skip
         for error in function.errors:
             refusal = _RULES_OF_BUILD_ERRORS.get(error.kind)
             if refusal is not None:
@@ -136,17 +138,18 @@ def _wrong(function: Function, module: Module) -> Iterator[tuple[tuple[str, str]
                 yield (use.opcode, problem), i
 
 
-def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str], int]]:
-    """(opcode, what is wrong) and the instruction, for each immediate outside the range of its operand."""
+def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str, bool], int]]:
+    """(opcode, what is wrong, whether ptxas accepts it) and the instruction, for each immediate outside the range of its
+    operand."""
     for use in function.uses:
-        for at, ranges, name in () if use.match is None or use.match.problem else _limits(use.match):
+        for at, ranges, passed, name in () if use.match is None or use.match.problem else _limits(use.match):
             for i in use.sites:
                 operand = function.instructions[i].operands[at]
                 if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
                     break  # at all sites of a use this operand has the same kind
                 if not any(operand.value in r for r in ranges):
                     problem = f"{name} is {operand.value}, but must be {in_words(ranges)}"
-                    yield (use.opcode, problem), i
+                    yield (use.opcode, problem, any(operand.value in r for r in passed)), i
 
 
 def _renamed(unknown: _Unknown, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:
@@ -178,14 +181,12 @@ def _one_letter_apart(a: str, b: str) -> bool:
     return max(len(a), len(b)) == 1 or (len(a) == 2 and a == b[::-1])
 
 
-def _limits(match: Match) -> tuple[tuple[int, tuple[range, ...], str], ...]:
-    """Position, ranges and name of each operand whose immediates are limited."""
-    found = []
+def _limits(match: Match) -> Iterator[tuple[int, tuple[range, ...], tuple[range, ...], str]]:
+    """Position, ranges, other values that ptxas accepts, and name of each operand whose immediates are limited."""
     for name, at in match.named.items():
         spec = match.form.operands.get(name)
         if spec is not None and spec.immediates is not None:
-            found.append((at, spec.immediates, name))
-    return tuple(found)
+            yield at, spec.immediates, spec.passed, name
 
 
 class _Unknown(NamedTuple):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tclint.executor.formats import encode
 from tclint.executor.tensor_maps import SIZE, TensorMap
 from tclint.executor.tensor_maps import TYPES as MAP_TYPES
-from tclint.ir.nodes import MAX_CTA_THREADS, Function
+from tclint.ir.nodes import MAX_CLUSTER_CTAS, MAX_CTA_THREADS, Function
 from tclint.isa.table import TableError, read_toml
 
 __all__ = [
@@ -54,7 +54,6 @@ _POISON = 0xFF
 """Fills buffers that a kernel must write; NaN if it is read as a floating-point number."""
 MAX_SHARED_BYTES = 232448
 """Dynamic shared memory that a CTA can have on any target (227 KiB)."""
-MAX_CLUSTER_CTAS = 16
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ from tclint.ir.operands import HEAD, LARGEST, clean, integer, overflows, parse_o
 from tclint.isa.callees import needs_no_declaration
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Match, Table, table
-from tclint.isa.target import parse_version
+from tclint.isa.target import Target, Version, parse_version
 
 if TYPE_CHECKING:
     from tclint.syntax import Node, Tree
@@ -55,11 +56,15 @@ _DECLARATION = re.compile(
 _DECLARATOR = re.compile(r"([\w$%]+)\s*(?:<\s*(\d+)\s*>)?\s*((?:\[[^\]]*\]\s*)*)")
 _ALIGN = re.compile(r"\.align\s+((?:0[xX][0-9a-fA-F]+|\d+)U?)")
 _TYPE = re.compile(r"\.([busf]|f16x|bf|e\dm)(\d+)(?:x\d+)?\b|\.pred\b|\.(?:tex|sampler|surf)ref\b|\.b128\b")
+_NOTHING = re.compile(
+    r"\s*(?:\.align\s+\w+\s*|\.v[248]\s*)*\.(?:pred|[busf](?:8|16|32|64|128)|f16x2|e4m3|e5m2)\s*;"
+)
+"""A type by itself, which ptxas accepts as a declaration of nothing."""
 _VECTOR = re.compile(r"\.v([248])\b")
 _LOC = re.compile(
     r"\.loc\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18}))?"
 )
-_FILE = re.compile(r'\.file\s+(\d{1,18})\s+"((?:[^"\\]|\\.)*)"')
+_FILE = re.compile(r'\.file\s+(\d{1,18})\s+"([^"]*)"')
 _TABLE = re.compile(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
 _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
 _REGISTERS = re.compile(r"\.reg\b[^;{}]*")
@@ -104,6 +109,8 @@ class _Builder:
         self.scope = _Scope(None)
         self.scope_starts = [(0, self.scope)]
         """``(offset relative to the function, scope that is current from there on)``, in order."""
+        self.prototypes: list[Function] = []
+        """The prototypes between its statements; their positions are relative to this function."""
         self.longest = 0  # size of the largest range of registers
         self.own_errors = 0  # number of the function's own errors; those of undeclared names follow them
         self.uses: dict[tuple[str, str], Use] = {}
@@ -144,10 +151,20 @@ class _Builder:
                     break
             scope = scope.parent
         else:
-            self.scope.absent.add(name)
-            return None
+            register = self._unpadded(prefix, digits)
+            if register is None:
+                self.scope.absent.add(name)
+                return None
         self.scope.known[name] = register
         return register
+
+    def _unpadded(self, prefix: str, digits: str) -> int | None:
+        """The register of a range whose number is written with zeros before it, which ptxas ignores; None if there is
+        none."""
+        scope: _Scope | None = self.scope if digits[:1] == "0" and len(digits) > 1 else None
+        while scope is not None and prefix not in scope.ranges:
+            scope = scope.parent
+        return None if scope is None else self.lookup(prefix + (digits.lstrip("0") or "0"))
 
     def declare(self, text: str, start: int, end: int, module: Module | None = None) -> None:
         """Add the names of a variable declaration: registers to the scope, everything else to the function."""
@@ -290,8 +307,19 @@ class _Builder:
                 self.function.damaged = True
             elif kind == "directive":
                 self.unknown_directive(child)
+            elif kind == "function":
+                prototype = _head(child, self.text, self.function.version, self.function.target, self.isa)
+                start, end = child.start_byte - self.base, child.end_byte - self.base
+                self.prototypes.append(replace(prototype.function, start=start, end=end, declared_only=True))
+            elif kind == "target_directive":
+                self.target(child)
             elif kind in FEATURED:
                 self.note(FEATURED[kind], child.start_byte, child.end_byte)
+
+    def target(self, node: Node) -> None:
+        """Check a ``.target`` between statements, which ptxas accepts: it may name targets below that of the module."""
+        if not any(map(Target.parse, _targets(self.text[node.start_byte : node.end_byte]))):
+            self.trouble("misplaced", node.start_byte, node.end_byte, ".target names no target")
 
     def label(self, name: str, start: int, end: int) -> None:
         """Check that the current scope declares no other thing called *name*.
@@ -606,9 +634,17 @@ def _misaligned(text: str) -> str:
     return ""
 
 
+def _targets(text: str) -> tuple[str, ...]:
+    """The names after ``.target`` (11.1.2)."""
+    words = clean(text).partition(".target")[2].split(",")
+    return tuple(word.strip() for word in words if word.strip())
+
+
 def _unknown_directive(text: str) -> str:
-    """The error for a directive without a rule in the grammar; empty for the lines of DWARF data."""
-    return "" if text.startswith("@@") else f"unknown directive {_quoted(text.split()[0].rstrip(';'))}"
+    """The error for a directive without a rule in the grammar; empty for the lines of DWARF data and for a type."""
+    if text.startswith("@@") or _NOTHING.fullmatch(clean(text)):
+        return ""
+    return f"unknown directive {_quoted(text.split()[0].rstrip(';'))}"
 
 
 def _containing(ranges: dict[str, tuple[int, str]], prefix: str, digits: str) -> tuple[int, str] | None:
@@ -680,7 +716,7 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
     width = _bytes(type_name)
     vector = _VECTOR.search(attributes)
     width *= int(vector[1]) if vector else 1
-    aligned = _ALIGN.search(attributes)
+    aligned = _ALIGN.search(attributes.partition(".ptr")[0])  # after .ptr: of what a pointer points to
     align = integer(aligned[1]) if aligned else width or 1
     for part in split_operands(names):
         declarator = _DECLARATOR.match(part)
@@ -753,8 +789,8 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
     """
     isa = isa or table()
     make = make or make_function
-    # One character per byte, so that byte offsets index the text; names are ASCII (4.4).
-    text = data.decode("latin-1")
+    # One character per byte, so that byte offsets index the text; names are ASCII (4.4). SUB is a blank, as in the grammar.
+    text = data.decode("latin-1").replace("\x1a", " ")
     module = Module()
     pending: list[tuple[_Builder, Function]] = []
     header = _Header(module)
@@ -772,6 +808,9 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
             module.functions.append(function)
             if builder is not None:
                 pending.append((builder, function))
+                for inner in builder.prototypes:
+                    module.prototypes.append(replace(inner, start=start + inner.start, end=start + inner.end))
+                    first.setdefault(inner.name, start + inner.start)
         elif kind == "variable_declaration":
             declaration = text[start:end]
             if message := _misaligned(declaration):
@@ -793,8 +832,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                 module.version = None
             module.version_span = (start, end)
         elif kind == "target_directive":
-            words = clean(text[start:end]).partition(".target")[2]
-            module.targets += tuple(word.strip() for word in words.split(",") if word.strip())
+            module.targets += _targets(text[start:end])
             module.target_span = (start, end)
         elif kind == "address_size_directive":
             digits = re.search(r"\d+", text[start:end])
@@ -807,7 +845,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
             module.sections = True
         if kind in _OF_MODULE:
             note(module.features, _OF_MODULE[kind], text, (start, end), module.version)
-    names = {f.name for f in module.functions} | set(module.variables)
+    names = {f.name for f in module.declared} | set(module.variables)
     for builder, function in pending:
         _report_undeclared(builder, function, names, first)
     return module
@@ -894,16 +932,30 @@ def _report_shadowed(function: Function, labels: AbstractSet[str], first: Mappin
 
 def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
     """The function of a syntax node, and its builder if it has a body. Names are not resolved in the module yet."""
+    builder = _head(node, text, module.version or (0, 0), module.target, isa)
+    function = builder.function
+    body = node.child_by_field_name("body")
+    if body is None:
+        function.declared_only = True
+        return function, None
+    builder.block(body)
+    builder.own_errors = len(function.errors)
+    function.positions = builder.locations.keys()
+    function.uses = list(builder.uses.values())
+    return function, builder
+
+
+def _head(node: Node, text: str, version: Version, target: Target | None, isa: Table) -> _Builder:
+    """The builder of the function of a syntax node, which has read all that precedes the body."""
     name_node = node.child_by_field_name("name")
     kind_node = node.child_by_field_name("kind")
-    body = node.child_by_field_name("body")
     function = Function(
         name=text[name_node.start_byte : name_node.end_byte] if name_node else "?",
         entry=bool(kind_node and kind_node.type == ".entry"),
         start=node.start_byte,
         end=node.end_byte,
-        version=module.version or (0, 0),
-        target=module.target,
+        version=version,
+        target=target,
         damaged=node.has_error,
     )
     builder = _Builder(function, text, isa)
@@ -936,11 +988,4 @@ def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Fu
             builder.note("head-pragma", child.start_byte, child.end_byte)
         elif child.type == "attribute":
             builder.note(role, child.start_byte, child.end_byte)
-    if body is None:
-        function.declared_only = True
-        return function, None
-    builder.block(body)
-    builder.own_errors = len(function.errors)
-    function.positions = builder.locations.keys()
-    function.uses = list(builder.uses.values())
-    return function, builder
+    return builder

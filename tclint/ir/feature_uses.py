@@ -7,7 +7,18 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
-from tclint.ir.nodes import Function, Module, Special, Symbol, Variable, Vector
+from tclint.ir.nodes import (
+    Function,
+    Memory,
+    Module,
+    Operand,
+    Pair,
+    Special,
+    Symbol,
+    Variable,
+    Vector,
+    specials,
+)
 from tclint.isa.features import FeatureSpec, feature
 from tclint.isa.target import Target, Version
 
@@ -43,7 +54,7 @@ def feature_uses(module: Module, target: Target | None) -> Iterator[Use]:
     located: set[tuple[int, ...]] = set()
     version, number = EVERYWHERE
     old = module.version is None or target is None or module.version < version or target.number < number
-    for function in module.functions:
+    for function in module.declared:
         at = function.start
         for use in function.features:
             yield Use(use.spec, function, (at + use.start, at + use.end))
@@ -83,10 +94,14 @@ def _of_header(module: Module) -> Iterator[str]:
 
 
 def _size(parameters: Iterable[Variable]) -> int:
-    """The bytes of parameters in a row, each at its alignment."""
+    """The bytes of parameters in a row, each at its alignment; as in ptxas, sums wrap at 32 bits, and sizes are negative
+    in the last 31 bits of 64."""
     end = 0
     for parameter in parameters:
-        end += -end % max(parameter.align, 1) + parameter.size
+        size = parameter.size
+        if 1 << 32 <= size < (1 << 64) - (1 << 31):
+            return size
+        end = (end + -end % max(parameter.align, 1) + size) & 0xFFFFFFFF
     return end
 
 
@@ -115,10 +130,10 @@ def _address_of_function(module: Module, name: str) -> FeatureSpec | None:
 
 def special_registers(function: Function) -> Iterator[tuple[int, str]]:
     """Each special register that an instruction of *function* names: the instruction, and the name."""
-    for site, operand in operands_of(function, Special, Vector):
-        for item in operand.items if isinstance(operand, Vector) else (operand,):
-            if isinstance(item, Special):
-                yield site, item.name
+    found: Iterator[tuple[int, Operand]] = operands_of(function, Special, Vector, Memory, Pair)
+    for site, operand in found:
+        for special in specials((operand,)):
+            yield site, special.name
 
 
 def operands_of(function: Function, *kinds: type[T]) -> Iterator[tuple[int, T]]:

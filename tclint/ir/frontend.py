@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tclint.ir.nodes import Module
 from tclint.ir.rebuild import Builds
-from tclint.isa.target import Target
+from tclint.isa.target import INTRODUCED, Target
 from tclint.syntax.source import Problem, Source
 
 __all__ = ["analyse"]
@@ -31,7 +31,8 @@ def analyse(source: Source, builds: Builds | None = None) -> tuple[Module, list[
         found.append(Problem(1, ".target is missing"))
     for name in module.targets:
         if Target.parse(name) is None and name not in _TARGET_OPTIONS:
-            found.append(Problem(source.position(module.target_span[0]).line, f"unknown target {name}"))
+            message = f"unknown target {name}; the newest known ones are {', '.join(_newest_targets())}"
+            found.append(Problem(source.position(module.target_span[0]).line, message))
     found += [Problem(source.position(t.start).line, t.message) for t in module.errors]
     for function in module.functions:
         for error in function.errors:
@@ -47,6 +48,12 @@ def _without_end(source: Source, function: int) -> str:
     end = len(source.data.rstrip(b"\0").rstrip())
     first, last = source.position(function).line, source.position(end).line
     return f" (the function begins at line {first}, the file ends at line {last})"
+
+
+def _newest_targets() -> list[str]:
+    """The targets that the newest of all ``.version``s with a new target introduced."""
+    newest = max(INTRODUCED.values())
+    return [name for name, version in INTRODUCED.items() if version == newest]
 
 
 _TARGET_OPTIONS = frozenset(("texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"))

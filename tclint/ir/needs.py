@@ -50,6 +50,7 @@ def needs(module: Module, target: Target | None) -> Iterator[Need]:
     for function in module.functions:
         yield from _of_instructions(function)
         yield from _of_special_registers(function)
+    for function in module.declared:
         yield from _of_directives(function)
     for use in feature_uses(module, target):
         spec = use.spec

@@ -7,7 +7,7 @@ the function, so that an edit elsewhere in a file leaves a function's instructio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from math import copysign, inf, prod
@@ -260,6 +260,21 @@ def registers(operand: Operand) -> tuple[int, ...]:
     return ()
 
 
+def specials(operands: Iterable[Operand]) -> Iterator[Special]:
+    """The special registers among *operands*, in vectors, pairs and addresses too."""
+    for operand in operands:
+        if isinstance(operand, int):
+            continue
+        if isinstance(operand, Special):
+            yield operand
+        elif isinstance(operand, Vector):
+            yield from specials(operand.items)
+        elif isinstance(operand, Memory):
+            yield from specials((operand.base, *operand.extras))
+        elif isinstance(operand, Pair):
+            yield from specials((operand.first, operand.second))
+
+
 @cache
 def _picker(indices: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """A function that returns the elements of a sequence at *indices*, as a tuple."""
@@ -321,6 +336,8 @@ class FeatureUse(NamedTuple):
 
 MAX_CTA_THREADS = 1024
 """The maximum number of threads in a CTA, on every target (11.4.2)."""
+MAX_CLUSTER_CTAS = 16
+"""The maximum number of CTAs in a cluster, if a launch permits sizes that are not portable."""
 
 
 class RegisterCount(NamedTuple):
@@ -399,6 +416,13 @@ class Function:
         ``threads``."""
         return self._product(".reqntid" if self.directives.get(".reqntid") else ".maxntid")
 
+    @property
+    def cluster(self) -> tuple[int, ...] | None:
+        """The shape of a cluster by ``.reqnctapercluster`` (11.7.1); None if the kernel does not state it, or if no
+        cluster can have it."""
+        shape = self.directives.get(".reqnctapercluster")
+        return shape if shape and 0 < prod(shape) <= MAX_CLUSTER_CTAS else None
+
     def _product(self, directive: str) -> int | None:
         numbers = self.directives.get(directive)
         product = prod(numbers) if numbers else -1
@@ -422,6 +446,8 @@ class Module:
     target_span: tuple[int, int] = (0, 0)
     address_size: int = 0
     functions: list[Function] = field(default_factory=list)
+    prototypes: list[Function] = field(default_factory=list)
+    """The functions that are declared between the statements of others, which declares them for the whole module."""
     variables: dict[str, Variable] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
     features: list[FeatureUse] = field(default_factory=list)
@@ -448,6 +474,11 @@ class Module:
         for function in self.functions:
             found.setdefault(function.name, []).append(function)
         return found
+
+    @property
+    def declared(self) -> list[Function]:
+        """The functions that the module declares or defines, wherever it does."""
+        return [*self.prototypes, *self.functions] if self.prototypes else self.functions
 
     @property
     def bodies(self) -> list[Function]:

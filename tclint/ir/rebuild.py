@@ -204,7 +204,7 @@ def _edited(
 ) -> Function | None:
     """The function with the statements from *low* to *high* rebuilt from *nodes*; None if more than these may
     change."""
-    if builder.own_errors:
+    if builder.own_errors or builder.prototypes:
         return None
     start, delta = function.start, change.delta
     old_high = high - delta - start

@@ -7,8 +7,9 @@ braces, then the operands::
 
 A choice is a key of the form's ``where`` table. A spelling in that table may contain ``{8..256/8}`` (a range with a
 step) or ``{a,b}``; both are expanded when the table is loaded. Modifiers match in any order, as in ptxas, except that
-types keep theirs: ``cvt.f16.f32`` is not ``cvt.f32.f16``. Several choices over the same spellings are filled from left
-to right.
+types, layouts and state spaces keep theirs (``cvt.f16.f32`` is not ``cvt.f32.f16``), and that the first modifiers belong
+to the name of many instructions (there is no ``cp.bulk.async``). Several choices over the same spellings are filled from
+left to right.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ class NotationError(ValueError):
 
 
 TYPE = re.compile(r"\.(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:p\d)?(?:x\d)?|s2f6(?:x2)?)")
-"""A modifier that is the type of an operand: the only kind of modifier whose order is significant."""
+"""A modifier that is the type of an operand."""
+_ORDERED = (
+    TYPE,
+    re.compile(r"\.(?:row|col)"),
+    re.compile(r"\.(?:global|shared|local|const|param)(?:::\w+)?"),
+)
+"""The kinds of modifiers that keep their order among themselves: types, layouts of matrices, state spaces."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -90,6 +97,8 @@ class Syntax:
     operands: tuple[OperandSlot, ...]
     open: bool = field(default=False)
     """Any operands match; ``operands`` is empty. Written as a lone ``...``."""
+    stem: int = 0
+    """The number of slots at the front whose modifiers come before all others, in this order."""
 
     @cached_property
     def accepts(self) -> frozenset[str]:
@@ -105,22 +114,36 @@ class Syntax:
         if any(m not in accepts for m in modifiers):
             return None
         taken: list[str | None] = [None] * len(slots)
+        first = [0] * len(_ORDERED)
 
-        def place(k: int, first: int) -> bool:
+        def place(k: int) -> bool:
             if k == len(modifiers):
                 return all(t is not None or s.optional for t, s in zip(taken, slots, strict=True))
-            is_type = TYPE.fullmatch(modifiers[k]) is not None
-            for index in range(first if is_type else 0, len(slots)):
+            kind = _order(modifiers[k])
+            before = first[kind] if kind >= 0 else 0
+            for index in range(before, len(slots)):
+                if index < self.stem and any(taken[index:]):
+                    continue
                 if taken[index] is None and modifiers[k] in slots[index].spellings:
                     taken[index] = modifiers[k]
-                    if place(k + 1, index if is_type else first):
+                    if kind >= 0:
+                        first[kind] = index
+                    if place(k + 1):
                         return True
                     taken[index] = None
+            if kind >= 0:
+                first[kind] = before
             return False
 
-        if not place(0, 0):
+        if not place(0):
             return None
         return {s.name: t for s, t in zip(slots, taken, strict=True) if t is not None}
+
+
+@cache
+def _order(modifier: str) -> int:
+    """The index in :data:`_ORDERED` of the kind of a modifier; -1 if its position is free."""
+    return next((kind for kind, pattern in enumerate(_ORDERED) if pattern.fullmatch(modifier)), -1)
 
 
 _OPCODE = re.compile(r"[A-Za-z_][\w:]*|\{\.[\w:]+\}|\.[\w:]+")
@@ -155,8 +178,8 @@ def _parse_operands(text: str) -> tuple[OperandSlot, ...]:
     return tuple(operands)
 
 
-def parse_syntax(line: str, where: dict[str, str]) -> Syntax:
-    """Parse one syntax line; *where* maps choice names to their spellings.
+def parse_syntax(line: str, where: dict[str, str], stem: int = 0) -> Syntax:
+    """Parse one syntax line; *where* maps choice names to their spellings, and *stem* is that of the line.
 
     Raises :class:`NotationError` if the line violates the notation.
     """
@@ -174,5 +197,5 @@ def parse_syntax(line: str, where: dict[str, str]) -> Syntax:
         slots.append(Slot(name if choice is not None else bare, spellings, optional))
     rest = rest.strip().rstrip(";")
     if rest == "...":
-        return Syntax(line, words[0], tuple(slots), (), True)
-    return Syntax(line, words[0], tuple(slots), _parse_operands(rest))
+        return Syntax(line, words[0], tuple(slots), (), True, stem)
+    return Syntax(line, words[0], tuple(slots), _parse_operands(rest), False, stem)

@@ -51,13 +51,15 @@ class OperandSpec:
     """What an operand accepts: access, kinds, vector length, range of immediates.
 
     ``kinds`` are the first letters of operand shapes (see :func:`fits`). ``vector`` is an expression over modifier
-    numbers (``""``: no vector, ``"*"``: any length). ``immediates`` are the allowed integers, None for any.
+    numbers (``""``: no vector, ``"*"``: any length). ``immediates`` are the allowed integers, None for any; ``passed``
+    are others that ptxas 13.5 accepts.
     """
 
     access: str = "read"
     kinds: str = "rifsn"
     vector: str = ""
     immediates: tuple[range, ...] | None = None
+    passed: tuple[range, ...] = ()
 
 
 _NUMBER = re.compile(r"\d+")
@@ -327,6 +329,8 @@ def fits(spec: OperandSpec, operand: OperandSlot, shape: str, length: int | None
         return "a pair d|p is required"
     if operand.style == "memory":
         if kind != "m":
+            if kind in _BARE and "bare" in spec.access:
+                return ""
             return f"an address [{', '.join(operand.names)}] is required"
         parts = int(shape[1:] or 1)
         return (
@@ -354,6 +358,8 @@ _KINDS = {
     "r": "a register", "i": "an integer", "f": "a floating-point constant", "s": "a symbol",
     "n": "a negated predicate", "_": "the sink _",
 }  # fmt: skip
+_BARE = "rsf"
+"""The kinds of what ptxas takes for an address without brackets, where it does."""
 
 
 class Table:
@@ -524,7 +530,7 @@ def _accesses(
 # ---------------------------------------------------------------- reading the TOML files
 
 _FORM_KEYS = frozenset(
-    """name syntax where since targets requires optimized lowered combinations operands with numbers manual examples
+    """name syntax stem where since targets requires optimized lowered combinations operands with numbers manual examples
     summary event group flow compute scope scope_when issued_by completion proxy space memory async roles align types
     address_lanes all_lanes_valid""".split()
 )
@@ -540,37 +546,45 @@ def parse_operand(text: str) -> OperandSpec:
     """Parse an operand description: ``"write reg"``, ``"read vec(shape*num)"``, ``"imm(0..15, 31)"``.
 
     Words: ``read``, ``write``, ``single`` (a pair may be reduced to its first name, a vector of one to a plain
-    register), ``reg``, ``imm``, ``float``, ``symbol``, ``pred``, ``sink``, ``vec(EXPRESSION)``, ``imm(RANGES)``. Raises
+    register), ``bare`` (an address may lack its brackets), ``reg``, ``imm``, ``float``, ``symbol``, ``pred``,
+    ``sink``, ``vec(EXPRESSION)``, ``imm(RANGES)``, and
+    ``ptxas(RANGES)`` for integers outside these that ptxas accepts. Raises
     :class:`TableError` for any other word.
     """
     access: list[str] = []
     kinds = ""
     vector = ""
     immediates: tuple[range, ...] | None = None
+    passed: tuple[range, ...] = ()
     for match in _SPEC_WORD.finditer(text):
         word, inside = match["word"], match["inside"]
-        if word in ("read", "write", "single"):
+        if word in ("read", "write", "single", "bare"):
             access.append(word)
         elif word == "vec":
             vector = inside or "*"
         elif word in _SPEC_KINDS:
             kinds += _SPEC_KINDS[word]
             if inside is not None and word == "imm":
-                ranges = []
-                for part in inside.split(","):
-                    low, dots, high = part.strip().partition("..")
-                    high, _, step = high.partition("/")
-                    ranges.append(
-                        range(int(low, 0), (int(high, 0) if dots else int(low, 0)) + 1, int(step or "1", 0))
-                    )
-                immediates = tuple(ranges)
+                immediates = _ranges(inside)
+        elif word == "ptxas":
+            passed = _ranges(inside or "")
         else:
             raise TableError(f"unknown word {word!r} in operand description {text!r}")
     if not kinds and vector != "*":
         kinds = "r" if "write" in access and "read" not in access else DEFAULT.kinds
     if not set(access) & {"read", "write"}:
         access.insert(0, "read")
-    return OperandSpec(" ".join(access), kinds, vector, immediates)
+    return OperandSpec(" ".join(access), kinds, vector, immediates, passed)
+
+
+def _ranges(text: str) -> tuple[range, ...]:
+    """The integers of ``"0..15, 31"`` or ``"32..1024/32"``; every integer for an empty text."""
+    found = []
+    for part in (text or "-0x8000000000000000..0xFFFFFFFFFFFFFFFF").split(","):
+        low, dots, high = part.strip().partition("..")
+        high, _, step = high.partition("/")
+        found.append(range(int(low, 0), (int(high, 0) if dots else int(low, 0)) + 1, int(step or "1", 0)))
+    return tuple(found)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -586,7 +600,9 @@ def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str,
         raise TableError(f"{family}.toml: form {name} has unknown keys: {', '.join(sorted(unknown))}")
     where, types, with_ = ({**shared.get(key, {}), **raw.get(key, {})} for key in ("where", "types", "with"))
     try:
-        syntax = tuple(parse_syntax(line, where) for line in _texts(raw["syntax"]))
+        lines, stems = _texts(raw["syntax"]), raw.get("stem", 0)
+        stems = stems if isinstance(stems, list) else [stems] * len(lines)
+        syntax = tuple(parse_syntax(line, where, stem) for line, stem in zip(lines, stems, strict=True))
         available = Availability.parse(str(raw.get("since", "1.0")), raw.get("targets", ""))
         requires, optimized = (_requirements(raw.get(key, ())) for key in ("requires", "optimized"))
         lowered = tuple((r["to"], one) for r in raw.get("lowered", ()) for one in _requirements((r,)))

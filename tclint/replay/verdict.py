@@ -39,8 +39,8 @@ class Replay(ReplayAnswers):
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._cluster: Shape | None = model.function.directives.get(".reqnctapercluster")
-        """The shape of a cluster; None: the kernel does not state it, and it has not been found."""
+        self._cluster: Shape | None = model.function.cluster
+        """The shape of a cluster; None: the kernel does not state one that a launch can have, and it has not been found."""
         self._gave_up: GaveUp[Reason] | None = None
         """Why the last launch that was tried has no result."""
         self.uninitialised: UninitialisedMbarrier | None = None

@@ -12,15 +12,20 @@ const NAME = /[a-zA-Z][a-zA-Z0-9_$]*|[_$%][a-zA-Z0-9_$]+/;
 
 // 4.5.1. In the manual, the sign is not part of an integer literal; included in the token it saves a node for each
 // negative number, and `a-1` is still a subtraction because no literal can follow a term.
-const INTEGER = /-?(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)U?/;
+// After a zero come octal digits.
+const INTEGER = /-?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)U?/;
 
 // 4.5.2: decimal, exact single and exact double precision.
 const FLOAT = /-?([0-9]+\.[0-9]*([eE][-+]?[0-9]+)?|\.[0-9]+([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16})/;
 
 const NUMBER = choice(INTEGER, FLOAT);
 
+// Blanks as ptxas has them: SUB, the end of a file in CP/M, is one, and a vertical tab is none.
+const BLANK = /[ \t\n\f\r\x1a]/;
+const BLANKS = repeat1(BLANK);
+
 // A file index, a line and a column (11.5.4).
-const LINE_COLUMN = /\s+[0-9]+\s+[0-9]+\s+[0-9]+/;
+const LINE_COLUMN = seq(BLANKS, /[0-9]+/, BLANKS, /[0-9]+/, BLANKS, /[0-9]+/);
 
 // Operators of constant expressions (4.5.4), of addresses (6.4.1) and of destination pairs `d|p`. Nothing here
 // depends on precedence, so all of them only separate terms.
@@ -48,7 +53,7 @@ module.exports = grammar({
 
   word: $ => $.dot_word,
 
-  extras: $ => [/\s/, $.comment, $.unterminated_comment, $.preprocessor],
+  extras: $ => [BLANK, $.comment, $.unterminated_comment, $.preprocessor],
 
   externals: $ => [$.unclosed],
 
@@ -93,8 +98,8 @@ module.exports = grammar({
     // One token: DWARF data is most of a debug build, and no stage needs its contents. The alternatives are the
     // characters of data, labels and label arithmetic (11.5.2), and comments, which may contain a brace.
     section_directive: _ => token(seq(
-      '.section', /\s+/, /[.a-zA-Z_$%][a-zA-Z0-9_$.]*/, /\s*/, '{',
-      repeat(choice(/[a-zA-Z0-9_$%.,:+\-\s]/, /\/\/[^\n]*\n/, /\/\*[^*]*\*+([^/*][^*]*\*+)*\//)),
+      '.section', BLANKS, /[.a-zA-Z_$%][a-zA-Z0-9_$.]*/, optional(BLANKS), '{',
+      repeat(choice(/[a-zA-Z0-9_$%.,:+\-]/, BLANK, /\/\/[^\n]*\n/, /\/\*[^*]*\*+([^/*][^*]*\*+)*\//)),
       '}',
     )),
 
@@ -111,7 +116,9 @@ module.exports = grammar({
     _location: _ => token(seq(
       '.loc', LINE_COLUMN,
       optional(seq(
-        /\s*,\s*function_name\s+[.a-zA-Z_$%][a-zA-Z0-9_$]*(\s*\+\s*[0-9]+)?\s*,\s*inlined_at/, LINE_COLUMN,
+        optional(BLANKS), ',', optional(BLANKS), 'function_name', BLANKS, /[.a-zA-Z_$%][a-zA-Z0-9_$]*/,
+        optional(seq(optional(BLANKS), '+', optional(BLANKS), /[0-9]+/)),
+        optional(BLANKS), ',', optional(BLANKS), 'inlined_at', LINE_COLUMN,
       )),
     )),
 
@@ -119,7 +126,7 @@ module.exports = grammar({
     loc_intermediate_directive: _ => token(seq('.loc_intermediate', LINE_COLUMN)),
 
     // The text of that representation, in which braces are balanced (9.4; in no manual).
-    source_section_directive: _ => token(seq('.nv_intermediate_source_section', /\s*/, nested(7))),
+    source_section_directive: _ => token(seq('.nv_intermediate_source_section', optional(BLANKS), nested(7))),
 
     pragma_directive: $ => seq('.pragma', commaSeparated($.string), ';'),
 
@@ -149,6 +156,19 @@ module.exports = grammar({
         ),
       ),
     )),
+
+    // ptxas takes a prototype between statements, too; no compiler writes one.
+    _prototype: $ => seq(
+      optional(alias($._linkage_of_prototype, $.linkage)),
+      field('kind', '.func'),
+      optional($.attribute),
+      optional(field('returns', $.parameter_list)),
+      field('name', $.identifier),
+      ...signature($),
+      ';',
+    ),
+
+    _linkage_of_prototype: _ => choice('.extern', '.visible', '.weak'),
 
     _definition: $ => choice(field('body', $.block), ';'),
 
@@ -205,7 +225,7 @@ module.exports = grammar({
     ),
 
     // Two or more numbers are one token: tables of 100,000 bytes are common.
-    data: _ => token(prec(1, seq(NUMBER, repeat1(seq(/\s*,\s*/, NUMBER))))),
+    data: _ => token(prec(1, seq(NUMBER, repeat1(seq(optional(BLANKS), ',', optional(BLANKS), NUMBER))))),
 
     // ---- statements (4.3.2, 9.7.12) ----
 
@@ -215,6 +235,9 @@ module.exports = grammar({
 
     _statement: $ => choice(
       $.instruction,
+      alias($._prototype, $.function),
+      $.alias_directive,
+      $.target_directive,
       $.label,
       $.block,
       $.branch_targets,
@@ -283,7 +306,7 @@ module.exports = grammar({
 
     unary: $ => seq(choice('-', '+', '!', '~', $.cast), $._scalar),
 
-    cast: _ => token(seq('(', /\s*/, /\.[su]64/, /\s*/, ')')),
+    cast: _ => token(seq('(', optional(BLANKS), /\.[su]64/, optional(BLANKS), ')')),
 
     // Brackets and braces contain no address, and a vector no vector: neither nests.
     address: $ => seq('[', $._part, repeat(seq($._separator, $._part)), ']'),
@@ -298,13 +321,16 @@ module.exports = grammar({
     _operator: $ => choice(...OPERATORS, alias($._remainder, '%')),
 
     // Before a letter or a digit, `%` starts a name (4.4): `5 %3` is not a remainder, and `%r1 %r2` lacks a comma.
-    _remainder: _ => /%\s/,
+    _remainder: _ => token(seq('%', BLANK)),
 
     // ---- tokens ----
 
     // Whitespace is allowed before a dot of an opcode; ptxas accepts it too. A single colon is between the two numbers
     // of a sparsity: `.sp::2:4`.
-    opcode: _ => token(prec(1, /[a-zA-Z][a-zA-Z0-9_]*(\s*(\.|::)[a-zA-Z0-9_]+|::[0-9]+:[0-9]+)+/)),
+    opcode: _ => token(prec(1, seq(
+      /[a-zA-Z][a-zA-Z0-9_]*/,
+      repeat1(choice(seq(optional(BLANKS), /(\.|::)[a-zA-Z0-9_]+/), /::[0-9]+:[0-9]+/)),
+    ))),
 
     dot_word: _ => /\.[a-zA-Z_][a-zA-Z0-9_]*/,
 
@@ -316,7 +342,9 @@ module.exports = grammar({
 
     float: _ => FLOAT,
 
-    string: _ => /"([^"\\\n]|\\.)*"/,
+    // ptxas knows no escapes, and a string may have several lines; here only one without the marks that end statements,
+    // so that a missing quote is an error of its line.
+    string: _ => /"([^"\n]*|[^"{};]*)"/,
 
     comment: _ => token(choice(/\/\/[^\n]*/, /\/\*[^*]*\*+([^/*][^*]*\*+)*\//)),
 

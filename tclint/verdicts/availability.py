@@ -11,13 +11,12 @@ from tclint.findings.spans import Span
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Obligation, Reason
 from tclint.ir.inline import reached
 from tclint.ir.needs import needs
-from tclint.ir.nodes import Function, Module
+from tclint.ir.nodes import Function, Module, specials
 from tclint.isa.directives import directives
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.target import NEWEST, Availability, Target, Version, dotted
 from tclint.verdicts.gaps import damage
 from tclint.verdicts.outcome import Outcome, span
-from tclint.verdicts.uniform import specials
 
 __all__ = ["available"]
 

@@ -21,7 +21,7 @@ from tclint.analyses.groups import is_move
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Analysis, Infeasible, PathQuery, find_paths, next_answer, solve
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Instruction, specials
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
     OPEN,
@@ -46,7 +46,6 @@ from tclint.verdicts.checker import (
 )
 from tclint.verdicts.outcome import Outcome, span
 from tclint.verdicts.rings import Rings
-from tclint.verdicts.uniform import specials
 
 __all__ = [
     "COPY_GROUPS",

@@ -20,16 +20,25 @@ uniform, whatever its address, and no elected lane, carry or result of a wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
-from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Pair, Special, Symbol, Vector
+from tclint.ir.nodes import (
+    Function,
+    Immediate,
+    Instruction,
+    Memory,
+    Operand,
+    Special,
+    Symbol,
+    specials,
+)
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.verdicts.checker import Graph, Refused
 
-__all__ = ["MOVED", "Collective", "Level", "Questions", "Uniform", "check_uniform", "collectives", "specials"]
+__all__ = ["MOVED", "Collective", "Level", "Questions", "Uniform", "check_uniform", "collectives"]
 
 _ALL_LANES = 0xFFFFFFFF
 _BARRIERS = 16
@@ -337,19 +346,6 @@ class Uniform:
                 state = state | after if instruction.guard >= 0 else after
             work += [(edge.target, state) for edge in self.graph.successors[block]]
         yield from sorted(found.items())
-
-
-def specials(operands: Sequence[Operand]) -> Iterator[Special]:
-    """The special registers among *operands*, in vectors, pairs and addresses too."""
-    for operand in operands:
-        if isinstance(operand, Special):
-            yield operand
-        elif isinstance(operand, Vector):
-            yield from specials(operand.items)
-        elif isinstance(operand, Pair):
-            yield from specials((operand.first, operand.second))
-        elif isinstance(operand, Memory):
-            yield from specials((operand.base, *operand.extras))
 
 
 def check_uniform(

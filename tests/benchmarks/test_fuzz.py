@@ -12,17 +12,19 @@ import pytest
 
 from benchmarks import results
 from benchmarks.fuzz import __main__ as part
-from benchmarks.fuzz import commands, oracle, structure
+from benchmarks.fuzz import commands, oracle, runs, structure
 from benchmarks.fuzz.commands import EXTREMES, Case, cases, extreme
 from benchmarks.fuzz.kernels import Kernel, draw
-from benchmarks.fuzz.oracle import Outcome, lint, message_class
+from benchmarks.fuzz.oracle import Judge, Outcome, lint, message_class
 from benchmarks.fuzz.runs import STRATEGIES, Tally, in_process, made, run
 from benchmarks.fuzz.text import BYTES, TOKENS, Change
+from benchmarks.ptxas import Ptxas
 from tclint.findings.finding import FileReport
 from tclint.report.formats import formats
 from tclint.syntax import parse
 from tclint.syntax.source import Problem, Source, SourceError
 from tests.tools.project import ROOT
+from tests.tools.ptxas import find_ptxas
 
 FIXTURES = ROOT / "fixtures"
 TEXT = (FIXTURES / "calls.ptx").read_bytes()
@@ -68,6 +70,14 @@ tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;""",
 """Crashes and hangs."""
 DIRECTIVES_FAILED_ONCE = {
     "more threads than memory": (f".maxntid {DIGITS}, 7, 3", "setmaxnreg.inc.sync.aligned.u32 64;"),
+    "more CTAs than a cluster has": (
+        ".reqnctapercluster 2, 65536, 1",
+        """mbarrier.init.shared.b64 [bar], 1;
+barrier.cluster.arrive;
+barrier.cluster.wait;
+W: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;
+@!%p1 bra W;""",
+    ),
     "fewer than no threads": (".reqntid -7, 1, 1", "setmaxnreg.inc.sync.aligned.u32 64;"),
 }
 EXTREMES_FAILED_ONCE = {"calls in a row": 30_000}
@@ -97,6 +107,11 @@ REFUSED_ONCE = {
     "a range whose first register exists": "{ .reg .u32 %x0; .reg .b32 %x3; .reg .b32 %x<4>; }",
     "a declaration of nothing": ".reg .b32;\n.shared .align 8 .b64 ;\n.param .b32;",
     "registers of a range of vectors": "{ .reg .v2.b16 x<4>; mov.b32 x0, %r1; mov.b32 %r2, x3; mov.b16 x1.y, x2.x; }",
+    "a prototype between statements": ".extern .func p(.reg .b32 a);\n{ .weak .func q() .noreturn; }\ncall p, (%r1);\ncall q, ();",
+    "an alias and a target between statements": "}\n.func y() { ret; }\n.entry k2() { .func p();\n.alias p, y;\n.target sm_75",
+    "a type": ".u64;\n.v2 .u32;\n.align 8 .b64;",
+    "a padded number of a register": "mov.u32 %r01, %r00;",
+    "SUB as a blank": "bar.sync\x1a0;\x1a",
     "a comment that is not UTF-8": "// caf\udce9\nbar.sync 0; /* \udcff */",
 }
 """Text that ptxas takes, and in which tclint saw an error."""
@@ -256,6 +271,34 @@ def test_a_message_of_ptxas_loses_its_names_and_numbers() -> None:
     assert message_class(said) == "Argument N of instruction '…': unexpected value '…'"
 
 
+PRAGMA = b'.version 9.0\n.target sm_90\n.address_size 64\n.pragma "noabi";\n.entry k() { ret; }\n'
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_ptxas_compiles_what_only_tclint_refuses(refused: bool) -> None:
+    said = oracle.ask(Ptxas(find_ptxas()), PRAGMA, refused)
+    assert said == ("Pragma 'noabi' not supported" if refused else "")
+
+
+@pytest.mark.parametrize(
+    ("said", "agreement", "limits"),
+    [
+        ("Arguments mismatch for instruction 'mov'", {"refuses/refuses": 1}, 0),
+        ("", {"refuses/accepts": 1}, 0),
+        ("Entry function 'k' uses too much shared data (0x1 bytes, 0x1 max)", {}, 1),
+    ],
+)
+def test_limits_of_the_machine_are_counted_apart(
+    said: str, agreement: dict[str, int], limits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "lint", lambda *_: Outcome("partial"))
+    monkeypatch.setattr(runs, "ask", lambda *_: said)
+    tally = Tally()
+    run(KERNELS, 1, 7, {}, tally, Judge(Ptxas(Path("none")), every=7))
+    run(KERNELS, 1, 8, {}, tally, Judge(Ptxas(Path("none")), every=7))
+    assert (tally.asked, tally.agreement, tally.limits.total()) == (1, agreement, limits)
+
+
 # ---------------------------------------------------------------- runs
 
 
@@ -267,8 +310,6 @@ def test_nothing_is_found_in_the_fixtures() -> None:
 
 def test_a_process_that_dies_costs_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
-
-    from benchmarks.fuzz import runs
 
     calls = runs.made(KERNELS, 1, 3)[3]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.scales import Severity
 from tests.tools.support import HEADER, HOPPER, agrees, by_rule, found, kernel, lint, module
 
 
@@ -47,6 +48,22 @@ def test_what_no_assembler_takes(statement: str, rule: str, hint: str) -> None:
     hits = one(statement, header)
     assert [r for r, _ in hits if r.startswith("PX")] == [rule]
     assert hint in dict(hits)[rule]
+
+
+@pytest.mark.parametrize(
+    ("statement", "severity"),
+    [
+        ("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], -1;", Severity.WARNING),
+        ("mbarrier.init.shared.b64 [%r1], -1;", Severity.ERROR),
+        ("bar.sync 0, 1056;", Severity.WARNING),
+        ("bar.sync 0, 1040;", Severity.ERROR),
+        ("lop3.b32 %r1, %r2, %r3, %r4, 256;", Severity.WARNING),
+        ("bfe.u32 %r1, %r2, 256, 1;", Severity.ERROR),
+    ],
+)
+def test_a_value_that_ptxas_accepts_against_the_isa_is_a_warning(statement: str, severity: Severity) -> None:
+    (finding,) = by_rule(lint(module(kernel(f"{statement}\nret;"), header=HEADER)), "PX004")
+    assert finding.severity == severity
 
 
 @pytest.mark.parametrize(

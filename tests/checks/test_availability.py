@@ -42,6 +42,15 @@ def test_a_special_register_in_a_vector_counts(read: str) -> None:
     assert bool(messages(text(body, "8.0", "sm_90"))) == ("aggr" in read)
 
 
+@pytest.mark.parametrize("address", ["[%cluster_ctarank]", "[%cluster_ctarank+4]"])
+def test_a_special_register_in_an_address_counts(address: str) -> None:
+    body = f".reg .b32 %r<9>;\nld.shared.b32 %r1, {address};"
+    assert messages(text(body, "8.0", "sm_80")) == [
+        "AV001 %cluster_ctarank is not available on sm_80: it requires sm_90 or higher"
+    ]
+    assert messages(text(body, "8.0", "sm_90")) == []
+
+
 def test_a_directive_is_reported_with_the_fix_for_its_version() -> None:
     code = ".version 8.7\n.target sm_90\n.address_size 64\n.entry k()\n.local_maxnreg 32\n{ ret; }\n"
     (finding,) = (f for f in lint(code).findings if f.rule.id == "AV002")

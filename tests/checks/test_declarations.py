@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.features import refusal
 from tclint.ir.operands import overflows
+from tests.tools.ptxas import find_ptxas
 from tests.tools.support import by_rule, lint
 
 
@@ -25,6 +27,23 @@ def text(head: str = "", body: str = "", target: str = "sm_90") -> str:
 def test_a_declaration_that_ptxas_refuses_is_reported_where_it_is(code: str, span: str) -> None:
     (finding,) = by_rule(lint(code), "PX009")
     assert code[finding.span.start : finding.span.end] == span
+
+
+@pytest.mark.parametrize(
+    ("parameters", "refused"),
+    [
+        (".param .b8 a[40000]", True),
+        (".param .b8 a[18446744073709551615]", True),
+        (".param .b8 a[18446744073709551615], .param .u32 b", False),
+        (".param .b8 a[4294967295], .param .u32 b", False),
+        (".param .b8 a[4294967300]", True),
+        (".param .u64 .ptr .global .align 2147483648 a, .param .u64 .ptr .global .align 2147483648 b", False),
+    ],
+)
+def test_the_bytes_of_parameters_are_counted_as_in_ptxas(parameters: str, refused: bool) -> None:
+    code = text().replace("k()", f"k({parameters})")
+    assert bool(by_rule(lint(code), "PX009")) == refused
+    assert bool(refusal(find_ptxas(), code, "sm_90")) == refused
 
 
 def test_one_form_is_reported_once_in_a_function() -> None:

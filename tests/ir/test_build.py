@@ -34,7 +34,14 @@ def test_a_range_declares_its_numbers_and_no_more() -> None:
     assert [(t.kind, "%r18" in t.message) for t in f.errors] == [("undefined-register", True)]
 
 
-@pytest.mark.parametrize("name", ["%r01", "%r", "%s1", "%r1x", "%r" + "9" * 6000])
+@pytest.mark.parametrize("name", ["%r01", "%r0001", "%r00"])
+def test_zeros_before_the_number_of_a_register_do_not_count(name: str) -> None:
+    f = body(f".reg .b32 %r<18>;\nmov.u32 {name}, %r2;\nmov.u32 %r{int(name[2:])}, {name};")
+    assert f.instructions[0].writes == f.instructions[1].writes == f.instructions[1].reads
+    assert not f.errors
+
+
+@pytest.mark.parametrize("name", ["%r018", "%r", "%s1", "%r1x", "%r" + "9" * 6000])
 def test_what_a_range_does_not_declare(name: str) -> None:
     f = body(f".reg .b32 %r<18>;\nmov.u32 %r0, {name};\nret;")
     assert [t.kind for t in f.errors] == ["undefined-register"]
@@ -543,6 +550,26 @@ def test_a_prototype_needs_no_semicolon() -> None:
     assert [(f.name, f.declared_only) for f in m.functions] == [("f", True), ("f", False)]
     assert "dyn" in m.variables
     assert not m.errors
+
+
+def test_a_prototype_between_statements_declares_a_function_from_there_on() -> None:
+    m = built(
+        module(
+            kernel("{ .extern .func f(.param .b32 a); }\ncall f, (1);\nret;", "before"),
+            kernel("call f, (1);\ncall g, ();\n.func g();\nret;", "after"),
+        )
+    )
+    assert [(f.name, f.declared_only) for f in m.prototypes] == [("f", True), ("g", True)]
+    assert [f.name for f in m.functions] == ["before", "after"]
+    assert [e.message for f in m.functions for e in f.errors] == ["g is declared only after its first use"]
+
+
+@pytest.mark.parametrize(
+    ("target", "errors"), [("sm_75", 0), ("sm_90a, sm_75", 0), ("sm_74", 1), ("debug", 1)]
+)
+def test_a_target_between_statements_is_a_known_one(target: str, errors: int) -> None:
+    f = body(f"ret;\n.target {target}")
+    assert [e.kind for e in f.errors] == ["misplaced"] * errors
 
 
 def test_undefined_names_are_reported_once() -> None:

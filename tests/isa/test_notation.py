@@ -118,3 +118,27 @@ def test_a_modifier_twice_needs_two_slots() -> None:
 def test_what_is_not_the_notation(line: str) -> None:
     with pytest.raises(NotationError):
         parse_syntax(line, WHERE)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "known"),
+    [
+        ("cp.async.bulk.dst.src.hint", True),
+        ("cp.async.bulk.hint.dst.src", True),
+        ("cp.bulk.async.dst.src.hint", False),
+        ("cp.async.dst.bulk.src", False),
+        ("cp.hint.async.bulk.dst.src", False),
+    ],
+)
+def test_the_first_modifiers_of_a_name_come_before_all_others(opcode: str, known: bool) -> None:
+    line = parse_syntax("cp.async.bulk.dst.src{.hint} [d], [a]", {}, stem=2)
+    assert (line.bind(tuple(f".{word}" for word in opcode.split(".")[1:])) is not None) == known
+
+
+def test_layouts_and_state_spaces_keep_their_order() -> None:
+    layouts = parse_syntax("mma.row.col.f32 d, a", {})
+    assert layouts.bind((".f32", ".row", ".col")) is not None
+    assert layouts.bind((".col", ".row", ".f32")) is None
+    spaces = parse_syntax("cp.shared::cta.global.ca [d], [a]", {})
+    assert spaces.bind((".ca", ".shared::cta", ".global")) is not None
+    assert spaces.bind((".global", ".ca", ".shared::cta")) is None

@@ -174,6 +174,17 @@ def test_the_ranges_of_a_kernel_that_moved_are_those_of_a_fresh_build(lines: int
     assert [t.declared and t.declared.needed for t in found.functions[0].errors] == [None, 3]
 
 
+def test_prototypes_between_statements_move_with_their_function() -> None:
+    first = kernel("    ret;\n    .func f();\n    ret;", "first")
+    second = kernel("    mov.b32 %r1, 1;\n    .func g();\n    call f;\n    call g;\n    ret;", "second")
+    text = module("// a line\n", first, second)
+    builds = Builds()
+    for state in (text, text.replace("// a", "// no"), text.replace("b32 %r1, 1", "b32 %r1, 12345")):
+        _, found = builds.build(state.encode())
+        assert [p.name for p in found.prototypes] == ["f", "g"]
+        assert_same_module(found, built(state))
+
+
 @pytest.mark.parametrize(
     ("edit", "runs"),
     [

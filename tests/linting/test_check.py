@@ -72,7 +72,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "prose": ("This is not PTX at all, is it?\n", "", ""),
     "no .version": (".target sm_90a\n.address_size 64\n" + right(), "", ".version"),
     "no .target": (".version 8.0\n.address_size 64\n" + right(), "", ".target"),
-    "an unknown target": (HOPPER.replace("sm_90a", "sm_91z") + right(), "sm_91z", "sm_91z"),
+    "an unknown target": (HOPPER.replace("sm_90a", "sm_91z") + right(), "sm_91z", "sm_91z; the newest known ones are sm_107,"),
     "a version that is none": (HOPPER.replace("8.0", "8") + right(), ".version", ".version"),
     "an open brace": (hopper(right("a"), kernel("{\nret;", "broken")), "", "{"),
     "a closing brace too many": (hopper(right("a"), kernel("ret;\n}", "broken"), right("b")), "", "}"),

@@ -1,0 +1,116 @@
+"""Immediates, addresses and orders of modifiers that ptxas accepts: those of the ISA table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from benchmarks.coverage import statement
+from benchmarks.ptxas import Ptxas
+from tclint.ir.operands import HEAD, split_operands
+from tclint.isa.table import Form, Match, parse_operand, table
+from tests.tools.ptxas import find_ptxas
+
+TARGETS = ("sm_100a", "sm_90a", "sm_103a", "sm_107a", "sm_120a", "sm_110a", "sm_75", "sm_80")
+"""Every form with such an operand is available on one of them."""
+
+
+def _examples() -> Iterator[tuple[Form, str, Match, list[str]]]:
+    """Each example of the table: the form, the opcode, the match, and the operands."""
+    for form in table():
+        for example in form.examples:
+            head = HEAD.match(example)
+            match = table().match(*statement(example))
+            assert head is not None
+            assert match is not None
+            yield form, head[3], match, split_operands(example[head.end() :].rstrip().removesuffix(";"))
+
+
+def _replaced(opcode: str, operands: Sequence[str], at: int, text: str) -> str:
+    return f"{opcode} {', '.join([*operands[:at], text, *operands[at + 1 :]])};"
+
+
+def _refused(instructions: Sequence[str]) -> list[bool]:
+    """Whether ptxas refuses each instruction for every target."""
+    ptxas, left = Ptxas(find_ptxas()), {*instructions}
+    for target in TARGETS:
+        asked = sorted(left)
+        errors = ptxas.errors(asked, (9, 5), target)
+        left -= {one for one, error in zip(asked, errors, strict=True) if not error}
+    return [one in left for one in instructions]
+
+
+@pytest.mark.slow
+def test_ptxas_refuses_the_immediates_that_the_table_does_not_have() -> None:
+    asked = []
+    for form, opcode, match, operands in _examples():
+        for name, at in match.named.items():
+            spec = form.operands.get(name)
+            if spec is None or spec.immediates is None or not operands[at].lstrip("-").isalnum():
+                continue
+            ranges = spec.immediates
+            steps = {r.start - r.step for r in ranges} | {r[-1] + r.step for r in ranges}
+            for value in sorted(steps | {-1, 0, 256, 2**31, 2**32 - 1, 2**32, 2**63}):
+                known = any(value in r for r in (*ranges, *spec.passed))
+                if value > min(r.start for r in ranges) or not known:
+                    asked.append((_replaced(opcode, operands, at, str(value)), not known))
+    assert len(asked) > 400
+    refused = _refused([instruction for instruction, _ in asked])
+    assert [one for (one, wrong), said in zip(asked, refused, strict=True) if wrong and not said] == []
+
+
+@pytest.mark.slow
+def test_ptxas_takes_an_address_without_brackets_where_the_table_has_one() -> None:
+    asked = []
+    for form, opcode, match, operands in _examples():
+        for name, at in match.named.items():
+            if operands[at].startswith("[") and "," not in operands[at]:
+                bare = "bare" in form.operands.get(name, parse_operand("")).access
+                alone = table().match(*statement(_replaced(opcode, operands, at, "%rd1")))
+                if bare or (alone is not None and alone.problem):
+                    asked.append((_replaced(opcode, operands, at, "%rd1"), not bare))
+    assert sum(not wrong for _, wrong in asked) > 15
+    refused = _refused([instruction for instruction, _ in asked])
+    assert [one for (one, wrong), said in zip(asked, refused, strict=True) if wrong != said] == []
+
+
+def _moved(opcode: str) -> set[str]:
+    """The opcode with one modifier in another position, in all ways."""
+    root, *words = opcode.split(".")
+    found = set()
+    for at, word in enumerate(words):
+        others = [*words[:at], *words[at + 1 :]]
+        found |= {".".join((root, *others[:to], word, *others[to:])) for to in range(len(words))}
+    return found - {opcode}
+
+
+@pytest.mark.slow
+def test_ptxas_refuses_an_order_of_modifiers_that_the_table_refuses() -> None:
+    """Of the orders that the table accepts, ptxas accepts nearly all: the others are of rare instructions."""
+    asked = []
+    for form, opcode, _, operands in _examples():
+        if form.name != "tensormap.replace":  # ptxas accepts its type anywhere
+            for moved in sorted(_moved("".join(opcode.split()))):
+                instruction = f"{moved} {', '.join(operands)};"
+                match = table().match(*statement(instruction))
+                asked.append((instruction, match is None or match.problem != ""))
+    refused = _refused([instruction for instruction, _ in asked])
+    found = list(zip(asked, refused, strict=True))
+    assert [one for (one, wrong), said in found if wrong and not said] == []
+    assert sum(said and not wrong for (_, wrong), said in found) < 0.02 * len(found)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "problem"),
+    [
+        ("cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes %r1, [%rd1, {%r1}], bar;", ""),
+        ("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%r1}], %r1;", ""),
+        ("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%r1}], 8;", "an address [srcMem] is required"),
+        ("ld.shared.b32 %r1, %r2;", "an address [a] is required"),
+    ],
+)  # fmt: skip
+def test_an_address_may_lack_its_brackets_in_some_instructions(instruction: str, problem: str) -> None:
+    match = table().match(*statement(instruction))
+    assert match is not None
+    assert match.problem.partition(": ")[2] == problem
