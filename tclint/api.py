@@ -54,6 +54,7 @@ class Options(TypedDict, total=False):
     per_entry_ignores: Mapping[str, Iterable[str]]
     baseline: str
     jobs: int
+    cache: bool
     confirm: bool
     confirm_seconds: int
     execute: bool
@@ -149,10 +150,10 @@ def check(
 
     A path object, or a string without a line feed, names a file or folder, as for :func:`check_paths`. Bytes and any
     other string are PTX, shown as *name*. *config* is the configuration file to use; without it, none is searched for.
-    An input that cannot be read or is not PTX results in a report with a problem. Raises SettingsError for invalid
-    settings.
+    An input that cannot be read or is not PTX results in a report with a problem. Unless the option *cache* is true,
+    nothing is read from the results of earlier runs, and nothing is written. Raises SettingsError for invalid settings.
     """
-    return lint(source, configured(config, options), name)
+    return lint(source, configured(config, {"cache": False, **options}), name)
 
 
 def check_paths(
@@ -161,8 +162,11 @@ def check_paths(
     config: str | os.PathLike[str] | None = None,
     **options: Unpack[Options],
 ) -> Report:
-    """Lints files, folders and patterns like ``tclint check PATH...``. Raises SettingsError for invalid settings."""
-    return lint_paths(paths, configured(config, options))
+    """Lints files, folders and patterns like ``tclint check PATH...``, and otherwise like :func:`check`.
+
+    Raises SettingsError for invalid settings.
+    """
+    return lint_paths(paths, configured(config, {"cache": False, **options}))
 
 
 # ---------------------------------------------------------------- for the rest of tclint

@@ -19,6 +19,7 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 os.environ.pop("PYTEST_ADDOPTS", None)  # it is for this run, not for those that tests start
+os.environ["TCLINT_NO_CACHE"] = "1"  # tests replace parts of tclint, and none may see the results of another
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

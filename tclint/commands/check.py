@@ -21,6 +21,7 @@ from tclint.commands._common import (
     usage,
     use_color,
     use_links,
+    verbose_option,
     width,
     write,
     write_notes,
@@ -81,8 +82,9 @@ if TYPE_CHECKING:
 @click.option(
     "--timings",
     is_flag=True,
-    help="Print to stderr how long each stage took and how often the analyses gave up, with the reason.",
+    help="Print to stderr how long each stage took and how often the analyses gave up, with the reason; implies --no-cache.",
 )
+@verbose_option
 @click.option("--show-settings", is_flag=True, help="Print the settings and the origin of each, then exit.")
 def command(
     paths: tuple[str, ...],
@@ -97,6 +99,7 @@ def command(
     color: str,
     statistics: bool,
     timings: bool,
+    verbose: bool,
     configs: tuple[str, ...],
     isolated: bool,
     show_settings: bool,
@@ -141,7 +144,7 @@ def command(
     if statistics and output_format not in ("text", "concise"):
         raise click.UsageError(f"--statistics requires the format text or concise, not {output_format}.")
     resolved = resolve(configs, isolated, options)
-    config = replace(resolved.config, launch=launch)
+    config = replace(resolved.config, launch=launch, cache=resolved.config.cache and not timings)
     if show_settings:
         write(settings.show(resolved))
         return CLEAN
@@ -166,7 +169,10 @@ def command(
         sources = fixing.fixed_inputs(sources, stdin_filename or STDIN_NAME)
     if fixing is not None and diff:
         return _show(fixing, sources)
-    checked = list(shown_on(sys.stderr, reports(sources, config), len(chosen)))
+    notes: list[str] = []
+    checked = list(shown_on(sys.stderr, reports(sources, config, notes.append), len(chosen)))
+    if verbose:
+        write_notes(notes)
     found = [item.report for item in checked]
     _refuse_unreadable(found)
     _refuse_unmatched(config, found)

@@ -19,6 +19,7 @@ from tclint.syntax.source import Source, SourceError
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
+    from tclint.cache.results import Results
     from tclint.executor.launch import LaunchFile
     from tclint.linting.cache import IncrementalCache
 
@@ -41,10 +42,62 @@ class Checked(NamedTuple):
     report: FileReport
     seconds: Counter[str]
     """By stage, for ``--timings``."""
+    lasting: bool = False
+    """Whether linting the input again would give the same report, as no error of tclint or of the machine ended it."""
 
 
-def reports(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
-    """The result for each input. Their order does not depend on ``config.jobs``."""
+def reports(
+    inputs: Iterable[Input], config: Config, note: Callable[[str], None] | None = None
+) -> Iterator[Checked]:
+    """The result for each input. Their order does not depend on ``config.jobs``.
+
+    Reports of earlier runs are reused, and new ones kept for later (:mod:`tclint.cache`). *note* is called at the end with
+    how many were, and with what prevented others from being kept.
+    """
+    from tclint.cache.results import opened
+
+    results = opened(config)
+    if results is None:
+        yield from _made(inputs, config)
+        return
+    try:
+        yield from _known_or_made(inputs, config, results)
+    finally:
+        for line in results.flush():
+            if note is not None:
+                note(line)
+
+
+def _known_or_made(inputs: Iterable[Input], config: Config, results: Results) -> Iterator[Checked]:
+    """The result for each input, in their order; those that are known need no process."""
+    waiting: deque[Checked | str] = deque()
+    """The inputs that were read and whose results are not returned yet: the result, if it is known; else its key, or ""
+    for an input that could not be read."""
+
+    def unknown() -> Iterator[Input]:
+        for item in inputs:
+            path, source = item
+            key = results.key(source, config) if isinstance(source, Source) else ""
+            report = results.find(key, source) if isinstance(source, Source) else None
+            if report is None:
+                waiting.append(key)
+                yield item
+            else:
+                waiting.append(Checked(_finished(path, report), Counter()))
+
+    for made in _made(unknown(), config):
+        while isinstance(known := waiting.popleft(), Checked):
+            yield known
+        if made.lasting:
+            results.keep(known, made.report)
+        yield made
+    for known in waiting:
+        assert isinstance(known, Checked)  # every other one was made
+        yield known
+
+
+def _made(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
+    """The result for each input, made in this process or in several."""
     jobs = config.jobs or cores()
     left = iter(inputs)
     first: list[Input] = []
@@ -73,35 +126,49 @@ def check(item: Input, config: Config) -> Checked:
     """The result for one input. Every error becomes a problem in its report, unless ``TCLINT_DEBUG`` is set."""
     from dataclasses import replace
 
-    from tclint.driver.inputs import origin
-    from tclint.linting.cache import IncrementalCache
-
     path, source = item
     seconds = Counter[str]()
     if isinstance(source, SourceError):
         return Checked(FileReport.failed(path, str(source), source.line), seconds)
+    lasting = False
     try:
-        past = IncrementalCache()
-        clock = lambda stage, took: seconds.update({stage: took})
-        if config.execute:
-            report = _executed(source, config, clock, past)
-        else:
-            report = lint(source, config, clock, past)
-        if any(finding.fixes for finding in report.findings):
-            report = _proven(report, config, seconds, past)
-        if config.confirm and report.findings and report.asm is None:
-            report = _confirmed(report, config, seconds)
+        report = _linted(source, config, seconds)
+        lasting = True
     except SourceError as error:
         report = replace(FileReport.failed(path, str(error), error.line), member=source.member)
     except Exception as error:
         if debug():
             raise
         report = replace(FileReport.failed(path, internal_error(error)), member=source.member)
+    return Checked(_finished(path, report), seconds, lasting)
+
+
+def _linted(source: Source, config: Config, seconds: Counter[str]) -> FileReport:
+    """The report on a text, with fixes that have been verified and findings confirmed as set. Raises SourceError."""
+    from tclint.linting.cache import IncrementalCache
+
+    past = IncrementalCache()
+    clock = lambda stage, took: seconds.update({stage: took})
+    make = _executed if config.execute else lint
+    report = make(source, config, clock, past)
+    if any(finding.fixes for finding in report.findings):
+        report = _proven(report, config, seconds, past)
+    if config.confirm and report.findings and report.asm is None:
+        report = _confirmed(report, config, seconds)
+    return report
+
+
+def _finished(path: str, report: FileReport) -> FileReport:
+    """*report* with what comes from files beside the input."""
+    from dataclasses import replace
+
+    from tclint.driver.inputs import origin
+
     # Without findings and verdicts, nothing of the text is shown: free it before the next one is read.
     changes: dict[str, Any] = {} if report.findings or report.verdicts else {"source": None}
     if report.findings:
         changes["origin"] = origin(path)
-    return Checked(replace(report, **changes), seconds)
+    return replace(report, **changes)
 
 
 def _executed(
