@@ -25,7 +25,7 @@ from tclint.cache.hashing import digest
 if TYPE_CHECKING:
     from tclint.cache.store import Store
 
-__all__ = ["SUFFIXES", "Program", "program"]
+__all__ = ["SUFFIXES", "Program", "program", "sources"]
 
 SUFFIXES = (".py", ".toml", ".md", ".scm", ".so", ".pyd")
 """The files that decide what is reported. Others in the package are parts of the page of ``tclint show``, and notes."""
@@ -59,9 +59,15 @@ def program(store: Store) -> Program:
     key = digest("program", signature)
     known = store.get(key)
     if known is None:
-        known = _contents(listed).encode()
+        known = digest(sys.version, _contents(listed)).encode()
         store.put(key, known)
     return Program(known.decode("latin-1"), signature, changed_ns)
+
+
+@cache
+def sources() -> str:
+    """A digest of the files of tclint that are the same on every platform: what two machines must agree on."""
+    return _contents([file for file in _own() if not file.path.endswith((".so", ".pyd"))])
 
 
 class _File(NamedTuple):
@@ -72,14 +78,19 @@ class _File(NamedTuple):
 
 
 def _listed() -> list[_File]:
-    """The files, in an order that does not depend on where they are."""
-    listed: list[_File] = []
-    for root in dict.fromkeys((PACKAGE, data("rules"), data("queries"))):
-        listed += sorted(_below(str(root), f"{root.name}/"))
+    """The files of tclint and of the libraries, in an order that does not depend on where they are."""
+    listed = _own()
     for name in _LIBRARIES:
         found = PathFinder.find_spec(name)
         for folder in (found.submodule_search_locations or ()) if found is not None else ():
             listed += sorted(_inside(folder, f"{name}/"))
+    return listed
+
+
+def _own() -> list[_File]:
+    listed: list[_File] = []
+    for root in dict.fromkeys((PACKAGE, data("rules"), data("queries"))):
+        listed += sorted(_below(str(root), f"{root.name}/"))
     return listed
 
 
@@ -107,7 +118,7 @@ def _signature(listed: list[_File]) -> tuple[str, int]:
 
 
 def _contents(listed: list[_File]) -> str:
-    parts: list[str | bytes] = [sys.version]
+    parts: list[str | bytes] = []
     for name, path, _ in listed:
         parts += [name, Path(path).read_bytes()]
     return digest(*parts)

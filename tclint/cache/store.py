@@ -136,6 +136,18 @@ class Store:
         sizes = [_on_disk(at.st_size) for folder in self._folders() for _, at in _files(folder)]
         return Content(len(sizes), sum(sizes))
 
+    def add(self, folder: str) -> tuple[int, str]:
+        """Adds the valid entries of another cache. Returns how many these are, and why others were not added, or ""."""
+        other = Store(os.path.abspath(folder))
+        added, problem = 0, ""
+        for inside in other._folders():
+            for path, _ in _files(inside):
+                key = os.path.basename(inside) + os.path.basename(path)
+                if (content := other.get(key)) is not None:
+                    why = self.put(key, content)
+                    added, problem = added + (not why), problem or why
+        return added, problem
+
     def clear(self) -> str:
         """Removes everything that :meth:`put` and :meth:`count` wrote, and nothing else in the folder.
 

@@ -237,6 +237,20 @@ def test_clear_removes_what_was_written_and_nothing_else(store: Store) -> None:
     assert set(files(folder)) == {*mine, folder / "CACHEDIR.TAG"}
 
 
+def test_valid_entries_of_another_cache_are_added(store: Store, tmp_path: Path) -> None:
+    other = Store(str(tmp_path / "other"))
+    first, second, third = keys(3)
+    for key in (first, second):
+        other.put(key, key.encode())
+    path_of(other, second).write_bytes(b"damaged")
+    store.put(third, b"mine")
+    assert store.add(other.folder) == (1, "")
+    assert [store.get(key) for key in (first, second, third)] == [first.encode(), None, b"mine"]
+    (tmp_path / "file").write_text("")
+    added, problem = Store(str(tmp_path / "file")).add(other.folder)
+    assert (added, "Not a directory" in problem) == (0, True)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege")
 def test_clear_follows_no_links(store: Store, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()

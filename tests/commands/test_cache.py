@@ -261,7 +261,42 @@ def test_cache_command_clears(run: Run, kernel: Path, tmp_path: Path) -> None:
     assert "hits     0 of 0 lookups\n" in run("cache").stdout
     assert reused(run("check", "-v", str(kernel))) == "cache: 0 of 1"
     done = run("cache", "--clear", "--folder")
-    assert (done.returncode, "--clear cannot be used with --folder" in done.stderr) == (2, True)
+    assert (done.returncode, "Only one of --clear, --add and --folder" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("output", ["text", "json", "sarif"])
+def test_merged_shards_make_the_report_of_a_run_that_was_not_divided(
+    run: Run, tmp_path: Path, output: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("wgmma_unwaited", "wgmma_waited", "predicated_exit", "inlined_loc", "branch_table"):
+        shutil.copy(ROOT / "fixtures" / f"{name}.ptx", folder)
+    (folder / "broken.ptx").write_text("not PTX\n")
+    whole = run("check", "--no-cache", "--output-format", output, "in")
+    for number in (1, 2, 3):
+        part = run("check", "-v", "--shard", f"{number}/3", "in", env={"TCLINT_CACHE_DIR": f"shard-{number}"})
+        assert reused(part) == "cache: 0 of 2"
+    added = run("cache", "--add", "shard-1", "--add", "shard-2", "--add", "shard-3")
+    assert added.returncode == 0, added.stderr
+    merged = run("check", "-v", "--output-format", output, "in")
+    assert (merged.stdout, merged.returncode) == (whole.stdout, whole.returncode)
+    assert reused(merged) == "cache: 6 of 6"
+
+
+def test_wrong_shards_and_folders_are_usage_errors(run: Run, kernel: Path) -> None:
+    for text in ("0/2", "3/2", "1", "1/", "/2", "a/b", "-1/2", "1/2/3"):
+        done = run("check", "--shard", text, str(kernel))
+        assert (done.returncode, "is not of the form I/N" in done.stderr) == (2, True), text
+    done = run("cache", "--add", "missing")
+    assert (done.returncode, "missing is not a folder" in done.stderr) == (2, True)
+
+
+def test_shard_without_files_and_without_the_wanted_function_is_clean(run: Run, kernel: Path) -> None:
+    done = run("check", "--shard", "2/2", str(kernel))
+    assert (done.stdout, done.returncode) == ("Nothing was analysed.\n", 0)
+    name = run("check", "--shard", "1/2", "--entry", "nowhere", str(kernel))
+    assert name.returncode == 0, name.stderr
 
 
 def test_processes_that_check_the_same_files_at_once_agree(run: Run, tmp_path: Path) -> None:
