@@ -28,6 +28,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a cache for this test alone, into which this process writes even if tclint is edited meanwhile."""
+    from tclint.cache.program import Program
+
+    monkeypatch.delenv("TCLINT_NO_CACHE")
+    monkeypatch.setenv("TCLINT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(Program, "unchanged", lambda _: True)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
 def run_tclint(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the command in an empty folder; keyword arguments are those of ``subprocess.run``, ``env`` adds to it."""
 

@@ -45,10 +45,8 @@ CHANGED: dict[str, Any] = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("TCLINT_NO_CACHE")
-    monkeypatch.setenv("TCLINT_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+def folder(own_cache: Path) -> Path:
+    return own_cache
 
 
 @pytest.fixture
@@ -297,15 +295,19 @@ def test_results_survive_a_new_installation_of_the_same_files(checkout: Path, tm
 
 
 def test_results_of_a_tclint_that_changes_meanwhile_are_not_kept(
-    results: Results, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = results.program
+    monkeypatch.delenv("TCLINT_NO_CACHE")
+    monkeypatch.setenv("TCLINT_CACHE_DIR", str(tmp_path))
+    found = opened(Config())
+    assert found is not None
+    known = found.program
+    monkeypatch.setattr(program_module, "STARTED_NS", known.changed_ns + 10**9)
     assert known.unchanged()
     assert not replace(known, signature="of other files").unchanged()
     monkeypatch.setattr(program_module, "STARTED_NS", known.changed_ns)
     assert not known.unchanged()
-    _, reused = lint(UNWAITED)
-    assert reused == "cache: 0 of 1"
+    assert lint(UNWAITED)[1] == "cache: 0 of 1"
     assert lint(UNWAITED)[1] == "cache: 0 of 1"
 
 

@@ -57,8 +57,6 @@ def rendered(folder: Path, **options: object) -> dict[str, str]:
 def assert_equal_warm_and_cold(
     folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, verdict: bool
 ) -> None:
-    monkeypatch.delenv("TCLINT_NO_CACHE")
-    monkeypatch.setenv("TCLINT_CACHE_DIR", str(cache))
     monkeypatch.chdir(folder)
     cold = rendered(folder, verdict=verdict)
     assert not cache.exists()  # the API uses no cache unless an option asks for it
@@ -74,7 +72,7 @@ def assert_equal_warm_and_cold(
 
 @pytest.mark.parametrize("verdict", [False, True], ids=["findings", "verdicts"])
 def test_all_formats_are_equal_warm_and_cold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: bool
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, verdict: bool
 ) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -84,28 +82,28 @@ def test_all_formats_are_equal_warm_and_cold(
     (folder / "host.cu").write_text('__device__ void f() { asm volatile("wgmma.fence.sync.alined;"); }\n')
     (folder / "kernel.json").write_text('{"name": "gemm", "num_warps": 4}')
     shutil.copy(UNWAITED, folder / "kernel.ptx")
-    assert_equal_warm_and_cold(folder, tmp_path / "cache", monkeypatch, verdict)
+    assert_equal_warm_and_cold(folder, own_cache, monkeypatch, verdict)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verdict", [False, True], ids=["findings", "verdicts"])
 def test_examples_of_all_rules_are_equal_warm_and_cold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: bool
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, verdict: bool
 ) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     for rule in all_rules().values():
         for n, block in enumerate((*rule.examples, *rule.corrections)):
             (folder / f"{rule.id}_{n}.ptx").write_text(block.code)
-    assert_equal_warm_and_cold(folder, tmp_path / "cache", monkeypatch, verdict)
+    assert_equal_warm_and_cold(folder, own_cache, monkeypatch, verdict)
 
 
 @pytest.mark.slow
-def test_cases_are_equal_warm_and_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_are_equal_warm_and_cold(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = ROOT.parent / "shared" / "cases"
     if not cases.is_dir():
         pytest.skip("the cases are not here")
-    assert_equal_warm_and_cold(cases, tmp_path / "cache", monkeypatch, False)
+    assert_equal_warm_and_cold(cases, own_cache, monkeypatch, False)
 
 
 @pytest.mark.parametrize("options", [[], ["--statistics"], ["--strict", "--pedantic", "--verdict"]], ids=str)

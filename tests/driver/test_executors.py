@@ -151,9 +151,8 @@ def test_executor_that_is_shut_down_is_an_error() -> None:
         tclint.check_many(INPUTS[:2], executor=executor)
 
 
-def test_known_inputs_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TCLINT_NO_CACHE")
-    monkeypatch.setenv("TCLINT_CACHE_DIR", str(tmp_path))
+@pytest.mark.usefixtures("own_cache")
+def test_known_inputs_are_not_sent() -> None:
     sent = Failing(AssertionError("sent"))
     first = tclint.check_many(INPUTS[:2], executor=sent, cache=True)
     assert len(sent.futures) == 2

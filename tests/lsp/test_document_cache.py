@@ -17,10 +17,8 @@ KERNEL = (ROOT / "fixtures" / "wgmma_unwaited.ptx").read_text()
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("TCLINT_NO_CACHE")
-    monkeypatch.setenv("TCLINT_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+def cache(own_cache: Path) -> Path:
+    return own_cache
 
 
 def opened(path: str = "k.ptx", text: str = KERNEL) -> Document:
