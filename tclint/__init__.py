@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tclint._version import __version__
 
 if TYPE_CHECKING:
-    from tclint.api import Report, SettingsError, check, check_paths
+    from tclint.api import ExecutorError, Report, SettingsError, check, check_many, check_paths
     from tclint.findings.finding import (
         BlockedWait,
         Edit,
@@ -30,6 +30,7 @@ __all__ = [
     "BlockedWait",
     "Confidence",
     "Edit",
+    "ExecutorError",
     "FileReport",
     "Finding",
     "Fix",
@@ -43,11 +44,14 @@ __all__ = [
     "Step",
     "__version__",
     "check",
+    "check_many",
     "check_paths",
 ]
 
 _ELSEWHERE = {
-    **dict.fromkeys(("Report", "SettingsError", "check", "check_paths"), "tclint.api"),
+    **dict.fromkeys(
+        ("ExecutorError", "Report", "SettingsError", "check", "check_many", "check_paths"), "tclint.api"
+    ),
     "Confidence": "tclint.findings.scales",
     "Method": "tclint.findings.scales",
     "Severity": "tclint.findings.scales",

@@ -1,18 +1,23 @@
-"""Where the data folders ``rules`` and ``queries`` are, and which modules are found by being there."""
+"""Where the data folders ``rules`` and ``queries`` are, which modules are found by being there, and when tclint started."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
-_PACKAGE = Path(__file__).resolve().parent
+STARTED_NS = time.time_ns()
+"""When this process began to import tclint, in nanoseconds since the epoch."""
+
+PACKAGE = Path(__file__).resolve().parent
+"""The folder of the package ``tclint``."""
 
 
 def data(name: str) -> Path:
     """The folder of data files called ``name``: inside an installed package, beside the package in a checkout."""
-    inside = _PACKAGE / name
-    return inside if inside.is_dir() else _PACKAGE.parent / name
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parent / name
 
 
 def modules(package: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict
 from tclint.config.config import Config
 from tclint.config.settings import Layer, named, resolve
 from tclint.driver.one import Input
-from tclint.driver.pool import reports
+from tclint.driver.pool import ExecutorError, reports
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import region
 from tclint.findings.selection import SettingsError
@@ -27,9 +27,11 @@ from tclint.report.summary import Context, Summary, exit_code, unmet
 from tclint.syntax.source import Position, Problem, Source, SourceError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from typing_extensions import Unpack
 
-__all__ = ["Options", "Report", "SettingsError", "check", "check_paths"]
+__all__ = ["ExecutorError", "Options", "Report", "SettingsError", "check", "check_many", "check_paths"]
 
 
 class Options(TypedDict, total=False):
@@ -54,6 +56,7 @@ class Options(TypedDict, total=False):
     per_entry_ignores: Mapping[str, Iterable[str]]
     baseline: str
     jobs: int
+    cache: bool
     confirm: bool
     confirm_seconds: int
     execute: bool
@@ -149,10 +152,10 @@ def check(
 
     A path object, or a string without a line feed, names a file or folder, as for :func:`check_paths`. Bytes and any
     other string are PTX, shown as *name*. *config* is the configuration file to use; without it, none is searched for.
-    An input that cannot be read or is not PTX results in a report with a problem. Raises SettingsError for invalid
-    settings.
+    An input that cannot be read or is not PTX results in a report with a problem. Unless the option *cache* is true,
+    nothing is read from the results of earlier runs, and nothing is written. Raises SettingsError for invalid settings.
     """
-    return lint(source, configured(config, options), name)
+    return lint(source, configured(config, {"cache": False, **options}), name)
 
 
 def check_paths(
@@ -161,8 +164,56 @@ def check_paths(
     config: str | os.PathLike[str] | None = None,
     **options: Unpack[Options],
 ) -> Report:
-    """Lints files, folders and patterns like ``tclint check PATH...``. Raises SettingsError for invalid settings."""
-    return lint_paths(paths, configured(config, options))
+    """Lints files, folders and patterns like ``tclint check PATH...``, and otherwise like :func:`check`.
+
+    Raises SettingsError for invalid settings.
+    """
+    return lint_paths(paths, configured(config, {"cache": False, **options}))
+
+
+def check_many(
+    inputs: Iterable[str | os.PathLike[str] | tuple[str, str | bytes]],
+    *,
+    executor: Executor,
+    config: str | os.PathLike[str] | None = None,
+    **options: Unpack[Options],
+) -> Report:
+    """Lints many inputs by the workers of *executor*, which may be on other machines.
+
+    An input is a path, as for :func:`check_paths`, or the pair of a name and PTX text. The texts are read on this machine and
+    sent to the workers, which need the same tclint. The report is that of :func:`check_paths`, in the order of the inputs,
+    whatever happens to a worker: an input whose worker dies is linted on this machine instead.
+
+    Raises ExecutorError if the executor cannot be used, for instance because its workers lack tclint, and SettingsError for
+    invalid settings.
+    """
+    settings = configured(config, {"cache": False, **options})
+    paths: list[str] = []
+    return _report(_many(inputs, settings, paths), settings, paths, executor)
+
+
+def _many(
+    inputs: Iterable[str | os.PathLike[str] | tuple[str, str | bytes]], config: Config, paths: list[str]
+) -> Iterator[Input]:
+    """The texts of *inputs*, which are read as they are needed; those that are paths are added to *paths*."""
+    from tclint.driver.inputs import Exclusions
+    from tclint.driver.inputs import inputs as found
+
+    exclusions = Exclusions(config)
+    for one in inputs:
+        if isinstance(one, tuple):
+            yield _text(*one)
+        else:
+            paths.append(os.fspath(one))
+            yield from found(paths[-1:], "<stdin>", exclusions)
+
+
+def _text(name: str, text: str | bytes) -> Input:
+    data = text.encode(errors="surrogateescape") if isinstance(text, str) else text
+    try:
+        return name, Source.from_bytes(data, name)
+    except SourceError as error:
+        return name, error
 
 
 # ---------------------------------------------------------------- for the rest of tclint
@@ -174,11 +225,7 @@ def lint(source: Source | str | bytes | os.PathLike[str], config: Config, name: 
         return lint_paths([source], config)
     if isinstance(source, Source):
         return _report([(source.path, source)], config)
-    data = source.encode(errors="surrogateescape") if isinstance(source, str) else source
-    try:
-        return _report([(name, Source.from_bytes(data, name))], config)
-    except SourceError as error:
-        return _report([(name, error)], config)
+    return _report([_text(name, source)], config)
 
 
 def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Report:
@@ -213,10 +260,16 @@ def _as_in_a_file(value: object) -> object:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
-def _report(inputs: Iterable[Input], config: Config, paths: Iterable[str] = ()) -> Report:
+def _report(
+    inputs: Iterable[Input], config: Config, paths: Iterable[str] = (), executor: Executor | None = None
+) -> Report:
     known = baseline.of(config.baseline)
     files, summary = presented(
-        [item.report for item in reports(inputs, config)], config.selected, paths, known, config.arch
+        [item.report for item in reports(inputs, config, executor=executor)],
+        config.selected,
+        paths,
+        known,
+        config.arch,
     )
     summary = replace(summary, unmet=unmet(files, config.require))
     return Report(tuple(files), summary, config)

@@ -19,11 +19,23 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 os.environ.pop("PYTEST_ADDOPTS", None)  # it is for this run, not for those that tests start
+os.environ["TCLINT_NO_CACHE"] = "1"  # tests replace parts of tclint, and none may see the results of another
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The file that takes longest comes first: where several processes share the files, none waits for it at the end."""
     items.sort(key=lambda item: item.path.name != "test_real_kernels.py")
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a cache for this test alone, into which this process writes even if tclint is edited meanwhile."""
+    from tclint.cache.program import Program
+
+    monkeypatch.delenv("TCLINT_NO_CACHE")
+    monkeypatch.setenv("TCLINT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(Program, "unchanged", lambda _: True)
+    return tmp_path / "cache"
 
 
 @pytest.fixture

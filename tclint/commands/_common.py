@@ -54,6 +54,14 @@ color_option = click.option(
 )
 
 
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Print to stderr what was reused of earlier runs, and why results were not kept.",
+)
+
+
 def refuse_unused(stdin_filename: str | None, paths: Sequence[str]) -> None:
     if stdin_filename is not None and STDIN not in paths:
         raise click.UsageError("--stdin-filename requires '-' among the paths.")

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tclint.commands import CLEAN, FAILURE
-from tclint.commands._common import STDIN_NAME, refuse_unused, stdin_filename_option, usage, write
+from tclint.commands._common import (
+    STDIN_NAME,
+    refuse_unused,
+    stdin_filename_option,
+    usage,
+    verbose_option,
+    write,
+    write_notes,
+)
 from tclint.commands._settings import SettingsCommand, resolve
 
 if TYPE_CHECKING:
@@ -25,11 +33,13 @@ if TYPE_CHECKING:
     help="Baseline to write. Defaults to the one in the settings, or else to tclint-baseline.json.",
 )
 @click.option("--prune", is_flag=True, help="Only remove findings that are gone; add none.")
+@verbose_option
 def command(
     paths: tuple[str, ...],
     stdin_filename: str | None,
     output: str | None,
     prune: bool,
+    verbose: bool,
     configs: tuple[str, ...],
     isolated: bool,
     **options: Any,
@@ -58,7 +68,11 @@ def command(
     path = output or config.baseline or DEFAULT
     _known(path, prune)  # refuses an invalid one before the analysis
     chosen = files(paths, stdin_filename or STDIN_NAME, Exclusions(config))
-    found = [item.report for item in shown_on(sys.stderr, reports(read(chosen), config), len(chosen))]
+    notes: list[str] = []
+    made = reports(read(chosen), config, notes.append)
+    found = [item.report for item in shown_on(sys.stderr, made, len(chosen))]
+    if verbose:
+        write_notes(notes)
     try:
         refuse_inputs([path], [report.path for report in found])
         with locked(path):

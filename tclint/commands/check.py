@@ -21,6 +21,7 @@ from tclint.commands._common import (
     usage,
     use_color,
     use_links,
+    verbose_option,
     width,
     write,
     write_notes,
@@ -81,7 +82,14 @@ if TYPE_CHECKING:
 @click.option(
     "--timings",
     is_flag=True,
-    help="Print to stderr how long each stage took and how often the analyses gave up, with the reason.",
+    help="Print to stderr how long each stage took and how often the analyses gave up, with the reason; implies --no-cache.",
+)
+@verbose_option
+@click.option(
+    "--shard",
+    metavar="I/N",
+    callback=lambda _context, _option, text: _shard(text),
+    help="Check only the I-th of N parts of the files, of about equal sizes, for jobs that run side by side.",
 )
 @click.option("--show-settings", is_flag=True, help="Print the settings and the origin of each, then exit.")
 def command(
@@ -97,6 +105,8 @@ def command(
     color: str,
     statistics: bool,
     timings: bool,
+    verbose: bool,
+    shard: tuple[int, int] | None,
     configs: tuple[str, ...],
     isolated: bool,
     show_settings: bool,
@@ -128,6 +138,7 @@ def command(
 
     from tclint.commands._progress import shown_on
     from tclint.config import settings
+    from tclint.driver import inputs
     from tclint.driver.inputs import Exclusions, files, read
     from tclint.driver.one import debug
     from tclint.driver.pool import reports
@@ -141,7 +152,7 @@ def command(
     if statistics and output_format not in ("text", "concise"):
         raise click.UsageError(f"--statistics requires the format text or concise, not {output_format}.")
     resolved = resolve(configs, isolated, options)
-    config = replace(resolved.config, launch=launch)
+    config = replace(resolved.config, launch=launch, cache=resolved.config.cache and not timings)
     if show_settings:
         write(settings.show(resolved))
         return CLEAN
@@ -155,6 +166,8 @@ def command(
         raise usage(f"--output: {error}") from None
     exclusions = Exclusions(config)
     chosen = files(paths, stdin_filename or STDIN_NAME, exclusions)
+    if shard is not None:
+        chosen = inputs.shard(chosen, *shard)
     sources = read(chosen)
     known = _baseline(config)
     fixing = None
@@ -166,10 +179,14 @@ def command(
         sources = fixing.fixed_inputs(sources, stdin_filename or STDIN_NAME)
     if fixing is not None and diff:
         return _show(fixing, sources)
-    checked = list(shown_on(sys.stderr, reports(sources, config), len(chosen)))
+    notes: list[str] = []
+    checked = list(shown_on(sys.stderr, reports(sources, config, notes.append), len(chosen)))
+    if verbose:
+        write_notes(notes)
     found = [item.report for item in checked]
     _refuse_unreadable(found)
-    _refuse_unmatched(config, found)
+    if shard is None:  # else the function may be in another part
+        _refuse_unmatched(config, found)
     shown, summary = presented(found, config.selected, paths, known, config.arch)
     summary = replace(
         summary,
@@ -205,6 +222,17 @@ def command(
         write(timings_of(item.seconds for item in checked), sys.stderr)
         write(gave_up_of(found, each=debug()), sys.stderr)
     return exit_code(shown, config.failing, summary.unmet)
+
+
+def _shard(text: str | None) -> tuple[int, int] | None:
+    """What ``--shard`` says. Raises BadParameter."""
+    if text is None:
+        return None
+    number, slash, shards = text.partition("/")
+    numbers = slash and all(part.isdecimal() and len(part) < 7 for part in (number, shards))
+    if numbers and 1 <= int(number) <= int(shards):
+        return int(number), int(shards)
+    raise click.BadParameter(f"'{text}' is not of the form I/N with I from 1 to N, such as 1/4.")
 
 
 def _refuse_unfixable(paths: tuple[str, ...], diff: bool) -> None:

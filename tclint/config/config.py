@@ -311,6 +311,13 @@ class Config:
     )
     """0: one for each core."""
 
+    cache: bool = field(
+        default=True,
+        metadata=_about(
+            FLAG, "Reuse the results of earlier runs for inputs, settings and a tclint that are the same."
+        ),
+    )
+
     confirm: bool = field(
         default=False,
         metadata=_about(

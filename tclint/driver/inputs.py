@@ -18,7 +18,7 @@ from tclint.config.config import Config
 from tclint.config.selection import excluded, included
 from tclint.syntax.source import CONTAINERS, GZIP, ZSTD, Source, SourceError, read_bytes
 
-__all__ = ["STDIN", "Exclusions", "files", "inputs", "origin", "read", "read_sources"]
+__all__ = ["STDIN", "Exclusions", "files", "inputs", "origin", "read", "read_sources", "shard"]
 
 STDIN = "-"
 SUFFIXES = (".ptx", ".ptx.gz", ".ptx.zst")
@@ -92,6 +92,20 @@ def files(
             key = path if path == STDIN else os.path.abspath(path)
             found.setdefault(key, (path, stdin_name if path == STDIN else path))
     return list(found.values())
+
+
+def shard(chosen: list[tuple[str, str]], number: int, shards: int) -> list[tuple[str, str]]:
+    """The files among *chosen* that the shard *number*, from 1, of so many *shards* lints, in their order.
+
+    The shards have about equal sizes, and each file is in one of them, as long as all are given the same files.
+    """
+
+    def size(index: int) -> int:
+        path = chosen[index][0]
+        return os.path.getsize(path) if os.path.isfile(path) else 0
+
+    largest_first = sorted(range(len(chosen)), key=lambda index: (-size(index), index))
+    return [chosen[index] for index in sorted(largest_first[number - 1 :: shards])]
 
 
 def read(chosen: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Source | SourceError]]:

@@ -17,22 +17,31 @@ from tclint.findings.finding import FileReport, OpenQuestion
 from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures import Executor, Future, ProcessPoolExecutor
 
+    from tclint.cache.results import Results
     from tclint.executor.launch import LaunchFile
     from tclint.linting.cache import IncrementalCache
 
-__all__ = ["Checked", "check", "reports"]
+__all__ = ["Checked", "ExecutorError", "check", "reports"]
 
 
 WORTH_IT = 1_000_000
 """Bytes of input beyond which starting more processes pays off: about a second of work."""
 _MAX_PENDING_PER_PROCESS = 4
 """Inputs that are read ahead for each process, bounded since their texts stay in memory."""
+_MAX_PENDING_ELSEWHERE = 256
+"""Inputs that are read ahead for an executor, whose number of workers is unknown."""
+_KILLED = "KilledWorker"
+"""What dask raises for an input if several workers died of it; it is not imported here."""
 _DIED = "the process that analysed it died (out of memory?)"
 _POLL_SECONDS = 0.5
 """Interval for checking conditions that no event announces."""
 _ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class ExecutorError(Exception):
+    """An executor cannot be used; the message states why. No input has been reported."""
 
 
 class Checked(NamedTuple):
@@ -41,10 +50,72 @@ class Checked(NamedTuple):
     report: FileReport
     seconds: Counter[str]
     """By stage, for ``--timings``."""
+    lasting: bool = False
+    """Whether linting the input again would give the same report, as no error of tclint or of the machine ended it."""
 
 
-def reports(inputs: Iterable[Input], config: Config) -> Iterator[Checked]:
-    """The result for each input. Their order does not depend on ``config.jobs``."""
+def reports(
+    inputs: Iterable[Input],
+    config: Config,
+    note: Callable[[str], None] | None = None,
+    executor: Executor | None = None,
+) -> Iterator[Checked]:
+    """The result for each input. Their order does not depend on ``config.jobs``.
+
+    With an *executor*, its workers make them. Raises ExecutorError if they cannot.
+
+    Reports of earlier runs are reused, and new ones kept for later (:mod:`tclint.cache`). *note* is called at the end with
+    how many were, and with what prevented others from being kept.
+    """
+    from tclint.cache.results import opened
+
+    results = opened(config)
+    if results is None:
+        yield from _made(inputs, config, executor)
+        return
+    try:
+        yield from _known_or_made(inputs, config, results, executor)
+    finally:
+        for line in results.flush():
+            if note is not None:
+                note(line)
+
+
+def _known_or_made(
+    inputs: Iterable[Input], config: Config, results: Results, executor: Executor | None
+) -> Iterator[Checked]:
+    """The result for each input, in their order; those that are known need no process."""
+    waiting: deque[Checked | str] = deque()
+    """The inputs that were read and whose results are not returned yet: the result, if it is known; else its key, or ""
+    for an input that could not be read."""
+
+    def unknown() -> Iterator[Input]:
+        for item in inputs:
+            path, source = item
+            key = results.key(source, config) if isinstance(source, Source) else ""
+            report = results.find(key, source) if isinstance(source, Source) else None
+            if report is None:
+                waiting.append(key)
+                yield item
+            else:
+                waiting.append(Checked(_finished(path, report), Counter()))
+
+    for made in _made(unknown(), config, executor):
+        while isinstance(known := waiting.popleft(), Checked):
+            yield known
+        if made.lasting:
+            results.keep(known, made.report)
+        yield made
+    for known in waiting:
+        assert isinstance(known, Checked)  # every other one was made
+        yield known
+
+
+def _made(inputs: Iterable[Input], config: Config, executor: Executor | None) -> Iterator[Checked]:
+    """The result for each input, made in this process, in several, or elsewhere."""
+    if executor is not None:
+        yield from _elsewhere(inputs, config, executor)
+        return
     jobs = config.jobs or cores()
     left = iter(inputs)
     first: list[Input] = []
@@ -73,35 +144,49 @@ def check(item: Input, config: Config) -> Checked:
     """The result for one input. Every error becomes a problem in its report, unless ``TCLINT_DEBUG`` is set."""
     from dataclasses import replace
 
-    from tclint.driver.inputs import origin
-    from tclint.linting.cache import IncrementalCache
-
     path, source = item
     seconds = Counter[str]()
     if isinstance(source, SourceError):
         return Checked(FileReport.failed(path, str(source), source.line), seconds)
+    lasting = False
     try:
-        past = IncrementalCache()
-        clock = lambda stage, took: seconds.update({stage: took})
-        if config.execute:
-            report = _executed(source, config, clock, past)
-        else:
-            report = lint(source, config, clock, past)
-        if any(finding.fixes for finding in report.findings):
-            report = _proven(report, config, seconds, past)
-        if config.confirm and report.findings and report.asm is None:
-            report = _confirmed(report, config, seconds)
+        report = _linted(source, config, seconds)
+        lasting = True
     except SourceError as error:
         report = replace(FileReport.failed(path, str(error), error.line), member=source.member)
     except Exception as error:
         if debug():
             raise
         report = replace(FileReport.failed(path, internal_error(error)), member=source.member)
+    return Checked(_finished(path, report), seconds, lasting)
+
+
+def _linted(source: Source, config: Config, seconds: Counter[str]) -> FileReport:
+    """The report on a text, with fixes that have been verified and findings confirmed as set. Raises SourceError."""
+    from tclint.linting.cache import IncrementalCache
+
+    past = IncrementalCache()
+    clock = lambda stage, took: seconds.update({stage: took})
+    make = _executed if config.execute else lint
+    report = make(source, config, clock, past)
+    if any(finding.fixes for finding in report.findings):
+        report = _proven(report, config, seconds, past)
+    if config.confirm and report.findings and report.asm is None:
+        report = _confirmed(report, config, seconds)
+    return report
+
+
+def _finished(path: str, report: FileReport) -> FileReport:
+    """*report* with what comes from files beside the input."""
+    from dataclasses import replace
+
+    from tclint.driver.inputs import origin
+
     # Without findings and verdicts, nothing of the text is shown: free it before the next one is read.
     changes: dict[str, Any] = {} if report.findings or report.verdicts else {"source": None}
     if report.findings:
         changes["origin"] = origin(path)
-    return Checked(replace(report, **changes), seconds)
+    return replace(report, **changes)
 
 
 def _executed(
@@ -230,6 +315,79 @@ def _alone(item: Input, config: Config) -> Checked:
         except BaseException:
             _abandon(pool)
             raise
+
+
+def _elsewhere(inputs: Iterable[Input], config: Config, executor: Executor) -> Iterator[Checked]:
+    """The result for each input, made by the workers of *executor*. Raises ExecutorError.
+
+    An input whose worker died is linted on this machine, in a process of its own. So are all inputs that are left once the
+    executor accepts no more because of a death.
+    """
+    from concurrent.futures import BrokenExecutor
+
+    from tclint.cache.program import sources
+
+    left, own = iter(inputs), sources()
+    waiting: deque[tuple[Input, Future[Checked]]] = deque()
+    try:
+        while True:
+            while len(waiting) < _MAX_PENDING_ELSEWHERE and (item := next(left, None)) is not None:
+                waiting.append((item, _sent(executor, own, item, config)))
+            if not waiting:
+                return
+            checked = _received(*waiting[0], config)
+            waiting.popleft()
+            yield checked
+    except BrokenExecutor:
+        here = chain([item for item, _ in waiting], left)
+    finally:
+        for _, future in waiting:
+            future.cancel()
+    yield from _in_processes(here, config, config.jobs or cores())
+
+
+def _sent(executor: Executor, own: str, item: Input, config: Config) -> Future[Checked]:
+    """The future of a report. Raises ExecutorError if *executor* is shut down."""
+    from concurrent.futures import BrokenExecutor, Future
+
+    try:
+        return executor.submit(_check_alike, own, item, config)
+    except BrokenExecutor as error:
+        failed: Future[Checked] = Future()
+        failed.set_exception(error)
+        return failed
+    except Exception as error:
+        raise _unusable(error) from error
+
+
+def _received(item: Input, future: Future[Checked], config: Config) -> Checked:
+    """The result for one input. Raises BrokenExecutor if the executor ended, and ExecutorError for anything but a death."""
+    from concurrent.futures import BrokenExecutor, CancelledError
+
+    try:
+        return future.result()
+    except (BrokenExecutor, ExecutorError):
+        raise
+    except CancelledError:  # dask lost it
+        return _alone(item, config)
+    except Exception as error:
+        if type(error).__name__ != _KILLED:
+            raise _unusable(error) from error
+        return _alone(item, config)
+
+
+def _unusable(error: Exception) -> ExecutorError:
+    return ExecutorError(f"the executor cannot be used: {type(error).__name__}: {error}")
+
+
+def _check_alike(sources: str, item: Input, config: Config) -> Checked:
+    """The result for one input, made by a worker of an executor. Raises ExecutorError if its tclint is another one."""
+    from tclint._version import __version__
+    from tclint.cache import program
+
+    if program.sources() != sources:
+        raise ExecutorError(f"a worker has another tclint (its version is {__version__})")
+    return check(item, config)
 
 
 def _submitted(pool: ProcessPoolExecutor, item: Input, config: Config) -> Future[Checked]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tclint.findings.finding import FileReport, SourceLocation
 from tclint.findings.spans import Span
-from tclint.ir.nodes import Location, Module
 from tclint.syntax.source import Position
+
+if TYPE_CHECKING:  # a run that reuses its results needs no IR
+    from tclint.ir.nodes import Location, Module
 
 __all__ = ["displayed_name", "region", "source_location"]
 

@@ -8,6 +8,7 @@ from time import perf_counter
 
 from tclint import inline as asm
 from tclint.analyses.model import KernelModel
+from tclint.cache.results import Results, opened
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport
 from tclint.inline.hosts import is_host
@@ -38,7 +39,10 @@ class Lint:
     report: FileReport
     """Without findings that the settings hide."""
     complete: bool = True
-    """Whether all findings are those of this state; otherwise, some are from an earlier one, for lack of time."""
+    """Whether nothing is owed: all findings are those of this state, and the next state can build on how they were made.
+
+    Otherwise some are from an earlier state, for lack of time, or all are from the cache.
+    """
 
 
 @dataclass(slots=True)
@@ -51,12 +55,18 @@ class Document:
     version: int
     past: IncrementalCache = field(default_factory=IncrementalCache)
     last: Lint | None = None
+    _opened: Text = field(init=False)
+    """The state that was opened. The cache of results has only these: one file is opened often, but an edit is made once."""
     _model: tuple[Module, Function, KernelModel] | None = None
+
+    def __post_init__(self) -> None:
+        self._opened = self.text
 
     def lint(self, version: int, text: Text, config: Config, seconds: float = inf) -> Lint:
         """The result for a state. Findings that would take longer than *seconds* are those of an earlier state.
 
-        Raises Superseded once there is a newer state.
+        With a limit, those of a document that was just opened are taken from the results of earlier runs. The run that
+        makes up for it makes what the next edit needs. Raises Superseded once there is a newer state.
         """
         last = self.last
         if (
@@ -71,13 +81,11 @@ class Document:
         complete = True
         try:
             source = Source.from_bytes(text.analysed, self.path)
-            if self.host:
-                report = asm.check(source, config.selected, config.toolkit, config.arch)
+            if text is self._opened and (results := opened(config)) is not None:
+                report, complete = self._known_or_made(results, source, config, seconds)
+                results.flush()
             else:
-                report = check_source(
-                    source, config.selected, config.toolkit, past=self.past, assume=config.assuming
-                )
-                complete = not self.past.owing
+                report, complete = self._made(source, config)
         except SourceError as error:
             report = FileReport.failed(self.path, str(error), error.line)
         except Superseded:
@@ -89,6 +97,25 @@ class Document:
         (shown,), _ = present(found, config.selected)
         self.last = Lint(version, text, config, shown, complete)
         return self.last
+
+    def _known_or_made(
+        self, results: Results, source: Source, config: Config, seconds: float
+    ) -> tuple[FileReport, bool]:
+        """The report on the state that was opened, and whether nothing is owed."""
+        key = results.key(source, config, proven=False)
+        if seconds != inf and (known := results.find(key, source)) is not None:
+            return known, False
+        report, complete = self._made(source, config)
+        if complete:
+            results.keep(key, report)
+        return report, complete
+
+    def _made(self, source: Source, config: Config) -> tuple[FileReport, bool]:
+        """The report on a state, and whether all findings are its own. Raises SourceError and Superseded."""
+        if self.host:
+            return asm.check(source, config.selected, config.toolkit, config.arch), True
+        report = check_source(source, config.selected, config.toolkit, past=self.past, assume=config.assuming)
+        return report, not self.past.owing
 
     def current(self, text: Text) -> FileReport | None:
         """The report on a state; None if that is not the last state that was linted, or not all of it was."""

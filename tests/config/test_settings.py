@@ -58,6 +58,7 @@ baseline = "known.json"
 arch = "sm_90a"
 include = ["*.cu", "src/*.py"]
 jobs = 3
+cache = false
 confirm = true
 confirm-seconds = 5
 execute = true
@@ -96,6 +97,7 @@ def test_every_setting_can_be_in_a_file() -> None:
         per_entry_ignores=(("*_test", ("ALL",)),),
         baseline="/project/known.json",
         jobs=3,
+        cache=False,
         confirm=True,
         confirm_seconds=5,
         execute=True,

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.ptxas import PtxasMissing, find
 from tclint.driver import cuda_tools
-from tclint.driver.inputs import inputs, origin
+from tclint.driver.inputs import inputs, origin, shard
 from tclint.syntax.source import Source, SourceError
 
 PTX = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry %s() { ret; }\n"
@@ -283,3 +283,21 @@ def test_every_source_knows_its_container(tmp_path: Path, cuobjdump: Callable[..
     ((_, source),) = inputs([str(tmp_path / "k.fatbin")], "<stdin>")
     assert isinstance(source, Source)
     assert (source.path, source.container, source.member) == (str(tmp_path / "k.fatbin"),) * 2 + ("x.ptx",)
+
+
+def test_every_file_is_in_one_shard_and_shards_have_about_equal_sizes(tmp_path: Path) -> None:
+    chosen = []
+    for n in range(23):
+        path = tmp_path / f"{n:02}.ptx"
+        path.write_bytes(b" " * (n * n % 17) * 100)
+        chosen.append((str(path), path.name))
+    chosen.append(("-", "<stdin>"))
+    for shards in (1, 2, 5, 40):
+        parts = [shard(chosen, number + 1, shards) for number in range(shards)]
+        assert sorted(file for part in parts for file in part) == sorted(chosen)
+        assert all(part == sorted(part, key=chosen.index) for part in parts)
+    sizes = [
+        sum(Path(path).stat().st_size for path, _ in part if path != "-")
+        for part in (shard(chosen, 1, 2), shard(chosen, 2, 2))
+    ]
+    assert abs(sizes[0] - sizes[1]) <= 1_600
