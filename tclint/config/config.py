@@ -189,9 +189,7 @@ ASSUMPTIONS = Kind(
     'a list of assumptions, or "none"',
     {
         "type": "array",
-        "items": {
-            "enum": ["no-overflow", "same-loads", "threads", "no-alias", "reconvergence", "shape", "none"]
-        },
+        "items": {"enum": ["no-overflow", "same-loads", "threads", "reconvergence", "shape", "none"]},
     },
     _assumptions,
     lambda some: sorted(a.value for a in some) or ["none"],
