@@ -90,6 +90,10 @@ class Discharge(Enum):
     shape."""
     UNIFORM = "uniform"
     """All branches and the guard that decide whether it executes agree in the threads that it needs."""
+    BARRIER = "barrier"
+    """Every path between the two passes a barrier at which all threads of the CTA meet."""
+    ATOMIC = "atomic"
+    """Both are atomic operations of one type."""
     TABLE = "table"
     """The tables of the ISA decide it."""
 

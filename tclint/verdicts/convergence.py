@@ -19,14 +19,15 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.inline import reached
 from tclint.ir.nodes import Operand
+from tclint.values import Values
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.uniform import MOVED, Collective, Level, Questions, Uniform, check_uniform, collectives
 
-__all__ = ["Convergence"]
+__all__ = ["BY_INDEX", "Convergence", "index_alone"]
 
-_BY_INDEX = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
+BY_INDEX = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
 """What the values of predicates of the thread index take for granted; and the shape of the CTA, unless it is stated."""
 _INDEX_NODES = frozenset("const special sum op select compare logic not part pack broadcast".split())
 """The kinds of expressions that depend on the index of a thread alone; an elected lane and a table are not among them."""
@@ -38,11 +39,22 @@ _WHAT = {
 }
 
 
-class Convergence:
-    """The obligations of the collective instructions of one kernel, and what discharges them."""
+def index_alone(values: Values, value: int) -> bool:
+    """Whether *value* is an expression of the index of its thread alone, or a constant."""
+    nodes = [values.node(v) for v in values.subexpressions(value)]
+    return all(n[0] in _INDEX_NODES and not (n[0] == "special" and n[1] in MOVED) for n in nodes)
 
-    def __init__(self, model: KernelModel, assume: Collection[Assumption]) -> None:
-        self.model, self.assume = model, frozenset(assume)
+
+class Convergence:
+    """The obligations of the collective instructions of one kernel, and what discharges them.
+
+    The levels of *registers* are found besides those that these instructions depend on.
+    """
+
+    def __init__(
+        self, model: KernelModel, assume: Collection[Assumption], registers: Iterable[int] = ()
+    ) -> None:
+        self.model, self.assume, self.registers = model, frozenset(assume), tuple(registers)
         self.function, self.values = model.function, model.values
         self.assumed: set[Assumption] = set()
         self._indexed: dict[tuple[int, int, bool], Level] = {}
@@ -52,14 +64,11 @@ class Convergence:
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts the levels that discharge them."""
-        of, levels = self.of, self.levels
-        outer, diverged = of.outer(levels), of.diverged(levels)
-        needed = list(collectives(self.function, sorted(of.block_of)))
+        of, levels, needed = self.of, self.levels, self.needed
         obligations, reasons = list[Obligation](), list[Reason]()
         phases = dict(of.phases())
         for each in needed:
-            why = of.apart(each, levels, outer) or phases.get(each.site, "")
-            why = why or self._refused(each, reconverges=of.block_of[each.site] in diverged)
+            why = self.why(each) or phases.get(each.site, "") or self.refused(each)
             at = span(self.function, each.site)
             if why:
                 reasons.append(Reason(at, why))
@@ -74,10 +83,27 @@ class Convergence:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
         return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed))
 
-    def _refused(self, of: Collective, *, reconverges: bool) -> str:
+    @cached_property
+    def needed(self) -> tuple[Collective, ...]:
+        """The reachable collective instructions."""
+        return tuple(collectives(self.function, sorted(self.of.block_of)))
+
+    @cached_property
+    def _outer(self) -> dict[int, Level]:
+        return self.of.outer(self.levels)
+
+    @cached_property
+    def _diverged(self) -> frozenset[int]:
+        return self.of.diverged(self.levels)
+
+    def why(self, of: Collective) -> str:
+        """Why the threads of a group may not execute a collective instruction together; "" if they do."""
+        return self.of.apart(of, self.levels, self._outer)
+
+    def refused(self, of: Collective) -> str:
         """Why an assumption that a collective instruction needs may not be made; "" if all may, and they are noted."""
         needed = set[Assumption]()
-        if of.together and reconverges:
+        if of.together and self.of.block_of[of.site] in self._diverged:
             needed.add(Assumption.RECONVERGENCE)
         wide = of.level is Level.WARPGROUP or self.model.instruction(of.site).role("mask") is not None
         if wide and self.function.threads is None:
@@ -125,7 +151,8 @@ class Convergence:
         ends = [self.of.graph.blocks[b][-1] for b in self.of.regions]
         work = [r for i in ends for r in instructions[i].reads]
         work += [instructions[i].guard for i in ends]
-        work += [instructions[each.site].guard for each in collectives(self.function, sorted(block_of))]
+        work += [instructions[each.site].guard for each in self.needed]
+        work += self.registers
         found: dict[int, list[int]] = {}
         while work:
             register = work.pop()
@@ -145,7 +172,7 @@ class Convergence:
         """The level of a register whose value depends on the index of the thread alone; ``NONE`` if it is another."""
         key = register, at, after
         if key not in self._indexed:
-            wanted = _BY_INDEX if self.function.threads is not None else _BY_INDEX | {Assumption.SHAPE}
+            wanted = BY_INDEX if self.function.threads is not None else BY_INDEX | {Assumption.SHAPE}
             level = self._index_level(register, at, after) if wanted <= self.assume else Level.NONE
             if level < Level.NONE:
                 self.assumed |= wanted
@@ -155,8 +182,7 @@ class Convergence:
     def _index_level(self, register: int, at: int, after: bool) -> Level:
         values, kind = self.values, self.function.registers[register].type
         value = (values.after if after else values.before)(register, at)
-        nodes = [values.node(v) for v in values.subexpressions(value)]
-        if any(n[0] not in _INDEX_NODES or (n[0] == "special" and n[1] in MOVED) for n in nodes):
+        if not index_alone(values, value):
             return Level.NONE
         planes: tuple[int, ...] | None
         if kind == ".pred":

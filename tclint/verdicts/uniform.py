@@ -29,7 +29,17 @@ from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, P
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.verdicts.checker import Graph, Refused
 
-__all__ = ["MOVED", "Collective", "Level", "Questions", "Uniform", "check_uniform", "collectives", "specials"]
+__all__ = [
+    "MOVED",
+    "Collective",
+    "Level",
+    "Questions",
+    "Uniform",
+    "check_levels",
+    "check_uniform",
+    "collectives",
+    "specials",
+]
 
 _ALL_LANES = 0xFFFFFFFF
 _BARRIERS = 16
@@ -352,12 +362,10 @@ def specials(operands: Sequence[Operand]) -> Iterator[Special]:
             yield from specials((operand.base, *operand.extras))
 
 
-def check_uniform(
-    of: Uniform, levels: Mapping[int, Level], claimed: Iterable[Collective]
-) -> tuple[Collective, ...]:
-    """The collective instructions of a function, which *levels* prove to be executed together.
+def check_levels(of: Uniform, levels: Mapping[int, Level]) -> Mapping[int, Level]:
+    """Block -> the level of the branches that decide whether it executes, if *levels* hold.
 
-    Raises :class:`~tclint.verdicts.checker.Refused` if a level does not follow, or *claimed* are not all of them.
+    Raises :class:`~tclint.verdicts.checker.Refused` if one of them does not follow from the others.
     """
     outer = of.outer(levels)
     for b in of.order:
@@ -368,6 +376,17 @@ def check_uniform(
                     raise Refused(
                         at, "the certificate claims that what it writes is uniform in too large a group"
                     )
+    return outer
+
+
+def check_uniform(
+    of: Uniform, levels: Mapping[int, Level], claimed: Iterable[Collective]
+) -> tuple[Collective, ...]:
+    """The collective instructions of a function, which *levels* prove to be executed together.
+
+    Raises :class:`~tclint.verdicts.checker.Refused` if a level does not follow, or *claimed* are not all of them.
+    """
+    outer = check_levels(of, levels)
     needed = tuple(collectives(of.function, (at for b in of.order for at in of.graph.blocks[b])))
     if set(claimed) != set(needed):
         raise Refused(0, "the certificate does not list the collective instructions of the kernel")
