@@ -175,7 +175,7 @@ UNKNOWN = {
     "a reduction with a wrong offset": REDUCTION.replace("%r4+256", "%r4+252"),
     "a cluster address": "st.shared::cluster.b32 [%r4], %r9;",
     "an mbarrier": f"mbarrier.init.shared.b64 [two], 1;\n{STORE}",
-    "the async proxy": f"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 1024, [two];\n{STORE}",
+    "the async proxy": f"cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], 1024;\n{STORE}",
     "a value selected by a divergent branch": (
         f"mov.b32 %r11, 0;\n{skipped('%p1', 'mov.b32 %r11, 4;')}\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
     ),
