@@ -189,7 +189,9 @@ ASSUMPTIONS = Kind(
     'a list of assumptions, or "none"',
     {
         "type": "array",
-        "items": {"enum": ["no-overflow", "same-loads", "threads", "reconvergence", "shape", "none"]},
+        "items": {
+            "enum": ["no-overflow", "same-loads", "threads", "reconvergence", "registers", "shape", "none"]
+        },
     },
     _assumptions,
     lambda some: sorted(a.value for a in some) or ["none"],

@@ -72,6 +72,8 @@ class Assumption(Enum):
     states its shape nor reads %tid or %ntid in a second dimension, the CTA has one."""
     RECONVERGENCE = "reconvergence"
     """The threads of a warp that diverge at a branch reconverge at its immediate post-dominator."""
+    REGISTERS = "registers"
+    """A kernel with ``setmaxnreg`` is launched with the registers per thread that ``ptxas`` chooses by its directives."""
     SHAPE = "shape"
     """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``."""
 
@@ -90,6 +92,8 @@ class Discharge(Enum):
     shape."""
     UNIFORM = "uniform"
     """All branches and the guard that decide whether it executes agree in the threads that it needs."""
+    POOL = "pool"
+    """What the warps own together never exceeds what the CTA has at launch."""
     BARRIER = "barrier"
     """Every path between the two passes a barrier at which all threads of the CTA meet."""
     ATOMIC = "atomic"

@@ -31,6 +31,7 @@ from tclint.verdicts.completion import (
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.gaps import damage, gaps
 from tclint.verdicts.outcome import Outcome, ordered
+from tclint.verdicts.register_pool import RegisterPool
 from tclint.verdicts.shared_order import SharedOrder
 from tclint.verdicts.uses import uses
 
@@ -104,6 +105,7 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.TMEM_ACCESS: lambda model, assume: Completion(model, TENSOR_GROUPS, assume).outcome(),
     HazardClass.BULK: bulk_completion,
     HazardClass.CONVERGENCE: lambda model, assume: Convergence(model, assume).outcome(),
+    HazardClass.REGISTER_POOL: lambda model, assume: RegisterPool(model, assume).outcome(),
     HazardClass.SHARED_MEMORY: lambda model, assume: SharedOrder(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }

@@ -1,0 +1,123 @@
+"""The register pool: every ``setmaxnreg.inc`` gets what it requests. The prover of what :mod:`.warp_registers` checks.
+
+How many registers a thread owns at launch is decided by the assembler, within the directives of the kernel; a proof assumes
+what ``ptxas`` does (:mod:`tclint.analyses.setmaxnreg`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+
+from tclint.analyses.model import KernelModel
+from tclint.analyses.setmaxnreg import bound, raises, requested
+from tclint.findings.spans import span
+from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
+from tclint.isa.target import allocated_registers
+from tclint.values import thread_masks as T
+from tclint.verdicts.checker import Refused
+from tclint.verdicts.convergence import BY_INDEX, Convergence, index_alone
+from tclint.verdicts.outcome import Outcome
+from tclint.verdicts.uniform import Collective
+from tclint.verdicts.warp_registers import Certificate, Pool, Questions, check
+
+__all__ = ["RegisterPool"]
+
+_TOGETHER = "all threads of the warpgroup execute it together"
+_GRANTED = "the registers that it requests become available"
+
+
+class RegisterPool:
+    """The obligations of each ``setmaxnreg`` of one kernel, and what discharges them."""
+
+    def __init__(self, model: KernelModel, assume: Collection[Assumption]) -> None:
+        self.model, self.assume = model, frozenset(assume)
+        self.function, self.values = model.function, model.values
+        self.assumed: set[Assumption] = set()
+        self.uniform = Convergence(model, assume)
+        self.wanted = BY_INDEX if self.function.threads is not None else BY_INDEX | {Assumption.SHAPE}
+
+    def outcome(self) -> Outcome:
+        """The obligations, and whether the checker accepts what discharges them."""
+        launches = self.launches()
+        if not launches:
+            what = "no directive states how many registers a thread owns at launch"
+            return Outcome(reasons=(Reason(None, what, "add .maxnreg, or .minnctapersm with .reqntid"),))
+        if Assumption.REGISTERS not in self.assume:
+            return Outcome(reasons=(Reason(None, f"it may not be assumed: {Assumption.REGISTERS.value}"),))
+        self.assumed.add(Assumption.REGISTERS)
+        pool = self.pool()
+        obligations, reasons = list[Obligation](), list[Reason]()
+        for each in (c for c in self.uniform.needed if c.site in pool.sites):
+            at = span(self.function, each.site)
+            for what, discharge, why in (
+                (_TOGETHER, Discharge.UNIFORM, self._apart(each)),
+                (
+                    _GRANTED,
+                    Discharge.POOL,
+                    next(filter(None, (pool.wrong(each.site, n) for n in launches)), ""),
+                ),
+            ):
+                obligations.append(Obligation(at, None, what, None if why else discharge, why=why))
+                if why:
+                    reasons.append(Reason(at, why))
+        help = "" if self.function.threads is not None else "state the shape of the CTA with .reqntid"
+        reasons += (Reason(span(self.function, site), why) for site, why in pool.waiting())
+        if why := next(filter(None, map(pool.excess, launches)), ""):
+            reasons.append(Reason(None, why, help))
+        if not reasons:
+            try:
+                check(pool, launches)
+            except Refused as refused:
+                reasons.append(Reason(span(self.function, refused.site), refused.why))
+        return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed | self.uniform.assumed))
+
+    def launches(self) -> tuple[int, ...]:
+        """The registers per thread that ``ptxas`` may choose for the launch; empty if the directives do not bound them.
+
+        It chooses no more than the largest count that an ``.inc`` requests (seen with 13.0 and 13.5).
+        """
+        most = bound(self.function)
+        if most is None:
+            return ()
+        counts = [
+            requested(i) for i in map(self.model.instruction, self.model.sites("setmaxnreg")) if raises(i)
+        ]
+        stated = allocated_registers(most)
+        return tuple(sorted({stated, min(stated, max(counts, default=stated))}))
+
+    def _apart(self, of: Collective) -> str:
+        """Why the threads of a warpgroup may not execute a ``setmaxnreg`` together; "" if they do."""
+        return self.uniform.why(of) or self.uniform.refused(of)
+
+    def pool(self) -> Pool:
+        """The least solution of what the checker verifies of the threads at each block."""
+        count = len(self.model.cfg.blocks)
+        before, after = [0] * count, [0] * count
+        ask = Questions(T.full(self.values.threads), self._holding)
+        before[0] = ask.everyone
+        pool = Pool(self.function, self.uniform.of, Certificate(self.uniform.levels, before, after), ask)
+        work = [0]
+        while work:
+            for target, unchanged, changed in pool.through(work.pop()):
+                known = before[target], after[target]
+                before[target] |= unchanged
+                after[target] |= changed
+                if known != (before[target], after[target]):
+                    work.append(target)
+        return pool
+
+    @cached_property
+    def _masks(self) -> dict[tuple[int, int], int | None]:
+        return {}
+
+    def _holding(self, register: int, at: int) -> int | None:
+        """The threads in which a predicate is true before an instruction; None unless their index alone decides."""
+        key = register, at
+        if key not in self._masks:
+            value = self.values.before(register, at)
+            decided = self.wanted <= self.assume and index_alone(self.values, value)
+            self._masks[key] = self.values.mask(value) if decided else None
+        if self._masks[key] is not None:
+            self.assumed |= self.wanted
+        return self._masks[key]
