@@ -75,7 +75,8 @@ class Assumption(Enum):
     REGISTERS = "registers"
     """A kernel with ``setmaxnreg`` is launched with the registers per thread that ``ptxas`` chooses by its directives."""
     SHAPE = "shape"
-    """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``."""
+    """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``;
+    a kernel that never reads %ntid is launched with as many threads as ``.maxntid`` states."""
 
 
 class Discharge(Enum):

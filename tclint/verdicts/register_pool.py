@@ -10,10 +10,9 @@ from collections.abc import Collection
 from functools import cached_property
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.setmaxnreg import bound, raises, requested
+from tclint.analyses.setmaxnreg import RegisterCounts, bound
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
-from tclint.isa.target import allocated_registers
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.convergence import BY_INDEX, Convergence, index_alone
@@ -39,8 +38,8 @@ class RegisterPool:
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
-        launches = self.launches()
-        if not launches:
+        launch = self.launch()
+        if launch is None:
             what = "no directive states how many registers a thread owns at launch"
             return Outcome(reasons=(Reason(None, what, "add .maxnreg, or .minnctapersm with .reqntid"),))
         if Assumption.REGISTERS not in self.assume:
@@ -55,7 +54,7 @@ class RegisterPool:
                 (
                     _GRANTED,
                     Discharge.POOL,
-                    next(filter(None, (pool.wrong(each.site, n) for n in launches)), ""),
+                    pool.wrong(each.site, launch),
                 ),
             ):
                 obligations.append(Obligation(at, None, what, None if why else discharge, why=why))
@@ -63,28 +62,30 @@ class RegisterPool:
                     reasons.append(Reason(at, why))
         help = "" if self.function.threads is not None else "state the shape of the CTA with .reqntid"
         reasons += (Reason(span(self.function, site), why) for site, why in pool.waiting())
-        if why := next(filter(None, map(pool.excess, launches)), ""):
+        if why := pool.excess(launch):
             reasons.append(Reason(None, why, help))
         if not reasons:
             try:
-                check(pool, launches)
+                check(pool, launch)
             except Refused as refused:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
         return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed | self.uniform.assumed))
 
-    def launches(self) -> tuple[int, ...]:
-        """The registers per thread that ``ptxas`` may choose for the launch; empty if the directives do not bound them.
+    def launch(self) -> int | None:
+        """The registers per thread that ``ptxas`` chooses for the launch; None if the directives do not bound them.
 
-        It chooses no more than the largest count that an ``.inc`` requests (seen with 13.0 and 13.5).
+        It chooses as many as they admit, but no more than the largest count that an ``.inc`` requests (seen with 13.0 and
+        13.5).
         """
-        most = bound(self.function)
-        if most is None:
-            return ()
-        counts = [
-            requested(i) for i in map(self.model.instruction, self.model.sites("setmaxnreg")) if raises(i)
-        ]
-        stated = allocated_registers(most)
-        return tuple(sorted({stated, min(stated, max(counts, default=stated))}))
+        return None if bound(self.function) is None else RegisterCounts(self.model).launch
+
+    def _size(self) -> int | None:
+        """The number of threads that every CTA has, which a kernel that never reads %ntid states by ``.maxntid``."""
+        if self.function.threads is None and Assumption.SHAPE not in self.assume:
+            return None
+        if self.function.threads is None and self.values.cta_size is not None:
+            self.assumed.add(Assumption.SHAPE)
+        return self.values.cta_size
 
     def _apart(self, of: Collective) -> str:
         """Why the threads of a warpgroup may not execute a ``setmaxnreg`` together; "" if they do."""
@@ -94,7 +95,7 @@ class RegisterPool:
         """The least solution of what the checker verifies of the threads at each block."""
         count = len(self.model.cfg.blocks)
         before, after = [0] * count, [0] * count
-        ask = Questions(T.full(self.values.threads), self._holding)
+        ask = Questions(T.full(self.values.threads), self._size(), self._holding)
         before[0] = ask.everyone
         pool = Pool(self.function, self.uniform.of, Certificate(self.uniform.levels, before, after), ask)
         work = [0]

@@ -48,6 +48,8 @@ class Questions(NamedTuple):
 
     everyone: int
     """All threads that a CTA may have, one bit for each."""
+    size: int | None
+    """The number of threads that every CTA has; None if that is unknown."""
     holding: Callable[[int, int], int | None]
     """The threads in which a predicate is true just before an instruction, if their index alone decides; else None."""
 
@@ -78,9 +80,9 @@ class Pool:
         self.sites = [
             i for b in of.order for i in self.graph.blocks[b] if self.instructions[i].event == "setmaxnreg"
         ]
-        self.first: dict[int, int] = {}
+        self.first = dict.fromkeys(self.sites, 0)
         """``setmaxnreg`` -> the threads for which it may be the first one."""
-        self.again: dict[int, int] = {}
+        self.again = dict.fromkeys(self.sites, 0)
         """``setmaxnreg`` -> the threads that may have executed one before."""
         self.kept: dict[int, int] = {}
         """Block that leaves the kernel -> the threads that may leave there without having executed one."""
@@ -124,11 +126,11 @@ class Pool:
 
     def excess(self, launch: int) -> str:
         """Why the warps may own more than *launch* registers per thread together; "" if they never do."""
-        most = self.function.threads or self.function.most_threads or 0
+        most = self.ask.size or self.function.most_threads or 0
         if not most or most % WARPGROUP:
             return "the CTA is not known to consist of whole warpgroups"
         owned = [self._owned(first, launch) for first in range(0, most, WARPGROUP)]
-        exact = self.function.threads is not None
+        exact = self.ask.size is not None
         for groups in (len(owned),) if exact else range(1, len(owned) + 1):
             if sum(owned[:groups]) > groups * launch:
                 size = "" if exact else f" of {groups * WARPGROUP} threads"
@@ -204,7 +206,7 @@ class Pool:
         count = instruction.role("count")
         if looping or instruction.guard >= 0:
             return False
-        if count is not None and self.of.ask.constant(count, site) != self.function.threads:
+        if count is not None and self.of.ask.constant(count, site) != self.ask.size:
             return False
         block = self.of.block_of[site]
         around = self._without(block)
@@ -224,10 +226,10 @@ class Pool:
         return frozenset(found)
 
 
-def check(pool: Pool, launches: Sequence[int]) -> tuple[int, ...]:
-    """The ``setmaxnreg`` of a function, each of which gets what it requests. Raises ``Refused`` if that is not proved.
+def check(pool: Pool, launch: int) -> tuple[int, ...]:
+    """The ``setmaxnreg`` of a function that is launched with *launch* registers per thread: each gets what it requests.
 
-    *launches* are the registers per thread that the kernel may be launched with.
+    Raises ``Refused`` if that is not proved.
     """
     of, certificate = pool.of, pool.certificate
     outer = check_levels(of, certificate.levels)
@@ -242,12 +244,11 @@ def check(pool: Pool, launches: Sequence[int]) -> tuple[int, ...]:
     for site in pool.sites:
         if why := of.apart(Collective(site, Level.WARPGROUP, True), certificate.levels, outer):
             raise Refused(site, why)
-    for launch in launches:
-        for site in pool.sites:
-            if why := pool.wrong(site, launch):
-                raise Refused(site, why)
-        if why := pool.excess(launch):
-            raise Refused(pool.sites[0], why)
+    for site in pool.sites:
+        if why := pool.wrong(site, launch):
+            raise Refused(site, why)
+    if why := pool.excess(launch):
+        raise Refused(pool.sites[0], why)
     for site, why in pool.waiting():
         raise Refused(site, why)
     return tuple(pool.sites)

@@ -64,6 +64,7 @@ def pool(body: str, assume: frozenset[Assumption] = ALL, size: str = SIZE) -> Ve
 PROVED = {
     "a producer and two consumers": roles(),
     "a consumer that needs less": roles(consumer=inc(208)),
+    "a launch with what the consumers need": roles(consumer=inc(160)),
     "a barrier before": roles(before=BARRIER),
     "the barrier of the cluster before": roles(
         before="barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
@@ -103,7 +104,9 @@ UNKNOWN = {
     "twice": roles(f"{dec(96)}\n{BARRIER}\n{dec(40)}"),
     "in a loop": f"mov.b32 %r10, 0;\ntop:\n{dec(40)}\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p8, %r10, 4;\n@%p8 bra top;",
     "a release of more than a warp owns": dec(176),
-    "a request of less than a warp owns": roles(consumer=inc(160)),
+    "a request of less than a warp owns": roles(
+        dec(40) + f"\n{WAIT}", f"@%p2 bra a;\n{inc(176)}\nret;\na:\n{inc(160)}"
+    ),
     "a count that is not a multiple": dec(44),
     "a count that is too small": dec(16),
     "one warpgroup too many": f"@%p2 bra a;\nret;\na:\n{roles(dec(104), inc(240))}",
@@ -135,12 +138,22 @@ def test_the_count_at_launch_is_an_assumption() -> None:
         assert pool(roles(), ALL - {each}).status is Status.UNKNOWN
 
 
+LAST = roles(condition="!%p2")
+MAXIMUM = ".maxntid 384\n.minnctapersm 1"
+
+
+def test_the_maximum_is_the_size_of_a_kernel_that_never_asks_for_it() -> None:
+    found = pool(LAST, size=MAXIMUM)
+    assert found.status is Status.PROVED, found.reasons
+    assert Assumption.SHAPE in found.assumptions
+    assert pool(LAST, ALL - {Assumption.SHAPE}, size=MAXIMUM).status is Status.UNKNOWN
+
+
 def test_without_a_size_every_number_of_warpgroups_must_do() -> None:
-    size = ".maxntid 384\n.minnctapersm 1"
-    assert pool(roles(), size=size).status is Status.PROVED
-    last = roles(producer=dec(40), condition="!%p2")
-    assert pool(last).status is Status.PROVED
-    found = pool(last, size=size)
+    asks = "mov.u32 %r40, %ntid.x;\n"
+    assert pool(asks + roles(), size=MAXIMUM).status is Status.PROVED
+    assert pool(asks + LAST).status is Status.PROVED
+    found = pool(asks + LAST, size=MAXIMUM)
     assert found.status is Status.UNKNOWN
     assert ".reqntid" in found.reasons[0].help
 
@@ -158,8 +171,9 @@ def prover(body: str) -> RegisterPool:
 
 
 def accepted(of: RegisterPool, claimed: Certificate) -> None:
-    made = of.pool()
-    check(Pool(of.function, of.uniform.of, claimed, made.ask), of.launches())
+    made, launch = of.pool(), of.launch()
+    assert launch is not None
+    check(Pool(of.function, of.uniform.of, claimed, made.ask), launch)
 
 
 def test_threads_that_a_certificate_omits_are_noticed() -> None:
