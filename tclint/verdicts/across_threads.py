@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from tclint.analyses.extents import steps
 from tclint.analyses.model import KernelModel
-from tclint.isa.special_registers import SPECIAL_REGISTERS, Scope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.verdicts.apart import Bytes, Range
 from tclint.verdicts.convergence import index_alone
 from tclint.verdicts.epochs import Access, View
+from tclint.verdicts.lanes import Lanes
 from tclint.verdicts.uniform import MOVED
 
 __all__ = ["AcrossThreads"]
@@ -50,10 +51,11 @@ class AcrossThreads:
 
     def __init__(self, model: KernelModel, bytes: Bytes) -> None:
         self.model, self.values, self.bytes = model, model.values, bytes
-        self._owners: dict[tuple[int, int, int, int, bool, int], Owners] = {}
+        self._owners: dict[tuple[int, int, int, int, bool, int, int], Owners] = {}
         self._bounds: dict[tuple[int, int], tuple[int, int]] = {}
         self._compared: dict[tuple[object, ...], bool] = {}
         self._by_index: dict[int, bool] = {}
+        self._known_lanes: Lanes | None = None
 
     def apart(self, a: Access, b: Access, view: View) -> bool:
         """Whether two different threads access no common byte with *a* and *b*, in any epoch that has both."""
@@ -63,11 +65,23 @@ class AcrossThreads:
         here, there = self.bytes.of(a.site), self.bytes.of(b.site)
         if here is None or there is None:
             return False
-        block = self.model.cfg.block_of[a.site]
-        warp = (a.rows or b.rows) and not (a.site == b.site and view.same(block))
-        return all(self._apart(x, y, view, warp) for x in here for y in there)
+        once = a.site == b.site and view.same(self.model.cfg.block_of[a.site])
+        warp = (a.rows or b.rows) and not once
+        alike = self._lanes(view).stored(a.site) if once else 0
+        return all(self._apart(x, y, view, warp, alike) for x in here for y in there)
 
-    def _apart(self, a: Range, b: Range, view: View, warp: bool) -> bool:
+    def _lanes(self, view: View) -> Lanes:
+        """Which lanes hold one value, by what *view* says of the blocks that a warp executes together."""
+        if self._known_lanes is None or self._known_lanes.together is not view.together:
+            self._known_lanes = Lanes(self.model, view.together)
+        return self._known_lanes
+
+    def _apart(self, a: Range, b: Range, view: View, warp: bool, alike: int) -> bool:
+        """Whether two different threads access no common byte with two ranges.
+
+        With *warp*, the byte that a thread accesses may be accessed by any of its warp. The lanes that differ in the bits
+        *alike* alone execute one store of one value together, which counts as one.
+        """
         first, then = self._split(a[0], view), self._split(b[0], view)
         if first is None or then is None:
             return False
@@ -77,11 +91,11 @@ class AcrossThreads:
         if distance is None:
             return False
         modulus = gcd(first.stride, then.stride)
-        key = first.own, first.low, a[1], then.own, then.low + distance, b[1], modulus, view.first, view.then, warp  # fmt: skip
+        key = first.own, first.low, a[1], then.own, then.low + distance, b[1], modulus, view.first, view.then, warp, alike  # fmt: skip
         if key not in self._compared:
             self._compared[key] = self._no_owner_in_common(
-                self._bytes(first.own, first.low, a[1], view.first, warp, modulus),
-                self._bytes(then.own, then.low + distance, b[1], view.then, warp, modulus),
+                self._bytes(first.own, first.low, a[1], view.first, warp, alike, modulus),
+                self._bytes(then.own, then.low + distance, b[1], view.then, warp, alike, modulus),
             )
         return self._compared[key]
 
@@ -153,6 +167,19 @@ class AcrossThreads:
         parts = {t: self._split(t, view) for t, _ in terms}
         return next((t for t, p in parts.items() if p is None or (p.stride == 1 and not p.multiples)), None)
 
+    def shared_by_lanes(self, site: int) -> bool:
+        """Whether several threads may store to one address that their index decides, but for what all threads share."""
+        for address, _ in self.bytes.of(site) or ():
+            own = self.values.total(
+                tuple(t for t in self.values.linear(address)[0] if self._is_index(t[0])), 0
+            )
+            planes = self.values.bit_slices(own)
+            if planes is not None and any(
+                who & (who - 1) for _, who in T.numbers(planes, T.full(self.values.threads))
+            ):
+                return True
+        return False
+
     def phis(self, accesses: Iterable[int]) -> dict[int, set[int]]:
         """The blocks with phis on which the addresses of *accesses* depend, and the registers of these."""
         found: dict[int, set[int]] = {}
@@ -196,19 +223,18 @@ class AcrossThreads:
         bounded = variable is not None and (not variable.size or within[1] <= variable.size)
         return bounded and within[0] >= 0
 
-    def _bytes(self, index: int, low: int, size: int, threads: int, warp: bool, modulus: int) -> Owners:
-        """The threads that access each byte, relative to the base, or modulo *modulus* unless it is 0.
-
-        With *warp*, a byte that a thread accesses is one that any thread of its warp may access.
-        """
-        key = index, low, size, threads, warp, modulus
+    def _bytes(
+        self, index: int, low: int, size: int, threads: int, warp: bool, alike: int, modulus: int
+    ) -> Owners:
+        """The threads that access each byte, relative to the base, or modulo *modulus* unless it is 0."""
+        key = index, low, size, threads, warp, alike, modulus
         if key in self._owners:
             return self._owners[key]
         planes = self.values.bit_slices(index)
         assert planes is not None
         found = self._owners[key] = {}
         for number, who in T.numbers(planes, threads):
-            owners = T.whole(who, 32) if warp else who
+            owners = T.whole(who, WARP) if warp else _counted_once(who, alike)
             for byte in range(number + low, number + low + size):
                 at = byte % modulus if modulus else byte
                 found[at] = found.get(at, 0) | owners
@@ -220,3 +246,17 @@ class AcrossThreads:
         if len(b) < len(a):
             a, b = b, a
         return all((threads | b[at]) & ((threads | b[at]) - 1) == 0 for at, threads in a.items() if at in b)
+
+
+def _counted_once(threads: int, alike: int) -> int:
+    """The first of *threads* if they are lanes of one warp whose numbers differ in the bits *alike* alone, else all."""
+    if not alike or not T.one_warp(threads):
+        return threads
+    first = (threads & -threads).bit_length() - 1
+    rest = threads >> first
+    while rest:
+        lane = (rest & -rest).bit_length() - 1 + first
+        if (lane ^ first) & ~alike:
+            return threads
+        rest &= rest - 1
+    return 1 << first

@@ -39,6 +39,7 @@ __all__ = [
     "Access",
     "Certificate",
     "Epoch",
+    "Levels",
     "Pair",
     "Questions",
     "Since",
@@ -99,6 +100,21 @@ class View(NamedTuple):
     """Whether both have entered a block equally often in their epoch, and not more than once."""
     uniform: Callable[[int, int], bool]
     """Whether a register that is defined on entry to a block is the same in all threads of the CTA."""
+    together: Callable[[int], bool]
+    """Whether the threads of a warp execute a block together."""
+
+
+class Levels:
+    """What is uniform, by the levels of registers and of the branches that decide whether a block executes."""
+
+    def __init__(self, registers: Mapping[int, Level], outer: Mapping[int, Level]) -> None:
+        self.registers, self.outer = registers, outer
+        self.together = frozenset(b for b, level in outer.items() if level <= Level.WARP).__contains__
+
+    def uniform(self, block: int, register: int) -> bool:
+        """Whether a register that is defined on entry to a block is the same in all threads of the CTA."""
+        level = self.registers.get(register, Level.NONE)
+        return max(level, self.outer.get(block, Level.NONE)) <= Level.CTA
 
 
 class Questions(NamedTuple):
@@ -276,7 +292,7 @@ class Walk:
         types = {(m.modifiers[-1:], m.binding.get("vec")) for m in matches if m is not None}
         return len(types) == 1 and all(self.accesses[site].atomic for site in pair)
 
-    def view(self, pair: Pair, uniform: Callable[[int, int], bool]) -> View:
+    def view(self, pair: Pair, levels: Levels) -> View:
         """What is known of the threads that execute the two in one epoch."""
         common = set(self.begin(pair.first)) & set(self.begin(pair.then))
         late = any(self.accesses[site].copy for site in pair)
@@ -290,7 +306,7 @@ class Walk:
                 for s in common
             )
 
-        return View(self.threads[pair.first], self.threads[pair.then], same, uniform)
+        return View(self.threads[pair.first], self.threads[pair.then], same, levels.uniform, levels.together)
 
     def _times(self, site: int, block: int) -> dict[int, frozenset[int]]:
         """Beginning of an epoch -> how often a thread may have entered *block* since, where it executes an access."""
@@ -310,10 +326,7 @@ def check(function: Function, of: Uniform, certificate: Certificate, questions: 
     walk = Walk(function, of.graph, certificate, questions)
     _check_entries(walk)  # after it, all accesses are noted
 
-    def uniform(block: int, register: int) -> bool:
-        level = certificate.levels.get(register, Level.NONE)
-        return max(level, outer.get(block, Level.NONE)) <= Level.CTA
-
+    levels = Levels(certificate.levels, outer)
     needed = set[Pair]()
     for pair in walk.pairs():
         needed.add(pair)
@@ -325,7 +338,7 @@ def check(function: Function, of: Uniform, certificate: Certificate, questions: 
         else:
             accesses = walk.accesses[pair.first], walk.accesses[pair.then]
             disjoint = claimed is Discharge.DISJOINT
-            holds = disjoint and questions.apart(*accesses, walk.view(pair, uniform))
+            holds = disjoint and questions.apart(*accesses, walk.view(pair, levels))
         if not holds:
             raise Refused(pair.then, "nothing proves that the two accesses are ordered or apart")
     if extra := certificate.claims.keys() - needed:

@@ -24,6 +24,7 @@ from tclint.verdicts.epochs import (
     Access,
     Certificate,
     Epoch,
+    Levels,
     Pair,
     Questions,
     View,
@@ -103,10 +104,20 @@ class SharedOrder:
     # ------------------------------------------------------------ the certificate
 
     @cached_property
+    def _accesses(self) -> list[Access]:
+        found = (access(site, self.function.instructions[site]) for site in self.sites)
+        return [each for each in found if each is not None]
+
+    def _together(self, of: Access) -> bool:
+        """Whether it matters that threads execute an access once in an epoch: lanes execute it together."""
+        return of.writes and (
+            of.rows or (not of.atomic and not of.copy and self.across.shared_by_lanes(of.site))
+        )
+
+    @cached_property
     def _phis(self) -> dict[int, set[int]]:
         """The blocks with phis on which addresses depend, and the registers of these."""
-        found = (access(site, self.function.instructions[site]) for site in self.sites)
-        return self.across.phis([each.site for each in found if each is not None])
+        return self.across.phis([each.site for each in self._accesses])
 
     @cached_property
     def uniform(self) -> Convergence:
@@ -115,8 +126,8 @@ class SharedOrder:
         return Convergence(self.model, self.assume, sorted(registers))
 
     @cached_property
-    def _outer(self) -> dict[int, Level]:
-        return self.uniform.of.outer(self.uniform.levels)
+    def _levels(self) -> Levels:
+        return Levels(self.uniform.levels, self.uniform.of.outer(self.uniform.levels))
 
     @cached_property
     def barriers(self) -> frozenset[int]:
@@ -132,12 +143,8 @@ class SharedOrder:
     def walk(self) -> Walk | None:
         """What may be passed, pending and executed at each block, without claims; None beyond :data:`MAX_PASSED`."""
         of = self.uniform.of
-        rows = {
-            self.cfg.block_of[site]
-            for site in self.sites
-            if (found := access(site, self.function.instructions[site])) is not None and found.rows
-        }
-        counted, count = frozenset(self._phis.keys() | rows), len(self.cfg.blocks)
+        once = {self.cfg.block_of[each.site] for each in self._accesses if self._together(each)}
+        counted, count = frozenset(self._phis.keys() | once), len(self.cfg.blocks)
         entry: list[Epoch] = [frozenset()] * count
         pending: list[State] = [frozenset()] * count
         threads = [0] * count
@@ -182,9 +189,6 @@ class SharedOrder:
         self.assumed |= self.wanted
         return True
 
-    def _uniform_at(self, block: int, register: int) -> bool:
-        return max(self._outer[block], self.uniform.levels.get(register, Level.NONE)) <= Level.CTA
-
     def _discharge(self, walk: Walk, pair: Pair, *, cheap: bool) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to. With *cheap*, no addresses are compared."""
         if walk.separated(pair):
@@ -192,7 +196,7 @@ class SharedOrder:
         if walk.both_atomic(pair):
             return Discharge.ATOMIC
         first, then = (walk.accesses[site] for site in pair)
-        if not cheap and self._apart(first, then, walk.view(pair, self._uniform_at)):
+        if not cheap and self._apart(first, then, walk.view(pair, self._levels)):
             return Discharge.DISJOINT
         return None
 
@@ -203,7 +207,7 @@ class SharedOrder:
         name = self.model.name(pair.first)
         if cheap:
             return f"beyond {MAX_OPEN} open obligations, no addresses are compared"
-        view = walk.view(pair, self._uniform_at)
+        view = walk.view(pair, self._levels)
         for site in pair:
             ranges = self.across.bytes.of(site)
             if ranges is None:

@@ -31,6 +31,8 @@ from tclint.verdicts.checker import Graph, Refused
 
 __all__ = [
     "MOVED",
+    "MOVES",
+    "PURE",
     "Collective",
     "Level",
     "Questions",
@@ -44,9 +46,9 @@ __all__ = [
 _ALL_LANES = 0xFFFFFFFF
 _BARRIERS = 16
 """The number of CTA barriers (9.7.13.1)."""
-_PURE = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
+PURE = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
 """The families of instructions that compute from their operands alone."""
-_MOVES = ("mov", "cvta", "mapa")
+MOVES = ("mov", "cvta", "mapa")
 """The first words of such instructions in other families."""
 
 
@@ -229,7 +231,7 @@ class Uniform:
             )
             reads = all(verb == "read" for verb, _ in form.memory)
             return self._operands(instruction, at, levels) if constant and reads else Level.NONE
-        if form.family in _PURE or form.name.split(".")[0] in _MOVES:
+        if form.family in PURE or form.name.split(".")[0] in MOVES:
             return self._operands(instruction, at, levels)
         return Level.NONE
 
