@@ -2,8 +2,8 @@
 
 A register is *invariant* under a bit of the lane number if the lanes that differ in that bit alone always hold the same
 value. It is a fixpoint over all registers that a value depends on: an instruction that the whole warp executes together and
-that computes from its operands alone keeps what all of them are invariant under. A commutative operation on x and what
-``shfl.bfly`` brings from the lane that differs in one bit adds this bit: both lanes combine the same two values. So the
+that computes from its operands alone keeps what all of them are invariant under. A commutative operation on x and the
+value of x that ``shfl.bfly`` reads in the lane that differs in one bit adds this bit: both combine the same two. So the
 result of a butterfly over all five bits is the same in all lanes.
 """
 

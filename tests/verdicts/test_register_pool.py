@@ -66,7 +66,7 @@ PROVED = {
     "a consumer that needs less": roles(consumer=inc(208)),
     "a launch with what the consumers need": roles(consumer=inc(160)),
     "a barrier before": roles(before=BARRIER),
-    "the barrier of the cluster before": roles(
+    "a cluster barrier before": roles(
         before="barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
     ),
     "a wait after": roles(dec(40) + f"\n{WAIT}", inc(232) + f"\n{BARRIER}"),
