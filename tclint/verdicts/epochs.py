@@ -1,7 +1,8 @@
 """Accepts or refuses a certificate that accesses of different threads to shared memory are ordered by CTA barriers.
 
 A *full barrier* is one that all threads of the CTA execute together, which follows from the levels of registers
-(:mod:`tclint.verdicts.uniform`); no thread waits for the same barrier elsewhere. So all threads execute the same sequence
+(:mod:`tclint.verdicts.uniform`); no thread waits for the same barrier elsewhere. In a CTA of one warp, ``bar.warp.sync``
+of all lanes is one, too. So all threads execute the same sequence
 of full barriers, and accesses that two consecutive ones separate are ordered (PTX ISA 9.7.13.1). What remains are
 accesses of one *epoch*: of two threads that passed the same execution of a full barrier last, or none. The checker trusts
 neither the certificate nor what made it. From the instructions and the edges of the control-flow graph alone, it verifies
@@ -31,6 +32,7 @@ from typing import NamedTuple
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.callees import SYSTEM_CALLS
+from tclint.isa.special_registers import WARP
 from tclint.verdicts.checker import Graph, Refused, State, Transfer, touches_shared
 from tclint.verdicts.uniform import Collective, Level, Uniform, check_levels
 
@@ -51,6 +53,7 @@ __all__ = [
     "first_epoch",
     "foreign",
     "full_barriers",
+    "of_all_threads",
 ]
 
 ENTRY = -1
@@ -107,14 +110,14 @@ class View(NamedTuple):
 class Levels:
     """What is uniform, by the levels of registers and of the branches that decide whether a block executes."""
 
-    def __init__(self, registers: Mapping[int, Level], outer: Mapping[int, Level]) -> None:
-        self.registers, self.outer = registers, outer
+    def __init__(self, of: Uniform, registers: Mapping[int, Level], outer: Mapping[int, Level]) -> None:
+        self.registers, self.outer, self.whole = registers, outer, _whole(of)
         self.together = frozenset(b for b, level in outer.items() if level <= Level.WARP).__contains__
 
     def uniform(self, block: int, register: int) -> bool:
         """Whether a register that is defined on entry to a block is the same in all threads of the CTA."""
         level = self.registers.get(register, Level.NONE)
-        return max(level, self.outer.get(block, Level.NONE)) <= Level.CTA
+        return max(level, self.outer.get(block, Level.NONE)) <= self.whole
 
 
 class Questions(NamedTuple):
@@ -182,7 +185,7 @@ def access(site: int, instruction: Instruction) -> Access | None:
 
 
 def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
-    """Those of the CTA barriers *candidates* for whose barrier no thread waits or arrives elsewhere."""
+    """Those of the barriers *candidates* for whose barrier no thread waits or arrives elsewhere."""
     numbers: dict[int, int | None] = {}
     for site in of.block_of:
         instruction = of.instructions[site]
@@ -191,9 +194,29 @@ def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
             if operand is not None:
                 numbers[site] = of.ask.constant(operand, site)
     others = {number for site, number in numbers.items() if site not in candidates}
+    of_warps = frozenset(candidates) - numbers.keys()
     if None in others:
-        return frozenset()
-    return frozenset(s for s in candidates if numbers.get(s) is not None and numbers[s] not in others)
+        return of_warps
+    return of_warps | {s for s in candidates if numbers.get(s) is not None and numbers[s] not in others}
+
+
+def of_all_threads(of: Uniform, site: int) -> Collective | None:
+    """The barrier *site* as one of all threads of the CTA; None if it is not one.
+
+    A barrier of a warp is, in a CTA that is known to have no more than one.
+    """
+    match = of.instructions[site].match
+    if match is None or match.form.event != "barrier-sync":
+        return None
+    if match.form.scope == "cta":
+        return Collective(site, Level.CTA, match.scope != "thread")
+    return Collective(site, Level.WARP, False) if _whole(of) is Level.WARP else None
+
+
+def _whole(of: Uniform) -> Level:
+    """The level of the whole CTA: that of a warp if there is only one."""
+    threads = of.function.threads
+    return Level.WARP if threads is not None and threads <= WARP else Level.CTA
 
 
 def entered(epoch: Epoch, block: int, counted: Collection[int]) -> Epoch:
@@ -326,7 +349,7 @@ def check(function: Function, of: Uniform, certificate: Certificate, questions: 
     walk = Walk(function, of.graph, certificate, questions)
     _check_entries(walk)  # after it, all accesses are noted
 
-    levels = Levels(certificate.levels, outer)
+    levels = Levels(of, certificate.levels, outer)
     needed = set[Pair]()
     for pair in walk.pairs():
         needed.add(pair)
@@ -349,10 +372,8 @@ def check(function: Function, of: Uniform, certificate: Certificate, questions: 
 def _check_barriers(of: Uniform, certificate: Certificate, outer: Mapping[int, Level]) -> None:
     """Raises ``Refused`` if a barrier of the certificate is not full."""
     for site in certificate.barriers:
-        match = of.instructions[site].match
-        cta = match is not None and match.form.scope == "cta" and site in of.block_of
-        together = match is not None and match.scope != "thread"
-        if not cta or of.apart(Collective(site, Level.CTA, together), certificate.levels, outer):
+        collective = of_all_threads(of, site) if site in of.block_of else None
+        if collective is None or of.apart(collective, certificate.levels, outer):
             raise Refused(site, "the certificate takes a barrier for full that some threads may not execute")
     if full_barriers(of, certificate.barriers) != certificate.barriers:
         raise Refused(min(certificate.barriers), "some threads may wait for this barrier elsewhere")

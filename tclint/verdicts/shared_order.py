@@ -35,10 +35,10 @@ from tclint.verdicts.epochs import (
     first_epoch,
     foreign,
     full_barriers,
+    of_all_threads,
 )
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.rings import Rings
-from tclint.verdicts.uniform import Level
 
 __all__ = ["SharedOrder"]
 
@@ -127,17 +127,14 @@ class SharedOrder:
 
     @cached_property
     def _levels(self) -> Levels:
-        return Levels(self.uniform.levels, self.uniform.of.outer(self.uniform.levels))
+        return Levels(self.uniform.of, self.uniform.levels, self.uniform.of.outer(self.uniform.levels))
 
     @cached_property
     def barriers(self) -> frozenset[int]:
-        """The CTA barriers that all threads of the CTA execute together."""
+        """The barriers that all threads of the CTA execute together."""
         of = self.uniform
-        candidates = (
-            each
-            for each in of.needed
-            if each.level is Level.CTA and self.function.instructions[each.site].event == "barrier-sync"
-        )
+        found = (of_all_threads(of.of, each.site) for each in of.needed)
+        candidates = [each for each in found if each is not None]
         return full_barriers(of.of, {c.site for c in candidates if not (of.why(c) or of.refused(c))})
 
     def walk(self) -> Walk | None:

@@ -227,6 +227,21 @@ def test_threads_in_two_dimensions_have_the_index_that_the_shape_gives_them() ->
     assert shared(body, size="").status is Status.UNKNOWN
 
 
+def test_a_barrier_of_the_warp_is_one_of_all_threads_in_a_cta_of_one_warp() -> None:
+    warp = f"{STORE}\nbar.warp.sync -1;\n{OTHER}"
+    assert shared(warp, size=".reqntid 32").status is Status.PROVED
+    assert shared(loop(f"{warp}\nbar.warp.sync -1;"), size=".reqntid 32").status is Status.PROVED
+    assert shared(loop(warp), size=".reqntid 32").status is Status.UNKNOWN
+    assert shared(warp.replace("-1", "0xffff"), size=".reqntid 32").status is Status.UNKNOWN
+    assert shared(warp, size=".reqntid 64").status is Status.UNKNOWN
+    assert shared(warp, size=".reqntid 16").status is Status.UNKNOWN
+    assert shared(warp, size=".maxntid 32").status is Status.UNKNOWN
+    assert (
+        shared(f"{STORE}\n{skipped('%p1', 'bar.warp.sync -1;')}\n{OTHER}", size=".reqntid 32").status
+        is Status.UNKNOWN
+    )
+
+
 def test_reasons_name_what_is_not_known() -> None:
     for name, words in (
         ("a neighbour without a barrier", "no CTA barrier separates"),
