@@ -25,9 +25,9 @@ from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.uniform import MOVED, Collective, Level, Questions, Uniform, check_uniform, collectives
 
-__all__ = ["BY_INDEX", "Convergence", "index_alone"]
+__all__ = ["Convergence", "index_alone"]
 
-BY_INDEX = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
+_BY_INDEX = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
 """What the values of predicates of the thread index take for granted; and the shape of the CTA, unless it is stated."""
 _INDEX_NODES = frozenset("const special sum op select compare logic not part pack broadcast".split())
 """The kinds of expressions that depend on the index of a thread alone; an elected lane and a table are not among them."""
@@ -57,6 +57,9 @@ class Convergence:
         self.model, self.assume, self.registers = model, frozenset(assume), tuple(registers)
         self.function, self.values = model.function, model.values
         self.assumed: set[Assumption] = set()
+        self.of_index = _BY_INDEX if self.function.threads is not None else _BY_INDEX | {Assumption.SHAPE}
+        """What a value that the index of the thread decides takes for granted."""
+        self._holding: dict[tuple[int, int], int | None] = {}
         self._indexed: dict[tuple[int, int, bool], Level] = {}
         blocks = [range(block.start, block.end) for block in model.cfg.blocks]
         graph = Graph(blocks, model.cfg.successors, model.cfg.exits)
@@ -172,12 +175,22 @@ class Convergence:
         """The level of a register whose value depends on the index of the thread alone; ``NONE`` if it is another."""
         key = register, at, after
         if key not in self._indexed:
-            wanted = BY_INDEX if self.function.threads is not None else BY_INDEX | {Assumption.SHAPE}
-            level = self._index_level(register, at, after) if wanted <= self.assume else Level.NONE
+            level = self._index_level(register, at, after) if self.of_index <= self.assume else Level.NONE
             if level < Level.NONE:
-                self.assumed |= wanted
+                self.assumed |= self.of_index
             self._indexed[key] = level
         return self._indexed[key]
+
+    def holding(self, register: int, at: int) -> int | None:
+        """The threads in which a predicate is true just before an instruction; None unless their index alone decides."""
+        key = register, at
+        if key not in self._holding:
+            value = self.values.before(register, at)
+            decided = self.of_index <= self.assume and index_alone(self.values, value)
+            self._holding[key] = self.values.mask(value) if decided else None
+            if self._holding[key] is not None:
+                self.assumed |= self.of_index
+        return self._holding[key]
 
     def _index_level(self, register: int, at: int, after: bool) -> Level:
         values, kind = self.values, self.function.registers[register].type

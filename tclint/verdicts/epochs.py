@@ -34,7 +34,7 @@ from tclint.ir.nodes import Function, Instruction
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.special_registers import WARP
 from tclint.verdicts.checker import Graph, Refused, State, Transfer, touches_shared
-from tclint.verdicts.uniform import Collective, Level, Uniform, check_levels
+from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
 
 __all__ = [
     "ENTRY",
@@ -127,8 +127,7 @@ class Questions(NamedTuple):
     """Whether two accesses of different threads have no byte in common."""
     everyone: int
     """All threads that a CTA may have, one bit for each."""
-    holding: Callable[[int, int], int | None]
-    """The threads in which a predicate is true just before an instruction, if their index alone decides; else None."""
+    holding: Holding
 
 
 @dataclass(frozen=True)
@@ -264,8 +263,12 @@ class Walk:
             found = access(i, instruction)
             if found is not None:
                 self.accesses[i], self.times[i] = found, epoch
-                self.threads[i] = self.certificate.threads[b] & self.guarded(
-                    i, instruction.guard, not instruction.negated
+                self.threads[i] = narrowed(
+                    self.certificate.threads[b],
+                    self.ask.holding,
+                    i,
+                    instruction.guard,
+                    not instruction.negated,
                 )
                 if found.copy:
                     self.later.setdefault(i, set()).update(s.start for s in epoch)
@@ -280,16 +283,12 @@ class Walk:
         for each in pending:
             self.later.setdefault(each.site, set()).update(s.start for s in epoch)
 
-    def guarded(self, at: int, register: int, value: bool) -> int:
-        """The threads in which a predicate may have a *value* just before an instruction; all for the register -1."""
-        mask = self.ask.holding(register, at) if register >= 0 else None
-        return -1 if mask is None else mask if value else ~mask
-
     def leaving(self, b: int) -> Iterator[tuple[int, int]]:
         """For each edge out of a block, its target and the threads that may take it."""
         last = self.graph.blocks[b][-1]
         for edge in self.graph.successors[b]:
-            yield edge.target, self.certificate.threads[b] & self.guarded(last, edge.predicate, edge.value)
+            threads = self.certificate.threads[b]
+            yield edge.target, narrowed(threads, self.ask.holding, last, edge.predicate, edge.value)
 
     # ------------------------------------------------------------ pairs
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tclint.analyses.model import KernelModel
-from tclint.ir.nodes import Immediate, Instruction, Vector, registers
+from tclint.ir.nodes import Immediate, Instruction, Operand, Vector, registers
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.verdicts.convergence import index_alone
@@ -176,5 +176,5 @@ class Lanes:
             self._indexed[value] = bits
         return self._indexed[value]
 
-    def _constant(self, operand: object, at: int) -> int | None:
-        return self.values.constant_of(self.values.operand(operand, at))  # type: ignore[arg-type]
+    def _constant(self, operand: Operand, at: int) -> int | None:
+        return self.values.constant_of(self.values.operand(operand, at))

@@ -7,7 +7,6 @@ what ``ptxas`` does (:mod:`tclint.analyses.setmaxnreg`).
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cached_property
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.setmaxnreg import RegisterCounts, bound
@@ -15,7 +14,7 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Refused
-from tclint.verdicts.convergence import BY_INDEX, Convergence, index_alone
+from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.uniform import Collective
 from tclint.verdicts.warp_registers import Certificate, Pool, Questions, check
@@ -34,7 +33,6 @@ class RegisterPool:
         self.function, self.values = model.function, model.values
         self.assumed: set[Assumption] = set()
         self.uniform = Convergence(model, assume)
-        self.wanted = BY_INDEX if self.function.threads is not None else BY_INDEX | {Assumption.SHAPE}
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
@@ -51,11 +49,7 @@ class RegisterPool:
             at = span(self.function, each.site)
             for what, discharge, why in (
                 (_TOGETHER, Discharge.UNIFORM, self._apart(each)),
-                (
-                    _GRANTED,
-                    Discharge.POOL,
-                    pool.wrong(each.site, launch),
-                ),
+                (_GRANTED, Discharge.POOL, pool.wrong(each.site, launch)),
             ):
                 obligations.append(Obligation(at, None, what, None if why else discharge, why=why))
                 if why:
@@ -95,7 +89,7 @@ class RegisterPool:
         """The least solution of what the checker verifies of the threads at each block."""
         count = len(self.model.cfg.blocks)
         before, after = [0] * count, [0] * count
-        ask = Questions(T.full(self.values.threads), self._size(), self._holding)
+        ask = Questions(T.full(self.values.threads), self._size(), self.uniform.holding)
         before[0] = ask.everyone
         pool = Pool(self.function, self.uniform.of, Certificate(self.uniform.levels, before, after), ask)
         work = [0]
@@ -107,18 +101,3 @@ class RegisterPool:
                 if known != (before[target], after[target]):
                     work.append(target)
         return pool
-
-    @cached_property
-    def _masks(self) -> dict[tuple[int, int], int | None]:
-        return {}
-
-    def _holding(self, register: int, at: int) -> int | None:
-        """The threads in which a predicate is true before an instruction; None unless their index alone decides."""
-        key = register, at
-        if key not in self._masks:
-            value = self.values.before(register, at)
-            decided = self.wanted <= self.assume and index_alone(self.values, value)
-            self._masks[key] = self.values.mask(value) if decided else None
-        if self._masks[key] is not None:
-            self.assumed |= self.wanted
-        return self._masks[key]

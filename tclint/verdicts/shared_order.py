@@ -19,7 +19,7 @@ from tclint.values import thread_masks as T
 from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.apart import Bytes
 from tclint.verdicts.checker import Refused, State, Transfer
-from tclint.verdicts.convergence import Convergence, index_alone
+from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.epochs import (
     Access,
     Certificate,
@@ -48,8 +48,6 @@ MAX_OPEN = 32
 """The pairs that are not discharged after which no addresses are compared."""
 MAX_PASSED = 256
 """What a thread may have passed in its epoch at one block: the alternatives that are distinguished."""
-_ADDRESSES = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
-"""What a comparison of addresses takes for granted; and the shape of the CTA, unless it is stated."""
 _WHAT = "no other thread accesses the bytes before or after without an intervening barrier"
 
 
@@ -65,7 +63,6 @@ class SharedOrder:
         self.sites = [i for block in blocks for i in block]
         self.transfer = Transfer(self.function, ("cp.async",), blocks)
         self.across = AcrossThreads(model, Bytes(model, Rings(model, self.transfer)))
-        self.wanted = _ADDRESSES if self.function.threads is not None else _ADDRESSES | {Assumption.SHAPE}
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
@@ -167,23 +164,14 @@ class SharedOrder:
     @cached_property
     def questions(self) -> Questions:
         """What the checker asks."""
-        return Questions(self._apart, T.full(self.values.threads), self._holding)
-
-    def _holding(self, register: int, at: int) -> int | None:
-        """The threads in which a predicate is true before an instruction; None unless their index alone decides."""
-        if not self.wanted <= self.assume:
-            return None
-        value = self.values.before(register, at)
-        mask = self.values.mask(value) if index_alone(self.values, value) else None
-        if mask is not None:
-            self.assumed |= self.wanted
-        return mask
+        return Questions(self._apart, T.full(self.values.threads), self.uniform.holding)
 
     def _apart(self, a: Access, b: Access, view: View) -> bool:
-        """Whether two accesses of different threads have no byte in common."""
-        if not (self.wanted <= self.assume and self.across.apart(a, b, view)):
+        """Whether two accesses of different threads have no byte in common, if what that takes for granted may be."""
+        wanted = self.uniform.of_index
+        if not (wanted <= self.assume and self.across.apart(a, b, view)):
             return False
-        self.assumed |= self.wanted
+        self.assumed |= wanted
         return True
 
     def _discharge(self, walk: Walk, pair: Pair, *, cheap: bool) -> Discharge | None:

@@ -34,12 +34,14 @@ __all__ = [
     "MOVES",
     "PURE",
     "Collective",
+    "Holding",
     "Level",
     "Questions",
     "Uniform",
     "check_levels",
     "check_uniform",
     "collectives",
+    "narrowed",
     "specials",
 ]
 
@@ -71,6 +73,10 @@ _OF_REGISTER = {
     Scope.WARP: Level.WARP,
 }
 _OF_SCOPE = {"warp": Level.WARP, "lanes": Level.WARP, "warpgroup": Level.WARPGROUP, "cta": Level.CTA}
+
+
+Holding = Callable[[int, int], int | None]
+"""The threads in which a register is true just before an instruction, if their index alone decides; else None."""
 
 
 @dataclass(frozen=True)
@@ -349,6 +355,12 @@ class Uniform:
                 state = state | after if instruction.guard >= 0 else after
             work += [(edge.target, state) for edge in self.graph.successors[block]]
         yield from sorted(found.items())
+
+
+def narrowed(threads: int, holding: Holding, at: int, register: int, value: bool) -> int:
+    """Those of *threads* in which a predicate may have a *value* just before an instruction; all for the register -1."""
+    mask = holding(register, at) if register >= 0 else None
+    return threads if mask is None else threads & (mask if value else ~mask)
 
 
 def specials(operands: Sequence[Operand]) -> Iterator[Special]:

@@ -18,7 +18,7 @@ of the mbarriers, and not claimed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -28,9 +28,9 @@ from tclint.ir.nodes import Function, Instruction
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Refused
-from tclint.verdicts.uniform import Collective, Level, Uniform, check_levels
+from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
 
-__all__ = ["Certificate", "Pool", "Questions", "check", "narrowed"]
+__all__ = ["Certificate", "Pool", "Questions", "check"]
 
 LEAST, MOST, STEP = 24, 256, 8
 """The counts that a ``setmaxnreg`` may request are multiples of 8 in this range."""
@@ -50,8 +50,7 @@ class Questions(NamedTuple):
     """All threads that a CTA may have, one bit for each."""
     size: int | None
     """The number of threads that every CTA has; None if that is unknown."""
-    holding: Callable[[int, int], int | None]
-    """The threads in which a predicate is true just before an instruction, if their index alone decides; else None."""
+    holding: Holding
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,6 @@ class Certificate:
     """The threads that may enter each block without having executed a ``setmaxnreg``."""
     after: Sequence[int]
     """The threads that may enter each block and have executed one."""
-
-
-def narrowed(threads: int, ask: Questions, at: int, register: int, value: bool) -> int:
-    """Those of *threads* in which a predicate may have a *value* just before an instruction; all for the register -1."""
-    mask = ask.holding(register, at) if register >= 0 else None
-    return threads if mask is None else threads & (mask if value else ~mask)
 
 
 class Pool:
@@ -94,8 +87,8 @@ class Pool:
             instruction = self.instructions[i]
             if instruction.event == "setmaxnreg":
                 guard = instruction.guard, not instruction.negated
-                self.first[i] = narrowed(before, self.ask, i, *guard)
-                self.again[i] = narrowed(after, self.ask, i, *guard)
+                self.first[i] = narrowed(before, self.ask.holding, i, *guard)
+                self.again[i] = narrowed(after, self.ask.holding, i, *guard)
                 after |= self.first[i]
                 known = instruction.guard < 0 or self.ask.holding(instruction.guard, i) is not None
                 before = before & ~self.first[i] if known else before
@@ -106,8 +99,8 @@ class Pool:
             taken = edge.predicate, edge.value
             yield (
                 edge.target,
-                narrowed(before, self.ask, last, *taken),
-                narrowed(after, self.ask, last, *taken),
+                narrowed(before, self.ask.holding, last, *taken),
+                narrowed(after, self.ask.holding, last, *taken),
             )
 
     # ------------------------------------------------------------ what is requested
