@@ -59,6 +59,11 @@ class Convergence:
         self.assumed: set[Assumption] = set()
         self.of_index = _BY_INDEX if self.function.threads is not None else _BY_INDEX | {Assumption.SHAPE}
         """What a value that the index of the thread decides takes for granted."""
+        several = any(size != 1 for size in self.function.directives.get(".maxntid", ())[1:])
+        stated = self.function.threads is not None or not several
+        self.by_index = stated and self.of_index <= self.assume
+        """Whether the index of a thread may decide anything: not in a CTA of several dimensions of which only bounds are
+        known."""
         self._holding: dict[tuple[int, int], int | None] = {}
         self._indexed: dict[tuple[int, int, bool], Level] = {}
         blocks = [range(block.start, block.end) for block in model.cfg.blocks]
@@ -175,7 +180,7 @@ class Convergence:
         """The level of a register whose value depends on the index of the thread alone; ``NONE`` if it is another."""
         key = register, at, after
         if key not in self._indexed:
-            level = self._index_level(register, at, after) if self.of_index <= self.assume else Level.NONE
+            level = self._index_level(register, at, after) if self.by_index else Level.NONE
             if level < Level.NONE:
                 self.assumed |= self.of_index
             self._indexed[key] = level
@@ -186,7 +191,7 @@ class Convergence:
         key = register, at
         if key not in self._holding:
             value = self.values.before(register, at)
-            decided = self.of_index <= self.assume and index_alone(self.values, value)
+            decided = self.by_index and index_alone(self.values, value)
             self._holding[key] = self.values.mask(value) if decided else None
             if self._holding[key] is not None:
                 self.assumed |= self.of_index

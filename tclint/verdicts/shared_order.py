@@ -168,10 +168,9 @@ class SharedOrder:
 
     def _apart(self, a: Access, b: Access, view: View) -> bool:
         """Whether two accesses of different threads have no byte in common, if what that takes for granted may be."""
-        wanted = self.uniform.of_index
-        if not (wanted <= self.assume and self.across.apart(a, b, view)):
+        if not (self.uniform.by_index and self.across.apart(a, b, view)):
             return False
-        self.assumed |= wanted
+        self.assumed |= self.uniform.of_index
         return True
 
     def _discharge(self, walk: Walk, pair: Pair, *, cheap: bool) -> Discharge | None:

@@ -194,6 +194,11 @@ def test_without_a_size_a_proof_assumes_whole_warps_and_one_dimension() -> None:
     assert convergence(FENCE, size=".maxntid 256").assumptions == (Assumption.SHAPE,)
 
 
+def test_bounds_in_several_dimensions_say_nothing_of_the_index_of_a_thread() -> None:
+    assert convergence(PROVED["one warp"], size=".maxntid 256").status is Status.PROVED
+    assert convergence(PROVED["one warp"], size=".maxntid 64, 4").status is Status.UNKNOWN
+
+
 def test_incomplete_groups_are_unknown() -> None:
     assert convergence(FENCE, size=".reqntid 192").status is Status.UNKNOWN
     assert convergence(VOTE, size=".reqntid 48").status is Status.UNKNOWN

@@ -224,6 +224,8 @@ def test_threads_in_two_dimensions_have_the_index_that_the_shape_gives_them() ->
     assert shared(body, size=".reqntid 32, 4").status is Status.PROVED
     assert shared(body.replace("7;", "6;"), size=".reqntid 32, 4").status is Status.UNKNOWN
     assert shared(STORE, size=".reqntid 32, 4").status is Status.UNKNOWN
+    assert shared(STORE, size=".maxntid 32, 4").status is Status.UNKNOWN
+    assert shared(STORE, size=".maxntid 128, 1, 1").status is Status.PROVED
     assert shared(body, size="").status is Status.UNKNOWN
 
 
