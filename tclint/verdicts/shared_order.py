@@ -39,6 +39,7 @@ from tclint.verdicts.epochs import (
 )
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.rings import Rings
+from tclint.verdicts.uniform import Level
 
 __all__ = ["SharedOrder"]
 
@@ -85,13 +86,27 @@ class SharedOrder:
             else:
                 claims[pair] = discharge
             obligations.append(Obligation(first, then, _WHAT, discharge, why=why))
-        if not reasons:
+        if reasons:
+            reasons = [*self._partial(), *reasons]
+        else:
             try:
                 claimed = replace(walk.certificate, claims=claims)
                 check(self.function, self.uniform.of, claimed, self.questions)
             except Refused as refused:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
         return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed | self.uniform.assumed))
+
+    def _partial(self) -> Iterator[Reason]:
+        """The first CTA barrier that orders nothing, because not all threads are known to meet there."""
+        of = self.uniform
+        for each in of.needed:
+            event = self.function.instructions[each.site].event
+            if each.level is Level.CTA and event == "barrier-sync" and each.site not in self.barriers:
+                why = of.why(each) or of.refused(each) or "threads may wait or arrive at it elsewhere"
+                yield Reason(
+                    span(self.function, each.site), f"this barrier orders nothing: {why}", self._help
+                )
+                return
 
     def _foreign(self) -> Iterator[Reason]:
         for site in self.sites:

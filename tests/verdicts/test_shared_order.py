@@ -257,6 +257,20 @@ def test_reasons_name_what_is_not_known() -> None:
     assert ".reqntid" in shared(UNKNOWN["a neighbour without a barrier"], size="").reasons[0].help
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a barrier of some warps", "a branch that decides whether it executes may differ"),
+        ("a barrier of half the CTA", "not known to count all threads"),
+        ("another barrier of an unknown number", "threads may wait or arrive at it elsewhere"),
+    ],
+)
+def test_the_first_reason_is_why_a_barrier_orders_nothing(name: str, words: str) -> None:
+    what = shared(UNKNOWN[name]).reasons[0].what
+    assert what.startswith("this barrier orders nothing: ")
+    assert words in what
+
+
 def test_reasons_name_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_order, "MAX_PAIRS", 1)
     assert "more than 1 pairs" in shared(PROVED["a reduction"]).reasons[0].what
