@@ -31,7 +31,7 @@ from tclint.ir.nodes import (
 from tclint.isa.table import Match
 from tclint.isa.target import FAMILIES, INTRODUCED, Target, dotted
 
-__all__ = ["OPERATORS", "Fault", "Kernel", "Operator", "apply"]
+__all__ = ["OPERATORS", "Fault", "Kernel", "Operator", "Plant", "apply"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ hazards and each producer (the folder of a file), the kernels that use the class
 rests on assumptions, and the commonest reasons of the others. With ``--findings`` the files are linted as well, and a
 finding of the class makes a kernel *violated*.
 
-The second plants faults of ``benchmarks.faults`` that are about a class into kernels that are proved for it. A mutant
+The second plants faults of ``benchmarks.faults`` and ``benchmarks.proof_faults`` that are about a class into kernels that
+are proved for it. A mutant
 that is still proved is printed, with its change: either the change is harmless to the class, or the proof is wrong.
 The third asks ptxas, and the SASS that it makes, about the kernels that are proved (``benchmarks.verdict_oracles``).
 A person reads what speaks against a proof: ``benchmarks/readings.tsv`` has why the class holds nevertheless. If
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 from benchmarks import ptxas
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
+from benchmarks.proof_faults import PROOF_FAULTS
 from benchmarks.studies import sass
 from benchmarks.verdict_oracles import ORACLES, Case, digest, oracle
 from benchmarks.verdict_score import read, record
@@ -57,6 +59,7 @@ ABOUT = {
     HazardClass.BULK: r"^bulk (wait|commit)",
     HazardClass.AVAILABILITY: r"^(version lowered|target )",
     HazardClass.REGISTER_POOL: r"^(entry register count|setmaxnreg)",
+    HazardClass.SHARED_MEMORY: r"^(CTA barrier|cp\.async\.(wait|commit))",
     HazardClass.CONVERGENCE: r"^(aligned instruction|some lanes|part of a warpgroup|wgmma skipped|(shuffle|vote|elect) mask|barrier thread count)",
 }
 """Class -> the names of the faults that are about it."""
@@ -161,9 +164,9 @@ def mutants(
                 continue
             found += 1
             kernel = Kernel(source.data, module, written)
-            for name, operator in OPERATORS.items():
-                if re.search(ABOUT[hazard], name):
-                    places += ((path, kernel, name, fault) for fault in operator.plant(kernel))
+            known = {name: o.plant for name, o in OPERATORS.items() if re.search(ABOUT[hazard], name)}
+            for name, plant in {**known, **PROOF_FAULTS.get(hazard, {})}.items():
+                places += ((path, kernel, name, fault) for fault in plant(kernel))
     done = Mutants(found, Counter(), [])
     for path, kernel, name, fault in _spread(places, rng):
         if done.planted == wanted:

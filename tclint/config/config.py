@@ -190,7 +190,7 @@ ASSUMPTIONS = Kind(
     {
         "type": "array",
         "items": {
-            "enum": ["no-overflow", "same-loads", "threads", "no-alias", "reconvergence", "shape", "none"]
+            "enum": ["no-overflow", "same-loads", "threads", "reconvergence", "registers", "shape", "none"]
         },
     },
     _assumptions,

@@ -70,12 +70,13 @@ class Assumption(Enum):
     THREADS = "threads"
     """The CTA has no more threads than the directives of the kernel, or else the hardware, admit. If the kernel neither
     states its shape nor reads %tid or %ntid in a second dimension, the CTA has one."""
-    NO_ALIAS = "no-alias"
-    """Pointers passed as different parameters do not alias."""
     RECONVERGENCE = "reconvergence"
     """The threads of a warp that diverge at a branch reconverge at its immediate post-dominator."""
+    REGISTERS = "registers"
+    """A kernel with ``setmaxnreg`` is launched with the registers per thread that ``ptxas`` chooses by its directives."""
     SHAPE = "shape"
-    """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``."""
+    """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``;
+    a kernel that never reads %ntid is launched with as many threads as ``.maxntid`` states."""
 
 
 class Discharge(Enum):
@@ -92,6 +93,12 @@ class Discharge(Enum):
     shape."""
     UNIFORM = "uniform"
     """All branches and the guard that decide whether it executes agree in the threads that it needs."""
+    POOL = "pool"
+    """What the warps own together never exceeds what the CTA has at launch."""
+    BARRIER = "barrier"
+    """Every path between the two passes a barrier at which all threads of the CTA meet."""
+    ATOMIC = "atomic"
+    """Both are atomic operations of one type."""
     TABLE = "table"
     """The tables of the ISA decide it."""
 

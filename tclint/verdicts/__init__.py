@@ -6,8 +6,9 @@ the analyses accepts the list. The absence of findings proves nothing, and whate
 
 ``uses`` says which classes a kernel uses, ``gaps`` what is not known of it at all; ``completion`` proves that registers,
 columns and copied bytes are used after their operation has completed, ``convergence`` that threads execute collective
-instructions together, ``availability`` that the target and the version have all that the module uses; ``checker`` and
-``uniform`` accept or refuse. Imports ``analyses`` and what is below it.
+instructions together, ``shared_order`` that CTA barriers order accesses of shared memory, ``register_pool`` that
+``setmaxnreg`` gets what it requests, ``availability`` that the target and the version have all that the module uses;
+``checker``, ``uniform``, ``epochs`` and ``warp_registers`` accept or refuse. Imports ``analyses`` and what is below it.
 
 Change this package when a kernel that is right is *unknown*, or to prove another class.
 """
@@ -31,6 +32,8 @@ from tclint.verdicts.completion import (
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.gaps import damage, gaps
 from tclint.verdicts.outcome import Outcome, ordered
+from tclint.verdicts.register_pool import RegisterPool
+from tclint.verdicts.shared_order import SharedOrder
 from tclint.verdicts.uses import uses
 
 __all__ = ["verdicts"]
@@ -53,15 +56,16 @@ def verdicts(
     classes that are asked for. The verdicts do not depend on what *model* was asked before.
     """
     function = model.function
-    fresh = KernelModel(function, model.module, model.toolkit, model.pause, strict=True)
     if function.damaged:
         return (
             _verdict(
                 function.name, HazardClass.AVAILABILITY, violated, Outcome(reasons=tuple(damage(function)))
             ),
         )
+    fresh = KernelModel(function, model.module, model.toolkit, model.pause, strict=True)
+    unknown = tuple(gaps(fresh))
     found = tuple(
-        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume))
+        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume, unknown))
         for hazard in uses(fresh)
         if hazard in only
     )
@@ -69,13 +73,16 @@ def verdicts(
     return found
 
 
-def _prove(model: KernelModel, hazard: HazardClass, assume: frozenset[Assumption]) -> Outcome:
+def _prove(
+    model: KernelModel, hazard: HazardClass, assume: frozenset[Assumption], unknown: tuple[Reason, ...]
+) -> Outcome:
+    """What is proved of one class; *unknown* is what is not known of the kernel, whatever the class."""
     prover = _PROVERS.get(hazard)
     if prover is None:
         return Outcome(reasons=(Reason(None, "this class cannot be proved yet"),))
     if not model.function.entry:
         return Outcome(reasons=(Reason(None, "what its callers have left pending is unknown"),))
-    if hazard is not HazardClass.AVAILABILITY and (unknown := tuple(gaps(model))):
+    if hazard is not HazardClass.AVAILABILITY and unknown:
         return Outcome(reasons=unknown)
     try:
         return prover(model, assume)
@@ -99,5 +106,7 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.TMEM_ACCESS: lambda model, assume: Completion(model, TENSOR_GROUPS, assume).outcome(),
     HazardClass.BULK: bulk_completion,
     HazardClass.CONVERGENCE: lambda model, assume: Convergence(model, assume).outcome(),
+    HazardClass.REGISTER_POOL: lambda model, assume: RegisterPool(model, assume).outcome(),
+    HazardClass.SHARED_MEMORY: lambda model, assume: SharedOrder(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }

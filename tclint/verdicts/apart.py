@@ -19,7 +19,7 @@ from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Footprint
 from tclint.verdicts.rings import Numbers, Rings
 
-__all__ = ["Bytes", "Passes", "columns_apart"]
+__all__ = ["Bytes", "Passes", "Range", "columns_apart"]
 
 Passes = Callable[[str, int], bool]
 """Whether ``("block", b)`` may be entered, or ``("site", i)`` executed, while the operation is pending."""
@@ -80,7 +80,7 @@ class Bytes:
     def apart(self, copy: int, access: int, passes: Passes) -> bool:
         """Whether a ``cp.async`` and an access of shared memory have no byte in common, whatever threads of the CTA
         execute the two."""
-        written, accessed = self._of(copy), self._of(access)
+        written, accessed = self.of(copy), self.of(access)
         if written is None or accessed is None:
             return False
         if not all(self._same_for_all(address) for address, _ in (*written, *accessed)):
@@ -91,7 +91,7 @@ class Bytes:
             for b in accessed
         )
 
-    def _of(self, site: int) -> list[Range] | None:
+    def of(self, site: int) -> list[Range] | None:
         """All bytes of shared memory that an instruction accesses; None if they are not all known."""
         if site not in self._known:
             self._known[site] = self._find(site)
@@ -137,17 +137,13 @@ class Bytes:
 
         Values take a load from one address as uniform, but other threads may store between two threads' loads.
         """
-        seen, work = set[int](), [term for term, _ in self.values.linear(address)[0]]
-        while work:
-            value = self.values.representative(work.pop())
-            if value in seen or self.values.bit_slices(value) is not None:
-                continue
-            seen.add(value)
-            node = self.values.node(value)
-            if node[0] in ("load", "unknown", "collective"):
-                return False
-            work += self.values.arguments(value) if node[0] == "phi" else self.values.parts(node)
-        return True
+        values = self.values
+
+        def by_index(value: int) -> bool:
+            return values.bit_slices(value) is not None
+
+        parts = values.subexpressions(*(term for term, _ in values.linear(address)[0]), until=by_index)
+        return all(by_index(v) or values.node(v)[0] not in ("load", "unknown", "collective") for v in parts)
 
     def _stages_apart(self, copy: int, access: int, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all states of the loop that selects their stages."""

@@ -69,7 +69,7 @@ OTHER = -2
 MAX_DEPTH = 63
 """The largest number of groups that hardware leaves pending. A wait for more is not taken to complete anything."""
 _SILENT = frozenset(
-    """issue wait register-fence tmem-alloc tmem-relinquish tcgen05-fence-after mbarrier-init mbarrier-wait
+    """wait register-fence tmem-alloc tmem-relinquish tcgen05-fence-after mbarrier-init mbarrier-wait
     mbarrier-pending barrier-wait proxy-fence elect setmaxnreg pdl-wait clc-query vote shuffle match redux""".split()
 )
 """The events that signal no other thread; an event that is not among them is a release."""
@@ -575,7 +575,7 @@ class _Checker:
         elif claimed is Discharge.ORDERED:
             holds = ordered
         elif claimed is Discharge.DISJOINT:
-            compared = need.what in ("columns", "bytes", "source", "result")
+            compared = need.what in ("columns", "bytes", "source")
             holds = compared and self.questions.disjoint(need, self.certificate.pending)
         else:  # the bytes of a cp.async are accessed by other threads too, whose paths are not those of the issuing one
             searched = claimed is Discharge.INFEASIBLE and need.what != "bytes"

@@ -15,15 +15,17 @@ from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from tclint.analyses.model import KernelModel
+from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.inline import reached
 from tclint.ir.nodes import Operand
+from tclint.values import Values
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Graph, Refused
-from tclint.verdicts.outcome import Outcome, span
+from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.uniform import MOVED, Collective, Level, Questions, Uniform, check_uniform, collectives
 
-__all__ = ["Convergence"]
+__all__ = ["Convergence", "index_alone"]
 
 _BY_INDEX = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
 """What the values of predicates of the thread index take for granted; and the shape of the CTA, unless it is stated."""
@@ -37,13 +39,32 @@ _WHAT = {
 }
 
 
-class Convergence:
-    """The obligations of the collective instructions of one kernel, and what discharges them."""
+def index_alone(values: Values, value: int) -> bool:
+    """Whether *value* is an expression of the index of its thread alone, or a constant."""
+    nodes = [values.node(v) for v in values.subexpressions(value)]
+    return all(n[0] in _INDEX_NODES and not (n[0] == "special" and n[1] in MOVED) for n in nodes)
 
-    def __init__(self, model: KernelModel, assume: Collection[Assumption]) -> None:
-        self.model, self.assume = model, frozenset(assume)
+
+class Convergence:
+    """The obligations of the collective instructions of one kernel, and what discharges them.
+
+    The levels of *registers* are found besides those that these instructions depend on.
+    """
+
+    def __init__(
+        self, model: KernelModel, assume: Collection[Assumption], registers: Iterable[int] = ()
+    ) -> None:
+        self.model, self.assume, self.registers = model, frozenset(assume), tuple(registers)
         self.function, self.values = model.function, model.values
         self.assumed: set[Assumption] = set()
+        self.of_index = _BY_INDEX if self.function.threads is not None else _BY_INDEX | {Assumption.SHAPE}
+        """What a value that the index of the thread decides takes for granted."""
+        several = any(size != 1 for size in self.function.directives.get(".maxntid", ())[1:])
+        stated = self.function.threads is not None or not several
+        self.by_index = stated and self.of_index <= self.assume
+        """Whether the index of a thread may decide anything: not in a CTA of several dimensions of which only bounds are
+        known."""
+        self._holding: dict[tuple[int, int], int | None] = {}
         self._indexed: dict[tuple[int, int, bool], Level] = {}
         blocks = [range(block.start, block.end) for block in model.cfg.blocks]
         graph = Graph(blocks, model.cfg.successors, model.cfg.exits)
@@ -51,14 +72,11 @@ class Convergence:
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts the levels that discharge them."""
-        of, levels = self.of, self.levels
-        outer, diverged = of.outer(levels), of.diverged(levels)
-        needed = list(collectives(self.function, sorted(of.block_of)))
+        of, levels, needed = self.of, self.levels, self.needed
         obligations, reasons = list[Obligation](), list[Reason]()
         phases = dict(of.phases())
         for each in needed:
-            why = of.apart(each, levels, outer) or phases.get(each.site, "")
-            why = why or self._refused(each, reconverges=of.block_of[each.site] in diverged)
+            why = self.why(each) or phases.get(each.site, "") or self.refused(each)
             at = span(self.function, each.site)
             if why:
                 reasons.append(Reason(at, why))
@@ -73,10 +91,27 @@ class Convergence:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
         return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed))
 
-    def _refused(self, of: Collective, *, reconverges: bool) -> str:
+    @cached_property
+    def needed(self) -> tuple[Collective, ...]:
+        """The reachable collective instructions."""
+        return tuple(collectives(self.function, sorted(self.of.block_of)))
+
+    @cached_property
+    def _outer(self) -> dict[int, Level]:
+        return self.of.outer(self.levels)
+
+    @cached_property
+    def _diverged(self) -> frozenset[int]:
+        return self.of.diverged(self.levels)
+
+    def why(self, of: Collective) -> str:
+        """Why the threads of a group may not execute a collective instruction together; "" if they do."""
+        return self.of.apart(of, self.levels, self._outer)
+
+    def refused(self, of: Collective) -> str:
         """Why an assumption that a collective instruction needs may not be made; "" if all may, and they are noted."""
         needed = set[Assumption]()
-        if of.together and reconverges:
+        if of.together and self.of.block_of[of.site] in self._diverged:
             needed.add(Assumption.RECONVERGENCE)
         wide = of.level is Level.WARPGROUP or self.model.instruction(of.site).role("mask") is not None
         if wide and self.function.threads is None:
@@ -124,7 +159,8 @@ class Convergence:
         ends = [self.of.graph.blocks[b][-1] for b in self.of.regions]
         work = [r for i in ends for r in instructions[i].reads]
         work += [instructions[i].guard for i in ends]
-        work += [instructions[each.site].guard for each in collectives(self.function, sorted(block_of))]
+        work += [instructions[each.site].guard for each in self.needed]
+        work += self.registers
         found: dict[int, list[int]] = {}
         while work:
             register = work.pop()
@@ -144,18 +180,27 @@ class Convergence:
         """The level of a register whose value depends on the index of the thread alone; ``NONE`` if it is another."""
         key = register, at, after
         if key not in self._indexed:
-            wanted = _BY_INDEX if self.function.threads is not None else _BY_INDEX | {Assumption.SHAPE}
-            level = self._index_level(register, at, after) if wanted <= self.assume else Level.NONE
+            level = self._index_level(register, at, after) if self.by_index else Level.NONE
             if level < Level.NONE:
-                self.assumed |= wanted
+                self.assumed |= self.of_index
             self._indexed[key] = level
         return self._indexed[key]
+
+    def holding(self, register: int, at: int) -> int | None:
+        """The threads in which a predicate is true just before an instruction; None unless their index alone decides."""
+        key = register, at
+        if key not in self._holding:
+            value = self.values.before(register, at)
+            decided = self.by_index and index_alone(self.values, value)
+            self._holding[key] = self.values.mask(value) if decided else None
+            if self._holding[key] is not None:
+                self.assumed |= self.of_index
+        return self._holding[key]
 
     def _index_level(self, register: int, at: int, after: bool) -> Level:
         values, kind = self.values, self.function.registers[register].type
         value = (values.after if after else values.before)(register, at)
-        nodes = [values.node(v) for v in values.subexpressions(value)]
-        if any(n[0] not in _INDEX_NODES or (n[0] == "special" and n[1] in MOVED) for n in nodes):
+        if not index_alone(values, value):
             return Level.NONE
         planes: tuple[int, ...] | None
         if kind == ".pred":

@@ -38,14 +38,27 @@ from tclint.ir.nodes import (
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.verdicts.checker import Graph, Refused
 
-__all__ = ["MOVED", "Collective", "Level", "Questions", "Uniform", "check_uniform", "collectives"]
+__all__ = [
+    "MOVED",
+    "MOVES",
+    "PURE",
+    "Collective",
+    "Holding",
+    "Level",
+    "Questions",
+    "Uniform",
+    "check_levels",
+    "check_uniform",
+    "collectives",
+    "narrowed",
+]
 
 _ALL_LANES = 0xFFFFFFFF
 _BARRIERS = 16
 """The number of CTA barriers (9.7.13.1)."""
-_PURE = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
+PURE = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
 """The families of instructions that compute from their operands alone."""
-_MOVES = ("mov", "cvta", "mapa")
+MOVES = ("mov", "cvta", "mapa")
 """The first words of such instructions in other families."""
 
 
@@ -68,6 +81,10 @@ _OF_REGISTER = {
     Scope.WARP: Level.WARP,
 }
 _OF_SCOPE = {"warp": Level.WARP, "lanes": Level.WARP, "warpgroup": Level.WARPGROUP, "cta": Level.CTA}
+
+
+Holding = Callable[[int, int], int | None]
+"""The threads in which a register is true just before an instruction, if their index alone decides; else None."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +245,7 @@ class Uniform:
             )
             reads = all(verb == "read" for verb, _ in form.memory)
             return self._operands(instruction, at, levels) if constant and reads else Level.NONE
-        if form.family in _PURE or form.name.split(".")[0] in _MOVES:
+        if form.family in PURE or form.name.split(".")[0] in MOVES:
             return self._operands(instruction, at, levels)
         return Level.NONE
 
@@ -348,12 +365,16 @@ class Uniform:
         yield from sorted(found.items())
 
 
-def check_uniform(
-    of: Uniform, levels: Mapping[int, Level], claimed: Iterable[Collective]
-) -> tuple[Collective, ...]:
-    """The collective instructions of a function, which *levels* prove to be executed together.
+def narrowed(threads: int, holding: Holding, at: int, register: int, value: bool) -> int:
+    """Those of *threads* in which a predicate may have a *value* just before an instruction; all for the register -1."""
+    mask = holding(register, at) if register >= 0 else None
+    return threads if mask is None else threads & (mask if value else ~mask)
 
-    Raises :class:`~tclint.verdicts.checker.Refused` if a level does not follow, or *claimed* are not all of them.
+
+def check_levels(of: Uniform, levels: Mapping[int, Level]) -> Mapping[int, Level]:
+    """Block -> the level of the branches that decide whether it executes, if *levels* hold.
+
+    Raises :class:`~tclint.verdicts.checker.Refused` if one of them does not follow from the others.
     """
     outer = of.outer(levels)
     for b in of.order:
@@ -364,6 +385,17 @@ def check_uniform(
                     raise Refused(
                         at, "the certificate claims that what it writes is uniform in too large a group"
                     )
+    return outer
+
+
+def check_uniform(
+    of: Uniform, levels: Mapping[int, Level], claimed: Iterable[Collective]
+) -> tuple[Collective, ...]:
+    """The collective instructions of a function, which *levels* prove to be executed together.
+
+    Raises :class:`~tclint.verdicts.checker.Refused` if a level does not follow, or *claimed* are not all of them.
+    """
+    outer = check_levels(of, levels)
     needed = tuple(collectives(of.function, (at for b in of.order for at in of.graph.blocks[b])))
     if set(claimed) != set(needed):
         raise Refused(0, "the certificate does not list the collective instructions of the kernel")

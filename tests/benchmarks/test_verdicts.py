@@ -11,9 +11,11 @@ import pytest
 from benchmarks import ptxas, results, verdict_oracles, verdict_score
 from benchmarks import verdicts as benchmark
 from benchmarks.faults import OPERATORS
+from benchmarks.proof_faults import PROOF_FAULTS
 from benchmarks.studies import sass, scoreboards
 from tclint.findings.verdicts import HazardClass
 from tests.tools.project import ROOT
+from tests.tools.support import HOPPER, kernel, module
 
 KERNEL = ROOT / "fixtures" / "wgmma_waited.ptx"
 
@@ -28,6 +30,50 @@ def test_a_fault_takes_the_proof_away() -> None:
     assert done.kernels == 1
     assert done.planted == sum(done.lost.values())
     assert "wgmma.wait_group deleted" in done.lost
+
+
+POOL = """ld.param.u64 %rd1, [pointer];
+mov.u32 %r1, %tid.x;
+setp.lt.u32 %p1, %r1, 128;
+@%p1 bra producer;
+setmaxnreg.inc.sync.aligned.u32 232;
+ret;
+producer:
+setmaxnreg.dec.sync.aligned.u32 40;
+ret;"""
+SHARED = """mov.u32 %r1, %tid.x;
+setp.eq.s32 %p1, %r1, 0;
+shl.b32 %r2, %r1, 2;
+mov.u32 %r3, one;
+add.s32 %r4, %r3, %r2;
+@%p1 st.shared.b32 [one+1024], %r1;
+st.shared.b32 [%r4], %r1;
+bar.sync 0;
+ld.shared.b32 %r5, [%r4+4];
+ret;"""
+
+
+@pytest.mark.parametrize(
+    ("hazard", "text"),
+    [
+        (
+            HazardClass.REGISTER_POOL,
+            module(kernel(POOL, directives=".reqntid 384\n.minnctapersm 1"), header=HOPPER),
+        ),
+        (
+            HazardClass.SHARED_MEMORY,
+            module(".shared .align 4 .b8 one[2048];", kernel(SHARED), header=HOPPER),
+        ),
+    ],
+)
+def test_each_fault_against_a_proof_is_planted_and_takes_it_away(
+    hazard: HazardClass, text: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(text)
+    done = benchmark.mutants([path], hazard, 60, 7)
+    assert not done.survivors
+    assert done.lost.keys() >= PROOF_FAULTS[hazard].keys()
 
 
 def test_faults_are_planted_in_as_many_kernels_as_are_asked_for() -> None:

@@ -44,6 +44,10 @@ MUTATED = (
 )
 
 
+ORDERED = ("rmsnorm", "softmax", "triton_layernorm", "triton_layernorm_100")
+"""Launches whose kernel is proved for accesses of different threads to shared memory."""
+
+
 def is_proved(name: str, hazard: HazardClass, source: Source) -> bool:
     entries = {step["entry"] for step in LAUNCHES[name]["launches"]}
     found = [
@@ -77,6 +81,36 @@ def observed(name: str, hazard: HazardClass, how: str, data: bytes | None = None
 def test_the_executor_observes_nothing_in_a_kernel_that_is_proved(name: str, hazard: HazardClass) -> None:
     assert is_proved(name, hazard, original(name))
     assert {how: observed(name, hazard, how) for how in SCHEDULES} == {how: [] for how in SCHEDULES}
+
+
+def unordered(name: str, how: str, data: bytes | None = None) -> list[str]:
+    """What the executor observes of accesses to shared memory that nothing orders, in one CTA."""
+    outcome = executor.run(name, how, data, grid=(1, 1, 1), steps=200_000)
+    return [o.message for e in outcome.executions for o in e.observations if o.kind == "unordered"]
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_the_executor_observes_no_race_in_a_kernel_that_is_proved(name: str) -> None:
+    assert is_proved(name, HazardClass.SHARED_MEMORY, original(name))
+    assert {how: unordered(name, how) for how in SCHEDULES} == {how: [] for how in SCHEDULES}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_a_race_that_the_executor_observes_is_not_proved(name: str) -> None:
+    source = original(name)
+    entries = {step["entry"] for step in LAUNCHES[name]["launches"]}
+    (kernel,) = (
+        Kernel(source.data, module, written)
+        for module, function in kernels(source)
+        if function.name in entries and (written := module.function(function.name)) is not None
+    )
+    seen = 0
+    for fault in OPERATORS["CTA barrier deleted"].plant(kernel):
+        data = apply(kernel.data, fault.edits)
+        if unordered(name, "lazy", data):
+            seen += 1
+            assert not is_proved(name, HazardClass.SHARED_MEMORY, Source(data, "mutant.ptx")), fault.note
+    assert seen
 
 
 @pytest.mark.parametrize(("name", "hazard", "operators"), MUTATED)

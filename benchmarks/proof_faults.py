@@ -1,0 +1,155 @@
+"""Faults for kernels that are proved for a class, besides those of :mod:`benchmarks.faults`.
+
+Each takes away what a proof of the class rests on: a barrier that all threads execute, the guard of a store, the one
+``setmaxnreg`` of a warp. No rule needs to find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from benchmarks.faults import Fault, Kernel, Plant
+from tclint.findings.finding import Edit
+from tclint.findings.spans import Span
+from tclint.findings.verdicts import HazardClass
+from tclint.ir.cfg import CFG
+from tclint.ir.nodes import Immediate
+from tclint.isa.special_registers import WARP
+
+__all__ = ["PROOF_FAULTS"]
+
+_ONE_WARP = (
+    "{{ .reg .pred %tclint_p; .reg .b32 %tclint_r; mov.u32 %tclint_r, %tid.x; setp.lt.u32 %tclint_p, %tclint_r, 32; "
+    "@%tclint_p {} }}"
+)
+_POLL = (
+    "{ .reg .pred %tclint_p; .reg .b32 %tclint_r; TCLINT_L: ld.volatile.shared.b32 %tclint_r, [0]; "
+    "setp.eq.u32 %tclint_p, %tclint_r, 0; @%tclint_p bra TCLINT_L; } "
+)
+
+
+def _barriers(kernel: Kernel) -> Iterator[int]:
+    """The CTA barriers without a result and a guard, in a CTA of several warps."""
+    for site in kernel.sites("barrier-sync"):
+        instruction = kernel.instructions[site]
+        form = instruction.match.form if instruction.match is not None else None
+        alone = kernel.function.threads is not None and kernel.function.threads <= WARP
+        if form is None or form.scope != "cta" or "destination" in form.roles or alone:
+            continue
+        if instruction.guard < 0 and kernel.flat(site) is not None:
+            yield site
+
+
+def _accesses(kernel: Kernel) -> frozenset[int]:
+    return kernel.where(lambda m: bool(m.form.memory) and m.space.startswith(".shared"))
+
+
+def _replaced(kernel: Kernel, site: int, text: str) -> Fault:
+    return Fault((Edit(kernel.span(site), text),), frozenset((site,)), f"{kernel.text(site)} -> {text}")
+
+
+def _in_one_warp(kernel: Kernel) -> Iterator[Fault]:
+    """A CTA barrier that one warp alone executes."""
+    for site in _barriers(kernel):
+        yield _replaced(kernel, site, _ONE_WARP.format(kernel.flat(site)))
+
+
+def _arrives(kernel: Kernel) -> Iterator[Fault]:
+    """A CTA barrier at which threads arrive and do not wait."""
+    for site in _barriers(kernel):
+        barrier = kernel.instructions[site].role("id")
+        if kernel.function.threads and isinstance(barrier, Immediate):
+            yield _replaced(kernel, site, f"bar.arrive {barrier.value}, {kernel.function.threads};")
+
+
+def _moved(kernel: Kernel) -> Iterator[Fault]:
+    """A CTA barrier after the access that follows it, or before the one that precedes it, in its block."""
+    accesses, cfg = _accesses(kernel), CFG(kernel.function)
+    for site in _barriers(kernel):
+        block = cfg.blocks[cfg.block_of[site]]
+        later = next((i for i in range(site + 1, block.end) if i in accesses), None)
+        edits = kernel.move(site, later) if later is not None else None
+        if edits and later is not None:
+            yield Fault(edits, frozenset((site,)), f"{kernel.text(site)} after {kernel.text(later)}")
+        earlier = next((i for i in range(site - 1, block.start - 1, -1) if i in accesses), None)
+        edits = kernel.move_up(site, earlier) if earlier is not None else None
+        if edits and earlier is not None:
+            yield Fault(edits, frozenset((site,)), f"{kernel.text(site)} before {kernel.text(earlier)}")
+
+
+def _unguarded(kernel: Kernel) -> Iterator[Fault]:
+    """A store to shared memory that all threads execute, and not those alone that its guard selects."""
+    for site in sorted(_accesses(kernel)):
+        instruction, flat = kernel.instructions[site], kernel.flat(site)
+        if instruction.guard >= 0 and instruction.opcode.startswith("st.") and flat is not None:
+            yield _replaced(kernel, site, flat.partition(" ")[2])
+
+
+def _changes(kernel: Kernel) -> Iterator[tuple[int, str, int, str]]:
+    """The setmaxnreg: instruction, text, count, and whether it is an ``.inc`` or a ``.dec``."""
+    for site in kernel.sites("setmaxnreg"):
+        instruction, flat = kernel.instructions[site], kernel.flat(site)
+        count = instruction.role("count")
+        if flat is not None and isinstance(count, Immediate) and isinstance(count.value, int):
+            yield site, flat, count.value, ".inc" if ".inc" in instruction.opcode else ".dec"
+
+
+def _deleted(kernel: Kernel) -> Iterator[Fault]:
+    """A warpgroup that does not release its registers."""
+    for site, flat, _, action in _changes(kernel):
+        if action == ".dec":
+            yield Fault((kernel.blank(site),), frozenset((site,)), flat)
+
+
+def _twice(kernel: Kernel) -> Iterator[Fault]:
+    """Two setmaxnreg without a barrier between them."""
+    for site, flat, _, _ in _changes(kernel):
+        yield _replaced(kernel, site, f"{flat} {flat}")
+
+
+def _by_one_warp(kernel: Kernel) -> Iterator[Fault]:
+    """A setmaxnreg that one warp of the CTA alone executes."""
+    for site, flat, _, _ in _changes(kernel):
+        yield _replaced(kernel, site, _ONE_WARP.format(flat))
+
+
+def _releases_less(kernel: Kernel) -> Iterator[Fault]:
+    """A .dec after which the warpgroup keeps 64 registers more."""
+    for site, flat, count, action in _changes(kernel):
+        if action == ".dec" and count + 64 <= 256:
+            yield _replaced(kernel, site, flat.replace(f" {count};", f" {count + 64};"))
+
+
+def _odd(kernel: Kernel) -> Iterator[Fault]:
+    """A count that is not a multiple of 8."""
+    for site, flat, count, _ in _changes(kernel):
+        yield _replaced(kernel, site, flat.replace(f" {count};", f" {count + 4};"))
+
+
+def _before(text: str) -> Plant:
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        for site, flat, _, _ in _changes(kernel):
+            start = kernel.span(site).start
+            yield Fault((Edit(Span(start, start), text),), frozenset((site,)), f"{text} before {flat}")
+
+    return plant
+
+
+PROOF_FAULTS: Mapping[HazardClass, Mapping[str, Plant]] = {
+    HazardClass.SHARED_MEMORY: {
+        "CTA barrier in one warp": _in_one_warp,
+        "CTA barrier arrived at": _arrives,
+        "CTA barrier past the next access": _moved,
+        "store to shared memory unguarded": _unguarded,
+    },
+    HazardClass.REGISTER_POOL: {
+        "setmaxnreg.dec deleted": _deleted,
+        "setmaxnreg twice": _twice,
+        "setmaxnreg in one warp": _by_one_warp,
+        "setmaxnreg releases less": _releases_less,
+        "setmaxnreg of an odd count": _odd,
+        "poll before setmaxnreg": _before(_POLL),
+        "barrier before setmaxnreg": _before("bar.sync 0; "),
+    },
+}
+"""Class -> the faults that are about it, by name."""

@@ -1,0 +1,262 @@
+"""Whether two threads of a CTA access no common byte of shared memory, each with one of two instructions.
+
+True is a proof under the assumptions of :mod:`tclint.values`. An address is what the index of the thread alone decides,
+what all threads share, and a multiple of what loops add to it; of the last nothing is known but its bounds, unless both
+threads are in the same iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+from typing import NamedTuple
+
+from tclint.analyses.extents import steps
+from tclint.analyses.model import KernelModel
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
+from tclint.values import thread_masks as T
+from tclint.verdicts.apart import Bytes, Range
+from tclint.verdicts.convergence import index_alone
+from tclint.verdicts.epochs import Access, View
+from tclint.verdicts.lanes import Lanes
+from tclint.verdicts.uniform import MOVED
+
+__all__ = ["AcrossThreads"]
+
+_PURE = frozenset("const symbol parameter sum op compare logic not select part pack broadcast".split())
+"""The kinds of expressions that are the same in all threads if their operands are."""
+_OF_ANOTHER_CTA = ("mapa", "isspacep")
+"""Operations whose result is not decided by their operands alone."""
+_SHARED_SCOPES = frozenset((Scope.GRID, Scope.CLUSTER, Scope.CTA))
+Owners = dict[int, int]
+"""Byte -> the threads that access it, one bit for each."""
+
+
+class _Address(NamedTuple):
+    """The first byte that a thread accesses: base + index + low + a multiple of stride."""
+
+    base: int
+    """What all threads share, whenever they execute the access in one epoch."""
+    own: int
+    """What the index of the thread alone decides."""
+    low: int
+    stride: int
+    """0 if loops add nothing."""
+    multiples: int | None
+    """The number of multiples; None if it is unknown."""
+
+
+class AcrossThreads:
+    """Comparisons of the bytes that threads of one kernel access."""
+
+    def __init__(self, model: KernelModel, bytes: Bytes) -> None:
+        self.model, self.values, self.bytes = model, model.values, bytes
+        self._owners: dict[tuple[int, int, int, int, bool, int, int], Owners] = {}
+        self._bounds: dict[tuple[int, int], tuple[int, int]] = {}
+        self._compared: dict[tuple[object, ...], bool] = {}
+        self._by_index: dict[int, bool] = {}
+        self._known_lanes: Lanes | None = None
+
+    def apart(self, a: Access, b: Access, view: View) -> bool:
+        """Whether two different threads access no common byte with *a* and *b*, in any epoch that has both."""
+        threads = view.first | view.then
+        if not view.first or not view.then or threads & (threads - 1) == 0:
+            return True
+        here, there = self.bytes.of(a.site), self.bytes.of(b.site)
+        if here is None or there is None:
+            return False
+        once = a.site == b.site and view.same(self.model.cfg.block_of[a.site])
+        warp = (a.rows or b.rows) and not once
+        alike = self._lanes(view).stored(a.site) if once else 0
+        return all(self._apart(x, y, view, warp, alike) for x in here for y in there)
+
+    def _lanes(self, view: View) -> Lanes:
+        """Which lanes hold one value, by what *view* says of the blocks that a warp executes together."""
+        if self._known_lanes is None or self._known_lanes.together is not view.together:
+            self._known_lanes = Lanes(self.model, view.together)
+        return self._known_lanes
+
+    def _apart(self, a: Range, b: Range, view: View, warp: bool, alike: int) -> bool:
+        """Whether two different threads access no common byte with two ranges.
+
+        With *warp*, the byte that a thread accesses may be accessed by any of its warp. The lanes that differ in the bits
+        *alike* alone execute one store of one value together, which counts as one.
+        """
+        first, then = self._split(a[0], view), self._split(b[0], view)
+        if first is None or then is None:
+            return False
+        if self._beside(first, a[1], then, b[1], view):
+            return True
+        distance = self.values.constant_of(self.values.add(then.base, self.values.times(first.base, -1)))
+        if distance is None:
+            return False
+        modulus = gcd(first.stride, then.stride)
+        key = first.own, first.low, a[1], then.own, then.low + distance, b[1], modulus, view.first, view.then, warp, alike  # fmt: skip
+        if key not in self._compared:
+            self._compared[key] = self._no_owner_in_common(
+                self._bytes(first.own, first.low, a[1], view.first, warp, alike, modulus),
+                self._bytes(then.own, then.low + distance, b[1], view.then, warp, alike, modulus),
+            )
+        return self._compared[key]
+
+    # ------------------------------------------------------------ addresses
+
+    def _split(self, address: int, view: View) -> _Address | None:
+        """The parts of an address; None if they are unknown."""
+        values = self.values
+        terms, constant = values.linear(address)
+        base, index = list[tuple[int, int]](), list[tuple[int, int]]()
+        low, stride, count = constant, 0, 1
+        work, seen = list(terms), set[int]()
+        while work:
+            term, factor = work.pop()
+            if self._is_index(term):
+                index.append((term, factor))
+                continue
+            if self._is_shared(term, view):
+                base.append((term, factor))
+                continue
+            moved = values.induction(term)
+            if moved is not None and moved[2] is None and term not in seen:
+                seen.add(term)
+                more, constant = values.linear(moved[0])
+                work += [(t, f * factor) for t, f in more]
+                low += constant * factor
+                stride, count = gcd(stride, moved[1] * factor), 0
+                continue
+            step, least, number = steps(values, ((term, factor),))
+            if not step:
+                return None
+            low += least + min(step * ((number or 1) - 1), 0)
+            step = abs(step)
+            if count == 1 and number is not None:
+                stride, count = step, number
+            else:
+                stride, count = gcd(stride, step), 0
+        return _Address(
+            values.total(tuple(base), 0), values.total(tuple(index), 0), low, stride, count or None
+        )
+
+    def _is_index(self, value: int) -> bool:
+        """Whether the index of the thread alone decides a value."""
+        if value not in self._by_index:
+            pure = index_alone(self.values, value)
+            self._by_index[value] = pure and self.values.bit_slices(value) is not None
+        return self._by_index[value]
+
+    def _is_shared(self, value: int, view: View) -> bool:
+        """Whether a value is the same in two threads of one epoch, at whatever accesses the two are."""
+        values = self.values
+        for part in values.subexpressions(value, until=lambda v: values.node(v)[0] == "phi"):
+            node = values.node(part)
+            if node[0] == "special":
+                register = SPECIAL_REGISTERS.get(node[1])
+                known = register is not None and not register.varies and register.name not in MOVED
+                if register is None or not known or register.scope not in _SHARED_SCOPES:
+                    return False
+            elif node[0] == "phi":
+                if not (view.uniform(node[1], node[2]) and view.same(node[1])):
+                    return False
+            elif node[0] not in _PURE or (node[0] == "op" and node[1] in _OF_ANOTHER_CTA):
+                return False
+        return True
+
+    def unknown(self, address: int, view: View) -> int | None:
+        """The part of an address of which nothing is known; None if there is none."""
+        terms, _ = self.values.linear(address)
+        parts = {t: self._split(t, view) for t, _ in terms}
+        return next((t for t, p in parts.items() if p is None or (p.stride == 1 and not p.multiples)), None)
+
+    def shared_by_lanes(self, site: int) -> bool:
+        """Whether several threads may store to one address that their index decides, but for what all threads share."""
+        for address, _ in self.bytes.of(site) or ():
+            own = self.values.total(
+                tuple(t for t in self.values.linear(address)[0] if self._is_index(t[0])), 0
+            )
+            planes = self.values.bit_slices(own)
+            if planes is not None and any(
+                who & (who - 1) for _, who in T.numbers(planes, T.full(self.values.threads))
+            ):
+                return True
+        return False
+
+    def phis(self, accesses: Iterable[int]) -> dict[int, set[int]]:
+        """The blocks with phis on which the addresses of *accesses* depend, and the registers of these."""
+        found: dict[int, set[int]] = {}
+        values = self.values
+        for site in accesses:
+            for address, _ in self.bytes.of(site) or ():
+                for part in values.subexpressions(address):
+                    node = values.node(part)
+                    if node[0] == "phi":
+                        found.setdefault(node[1], set()).add(node[2])
+        return found
+
+    # ------------------------------------------------------------ bytes
+
+    def _beside(self, a: _Address, size: int, b: _Address, its: int, view: View) -> bool:
+        """Whether the ranges over all threads and iterations are disjoint."""
+        here, there = self._range(a, size, view.first), self._range(b, its, view.then)
+        if here is None or there is None:
+            return False
+        distance = self.values.constant_of(self.values.add(b.base, self.values.times(a.base, -1)))
+        if distance is not None:
+            return here[1] <= there[0] + distance or there[1] + distance <= here[0]
+        separate = self.values.separate(a.base, b.base)
+        return separate and self._inside(a.base, here) and self._inside(b.base, there)
+
+    def _range(self, of: _Address, size: int, threads: int) -> tuple[int, int] | None:
+        """The bytes over all threads and iterations, relative to the base; None if they are not bounded."""
+        planes = self.values.bit_slices(of.own)
+        if of.multiples is None or planes is None:
+            return None
+        key = of.own, threads
+        if key not in self._bounds:
+            low, high = (T.extreme(planes, threads, least=least) for least in (True, False))
+            self._bounds[key] = low, high
+        low, high = self._bounds[key]
+        return of.low + low, of.low + high + (of.multiples - 1) * of.stride + size
+
+    def _inside(self, base: int, within: tuple[int, int]) -> bool:
+        """Whether a range is within the variable at its base: past its end follows another one."""
+        variable = self.values.variable(base)
+        bounded = variable is not None and (not variable.size or within[1] <= variable.size)
+        return bounded and within[0] >= 0
+
+    def _bytes(
+        self, index: int, low: int, size: int, threads: int, warp: bool, alike: int, modulus: int
+    ) -> Owners:
+        """The threads that access each byte, relative to the base, or modulo *modulus* unless it is 0."""
+        key = index, low, size, threads, warp, alike, modulus
+        if key in self._owners:
+            return self._owners[key]
+        planes = self.values.bit_slices(index)
+        assert planes is not None
+        found = self._owners[key] = {}
+        for number, who in T.numbers(planes, threads):
+            owners = T.whole(who, WARP) if warp else _counted_once(who, alike)
+            for byte in range(number + low, number + low + size):
+                at = byte % modulus if modulus else byte
+                found[at] = found.get(at, 0) | owners
+        return found
+
+    @staticmethod
+    def _no_owner_in_common(a: Owners, b: Owners) -> bool:
+        """Whether no byte is accessed by two different threads, one in *a* and one in *b*."""
+        if len(b) < len(a):
+            a, b = b, a
+        return all((threads | b[at]) & ((threads | b[at]) - 1) == 0 for at, threads in a.items() if at in b)
+
+
+def _counted_once(threads: int, alike: int) -> int:
+    """The first of *threads* if they are lanes of one warp whose numbers differ in the bits *alike* alone, else all."""
+    if not alike or not T.one_warp(threads):
+        return threads
+    first = (threads & -threads).bit_length() - 1
+    rest = threads >> first
+    while rest:
+        lane = (rest & -rest).bit_length() - 1 + first
+        if (lane ^ first) & ~alike:
+            return threads
+        rest &= rest - 1
+    return 1 << first

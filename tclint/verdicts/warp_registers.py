@@ -1,0 +1,247 @@
+"""Accepts or refuses a certificate that every ``setmaxnreg.inc`` gets the registers that it requests (PTX ISA 9.7.19.5).
+
+The certificate claims which threads may enter each block before they have executed a ``setmaxnreg``, and which after it.
+From the instructions and the edges of the control-flow graph, the levels of registers and the predicates that the index of
+a thread decides, the checker verifies that nothing is missing, and then that
+
+- all threads of a warpgroup execute each ``setmaxnreg`` together, and none of them executes another one before;
+- the count is one that the ISA admits; a ``.dec`` requests no more than a warp owns at launch, an ``.inc`` no less;
+- what the warpgroups own at most, after their ``setmaxnreg`` or if they never execute one, is not more than what they own
+  together at launch;
+- no thread waits for another one before its ``setmaxnreg``, except at barriers that every thread passes once before its
+  own. So each ``.dec`` is executed whatever becomes of the ``.inc`` of other warps, and once all are, all ``.inc`` can be
+  satisfied at once.
+
+A wait for an mbarrier, a call, and a loop that reads memory may wait for other threads. That other waits end is the class
+of the mbarriers, and not claimed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from tclint.analyses.setmaxnreg import raises, requested
+from tclint.ir.nodes import Function, Instruction
+from tclint.isa.callees import SYSTEM_CALLS
+from tclint.values import thread_masks as T
+from tclint.verdicts.checker import Refused
+from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
+
+__all__ = ["Certificate", "Pool", "Questions", "check"]
+
+LEAST, MOST, STEP = 24, 256, 8
+"""The counts that a ``setmaxnreg`` may request are multiples of 8 in this range."""
+WARPGROUP = 128
+_NEVER_WAITS = frozenset(
+    """issue commit wait register-fence memory-fence proxy-fence tcgen05-fence-before tcgen05-fence-after tmem-alloc
+    tmem-dealloc tmem-relinquish mbarrier-init mbarrier-inval mbarrier-arrive mbarrier-expect mbarrier-complete
+    mbarrier-pending barrier-arrive elect vote shuffle match redux pdl-launch pdl-wait setmaxnreg""".split()
+)
+"""The events that wait for no thread of another warp that may execute a ``setmaxnreg`` in between."""
+
+
+class Questions(NamedTuple):
+    """What the checker asks of the values of registers; each answer is a proof."""
+
+    everyone: int
+    """All threads that a CTA may have, one bit for each."""
+    size: int | None
+    """The number of threads that every CTA has; None if that is unknown."""
+    holding: Holding
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The claims of a proof about the register pool of one function."""
+
+    levels: Mapping[int, Level]
+    before: Sequence[int]
+    """The threads that may enter each block without having executed a ``setmaxnreg``."""
+    after: Sequence[int]
+    """The threads that may enter each block and have executed one."""
+
+
+class Pool:
+    """What the ``setmaxnreg`` of one function request, given the threads that may execute each."""
+
+    def __init__(self, function: Function, of: Uniform, certificate: Certificate, ask: Questions) -> None:
+        self.function, self.of, self.certificate, self.ask = function, of, certificate, ask
+        self.graph, self.instructions = of.graph, function.instructions
+        self.sites = [
+            i for b in of.order for i in self.graph.blocks[b] if self.instructions[i].event == "setmaxnreg"
+        ]
+        self.first = dict.fromkeys(self.sites, 0)
+        """``setmaxnreg`` -> the threads for which it may be the first one."""
+        self.again = dict.fromkeys(self.sites, 0)
+        """``setmaxnreg`` -> the threads that may have executed one before."""
+        self.kept: dict[int, int] = {}
+        """Block that leaves the kernel -> the threads that may leave there without having executed one."""
+
+    def through(self, b: int) -> Iterator[tuple[int, int, int]]:
+        """For each edge out of a block, its target and the threads before and after a ``setmaxnreg`` that may take it."""
+        before, after = self.certificate.before[b], self.certificate.after[b]
+        for i in self.graph.blocks[b]:
+            instruction = self.instructions[i]
+            if instruction.event == "setmaxnreg":
+                guard = instruction.guard, not instruction.negated
+                self.first[i] = narrowed(before, self.ask.holding, i, *guard)
+                self.again[i] = narrowed(after, self.ask.holding, i, *guard)
+                after |= self.first[i]
+                known = instruction.guard < 0 or self.ask.holding(instruction.guard, i) is not None
+                before = before & ~self.first[i] if known else before
+        if b in self.graph.exits:
+            self.kept[b] = before
+        last = self.graph.blocks[b][-1]
+        for edge in self.graph.successors[b]:
+            taken = edge.predicate, edge.value
+            yield (
+                edge.target,
+                narrowed(before, self.ask.holding, last, *taken),
+                narrowed(after, self.ask.holding, last, *taken),
+            )
+
+    # ------------------------------------------------------------ what is requested
+
+    def wrong(self, site: int, launch: int) -> str:
+        """Why one ``setmaxnreg`` may not do what it requests, of warps that own *launch* registers per thread; "" if it does."""
+        instruction = self.instructions[site]
+        count = requested(instruction)
+        if not LEAST <= count <= MOST or count % STEP:
+            return "the ISA does not admit its count"
+        if self.again[site]:
+            return "a thread may execute it after another setmaxnreg"
+        if count < launch if raises(instruction) else count > launch:
+            return f"a warp that owns {launch} registers at launch may not request {count} with it"
+        return ""
+
+    def excess(self, launch: int) -> str:
+        """Why the warps may own more than *launch* registers per thread together; "" if they never do."""
+        most = self.ask.size or self.function.most_threads or 0
+        if not most or most % WARPGROUP:
+            return "the CTA is not known to consist of whole warpgroups"
+        owned = [self._owned(first, launch) for first in range(0, most, WARPGROUP)]
+        exact = self.ask.size is not None
+        for groups in (len(owned),) if exact else range(1, len(owned) + 1):
+            if sum(owned[:groups]) > groups * launch:
+                size = "" if exact else f" of {groups * WARPGROUP} threads"
+                total = sum(owned[:groups]) * WARPGROUP
+                return f"the warps of a CTA{size} may own {total} registers, and have {groups * launch * WARPGROUP} at launch"
+        return ""
+
+    def _owned(self, first: int, launch: int) -> int:
+        """The registers per thread that the warpgroup with the thread *first* owns at most, once it has released any."""
+        group = T.full(WARPGROUP) << first
+        counts = [requested(self.instructions[i]) for i in self.sites if self.first[i] & group]
+        never = (self.certificate.before[b] for b in self.of.order if b not in self.leading)
+        keeps = any(threads & group for threads in (*never, *self.kept.values()))
+        return max([*counts, launch] if keeps or not counts else counts)
+
+    @cached_property
+    def leading(self) -> frozenset[int]:
+        """The blocks with a ``setmaxnreg``, and those from which a path leads to one."""
+        sources: dict[int, list[int]] = {b: [] for b in self.of.order}
+        for b in self.of.order:
+            for edge in self.graph.successors[b]:
+                sources[edge.target].append(b)
+        found, work = set[int](), [self.of.block_of[i] for i in self.sites]
+        while work:
+            b = work.pop()
+            if b not in found:
+                found.add(b)
+                work += sources[b]
+        return frozenset(found)
+
+    # ------------------------------------------------------------ what may wait before
+
+    def waiting(self) -> Iterator[tuple[int, str]]:
+        """The instructions at which a thread may wait for the ``setmaxnreg`` of another one before it executes its own."""
+        graph = self.graph
+        for b in sorted(self.leading):
+            if not self.certificate.before[b]:
+                continue
+            looping = b in graph.reached(edge.target for edge in graph.successors[b])
+            for i in graph.blocks[b]:
+                instruction = self.instructions[i]
+                if instruction.event == "setmaxnreg" and instruction.guard < 0:
+                    break
+                if why := self._waits(i, instruction, looping):
+                    yield i, why
+
+    def _waits(self, site: int, instruction: Instruction, looping: bool) -> str:
+        match = instruction.match
+        if instruction.flow == "call" and instruction.callee not in SYSTEM_CALLS:
+            return "the callee may wait for other threads before a setmaxnreg"
+        if instruction.event in ("barrier-sync", "barrier-wait"):
+            if match is not None and match.form.scope == "lanes":
+                return ""
+            return (
+                ""
+                if self._by_all(site, instruction, looping)
+                else "some threads may wait here for a setmaxnreg of others"
+            )
+        if instruction.event and instruction.event not in _NEVER_WAITS:
+            return "a thread may wait here for others before a setmaxnreg"
+        reads = match is not None and any(verb == "read" for verb, _ in match.form.memory)
+        if (
+            looping
+            and reads
+            and match is not None
+            and not match.space.startswith((".param", ".const", ".local"))
+        ):
+            return "a loop before a setmaxnreg may wait for what other threads write"
+        return ""
+
+    def _by_all(self, site: int, instruction: Instruction, looping: bool) -> bool:
+        """Whether a barrier is one of all threads, which each thread passes once before its own ``setmaxnreg``."""
+        count = instruction.role("count")
+        if looping or instruction.guard >= 0:
+            return False
+        if count is not None and self.of.ask.constant(count, site) != self.ask.size:
+            return False
+        block = self.of.block_of[site]
+        around = self._without(block)
+        return all(
+            self.of.block_of[i] not in around and (self.of.block_of[i] != block or site < i)
+            for i in self.sites
+        )
+
+    def _without(self, block: int) -> frozenset[int]:
+        """The blocks to which a path leads from the entry that does not pass *block*."""
+        found, work = set[int](), [0] if block else []
+        while work:
+            b = work.pop()
+            if b not in found and b != block:
+                found.add(b)
+                work += [edge.target for edge in self.graph.successors[b]]
+        return frozenset(found)
+
+
+def check(pool: Pool, launch: int) -> tuple[int, ...]:
+    """The ``setmaxnreg`` of a function that is launched with *launch* registers per thread: each gets what it requests.
+
+    Raises ``Refused`` if that is not proved.
+    """
+    of, certificate = pool.of, pool.certificate
+    outer = check_levels(of, certificate.levels)
+    if pool.ask.everyone & ~certificate.before[0]:
+        raise Refused(0, "the certificate omits threads at the entry")
+    for b in of.order:
+        for target, before, after in pool.through(b):
+            if before & ~certificate.before[target] or after & ~certificate.after[target]:
+                raise Refused(
+                    pool.graph.blocks[b][-1], "the certificate omits threads that may take this branch"
+                )
+    for site in pool.sites:
+        if why := of.apart(Collective(site, Level.WARPGROUP, True), certificate.levels, outer):
+            raise Refused(site, why)
+    for site in pool.sites:
+        if why := pool.wrong(site, launch):
+            raise Refused(site, why)
+    if why := pool.excess(launch):
+        raise Refused(pool.sites[0], why)
+    for site, why in pool.waiting():
+        raise Refused(site, why)
+    return tuple(pool.sites)

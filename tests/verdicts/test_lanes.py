@@ -1,0 +1,123 @@
+"""What is proved where the lanes of a warp store one value to one address."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.verdicts import HazardClass, Status, Verdict
+from tclint.verdicts import verdicts
+from tclint.verdicts.lanes import Lanes
+from tests.tools.support import kernel, last_kernel
+
+SHARED = ".shared .align 16 .b8 one[4096];"
+START = """ld.param.u64 %rd1, [pointer];
+ld.param.u32 %r9, [number];
+mov.u32 %r1, %tid.x;
+shr.u32 %r2, %r1, 5;
+shl.b32 %r3, %r2, 2;
+mov.u32 %r4, one;
+add.s32 %r5, %r4, %r3;
+and.b32 %r6, %r1, 31;
+setp.eq.s32 %p1, %r6, 0;
+setp.eq.s32 %p2, %r9, 0;
+ld.global.b32 %r20, [%rd1];
+mov.b32 %f1, %r20;"""
+
+
+def steps(*distances: int, operation: str = "add.f32", mask: str = "-1", width: int = 31) -> str:
+    """%f1 combined with what lanes at these *distances* hold, one after the other; the result is in %f30."""
+    lines = list[str]()
+    for n, distance in enumerate(distances, 1):
+        last = 30 if n == len(distances) else n + 1
+        lines += [
+            f"mov.b32 %r{60 + n}, %f{n};",
+            f"shfl.sync.bfly.b32 %r{70 + n}, %r{60 + n}, {distance}, {width}, {mask};",
+            f"mov.b32 %f{40 + n}, %r{70 + n};",
+            f"{operation} %f{last}, %f{n}, %f{40 + n};",
+        ]
+    return "\n".join(lines)
+
+
+BUTTERFLY = steps(1, 2, 4, 8, 16)
+STORE = "st.shared.f32 [%r5], %f30;"
+
+
+def shared(body: str) -> Verdict:
+    model = last_kernel(SHARED, kernel(f"{START}\n{body}\nret;"))
+    (found,) = verdicts(model, only=[HazardClass.SHARED_MEMORY])
+    return found
+
+
+def loop(body: str) -> str:
+    return (
+        f"mov.b32 %r10, 0;\ntop:\n{body}\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p5, %r10, %r9;\n@%p5 bra top;"
+    )
+
+
+PROVED = {
+    "a butterfly": f"{BUTTERFLY}\n{STORE}",
+    "a butterfly in a loop with barriers": loop(f"{BUTTERFLY}\n{STORE}\nbar.sync 0;"),
+    "a maximum": f"{BUTTERFLY.replace('add', 'max')}\n{STORE}",
+    "a constant": "st.shared.b32 [%r5], 0;",
+    "a parameter": "st.shared.b32 [%r5], %r9;",
+    "a vote": "vote.sync.ballot.b32 %r21, %p1, -1;\nst.shared.b32 [%r5], %r21;",
+    "a reduction": "redux.sync.add.s32 %r21, %r20, -1;\nst.shared.b32 [%r5], %r21;",
+    "the number of the warp": "st.shared.b32 [%r5], %r2;",
+    "what two lanes have in common": (
+        f"{steps(1)}\nshr.u32 %r21, %r1, 1;\nshl.b32 %r21, %r21, 2;\nadd.s32 %r22, %r4, %r21;\nst.shared.f32 [%r22], %f30;"
+    ),
+    "a vector": f"{BUTTERFLY}\nshl.b32 %r21, %r2, 3;\nadd.s32 %r22, %r4, %r21;\nst.shared.v2.f32 [%r22], {{%f30, %f30}};",
+    "a choice of a parameter": f"{BUTTERFLY}\n@%p2 mov.f32 %f30, 0f00000000;\n{STORE}",
+}
+UNKNOWN = {
+    "a butterfly one step short": f"{steps(1, 2, 4, 8)}\n{STORE}",
+    "a butterfly with one step twice": f"{steps(1, 2, 4, 8, 8)}\n{STORE}",
+    "a step of two bits": f"{steps(3, 2, 4, 8, 16)}\n{STORE}",
+    "an order of the operands that matters": f"{steps(1, 2, 4, 8, 16, operation='sub.f32')}\n{STORE}",
+    "half a warp": f"{steps(1, 2, 4, 8, 16, mask='0xffff')}\n{STORE}",
+    "a vote of half a warp": "vote.sync.ballot.b32 %r21, %p1, 0xffff;\nst.shared.b32 [%r5], %r21;",
+    "a narrow width": f"{steps(1, 2, 4, 8, 16, width=0x101F)}\n{STORE}",
+    "a step that combines another value": f"{BUTTERFLY.replace('%f5, %f45', '%f6, %f45')}\n{STORE}",
+    "a value changed by one lane afterwards": f"{BUTTERFLY}\n@%p1 add.f32 %f30, %f30, 0f3F800000;\n{STORE}",
+    "a value changed in a divergent branch": (
+        f"{BUTTERFLY}\n@%p1 bra over;\nadd.f32 %f30, %f30, 0f3F800000;\nover:\n{STORE}"
+    ),
+    "a butterfly in a divergent branch": f"@%p1 bra over;\n{BUTTERFLY}\n{STORE}\nover:",
+    "a loaded value": "st.shared.b32 [%r5], %r20;",
+    "the number of the lane": "st.shared.b32 [%r5], %r6;",
+    "a loop without a barrier": loop(f"{BUTTERFLY}\n{STORE}"),
+    "all warps store a constant": "st.shared.b32 [one], 0;",
+    "one warp stores beside another": f"{BUTTERFLY}\nst.shared.f64 [%r5], %rd1;",
+    "two stores of one value": f"{BUTTERFLY}\n{STORE}\n{STORE}",
+    "an address that differs by bytes": "shl.b32 %r21, %r1, 1;\nadd.s32 %r22, %r4, %r21;\nst.shared.b32 [%r22], %r9;",
+    "an atomic operation": "atom.shared.add.u32 %r21, [%r5], 1;\nst.shared.b32 [%r5], 0;",
+}
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_lanes_that_store_one_value_together_are_proved(name: str) -> None:
+    found = shared(PROVED[name])
+    assert found.status is Status.PROVED, found.reasons
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_lanes_that_may_store_different_values_are_unknown(name: str) -> None:
+    assert shared(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("rule", "always", "name"),
+    [
+        ("_butterfly", 31, "a butterfly one step short"),
+        ("_written", 31, "a loaded value"),
+        ("_exchanged", 31, "a vote of half a warp"),
+        ("_by_index", 31, "the number of the lane"),
+        ("stored", 31, "a loaded value"),
+    ],
+)
+def test_a_rule_that_always_holds_is_noticed(
+    rule: str, always: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shared(UNKNOWN[name]).status is Status.UNKNOWN
+    monkeypatch.setattr(Lanes, rule, lambda *arguments: always)
+    assert shared(UNKNOWN[name]).status is Status.PROVED

@@ -1,0 +1,220 @@
+"""What is proved of setmaxnreg: every .inc gets the registers that it requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
+from tclint.verdicts import verdicts
+from tclint.verdicts.checker import Refused
+from tclint.verdicts.register_pool import RegisterPool
+from tclint.verdicts.warp_registers import Certificate, Pool, check
+from tests.tools.support import kernel, last_kernel
+
+ALL = frozenset(Assumption)
+SIZE = ".reqntid 384\n.minnctapersm 1"
+BODY = """.func waits()
+{
+.reg .pred %p;
+.reg .b32 %r;
+top: ld.shared.b32 %r, [slot];
+setp.eq.s32 %p, %r, 0;
+@%p bra top;
+ret;
+}"""
+SLOT = ".shared .align 8 .b8 slot[16];"
+START = """ld.param.u32 %r9, [number];
+ld.param.u64 %rd1, [pointer];
+mov.u32 %r1, %tid.x;
+mov.u32 %r3, slot;
+setp.lt.u32 %p1, %r1, 128;
+setp.lt.u32 %p2, %r1, 256;
+setp.lt.u32 %p3, %r1, 64;
+setp.eq.s32 %p4, %r9, 0;
+and.b32 %r4, %r1, 31;
+setp.eq.s32 %p5, %r4, 0;"""
+BARRIER = "bar.sync 0;"
+WAIT = "spin:\nmbarrier.try_wait.parity.shared::cta.b64 %p6, [%r3], 0;\n@!%p6 bra spin;"
+POLL = "poll:\nld.acquire.gpu.global.b32 %r8, [%rd1];\nsetp.ne.s32 %p7, %r8, 0;\n@%p7 bra poll;"
+
+
+def dec(count: int) -> str:
+    return f"setmaxnreg.dec.sync.aligned.u32 {count};"
+
+
+def inc(count: int) -> str:
+    return f"setmaxnreg.inc.sync.aligned.u32 {count};"
+
+
+def roles(producer: str = dec(40), consumer: str = inc(232), before: str = "", condition: str = "%p1") -> str:
+    """A kernel whose first warpgroup executes *producer*, and the others *consumer*."""
+    return f"{before}\n@{condition} bra producer;\n{consumer}\nst.global.b32 [%rd1], %r1;\nret;\nproducer:\n{producer}"
+
+
+def pool(body: str, assume: frozenset[Assumption] = ALL, size: str = SIZE) -> Verdict:
+    model = last_kernel(SLOT, BODY, kernel(f"{START}\n{body}\nret;", directives=size))
+    (found,) = verdicts(model, assume=assume, only=[HazardClass.REGISTER_POOL])
+    return found
+
+
+PROVED = {
+    "a producer and two consumers": roles(),
+    "a consumer that needs less": roles(consumer=inc(208)),
+    "a launch with what the consumers need": roles(consumer=inc(160)),
+    "a barrier before": roles(before=BARRIER),
+    "a cluster barrier before": roles(
+        before="barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
+    ),
+    "a wait after": roles(dec(40) + f"\n{WAIT}", inc(232) + f"\n{BARRIER}"),
+    "an initialisation by one thread": roles(before=f"@%p5 mbarrier.init.shared.b64 [%r3], 1;\n{BARRIER}"),
+    "the previous grid": roles(before="griddepcontrol.wait;"),
+    "a loop that counts": roles(
+        before="mov.b32 %r10, 0;\ntop:\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p8, %r10, 4;\n@%p8 bra top;"
+    ),
+    "a guard": f"@%p1 {dec(40)}\n@!%p1 {inc(232)}",
+    "all release": dec(40),
+    "a warpgroup that keeps its registers": f"@%p2 bra a;\nret;\na:\n{roles(dec(96), inc(240))}",
+    "one vote of a warp": roles(before="vote.sync.any.pred %p9, %p5, -1;"),
+}
+UNKNOWN = {
+    "too many in the pool": roles(consumer=inc(240)),
+    "none released": roles(consumer=inc(176), producer=""),
+    "a producer that keeps its registers": roles(producer="@%p4 bra end;\n" + dec(40) + "\nend:"),
+    "a producer that keeps them under a guard": roles(producer=f"@%p4 {dec(40)}"),
+    "half a warpgroup": roles(condition="%p3"),
+    "a condition of loaded data": roles(
+        before="ld.global.b32 %r8, [%rd1];\nsetp.eq.s32 %p9, %r8, 0;", condition="%p9"
+    ),
+    "a condition of a lane": roles(condition="%p5"),
+    "a barrier between the roles": roles(f"{BARRIER}\n{dec(40)}", f"{inc(232)}\n{BARRIER}"),
+    "a barrier in the producer": roles(f"{BARRIER}\n{dec(40)}"),
+    "a barrier in a loop before": roles(
+        before=f"mov.b32 %r10, 0;\ntop:\n{BARRIER}\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p8, %r10, 4;\n@%p8 bra top;"
+    ),
+    "a barrier of some threads before": roles(before="bar.sync 1, 256;"),
+    "a guarded barrier before": roles(before=f"@%p4 {BARRIER}"),
+    "an mbarrier waited for before the release": roles(f"{WAIT}\n{dec(40)}"),
+    "an mbarrier waited for before the request": roles(consumer=f"{WAIT}\n{inc(232)}"),
+    "a poll of memory before": roles(f"{POLL}\n{dec(40)}"),
+    "a call before": roles(f"call waits;\n{dec(40)}"),
+    "twice": roles(f"{dec(96)}\n{BARRIER}\n{dec(40)}"),
+    "in a loop": f"mov.b32 %r10, 0;\ntop:\n{dec(40)}\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p8, %r10, 4;\n@%p8 bra top;",
+    "a release of more than a warp owns": dec(176),
+    "a request of less than a warp owns": roles(
+        dec(40) + f"\n{WAIT}", f"@%p2 bra a;\n{inc(176)}\nret;\na:\n{inc(160)}"
+    ),
+    "a count that is not a multiple": dec(44),
+    "a count that is too small": dec(16),
+    "one warpgroup too many": f"@%p2 bra a;\nret;\na:\n{roles(dec(104), inc(240))}",
+}
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_requests_that_can_be_met_are_proved(name: str) -> None:
+    found = pool(PROVED[name])
+    assert found.status is Status.PROVED, found.reasons
+    assert {o.discharge for o in found.obligations} == {Discharge.UNIFORM, Discharge.POOL}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_requests_that_may_block_are_unknown(name: str) -> None:
+    assert pool(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+def test_a_launch_with_an_unknown_count_is_unknown() -> None:
+    found = pool(roles(), size=".reqntid 384")
+    assert found.status is Status.UNKNOWN
+    assert ".minnctapersm" in found.reasons[0].help
+
+
+def test_the_count_at_launch_is_an_assumption() -> None:
+    needed = {Assumption.REGISTERS, Assumption.NO_OVERFLOW, Assumption.THREADS}
+    assert set(pool(roles()).assumptions) == needed
+    for each in needed:
+        assert pool(roles(), ALL - {each}).status is Status.UNKNOWN
+
+
+LAST = roles(condition="!%p2")
+MAXIMUM = ".maxntid 384\n.minnctapersm 1"
+
+
+def test_the_maximum_is_the_size_of_a_kernel_that_never_asks_for_it() -> None:
+    found = pool(LAST, size=MAXIMUM)
+    assert found.status is Status.PROVED, found.reasons
+    assert Assumption.SHAPE in found.assumptions
+    assert pool(LAST, ALL - {Assumption.SHAPE}, size=MAXIMUM).status is Status.UNKNOWN
+
+
+def test_without_a_size_every_number_of_warpgroups_must_do() -> None:
+    asks = "mov.u32 %r40, %ntid.x;\n"
+    assert pool(asks + roles(), size=MAXIMUM).status is Status.PROVED
+    assert pool(asks + LAST).status is Status.PROVED
+    found = pool(asks + LAST, size=MAXIMUM)
+    assert found.status is Status.UNKNOWN
+    assert ".reqntid" in found.reasons[0].help
+
+
+def test_incomplete_warpgroups_are_unknown() -> None:
+    assert pool(roles(), size=".reqntid 352\n.minnctapersm 1").status is Status.UNKNOWN
+
+
+# ---------------------------------------------------------------- the checker
+
+
+def prover(body: str) -> RegisterPool:
+    model = last_kernel(SLOT, BODY, kernel(f"{START}\n{body}\nret;", directives=SIZE))
+    return RegisterPool(KernelModel(model.function, model.module, strict=True), ALL)
+
+
+def accepted(of: RegisterPool, claimed: Certificate) -> None:
+    made, launch = of.pool(), of.launch()
+    assert launch is not None
+    check(Pool(of.function, of.uniform.of, claimed, made.ask), launch)
+
+
+def test_threads_that_a_certificate_omits_are_noticed() -> None:
+    of = prover(roles(before=BARRIER))
+    claimed = of.pool().certificate
+    accepted(of, claimed)
+    for name in ("before", "after"):
+        known: Sequence[int] = getattr(claimed, name)
+        for b, threads in enumerate(known):
+            if threads:
+                fewer = [0 if at == b else each for at, each in enumerate(known)]
+                with pytest.raises(Refused, match="omits threads"):
+                    accepted(of, replace(claimed, **{name: fewer}))
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_the_checker_refuses_by_itself(name: str) -> None:
+    of = prover(UNKNOWN[name])
+    with pytest.raises(Refused):
+        accepted(of, of.pool().certificate)
+
+
+RULES = {
+    "excess": ("too many in the pool", lambda *arguments: ""),
+    "wrong": ("a count that is too small", lambda *arguments: ""),
+    "waiting": ("a poll of memory before", lambda *arguments: iter(())),
+    "_by_all": ("a barrier between the roles", lambda *arguments: True),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_that_always_holds_is_noticed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker and the prover share these rules, so a kernel must show that one is wrong."""
+    name, always = RULES[rule]
+    assert pool(UNKNOWN[name]).status is Status.UNKNOWN
+    monkeypatch.setattr(Pool, rule, always)
+    assert pool(UNKNOWN[name]).status is Status.PROVED
+
+
+def test_a_prover_that_takes_all_threads_for_together_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RegisterPool, "_apart", lambda self, of: "")
+    found = pool(UNKNOWN["a condition of loaded data"])
+    assert found.status is Status.UNKNOWN
+    assert all(o.discharge is not None for o in found.obligations)

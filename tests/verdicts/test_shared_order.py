@@ -1,0 +1,402 @@
+"""What is proved of accesses of different threads to shared memory: CTA barriers order them, or they are apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
+from tclint.verdicts import shared_order, verdicts
+from tclint.verdicts.across_threads import AcrossThreads
+from tclint.verdicts.checker import Pending, Refused
+from tclint.verdicts.epochs import Certificate, Pair, Walk, check
+from tclint.verdicts.shared_order import SharedOrder
+from tests.tools.support import kernel, last_kernel
+
+ALL = frozenset(Assumption)
+SHARED = """.shared .align 16 .b8 one[4096];
+.shared .align 16 .b8 two[4096];
+.extern .shared .align 16 .b8 dynamic[];
+.extern .shared .align 16 .b8 alias[];
+.const .b32 constants[4];
+.extern .func __assertfail();
+.func reads()
+{
+.reg .b32 %r;
+ld.shared.b32 %r, [one];
+ret;
+}"""
+START = """ld.param.u64 %rd1, [pointer];
+ld.param.u32 %r9, [number];
+mov.u32 %r1, %tid.x;
+shl.b32 %r2, %r1, 2;
+mov.u32 %r3, one;
+add.s32 %r4, %r3, %r2;
+shl.b32 %r5, %r1, 4;
+add.s32 %r6, %r3, %r5;
+setp.eq.s32 %p1, %r1, 0;
+setp.lt.s32 %p2, %r1, 32;
+setp.eq.s32 %p3, %r9, 0;"""
+STORE = "st.shared.b32 [%r4], %r9;"
+LOAD = "ld.shared.b32 %r50, [%r4];"
+OTHER = "ld.shared.b32 %r51, [%r4+4];"
+BARRIER = "bar.sync 0;"
+
+
+def shared(body: str, assume: frozenset[Assumption] = ALL, size: str = ".reqntid 128") -> Verdict:
+    model = last_kernel(SHARED, kernel(f"{START}\n{body}\nret;", directives=size))
+    (found,) = verdicts(model, assume=assume, only=[HazardClass.SHARED_MEMORY])
+    return found
+
+
+def loop(body: str, bound: str = "%r9", first: str = "0", step: str = "1") -> str:
+    return f"mov.b32 %r10, {first};\ntop:\n{body}\nadd.s32 %r10, %r10, {step};\nsetp.lt.s32 %p5, %r10, {bound};\n@%p5 bra top;"
+
+
+def skipped(condition: str, body: str, label: str = "over") -> str:
+    return f"@{condition} bra {label};\n{body}\n{label}:"
+
+
+REDUCTION = f"""{STORE}
+{BARRIER}
+setp.ge.s32 %p6, %r1, 64;
+@%p6 bra a;
+ld.shared.b32 %r20, [%r4];
+ld.shared.b32 %r21, [%r4+256];
+add.s32 %r20, %r20, %r21;
+st.shared.b32 [%r4], %r20;
+a:
+{BARRIER}
+setp.ge.s32 %p7, %r1, 32;
+@%p7 bra b;
+ld.shared.b32 %r20, [%r4];
+ld.shared.b32 %r21, [%r4+128];
+add.s32 %r20, %r20, %r21;
+st.shared.b32 [%r4], %r20;
+b:"""
+PROVED = {
+    "a word of each thread": f"{STORE}\n{LOAD}",
+    "a neighbour after a barrier": f"{STORE}\n{BARRIER}\n{OTHER}",
+    "a neighbour in a loop with two barriers": loop(f"{STORE}\n{BARRIER}\n{OTHER}\n{BARRIER}"),
+    "one thread writes, all read": f"@%p1 st.shared.b32 [one], %r9;\n{BARRIER}\nld.shared.b32 %r50, [one];",
+    "one thread alone": skipped("!%p1", "st.shared.b32 [one], %r9;\nld.shared.b32 %r50, [one];"),
+    "two variables": f"{STORE}\nld.shared.b32 %r50, [two+16];",
+    "vectors of each thread": "st.shared.v4.b32 [%r6], {%r9, %r9, %r9, %r9};\nld.shared.b32 %r50, [%r6+12];",
+    "a reduction": REDUCTION,
+    "stages of a counter that threads end with different values": (
+        f"{loop('', '%r1')}\nshl.b32 %r11, %r10, 9;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
+    ),
+    "one iteration in each epoch": loop(
+        f"shl.b32 %r11, %r10, 2;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;\n{BARRIER}"
+    ),
+    "atomic operations": "atom.shared.add.u32 %r50, [one], 1;\nred.shared.add.u32 [one], 1;",
+    "a stride of the CTA": loop(
+        "shl.b32 %r11, %r10, 2;\nadd.s32 %r12, %r3, %r11;\nst.shared.b32 [%r12], %r9;", "1024", "%r1", "128"
+    ),
+    "a row of each iteration": loop(
+        "shl.b32 %r11, %r10, 9;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;\nld.shared.b32 %r50, [%r12];"
+    ),
+    "a barrier under a parameter": skipped("%p3", f"{STORE}\n{BARRIER}\n{OTHER}"),
+    "a barrier that reduces": f"{STORE}\nbar.red.or.pred %p9, 0, %p1;\n{OTHER}",
+    "a barrier that counts all": f"{STORE}\nbar.sync 3, 128;\n{OTHER}",
+    "an unaligned barrier": f"{STORE}\nbarrier.sync 1;\n{OTHER}",
+    "a copy waited for before the barrier": (
+        f"cp.async.ca.shared.global [%r4], [%rd1], 4;\ncp.async.commit_group;\ncp.async.wait_group 0;\n{BARRIER}\n{OTHER}"
+    ),
+    "only reads": f"{LOAD}\n{OTHER}",
+    "rows written, then read after a barrier": (
+        f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {{%r20, %r21, %r22, %r23}};\n{BARRIER}\n"
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r20, %r21, %r22, %r23}, [%r6];"
+    ),
+    "a system call": f"{STORE}\ncall __assertfail;",
+}
+UNKNOWN = {
+    "a neighbour without a barrier": f"{STORE}\n{OTHER}",
+    "a neighbour read before": f"{OTHER}\n{STORE}",
+    "all write one word": "st.shared.b32 [one], %r9;",
+    "a back edge without a barrier": loop(f"{STORE}\n{BARRIER}\n{OTHER}"),
+    "a back edge around the barrier": loop(f"{OTHER}\n{skipped('%p3', BARRIER)}\n{STORE}"),
+    "a barrier of some warps": f"{STORE}\n{skipped('%p2', BARRIER)}\n{OTHER}",
+    "a barrier on one path": f"{STORE}\n{skipped('%p3', BARRIER)}\n{OTHER}",
+    "a guarded barrier": f"{STORE}\n@%p3 {BARRIER}\n{OTHER}",
+    "a barrier under loaded data": (
+        f"ld.global.b32 %r40, [%rd1];\nsetp.eq.s32 %p6, %r40, 0;\n{STORE}\n{skipped('%p6', BARRIER)}\n{OTHER}"
+    ),
+    "a barrier in a loop of loaded data": (
+        f"ld.global.b32 %r40, [%rd1];\n{loop(f'{STORE}{BARRIER}{OTHER}{BARRIER}', '%r40')}"
+    ),
+    "a barrier of half the CTA": f"{STORE}\nbar.sync 0, 64;\n{OTHER}",
+    "an arrival": f"{STORE}\nbar.arrive 0, 128;\n{OTHER}",
+    "a barrier at which others arrive": f"{STORE}\n{skipped('!%p2', 'bar.arrive 0, 128;')}\n{BARRIER}\n{OTHER}",
+    "another barrier of an unknown number": f"{STORE}\n{BARRIER}\n{OTHER}\nbar.sync %r9;",
+    "a barrier of the warp": f"{STORE}\nbar.warp.sync -1;\n{OTHER}",
+    "a warp in step": f"@%p2 {STORE}\n@%p2 {OTHER}",
+    "some threads exit": f"@%p2 exit;\n{STORE}\n{BARRIER}\n{OTHER}",
+    "a vector into the next thread's word": "st.shared.v2.b32 [%r4], {%r9, %r9};",
+    "a type wider than the stride": "st.shared.b64 [%r4], %rd1;",
+    "half the slots": "shr.u32 %r11, %r5, 3;\nadd.s32 %r11, %r11, %r3;\nst.shared.b16 [%r11], %h1;\nst.shared.b32 [%r11], %r9;",
+    "a parameter as offset": f"add.s32 %r11, %r4, %r9;\nst.shared.b32 [%r11], %r9;\n{LOAD}",
+    "a loaded offset": "ld.global.b32 %r11, [%rd1];\nadd.s32 %r12, %r3, %r11;\nst.shared.b32 [%r12], %r9;",
+    "an offset loaded from constants": (
+        f"ld.const.b32 %r11, [constants];\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;\n{LOAD}"
+    ),
+    "two names of the dynamic memory": "mov.u32 %r11, dynamic;\nadd.s32 %r11, %r11, %r2;\nst.shared.b32 [%r11], %r9;\nld.shared.b32 %r50, [alias+4];",
+    "past the end of a variable": f"{STORE}\nld.shared.b32 %r50, [two+-3584];",
+    "a dynamic address below its beginning": f"{STORE}\nld.shared.b32 %r50, [dynamic+-4];",
+    "a generic address": "st.b32 [%rd1], %r9;\nld.shared.b32 %r50, [one];",
+    "a converted address": f"cvta.shared.u32 %r11, %r3;\nst.b32 [%r11], %r9;\n{LOAD}",
+    "an atomic operation and a load": "atom.shared.add.u32 %r50, [one], 1;\nld.shared.b32 %r51, [one];",
+    "atomic operations of two sizes": "atom.shared.add.u32 %r50, [one], 1;\natom.shared.add.u64 %rd5, [one], %rd1;",
+    "volatile accesses": "st.volatile.shared.b32 [one], %r9;\nld.volatile.shared.b32 %r50, [one];",
+    "a call": f"{STORE}\ncall reads;",
+    "a copy not waited for before the barrier": (
+        f"cp.async.ca.shared.global [%r4], [%rd1], 4;\ncp.async.commit_group;\n{BARRIER}\ncp.async.wait_group 0;\n{OTHER}"
+    ),
+    "a copy over what is read": f"{OTHER}\ncp.async.ca.shared.global [%r4], [%rd1], 4;",
+    "rows of the warp read by another lane": (
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {%r20, %r21, %r22, %r23};\nld.shared.v4.b32 {%r20, %r21, %r22, %r23}, [%r6];"
+    ),
+    "stages by the parity of an iteration, one barrier less": loop(
+        "and.b32 %r11, %r10, 1;\nshl.b32 %r12, %r11, 9;\nadd.s32 %r13, %r4, %r12;\nst.shared.b32 [%r13], %r9;\nld.shared.b32 %r50, [%r13+4];"
+    ),
+    "stages by the parity of an iteration": loop(
+        f"and.b32 %r11, %r10, 1;\nshl.b32 %r12, %r11, 9;\nadd.s32 %r13, %r4, %r12;\nst.shared.b32 [%r13], %r9;\n{BARRIER}\nld.shared.b32 %r50, [%r13+4];"
+    ),
+    "a stride smaller than the CTA": loop(
+        "shl.b32 %r11, %r10, 2;\nadd.s32 %r12, %r3, %r11;\nst.shared.b32 [%r12], %r9;", "1024", "%r1", "64"
+    ),
+    "a row of each iteration that overlaps the next": loop(
+        "shl.b32 %r11, %r10, 8;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
+    ),
+    "an elected lane": "elect.sync _|%p6, -1;\n@%p6 st.shared.b32 [one], %r9;\n@%p6 ld.shared.b32 %r50, [one];",
+    "a reduction one barrier short": REDUCTION.replace(f"a:\n{BARRIER}", "a:"),
+    "a reduction with a wrong offset": REDUCTION.replace("%r4+256", "%r4+252"),
+    "a cluster address": "st.shared::cluster.b32 [%r4], %r9;",
+    "an mbarrier": f"mbarrier.init.shared.b64 [two], 1;\n{STORE}",
+    "the async proxy": f"cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], 1024;\n{STORE}",
+    "a value selected by a divergent branch": (
+        f"mov.b32 %r11, 0;\n{skipped('%p1', 'mov.b32 %r11, 4;')}\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
+    ),
+    "a value selected by loaded data": (
+        f"ld.global.b32 %r40, [%rd1];\nsetp.eq.s32 %p6, %r40, 0;\nmov.b32 %r11, 0;\n{skipped('%p6', 'mov.b32 %r11, 4;')}\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
+    ),
+    "the warp that moves": "mov.u32 %r11, %warpid;\nshl.b32 %r11, %r11, 2;\nadd.s32 %r12, %r3, %r11;\nst.shared.b32 [%r12], %r9;",
+    "the dynamic memory and a static variable": f"{STORE}\nadd.s32 %r11, %r4, 8192;\nst.shared.b32 [%r11], %r9;\nst.shared.b32 [dynamic], %r9;",
+}
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_accesses_that_are_ordered_or_apart_are_proved(name: str) -> None:
+    found = shared(PROVED[name])
+    assert found.status is Status.PROVED, found.reasons
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_accesses_that_may_race_are_unknown(name: str) -> None:
+    assert shared(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+def test_what_discharges_each_pair_is_named() -> None:
+    found = {name: {o.discharge for o in shared(PROVED[name]).obligations} for name in PROVED}
+    assert found["a word of each thread"] == {Discharge.DISJOINT}
+    assert found["one thread writes, all read"] == {Discharge.DISJOINT, Discharge.BARRIER}
+    assert found["atomic operations"] == {Discharge.ATOMIC}
+    assert found["only reads"] == set()
+
+
+def test_a_comparison_of_addresses_names_what_it_assumes() -> None:
+    needed = {Assumption.NO_OVERFLOW, Assumption.THREADS}
+    found = shared(PROVED["a word of each thread"])
+    assert set(found.assumptions) == needed
+    for each in needed:
+        assert shared(PROVED["a word of each thread"], ALL - {each}).status is Status.UNKNOWN
+    unstated = shared(PROVED["a word of each thread"], size="")
+    assert set(unstated.assumptions) == needed | {Assumption.SHAPE}
+    assert not shared(PROVED["atomic operations"], frozenset()).reasons
+
+
+def test_threads_in_two_dimensions_have_the_index_that_the_shape_gives_them() -> None:
+    body = (
+        "mov.u32 %r11, %tid.y;\nshl.b32 %r11, %r11, 7;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
+    )
+    assert shared(body, size=".reqntid 32, 4").status is Status.PROVED
+    assert shared(body.replace("7;", "6;"), size=".reqntid 32, 4").status is Status.UNKNOWN
+    assert shared(STORE, size=".reqntid 32, 4").status is Status.UNKNOWN
+    assert shared(STORE, size=".maxntid 32, 4").status is Status.UNKNOWN
+    assert shared(STORE, size=".maxntid 128, 1, 1").status is Status.PROVED
+    assert shared(body, size="").status is Status.UNKNOWN
+
+
+def test_a_barrier_of_the_warp_is_one_of_all_threads_in_a_cta_of_one_warp() -> None:
+    warp = f"{STORE}\nbar.warp.sync -1;\n{OTHER}"
+    assert shared(warp, size=".reqntid 32").status is Status.PROVED
+    assert shared(loop(f"{warp}\nbar.warp.sync -1;"), size=".reqntid 32").status is Status.PROVED
+    assert shared(loop(warp), size=".reqntid 32").status is Status.UNKNOWN
+    assert shared(warp.replace("-1", "0xffff"), size=".reqntid 32").status is Status.UNKNOWN
+    assert shared(warp, size=".reqntid 64").status is Status.UNKNOWN
+    assert shared(warp, size=".reqntid 16").status is Status.UNKNOWN
+    assert shared(warp, size=".maxntid 32").status is Status.UNKNOWN
+    assert (
+        shared(f"{STORE}\n{skipped('%p1', 'bar.warp.sync -1;')}\n{OTHER}", size=".reqntid 32").status
+        is Status.UNKNOWN
+    )
+
+
+def test_reasons_name_what_is_not_known() -> None:
+    for name, words in (
+        ("a neighbour without a barrier", "no CTA barrier separates"),
+        ("a loaded offset", "depends on memory"),
+        ("an mbarrier", "mbarrier"),
+        ("the async proxy", "async proxy"),
+        ("a generic address", "generic address"),
+        ("a call", "the callee may access shared memory"),
+    ):
+        assert words in shared(UNKNOWN[name]).reasons[0].what
+    assert ".reqntid" in shared(UNKNOWN["a neighbour without a barrier"], size="").reasons[0].help
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a barrier of some warps", "a branch that decides whether it executes may differ"),
+        ("a barrier of half the CTA", "not known to count all threads"),
+        ("another barrier of an unknown number", "threads may wait or arrive at it elsewhere"),
+    ],
+)
+def test_the_first_reason_is_why_a_barrier_orders_nothing(name: str, words: str) -> None:
+    what = shared(UNKNOWN[name]).reasons[0].what
+    assert what.startswith("this barrier orders nothing: ")
+    assert words in what
+
+
+def test_reasons_name_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_order, "MAX_PAIRS", 1)
+    assert "more than 1 pairs" in shared(PROVED["a reduction"]).reasons[0].what
+    monkeypatch.undo()
+    monkeypatch.setattr(shared_order, "MAX_OPEN", 1)
+    first, *others = shared(UNKNOWN["half the slots"]).reasons
+    assert "beyond" not in first.what
+    assert all("beyond 1 open" in each.what for each in others)
+    monkeypatch.undo()
+    monkeypatch.setattr(shared_order, "MAX_PASSED", 1)
+    assert "more than 1 combinations" in shared(PROVED["one iteration in each epoch"]).reasons[0].what
+
+
+# ---------------------------------------------------------------- the checker
+
+
+def prover(body: str) -> SharedOrder:
+    model = last_kernel(SHARED, kernel(f"{START}\n{body}\nret;"))
+    return SharedOrder(KernelModel(model.function, model.module, strict=True), ALL)
+
+
+def certificate(of: SharedOrder, otherwise: Discharge | None = None) -> Certificate:
+    """The certificate of a prover; what it cannot discharge is claimed to be *otherwise*."""
+    walk = of.walk()
+    assert walk is not None
+    found = {pair: of._discharge(walk, pair, cheap=False) or otherwise for pair in walk.pairs()}
+    return replace(walk.certificate, claims={pair: d for pair, d in found.items() if d is not None})
+
+
+def accepted(of: SharedOrder, claimed: Certificate) -> None:
+    check(of.function, of.uniform.of, claimed, of.questions)
+
+
+KERNEL = loop(f"{STORE}\n{BARRIER}\n{skipped('%p1', OTHER)}\n{BARRIER}")
+
+
+def test_a_certificate_that_is_complete_is_accepted() -> None:
+    of = prover(KERNEL)
+    accepted(of, certificate(of))
+
+
+def test_an_epoch_that_is_missing_at_an_entry_is_refused() -> None:
+    of = prover(KERNEL)
+    claimed = certificate(of)
+    for b, epoch in enumerate(claimed.entry):
+        for since in epoch:
+            entry = list(claimed.entry)
+            entry[b] = epoch - {since}
+            with pytest.raises(Refused, match="omits"):
+                accepted(of, replace(claimed, entry=entry))
+
+
+def test_threads_that_are_missing_at_an_entry_are_refused() -> None:
+    of = prover(KERNEL)
+    claimed = certificate(of)
+    for b, threads in enumerate(claimed.threads):
+        fewer = list(claimed.threads)
+        fewer[b] = threads & ~2
+        if b in of.uniform.of.order:
+            with pytest.raises(Refused, match="omits threads"):
+                accepted(of, replace(claimed, threads=fewer))
+
+
+def test_a_copy_that_is_missing_at_an_entry_is_refused() -> None:
+    of = prover(f"cp.async.ca.shared.global [%r4], [%rd1], 4;\n@%p3 bra a;\na:\n{BARRIER}\n{OTHER}")
+    claimed = certificate(of, Discharge.BARRIER)
+    missing = [frozenset[Pending]() for _ in claimed.pending]
+    with pytest.raises(Refused, match=r"omits a cp\.async"):
+        accepted(of, replace(claimed, pending=missing))
+
+
+@pytest.mark.parametrize("name", [n for n in UNKNOWN if "barrier" in n and "bar" in UNKNOWN[n]])
+def test_no_claim_makes_a_barrier_full(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = prover(UNKNOWN[name])
+    every = frozenset(
+        i for i in of.uniform.of.block_of if of.function.instructions[i].event.startswith("barrier")
+    )
+    monkeypatch.setattr(SharedOrder, "barriers", property(lambda self: every))
+    with pytest.raises(Refused):
+        accepted(of, certificate(of, Discharge.BARRIER))
+
+
+@pytest.mark.parametrize("discharge", list(Discharge))
+def test_no_claim_orders_what_may_race(discharge: Discharge) -> None:
+    for name in (
+        "a neighbour without a barrier",
+        "a back edge without a barrier",
+        "atomic operations of two sizes",
+    ):
+        of = prover(UNKNOWN[name])
+        with pytest.raises(Refused, match="nothing proves"):
+            accepted(of, certificate(of, discharge))
+
+
+def test_the_claims_are_exactly_the_pairs_of_the_kernel() -> None:
+    of = prover(KERNEL)
+    claimed = certificate(of)
+    for pair in claimed.claims:
+        with pytest.raises(Refused, match="nothing proves"):
+            accepted(of, replace(claimed, claims={p: d for p, d in claimed.claims.items() if p != pair}))
+    with pytest.raises(Refused, match="does not have"):
+        accepted(of, replace(claimed, claims={**claimed.claims, Pair(0, 0): Discharge.BARRIER}))
+
+
+RULES = {
+    "separated": (Walk, "a neighbour without a barrier"),
+    "both_atomic": (Walk, "an atomic operation and a load"),
+    "_no_owner_in_common": (AcrossThreads, "a neighbour without a barrier"),
+    "_beside": (AcrossThreads, "past the end of a variable"),
+    "_inside": (AcrossThreads, "past the end of a variable"),
+    "_is_shared": (AcrossThreads, "a value selected by a divergent branch"),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_that_always_holds_is_noticed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker and the prover share these rules, so a kernel must show that one is wrong."""
+    owner, name = RULES[rule]
+    assert shared(UNKNOWN[name]).status is Status.UNKNOWN
+    monkeypatch.setattr(owner, rule, lambda *arguments: True)
+    assert shared(UNKNOWN[name]).status is Status.PROVED
+
+
+@pytest.mark.parametrize("discharge", [Discharge.BARRIER, Discharge.ATOMIC, Discharge.DISJOINT])
+def test_a_prover_that_always_discharges_is_refused(
+    discharge: Discharge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SharedOrder, "_discharge", lambda self, walk, pair, cheap: discharge)
+    assert shared(UNKNOWN["a neighbour without a barrier"]).status is Status.UNKNOWN
