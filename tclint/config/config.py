@@ -190,7 +190,17 @@ ASSUMPTIONS = Kind(
     {
         "type": "array",
         "items": {
-            "enum": ["no-overflow", "same-loads", "threads", "no-alias", "reconvergence", "shape", "none"]
+            "enum": [
+                "no-overflow",
+                "same-loads",
+                "threads",
+                "no-alias",
+                "reconvergence",
+                "elect",
+                "expected",
+                "shape",
+                "none",
+            ]
         },
     },
     _assumptions,
