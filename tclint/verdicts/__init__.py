@@ -6,9 +6,10 @@ the analyses accepts the list. The absence of findings proves nothing, and whate
 
 ``uses`` says which classes a kernel uses, ``gaps`` what is not known of it at all; ``completion`` proves that registers,
 columns and copied bytes are used after their operation has completed, ``convergence`` that threads execute collective
-instructions together, ``proxies`` that fences separate the accesses of one thread through different proxies,
-``availability`` that the target and the version have all that the module uses; ``checker``, ``uniform`` and
-``proxy_checker`` accept or refuse. Imports ``analyses`` and what is below it.
+instructions together, ``mma`` that threads wait for the ``tcgen05`` operations that they issue and that complete on
+mbarriers, ``proxies`` that fences separate the accesses of one thread through different proxies, ``availability`` that
+the target and the version have all that the module uses; ``checker``, ``mma_checker``, ``proxy_checker`` and
+``uniform`` accept or refuse. Imports ``analyses`` and what is below it.
 
 Change this package when a kernel that is right is *unknown*, or to prove another class.
 """
@@ -31,6 +32,7 @@ from tclint.verdicts.completion import (
 )
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.gaps import damage, gaps
+from tclint.verdicts.mma import Multiplications
 from tclint.verdicts.outcome import Outcome, ordered
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.uses import uses
@@ -101,6 +103,7 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.TMEM_ACCESS: lambda model, assume: Completion(model, TENSOR_GROUPS, assume).outcome(),
     HazardClass.BULK: bulk_completion,
     HazardClass.CONVERGENCE: lambda model, assume: Convergence(model, assume).outcome(),
+    HazardClass.TCGEN05_MMA: lambda model, assume: Multiplications(model, assume).outcome(),
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }
