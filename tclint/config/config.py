@@ -198,6 +198,7 @@ ASSUMPTIONS = Kind(
                 "reconvergence",
                 "elect",
                 "expected",
+                "aligned",
                 "shape",
                 "none",
             ]

@@ -79,6 +79,8 @@ class Assumption(Enum):
     """``elect.sync`` elects the lowest lane of its membermask."""
     EXPECTED = "expected"
     """A tensor copy writes no more bytes than the largest number that a phase of an mbarrier of the kernel expects."""
+    ALIGNED = "aligned"
+    """Variables of shared memory that hold swizzled matrices begin at a multiple of 128 bytes."""
     SHAPE = "shape"
     """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``."""
 

@@ -172,6 +172,13 @@ class Bytes:
                     return False
         return True
 
+    def apart_when(self, a: Range, first: Numbers, b: Range, then: Numbers, passes: Passes) -> bool:
+        """Whether two ranges are disjoint, whatever threads access them, if counters have these numbers at each."""
+        here, there = self._selected(a[0], first, passes), self._selected(b[0], then, passes)
+        if here is None or there is None or not (self._same_for_all(here) and self._same_for_all(there)):
+            return False
+        return self._ranges_apart((here, a[1]), (there, b[1]))
+
     def _selected(self, address: int, numbers: Numbers, passes: Passes) -> int | None:
         """*address* with the numbers of its counters; None if anything else in it may change."""
         terms, constant = self.values.linear(address)

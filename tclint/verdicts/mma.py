@@ -9,7 +9,7 @@ execute an instruction, the mbarriers that it may name, predicates and columns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, may_leave, same
@@ -19,9 +19,11 @@ from tclint.analyses.tcgen05 import TensorMemory
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction, Memory
 from tclint.values.path_condition import PathCondition
-from tclint.verdicts.apart import Range, symbolically_apart
-from tclint.verdicts.checker import Graph, Need, Refused
+from tclint.verdicts.apart import Bytes, Range, symbolically_apart
+from tclint.verdicts.checker import Graph, Need, Refused, Transfer, writes_shared
+from tclint.verdicts.matrices import Matrices
 from tclint.verdicts.mma_checker import (
+    Counters,
     Fact,
     Key,
     Location,
@@ -36,6 +38,7 @@ from tclint.verdicts.mma_checker import (
 )
 from tclint.verdicts.outcome import Outcome, span
 from tclint.verdicts.paths import path_assumptions
+from tclint.verdicts.rings import Rings
 
 __all__ = ["Multiplications"]
 
@@ -43,7 +46,7 @@ MAX_OBLIGATIONS = 50_000
 """The obligations of one kernel that a proof may have."""
 MAX_THREADS = 4
 """The threads that may issue operations in a kernel that is followed."""
-MAX_STATES = 4000
+MAX_STATES = 10_000
 """The states of one thread at the entries of all blocks."""
 MAX_KNOWN = 6
 """The predicates whose truth is remembered along a path."""
@@ -57,6 +60,8 @@ _WHAT = {
     "exit": "it has completed before the thread exits",
 }
 
+Counting = Mapping[int, Sequence[tuple[int, int]]]
+"""Block -> the counters that begin there, each with its register."""
 States = list[dict[Key, frozenset[Fact]]]
 
 
@@ -71,6 +76,9 @@ class Multiplications:
         self.reachable = [i for b in self.cfg.order for i in blocks[b]]
         self.operations = operations(model.function, self.reachable)
         self.assumed: set[Assumption] = set()
+        self._lasting: dict[int, frozenset[int]] = {}
+        self.counting: Counting = {}
+        self._cleared: dict[tuple[int, int, Counters, Counters], bool] = {}
         self._conditions: dict[frozenset[tuple[int, bool]], PathCondition] = {}
 
     def outcome(self) -> Outcome:
@@ -88,22 +96,31 @@ class Multiplications:
         needs = sorted(set(self._needs()), key=lambda n: (n.use, n.operation, n.what))
         if len(needs) > MAX_OBLIGATIONS:
             return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
+        found = self._followed(needs, {})
+        if found is None or any(each.discharge is None for each in found.obligations):
+            counted = self._followed(needs, self._counters) if self._counters else None
+            found = counted or found  # what tells iterations apart has more states
+        why = f"an issuing thread has more than {MAX_STATES} states"
+        return found or Outcome(reasons=(Reason(None, why),))
+
+    def _followed(self, needs: Sequence[Need], counters: Counting) -> Outcome | None:
+        """The outcome if the issuing threads are followed with these counters; None if one has too many states."""
+        self.counting = counters
         threads: dict[int, States] = {}
         for thread in self.issuers:
             found = self._explore(Progress(self.model.function, self.graph, self._thread(thread)))
             if found is None:
-                why = f"an issuing thread has more than {MAX_STATES} states"
-                return Outcome(reasons=(Reason(None, why),))
+                return None
             threads[thread] = found
         return self._judged(needs, threads)
 
     def _judged(self, needs: Sequence[Need], threads: dict[int, States]) -> Outcome:
-        pending, reached = self._pending(threads)
+        pending, apart, reached = self._pending(threads)
         claims: dict[Need, Discharge] = {}
         obligations, reasons = list[Obligation](), list[Reason]()
         function = self.model.function
         for need in needs:
-            discharge = self._discharge(need, pending, reached)
+            discharge = self._discharge(need, pending, apart, reached)
             why = "" if discharge is not None else self._why(need)
             if discharge is None:
                 reasons.append(Reason(span(function, need.use), why, self._help(need)))
@@ -112,7 +129,7 @@ class Multiplications:
             at, use = span(function, need.operation), span(function, need.use)
             obligations.append(Obligation(at, use, _WHAT[need.what], discharge, why=why))
         if not reasons:
-            questions = MmaQuestions(self._threads, self._thread, self._accumulates, self._apart)
+            questions = MmaQuestions(self._threads, self._thread, self._accumulates, self._apart, self._clear)
             try:
                 check_mma(function, self.graph, MmaCertificate(threads, claims), questions)
             except Refused as refused:
@@ -148,7 +165,7 @@ class Multiplications:
 
     def _thread(self, thread: int) -> ThreadQuestions:
         def decided(register: int, at: int, known: frozenset[tuple[int, bool]]) -> bool | None:
-            p = self.values.before(register, at)
+            p = self._of_thread(self.values.before(register, at), thread)
             mask = self.values.mask(p)
             if mask is not None:
                 return bool(mask >> thread & 1)
@@ -157,8 +174,13 @@ class Multiplications:
                     return not truth
             return self.values.entails(p, self._condition(known))
 
+        def lasting(register: int, at: int) -> int | None:
+            p = self._of_thread(self.values.before(register, at), thread)
+            return p if p in self._worthwhile(thread) else None
+
         own = self._own(thread)
-        return ThreadQuestions(decided, self._lasting, frozenset(own.values()), self._elsewhere(own))
+        places = frozenset(own.values())
+        return ThreadQuestions(decided, lasting, places, self._elsewhere(own), self.counting)
 
     def _condition(self, known: frozenset[tuple[int, bool]]) -> PathCondition:
         """The path condition that predicates with known truths are."""
@@ -169,22 +191,73 @@ class Multiplications:
             self._conditions[known] = self.values.interned(condition)
         return self._conditions[known]
 
-    def _lasting(self, register: int, at: int) -> int | None:
-        p = self.values.representative(self.values.before(register, at))
-        return p if p in self._worthwhile else None
+    def _of_thread(self, p: int, thread: int) -> int:
+        """What decides a predicate in *thread*: an operand of it, if the index of the thread decides the other one."""
+        p = self.values.representative(p)
+        node = self.values.node(p)
+        if node[0] != "logic" or node[1] not in ("and", "or"):
+            return p
+        for one, other in ((node[2], node[3]), (node[3], node[2])):
+            mask = self.values.mask(one)
+            if mask is not None and bool(mask >> thread & 1) is (node[1] == "and"):
+                return self._of_thread(other, thread)
+        return p
 
-    @cached_property
-    def _worthwhile(self) -> frozenset[int]:
+    def _worthwhile(self, thread: int) -> frozenset[int]:
         """The predicates that never change, and that decide the most branches and guards."""
-        counts = Counter[int]()
-        for b in self.cfg.order:
-            for i in range(self.cfg.blocks[b].start, self.cfg.blocks[b].end):
+        if thread not in self._lasting:
+            counts = Counter[int]()
+            for i in self.reachable:
                 instruction = self.instructions[i]
                 if instruction.guard >= 0 and (instruction.flow or instruction.event):
-                    p = self.values.representative(self.values.before(instruction.guard, i))
-                    if self.values.mask(p) is None and not self.values.varying_at(p):
+                    p = self._of_thread(self.values.before(instruction.guard, i), thread)
+                    if self.values.mask(p) is None and not self._change(p):
                         counts[p] += 1
-        return frozenset(p for p, _ in counts.most_common(MAX_KNOWN))
+            self._lasting[thread] = frozenset(p for p, _ in counts.most_common(MAX_KNOWN))
+        return self._lasting[thread]
+
+    @cached_property
+    def _counters(self) -> dict[int, list[tuple[int, int]]]:
+        """Block -> the phis there on which the addresses of operands and of writes to shared memory depend."""
+        writing = (i for i in self.reachable if writes_shared(self.instructions[i]))
+        found: dict[int, list[tuple[int, int]]] = {}
+        for phi in sorted(self.matrices.counters(*self.operations, *writing)):
+            _, block, register = self.values.node(phi)
+            found.setdefault(block, []).append((phi, register))
+        return found
+
+    @cached_property
+    def matrices(self) -> Matrices:
+        """The bytes of shared memory that the operations read, and that the kernel writes."""
+        return Matrices(self.model, self._rings)
+
+    @cached_property
+    def _rings(self) -> Rings:
+        return Rings(self.model, Transfer(self.model.function, frozenset(), ()))
+
+    @cached_property
+    def _bytes(self) -> Bytes:
+        return Bytes(self.model, self._rings)
+
+    def _clear(self, operation: int, use: int, first: Counters, then: Counters) -> bool:
+        """Whether an instruction writes no byte that an operation reads, given the counters at each of them."""
+        key = operation, use, first, then
+        if key not in self._cleared:
+            self._cleared[key] = self._is_clear(*key)
+        return self._cleared[key]
+
+    def _is_clear(self, operation: int, use: int, first: Counters, then: Counters) -> bool:
+        read, written = self.matrices.read(operation), self.matrices.written(use)
+        if read is None or written is None:
+            return False
+        wanted = read[1] | written[1]
+        numbers, later = dict(first), dict(then)
+        apart = wanted <= self.assume and all(
+            self._bytes.apart_when(a, numbers, b, later, self._repeats) for a in read[0] for b in written[0]
+        )
+        if apart:
+            self.assumed |= wanted
+        return apart
 
     def _explore(self, progress: Progress) -> States | None:
         """All states of a thread at the entry of each block; None if there are too many."""
@@ -209,26 +282,34 @@ class Multiplications:
                 return None
         return states
 
-    def _pending(self, threads: dict[int, States]) -> tuple[set[Need], set[int]]:
-        """The obligations at which the operation may be pending, and the instructions that issuing threads reach."""
-        found, reached = set[Need](), set[int]()
+    def _pending(self, threads: dict[int, States]) -> tuple[set[Need], set[Need], set[int]]:
+        """The obligations at which the operation may be pending, those at which it is and the bytes are others, and the
+        instructions that issuing threads reach."""
+        found, apart, reached = set[Need](), set[Need](), set[int]()
         for thread, states in threads.items():
             progress = Progress(self.model.function, self.graph, self._thread(thread))
             for b, entry in enumerate(states):
                 now, sites = list(entry.items()), self.graph.blocks[b]
                 for i in sites if now else ():
-                    executing = [facts for state, facts in now if progress.executes(state, i) is not False]
-                    if executing:
-                        reached.add(i)
-                    for fact in frozenset[Fact]().union(*executing):
-                        what = needs_at(self.instructions[fact.site], self.instructions[i])
-                        found |= {Need(fact.site, i, each) for each in what}
-                    now = [later for state, facts in now for later in progress.after(state, facts, i)]
+                    for state, facts in now:
+                        if progress.executes(state, i) is not False:
+                            reached.add(i)
+                            for need, clear in self._open(i, state, facts):
+                                (apart if clear else found).add(need)
+                    if i in progress.affecting:
+                        now = [later for state, facts in now for later in progress.after(state, facts, i)]
                 if b in self.cfg.exits:
                     for state, facts in now:
                         if progress.executes(state, sites[-1]) is not False:
                             found |= {Need(fact.site, sites[-1], "exit") for fact in facts}
-        return found, reached
+        return found, apart, reached
+
+    def _open(self, at: int, state: Key, facts: Iterable[Fact]) -> Iterator[tuple[Need, bool]]:
+        """The obligations at an instruction in one state, and whether the bytes are others than those that are read."""
+        for fact in facts:
+            for what in needs_at(self.instructions[fact.site], self.instructions[at]):
+                clear = what == "source" and self._clear(fact.site, at, fact.counters, state.counters)
+                yield Need(fact.site, at, what), clear
 
     # ------------------------------------------------------------ mbarriers
 
@@ -291,8 +372,12 @@ class Multiplications:
 
     # ------------------------------------------------------------ discharges
 
-    def _discharge(self, need: Need, pending: set[Need], reached: set[int]) -> Discharge | None:
+    def _discharge(
+        self, need: Need, pending: set[Need], apart: set[Need], reached: set[int]
+    ) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to."""
+        if need not in pending and need in apart:
+            return Discharge.DISJOINT
         if need not in pending:
             return Discharge.WAIT if need.use in reached else Discharge.INFEASIBLE
         if need.what != "columns" or self.instructions[need.use].event != "issue":

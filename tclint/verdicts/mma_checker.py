@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
@@ -36,6 +36,7 @@ from tclint.values.integers import type_width
 from tclint.verdicts.checker import TENSOR, Graph, Need, Refused, writes_shared
 
 __all__ = [
+    "Counters",
     "Fact",
     "Key",
     "Location",
@@ -55,9 +56,25 @@ LOST = 3
 _SYMBOLIC = frozenset(("mov", "add", "sub"))
 """What is computed of an address that is not a number."""
 
+MANY = 32
+"""The number from which on a counter is known modulo this power of two only, so that it has finitely many states."""
+
 Location = tuple[str, int]
 """A variable, and an offset from it in bytes."""
-Value = int | Location
+
+
+class Low(NamedTuple):
+    """The low bits of a number, and how many of them are known."""
+
+    bits: int
+    known: int
+
+
+Value = int | Low | Location
+
+
+Counters = frozenset[tuple[int, int]]
+"""Counter -> its number."""
 
 
 class Phase(NamedTuple):
@@ -73,7 +90,9 @@ class Key(NamedTuple):
     """What decides how a thread continues."""
 
     numbers: frozenset[tuple[int, Value]] = frozenset()
-    """Register -> the number that it holds, for those on which waits and commits depend."""
+    """Register -> what it holds, for those on which waits and commits still depend."""
+    counters: frozenset[tuple[int, int]] = frozenset()
+    """What :attr:`ThreadQuestions.counters` identify -> its number."""
     phases: frozenset[tuple[Location, Phase]] = frozenset()
     known: frozenset[tuple[int, bool]] = frozenset()
     """Predicates that never change -> their truth."""
@@ -85,6 +104,8 @@ class Fact(NamedTuple):
     site: int
     tracked: frozenset[tuple[Location, int]] = frozenset()
     """The mbarriers that track it, each with 1 if a later commit on it has followed, else 0."""
+    counters: frozenset[tuple[int, int]] = frozenset()
+    """The counters when it was issued."""
 
 
 State = Mapping[Key, frozenset[Fact]]
@@ -111,6 +132,8 @@ class ThreadQuestions(NamedTuple):
     """The mbarriers with a count of 1, initialised once, at which nothing arrives but commits of this thread alone."""
     elsewhere: frozenset[int]
     """Commits and waits for other mbarriers."""
+    counters: Mapping[int, Sequence[tuple[int, int]]]
+    """Block -> counters that addresses depend on, each with the register that holds it when the block is entered."""
 
 
 class MmaQuestions(NamedTuple):
@@ -123,6 +146,8 @@ class MmaQuestions(NamedTuple):
     """Whether two multiplications always have the same accumulator and the same shape."""
     apart: Callable[[int, int, bool], bool]
     """Whether what two operations access of tensor memory is disjoint; with True, but for their accumulators."""
+    clear: Callable[[int, int, Counters, Counters], bool]
+    """Whether an instruction writes no byte that an operation reads, given the counters at each of them."""
 
 
 # ---------------------------------------------------------------- obligations
@@ -194,6 +219,8 @@ class Progress:
         )
         """The instructions that can change a state."""
         self.waits = frozenset(i for i in reachable if self._succeeds(i))
+        self.live = self._live()
+        """Block -> the relevant registers that are read after its entry before they are written."""
 
     @staticmethod
     def _commits(instruction: Instruction) -> bool:
@@ -209,7 +236,7 @@ class Progress:
     def _slice(self, reachable: Iterable[int]) -> frozenset[int]:
         """The registers from which the mbarriers and the parities of commits and waits are computed."""
         writers: dict[int, list[Instruction]] = {}
-        work = list[int]()
+        work = [register for counters in self.ask.counters.values() for _, register in counters]
         for i in reachable:
             instruction = self.instructions[i]
             for register in instruction.writes:
@@ -226,6 +253,26 @@ class Progress:
                 for writer in writers.get(register, ()):
                     work += writer.reads if _computes(writer) else ()
         return frozenset(found)
+
+    def _live(self) -> dict[int, frozenset[int]]:
+        order = sorted(self.graph.reached((0,)))
+        live = {b: frozenset[int]() for b in order}
+        changed = True
+        while changed:
+            changed = False
+            for b in reversed(order):
+                targets = [edge.target for edge in self.graph.successors[b]]
+                found = set[int]().union(*(live[target] for target in targets))
+                found |= {r for target in targets for _, r in self.ask.counters.get(target, ())}
+                for i in reversed(self.graph.blocks[b]):
+                    instruction = self.instructions[i]
+                    if instruction.guard < 0:
+                        found.difference_update(instruction.writes)
+                    reads = instruction.reads if i in self.affecting else ()
+                    found |= self.relevant.intersection((*reads, instruction.guard))
+                if found != live[b]:
+                    live[b], changed = frozenset(found), True
+        return live
 
     def _succeeds(self, at: int) -> bool:
         """Whether a wait for a parity acquires, and is repeated until it succeeds, before anything else happens."""
@@ -288,14 +335,13 @@ class Progress:
         instruction = self.instructions[at]
         executes = self.executes(key, at)
         if executes is None:
-            for truth in (True, False):
-                assumed = self._knowing(key, instruction.guard, at, truth)
-                if truth is instruction.negated:
-                    yield assumed, facts
-                else:
-                    yield self._executed(assumed, facts, at)
+            executed = self._knowing(key, instruction.guard, at, not instruction.negated)
+            yield self._executed(executed, facts, at)
+            yield self._knowing(key, instruction.guard, at, instruction.negated), facts
+        elif executes:
+            yield self._executed(key, facts, at)
         else:
-            yield self._executed(key, facts, at) if executes else (key, facts)
+            yield key, facts
 
     def _knowing(self, key: Key, register: int, at: int, truth: bool) -> Key:
         identity = self.ask.lasting(register, at)
@@ -303,12 +349,12 @@ class Progress:
 
     def _executed(self, key: Key, facts: frozenset[Fact], at: int) -> tuple[Key, frozenset[Fact]]:
         instruction = self.instructions[at]
-        if at in self.operations:
-            facts |= {Fact(at)}
-        elif self._follows(at) and self._commits(instruction):
-            return self._committed(key, facts, instruction)
-        elif at in self.waits:
+        if at in self.waits:
             return self._waited(key, facts, instruction)
+        if at in self.operations:
+            facts |= {Fact(at, counters=key.counters)}
+        elif self._follows(at) and self._commits(instruction):
+            key, facts = self._committed(key, facts, instruction)
         for register in self.relevant.intersection(instruction.writes):
             number = self._evaluated(key, instruction, register)
             kept = frozenset(pair for pair in key.numbers if pair[0] != register)
@@ -361,7 +407,7 @@ class Progress:
         if not isinstance(operand, Memory) or operand.extras:
             return None
         value = self._operand(key, operand.base)
-        return None if value is None or isinstance(value, int) else (value[0], value[1] + operand.offset)
+        return (value[0], value[1] + operand.offset) if _is_address(value) else None
 
     @staticmethod
     def _operand(key: Key, operand: Operand | None) -> Value | None:
@@ -378,15 +424,25 @@ class Progress:
             return None
         name = match.form.compute
         values = [self._operand(key, operand) for operand in instruction.operands[1:]]
-        numbers = [value for value in values if isinstance(value, int)]
-        if len(numbers) < len(values):
+        if any(value is None for value in values):
+            return None
+        if any(map(_is_address, values)):
             return _symbolic(name, values) if name in _SYMBOLIC else None
         kind = self.function.registers[register].type
+        numbers = [
+            value.bits if isinstance(value, Low) else value
+            for value in values
+            if isinstance(value, (int, Low))
+        ]
         try:
             pattern = COMPUTE[name](match.binding, *(n & (1 << 64) - 1 for n in numbers))
         except ZeroDivisionError:
             return None
-        return pattern & 1 if kind == ".pred" else widen(match.binding, pattern, type_width(kind))
+        pattern = pattern & 1 if kind == ".pred" else widen(match.binding, pattern, type_width(kind))
+        if not all(isinstance(value, int) for value in values):
+            return _partial(name, values, pattern)
+        counts = name == "add" and any(0 < n < MANY for n in numbers[1:]) and MANY <= pattern < 2 * MANY
+        return Low(pattern % MANY, MANY.bit_length() - 1) if counts else pattern
 
     # ------------------------------------------------------------ edges
 
@@ -394,14 +450,26 @@ class Progress:
         """The edges by which the thread may leave a block, each with its state then."""
         last = self.graph.blocks[block][-1]
         for edge in self.graph.successors[block]:
-            if edge.predicate < 0:
-                yield edge, key
-                continue
-            truth = self._truth(key, edge.predicate, last)
+            truth = edge.value if edge.predicate < 0 else self._truth(key, edge.predicate, last)
             if truth is None:
-                yield edge, self._knowing(key, edge.predicate, last, edge.value)
+                then = self._knowing(key, edge.predicate, last, edge.value)
             elif truth is edge.value:
-                yield edge, key
+                then = key
+            else:
+                continue
+            yield edge, self._entering(then, edge.target)
+
+    def _entering(self, key: Key, block: int) -> Key:
+        """The state at the entry of a block: without what is not read any more, and with the counters that begin there."""
+        live, numbers = self.live[block], dict(key.numbers)
+        counters = dict(key.counters)
+        for counter, register in self.ask.counters.get(block, ()):
+            number = numbers.get(register)
+            counters.pop(counter, None)
+            if isinstance(number, int):
+                counters[counter] = number
+        kept = frozenset(pair for pair in key.numbers if pair[0] in live)
+        return key._replace(numbers=kept, counters=frozenset(counters.items()))
 
 
 def _group(instruction: Instruction) -> str:
@@ -427,9 +495,28 @@ def _computes(instruction: Instruction) -> bool:
     )
 
 
+def _is_address(value: Value | None) -> TypeGuard[Location]:
+    return isinstance(value, tuple) and not isinstance(value, Low)
+
+
+def _partial(name: str, values: Sequence[Value | None], pattern: int) -> Value | None:
+    """What is known of the result *pattern* of an operation on numbers of which only low bits are known."""
+    known = min(value.known for value in values if isinstance(value, Low))
+    first, last = values[0], values[-1]
+    if name == "and" and isinstance(last, int) and 0 <= last < 1 << known:
+        return pattern
+    if name == "shr" and isinstance(last, int):
+        known -= last
+    elif name not in ("mov", "add", "sub", "xor", "or", "and") and not (
+        name == "shl" and isinstance(last, int)
+    ):
+        return None
+    return Low(pattern & (1 << known) - 1, known) if known > 0 and isinstance(first, (int, Low)) else None
+
+
 def _symbolic(name: str, values: Sequence[Value | None]) -> Value | None:
     """The sum of an address and numbers, or a copy of an address; None for anything else."""
-    bases = [value for value in values if isinstance(value, tuple)]
+    bases = [value for value in values if _is_address(value)]
     numbers = [_signed(value) for value in values if isinstance(value, int)]
     if len(bases) != 1 or len(bases) + len(numbers) < len(values):
         return None
@@ -487,7 +574,9 @@ class _Checker:
             need = min(set(claims) ^ self.needed)
             raise Refused(need.use, "the certificate does not list the obligations of the kernel", need)
         for need, discharge in claims.items():
-            if discharge not in (Discharge.WAIT, Discharge.INFEASIBLE) and not self._decided(need, discharge):
+            by_state = need.what == "source" and discharge is Discharge.DISJOINT
+            decided = by_state or discharge in (Discharge.WAIT, Discharge.INFEASIBLE)
+            if not decided and not self._decided(need, discharge):
                 raise Refused(
                     need.use, "the operations are neither executed in order nor of other columns", need
                 )
@@ -528,7 +617,7 @@ class _Checker:
         for i in sites:
             for state, pending in now:
                 if pending and progress.executes(state, i) is not False:
-                    self._use(i, pending)
+                    self._use(i, pending, state)
             now = [later for state, pending in now for later in progress.after(state, pending, i)]
         for state, pending in now:
             if block in self.graph.exits and progress.executes(state, sites[-1]) is not False:
@@ -543,15 +632,23 @@ class _Checker:
                         sites[-1], "the certificate omits a state in which a thread leaves this block"
                     )
 
-    def _use(self, at: int, pending: Iterable[Fact]) -> None:
+    def _use(self, at: int, pending: Iterable[Fact], key: Key) -> None:
         use = self.instructions[at]
         for fact in pending:
-            what = needs_at(self.instructions[fact.site], use)
-            self._require(Need(fact.site, at, each) for each in what)
+            for what in needs_at(self.instructions[fact.site], use):
+                need = Need(fact.site, at, what)
+                apart = what == "source" and self.certificate.claims.get(need) is Discharge.DISJOINT
+                if not apart or not self.questions.clear(fact.site, at, fact.counters, key.counters):
+                    self._require((need,), ordered=what == "columns")
 
-    def _require(self, needs: Iterable[Need]) -> None:
+    def _require(self, needs: Iterable[Need], *, ordered: bool = False) -> None:
+        """Refuses obligations of a pending operation, but those that hold although it is pending (:meth:`_decided`)."""
         for need in needs:
-            if self.certificate.claims.get(need) in (None, Discharge.WAIT, Discharge.INFEASIBLE):
+            if not ordered or self.certificate.claims.get(need) in (
+                None,
+                Discharge.WAIT,
+                Discharge.INFEASIBLE,
+            ):
                 raise Refused(need.use, "nothing proves that the operation has completed", need)
 
 

@@ -19,6 +19,7 @@ from tclint.ir.nodes import Instruction
 from tclint.values import thread_masks as T
 from tclint.verdicts.apart import exact_ranges, outside, symbolically_apart
 from tclint.verdicts.checker import Graph, Refused
+from tclint.verdicts.matrices import largest_expected
 from tclint.verdicts.outcome import Outcome, span
 from tclint.verdicts.paths import path_assumptions
 from tclint.verdicts.proxy_checker import (
@@ -353,16 +354,7 @@ class Proxies:
 
     @cached_property
     def _expected(self) -> int | None:
-        """The largest number of bytes that a phase of an mbarrier may expect; None if it is unknown."""
-        most = 0
-        for event in ("mbarrier-expect", "mbarrier-arrive"):
-            for site in self.model.sites(event):
-                if self.model.instruction(site).role("tx") is not None:
-                    size = self.model.constant_of(site, "tx")
-                    if size is None:
-                        return None
-                    most = max(most, size)
-        return most or None
+        return largest_expected(self.model)
 
     def _why(self, pair: Pair) -> str:
         """Why it is not known whether an obligation holds."""

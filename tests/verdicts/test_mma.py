@@ -216,6 +216,104 @@ def test_operations_that_may_be_pending_are_unknown(name: str) -> None:
     assert found.reasons
 
 
+DESCRIPTOR = """add.s32 %r30, {0}, {1};
+shr.u32 %r30, %r30, 4;
+and.b32 %r30, %r30, 16383;
+cvt.u64.u32 {2}, %r30;
+or.b64 {2}, {2}, 0x4000404000010000;"""
+DESCRIPTORS = f"{DESCRIPTOR.format('%r3', 0, '%rd5')}\n{DESCRIPTOR.format('%r3', 16384, '%rd6')}"
+"""A and B at 0 and 16384, both 128 rows of a line of 128 bytes, swizzled."""
+LARGE = SHARED.replace("tile[8192]", "tile[131072]")
+STAGES = f"""mov.u32 %r21, 0;
+top:
+shl.b32 %r30, %r21, 15;
+add.s32 %r30, %r30, %r3;
+mov.u32 %r31, %r30;
+{DESCRIPTOR.format("%r31", 0, "%rd5")}
+{DESCRIPTOR.format("%r31", 16384, "%rd6")}
+{MMA}
+{COMMIT}
+add.s32 %r32, %r21, 1;
+setp.gt.s32 %p6, %r32, 2;
+selp.b32 %r32, 0, %r32, %p6;
+shl.b32 %r33, STAGE, 15;
+add.s32 %r33, %r33, %r3;
+cp.async.cg.shared.global [%r33+16384], [%rd1], 16;
+{wait("%r20")}
+mov.u32 %r21, %r32;
+{FLIP}
+add.s32 %r11, %r11, 1;
+setp.lt.s32 %p3, %r11, %r9;
+@%p3 bra top;"""
+"""A ring of three stages of 32 KB, one of which is filled during a multiplication of another one."""
+
+
+def written(address: str, descriptors: str = DESCRIPTORS) -> Verdict:
+    """A store to shared memory during a multiplication."""
+    body = f"{descriptors}\n{MMA}\n{COMMIT}\nst.shared.b32 [{address}], %r9;\n{wait()}"
+    return mma(body, shared=LARGE)
+
+
+@pytest.mark.parametrize("address", ["%r3+32768", "%r4"])
+def test_bytes_that_no_matrix_spans_may_be_overwritten(address: str) -> None:
+    found = written(address, f"{DESCRIPTORS}\nadd.s32 %r4, %r3, 65536;")
+    assert found.status is Status.PROVED, found.reasons
+    assert Assumption.ALIGNED in found.assumptions
+
+
+@pytest.mark.parametrize(
+    ("address", "was", "now"),
+    [
+        ("%r3", "", ""),
+        ("%r3+16380", "", ""),
+        ("%r3+16384", "", ""),
+        ("%r3+32764", "", ""),
+        ("%r12", "", ""),
+        ("%r4", "", ""),
+        ("%r3", "%r3, 0;", "%r3, 32;"),
+        ("%r3+32764", "%r3, 16384;", "%r3, 16480;"),
+        ("%r3+32768", "%r3, 16384;", "%r3, 16512;"),
+        ("%r3+32768", "%r3, 16384;", "%r3, %r9;"),
+        ("%r3+32768", "0x4000404000010000", "0x4000404100010000"),
+        ("%r3+32768", "0x4000404000010000", "0x4010404000010000"),
+        ("%r3+32768", "0x4000404000010000", "%rd1"),
+        ("%r3+32768", "and.b32 %r30, %r30, 16383;", ""),
+    ],
+)
+def test_bytes_that_a_matrix_may_span_may_not_be_overwritten(address: str, was: str, now: str) -> None:
+    assert was in DESCRIPTORS
+    assert written(address, DESCRIPTORS.replace(was, now) if was else DESCRIPTORS).status is Status.UNKNOWN
+
+
+def test_a_matrix_without_an_aligned_variable_is_nowhere_in_particular() -> None:
+    body = f"{DESCRIPTORS}\n{MMA}\n{COMMIT}\nst.shared.b32 [%r3+32768], %r9;\n{wait()}"
+    assert mma(body, frozenset(Assumption) - {Assumption.ALIGNED}, shared=LARGE).status is Status.UNKNOWN
+
+
+def test_another_stage_may_be_filled_during_a_multiplication() -> None:
+    found = mma(STAGES.replace("STAGE", "%r32"), shared=LARGE)
+    assert found.status is Status.PROVED, found.reasons
+    assert Discharge.DISJOINT in {o.discharge for o in found.obligations}
+
+
+@pytest.mark.parametrize(
+    ("stage", "was", "now"),
+    [
+        ("%r21", "", ""),
+        ("%r34", "", ""),
+        ("%r32", "%r32, 2;", "%r32, 0;"),
+        ("%r32", "selp.b32 %r32, 0, %r32, %p6;", "selp.b32 %r32, %r21, %r32, %p6;"),
+        ("%r32", "[%r33+16384]", "[%r33+-1024]"),
+        ("%r32", wait("%r20"), ""),
+        ("%r32", FLIP, ""),
+    ],
+)
+def test_a_stage_that_is_read_may_not_be_filled(stage: str, was: str, now: str) -> None:
+    body = STAGES.replace("STAGE", stage)
+    assert was in body
+    assert mma(body.replace(was, now) if was else body, shared=LARGE).status is Status.UNKNOWN
+
+
 COMPLETE = PROVED["waited for"]
 
 
