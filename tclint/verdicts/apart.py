@@ -64,8 +64,11 @@ def _change(model: KernelModel, a: Range, b: Range, passes: Passes) -> bool:
 
 
 def exact_ranges(model: KernelModel, site: int) -> list[Range] | None:
-    """The bytes of shared memory that an instruction accesses whose sizes are exact; None if it accesses none."""
-    wide = 2 if any(modifier.endswith("x2") for modifier in model.instruction(site).opcode.split(".")) else 1
+    """The bytes of shared memory that an instruction accesses; None if it accesses none, or their sizes are not exact."""
+    match = model.instruction(site).match
+    if match is None or not _sized(match):
+        return None
+    wide = 2 if any(modifier.endswith("x2") for modifier in match.modifiers) else 1
     return [(access.address, access.size * wide) for access in model.shared.accesses(site)] or None
 
 
@@ -125,7 +128,7 @@ class Bytes:
             return None if address is None else [(address, _MBARRIER)]
         if match.form.group == "bulk":
             return self._source(site)
-        return exact_ranges(self.model, site) if _sized(match) else None
+        return exact_ranges(self.model, site)
 
     def _source(self, copy: int) -> list[Range] | None:
         """The bytes that a bulk copy reads; None if its size is not a constant, as that of a tensor copy never is."""

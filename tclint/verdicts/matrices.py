@@ -26,6 +26,8 @@ _WIDTHS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
 _LINES = 8
 _K_BYTES = 32
 """The bytes of a row along K that one dense multiplication reads (9.7.16.2.1)."""
+_TARGETS = frozenset((100, 101, 103, 110))
+"""The targets on which rows along K have that many bytes for certain."""
 _ELEMENT = {".kind::f16": 2, ".kind::tf32": 4, ".kind::f8f6f4": 1, ".kind::i8": 1, ".kind::mxf8f6f4": 1}
 """The bytes of an element in shared memory; a kind that is missing has none of whole bytes."""
 _COPIED = {".128x256b": (128, 32), ".4x256b": (4, 32), ".128x128b": (128, 16), ".64x128b": (64, 16), ".32x128b": (32, 16)}  # fmt: skip
@@ -77,7 +79,12 @@ class Matrices:
         match = instruction.match
         assert match is not None
         names = [n.lstrip("*") for n in match.form.async_reads if n.endswith("desc")]
-        if match.binding.get("cta_group") != ".cta_group::1":
+        target = self.model.function.target
+        if (
+            match.binding.get("cta_group") != ".cta_group::1"
+            or target is None
+            or target.number not in _TARGETS
+        ):
             yield from ((name, (0, 0, False, 0)) for name in names)
             return
         if "kind" not in match.binding:
@@ -176,9 +183,8 @@ class Matrices:
         if form.event == "issue" and form.group == "mbarrier":
             address, size = model.value(site, "destination"), model.constant_of(site, "bytes")
             return None if address is None or size is None or size < 0 else ([(address, size)], frozenset())
-        plain = form.group == "cp.async" or (not form.event and match.scope in ("", "thread"))
-        rows = form.name.startswith("stmatrix")
-        found = exact_ranges(model, site) if plain or rows else None
+        copies = form.group == "cp.async" and form.event == "issue"
+        found = exact_ranges(model, site) if copies or not form.event else None
         return None if found is None else (found, frozenset())
 
     @cached_property

@@ -99,7 +99,7 @@ class Multiplications:
         found = self._followed(needs, {})
         if found is None or any(each.discharge is None for each in found.obligations):
             counted = self._followed(needs, self._counters) if self._counters else None
-            found = counted or found  # what tells iterations apart has more states
+            found = counted or found  # to distinguish iterations takes more states
         why = f"an issuing thread has more than {MAX_STATES} states"
         return found or Outcome(reasons=(Reason(None, why),))
 

@@ -290,6 +290,11 @@ def test_a_matrix_without_an_aligned_variable_is_nowhere_in_particular() -> None
     assert mma(body, frozenset(Assumption) - {Assumption.ALIGNED}, shared=LARGE).status is Status.UNKNOWN
 
 
+def test_a_store_in_bulk_may_reach_a_matrix() -> None:
+    body = f"{DESCRIPTORS}\n{MMA}\n{COMMIT}\nst.bulk.weak.shared::cta [%r3+32768], %rd9, 0;\n{wait()}"
+    assert mma(body, shared=LARGE).status is Status.UNKNOWN
+
+
 def test_another_stage_may_be_filled_during_a_multiplication() -> None:
     found = mma(STAGES.replace("STAGE", "%r32"), shared=LARGE)
     assert found.status is Status.PROVED, found.reasons
@@ -360,6 +365,13 @@ def test_arrays_at_one_base_are_one_mbarrier() -> None:
     body = f"mov.u32 %r18, same;\n{COMMIT.replace('%r8', '%r18')}\n{COMPLETE}"
     assert mma(COMPLETE, shared=shared).status is Status.PROVED
     assert mma(body, shared=shared).status is Status.UNKNOWN
+
+
+def test_variables_of_two_scopes_are_two_mbarriers() -> None:
+    """They have one name in the text."""
+    inner = "{\n.shared .align 8 .b64 done[4];\nmov.u32 %r19, done;\n"
+    body = f"{inner}{MMA}\n{COMMIT.replace('%r8', '%r19')}\n}}\n{COMMIT}\n{MMA}\n{wait()}\n{LD}"
+    assert mma(body).status is Status.UNKNOWN
 
 
 def test_a_proof_rests_on_the_threads_that_are_known() -> None:

@@ -151,6 +151,10 @@ UNKNOWN = {
     "a call": f"call plain;\n{STORE}",
     "a call after a multiplication": f"{MMA}\ncall plain;",
     "an allocation is overwritten": f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3], 32;\n{LOAD}",
+    "bytes in bulk that reach into the copy": (
+        f"st.bulk.weak.shared::cta [%r3+-1024], 2048, 0;\n{STORE}"
+    ),
+    "bytes in bulk, whose number is unknown": f"st.bulk.weak.shared::cta [%r4], %rd5, 0;\n{STORE}",
     "an mbarrier is invalidated": f"mbarrier.inval.shared::cta.b64 [%r3];\n{LOAD}",
     "a tensor copy of unknown size": f"ld.shared.b32 %r10, [%r4];\n{TENSOR}",
     "a tensor copy that writes more": (
