@@ -1274,6 +1274,24 @@ _AROUND = (
 )
 operator("wgmma.wait_group on some paths", "wgmma", _WGMMA_WAITS)(_bypassed("%ctaid.x", "wait"))
 operator("wgmma.fence on some paths", "wgmma", "WG002")(_bypassed("%ctaid.x", "register-fence"))
+@operator("store right before the operation", "proxy", "PR001 PR002 PR003 PR004")
+def _stores(kernel: Kernel) -> Iterator[Fault]:
+    """A store through the generic proxy to what a copy is about to read or overwrite, with the guard of the copy."""
+    for site in sorted(_through_async(kernel)):
+        copy = kernel.instructions[site]
+        for role in ("source", "destination"):
+            operand = copy.role(role)
+            if not isinstance(operand, Memory) or not isinstance(operand.base, int):
+                continue
+            base = kernel.function.registers[operand.base]
+            guard = kernel.function.registers[copy.guard].name if copy.guard >= 0 else ""
+            if base.type in (".b32", ".u32", ".s32") and "{" not in kernel.text(site)[:1]:
+                prefix = f"@{'!' if copy.negated else ''}{guard} " if guard else ""
+                text = f" {prefix}st.shared.b32 [{base.name}+{operand.offset}], 0; "
+                place = kernel.span(site).start
+                yield Fault((Edit(Span(place, place), text),), _through_async(kernel), text.strip())
+
+
 operator("proxy fence on some paths", "proxy", "PR001 PR002 PR003 PR004")(
     _bypassed("%ctaid.x", "proxy-fence", None)
 )

@@ -56,7 +56,7 @@ ABOUT = {
     HazardClass.CP_ASYNC: r"^cp\.async\.",
     HazardClass.BULK: r"^bulk (wait|commit)",
     HazardClass.TCGEN05_MMA: r"^(tcgen05\.commit|mbarrier wait (loop|asked|parity|relaxed|after)|mbarrier\.init (count (raised|lowered)|done))",
-    HazardClass.PROXIES: r"^proxy fence",
+    HazardClass.PROXIES: r"^(proxy fence|store right before)",
     HazardClass.AVAILABILITY: r"^(version lowered|target )",
     HazardClass.REGISTER_POOL: r"^(entry register count|setmaxnreg)",
     HazardClass.CONVERGENCE: r"^(aligned instruction|some lanes|part of a warpgroup|wgmma skipped|(shuffle|vote|elect) mask|barrier thread count)",

@@ -397,6 +397,7 @@ RULES = {
     "_accumulates": UNKNOWN["another shape"],
     "_apart": UNKNOWN["columns at its end"],
     "_plain_commit": UNKNOWN["the thread arrives as well"],
+    "_clear": UNKNOWN["its operands overwritten before the wait"],
 }
 
 

@@ -206,6 +206,9 @@ RULES = {
     "_disjoint": "no fence",
     "_acquires": "another map is acquired",
     "_is_constant": "a map without fences",
+    "_of_different_parameters": "a store to global memory and a copy from it",
+    "_of_map_and_tensor": "a store to global memory and a copy from it",
+    "_ranges_apart": "the last byte",
 }
 
 
