@@ -46,7 +46,7 @@ MAX_OBLIGATIONS = 50_000
 """The obligations of one kernel that a proof may have."""
 MAX_THREADS = 4
 """The threads that may issue operations in a kernel that is followed."""
-MAX_STATES = 10_000
+MAX_STATES = 5000
 """The states of one thread at the entries of all blocks."""
 MAX_KNOWN = 6
 """The predicates whose truth is remembered along a path."""
@@ -115,7 +115,7 @@ class Multiplications:
         return self._judged(needs, threads)
 
     def _judged(self, needs: Sequence[Need], threads: dict[int, States]) -> Outcome:
-        pending, apart, reached = self._pending(threads)
+        pending, apart, reached = self._pending(threads, {need.use for need in needs})
         claims: dict[Need, Discharge] = {}
         obligations, reasons = list[Obligation](), list[Reason]()
         function = self.model.function
@@ -282,16 +282,18 @@ class Multiplications:
                 return None
         return states
 
-    def _pending(self, threads: dict[int, States]) -> tuple[set[Need], set[Need], set[int]]:
+    def _pending(
+        self, threads: dict[int, States], uses: Collection[int]
+    ) -> tuple[set[Need], set[Need], set[int]]:
         """The obligations at which the operation may be pending, those at which it is and the bytes are others, and the
-        instructions that issuing threads reach."""
+        *uses* that issuing threads reach."""
         found, apart, reached = set[Need](), set[Need](), set[int]()
         for thread, states in threads.items():
             progress = Progress(self.model.function, self.graph, self._thread(thread))
             for b, entry in enumerate(states):
                 now, sites = list(entry.items()), self.graph.blocks[b]
                 for i in sites if now else ():
-                    for state, facts in now:
+                    for state, facts in now if i in uses else ():
                         if progress.executes(state, i) is not False:
                             reached.add(i)
                             for need, clear in self._open(i, state, facts):

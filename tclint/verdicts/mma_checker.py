@@ -554,6 +554,7 @@ class _Checker:
         self.order = sorted(graph.reached((0,)))
         self.operations = operations(function, (i for b in self.order for i in graph.blocks[b]))
         self.needed = frozenset(self._needs())
+        self.uses = {need.use for need in self.needed}
 
     def _needs(self) -> Iterator[Need]:
         """The obligations: what may follow an operation by the graph alone."""
@@ -615,10 +616,11 @@ class _Checker:
         now = [(key, facts)]
         sites = self.graph.blocks[block]
         for i in sites:
-            for state, pending in now:
+            for state, pending in now if i in self.uses else ():
                 if pending and progress.executes(state, i) is not False:
                     self._use(i, pending, state)
-            now = [later for state, pending in now for later in progress.after(state, pending, i)]
+            if i in progress.affecting:
+                now = [later for state, pending in now for later in progress.after(state, pending, i)]
         for state, pending in now:
             if block in self.graph.exits and progress.executes(state, sites[-1]) is not False:
                 self._require(Need(fact.site, sites[-1], "exit") for fact in pending)
