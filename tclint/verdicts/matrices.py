@@ -56,6 +56,12 @@ class Matrices:
         self.model, self.values, self.rings = model, model.values, rings
         self._read: dict[int, tuple[list[Range], frozenset[Assumption]] | None] = {}
 
+    @property
+    def documented(self) -> bool:
+        """Whether the target is one on which rows along K have 32 bytes, and A in tensor memory 8 columns."""
+        target = self.model.function.target
+        return target is not None and target.number in _TARGETS
+
     # ------------------------------------------------------------ reads
 
     def read(self, operation: int) -> tuple[list[Range], frozenset[Assumption]] | None:
@@ -79,12 +85,7 @@ class Matrices:
         match = instruction.match
         assert match is not None
         names = [n.lstrip("*") for n in match.form.async_reads if n.endswith("desc")]
-        target = self.model.function.target
-        if (
-            match.binding.get("cta_group") != ".cta_group::1"
-            or target is None
-            or target.number not in _TARGETS
-        ):
+        if match.binding.get("cta_group") != ".cta_group::1" or not self.documented:
             yield from ((name, (0, 0, False, 0)) for name in names)
             return
         if "kind" not in match.binding:

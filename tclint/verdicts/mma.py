@@ -426,7 +426,7 @@ class Multiplications:
         """The columns that an operand covers at most; None if unknown."""
         match, tensor = self.instructions[site].match, self.model.fact(TensorMemory)
         assert match is not None
-        role = next((r for r in ("d", "taddr") if match.form.roles.get(r) == operand), None)
+        role = next((r for r in ("d", "taddr", "a") if match.form.roles.get(r) == operand), None)
         known = (
             "spcompress" not in match.modifiers
             and "src_fmt" not in match.binding
@@ -436,7 +436,8 @@ class Multiplications:
             role is None
             or not known
             or match.binding.get("cta_group") == ".cta_group::2"
-            or ".ws" in match.form.name
+            or {".ws", ".sp"} & set(match.modifiers)
+            or (role == "a" and not self.matrices.documented)
         ):
             return None
         columns, width = tensor.range(site, role), tensor.exact_width(site, role)

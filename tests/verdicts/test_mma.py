@@ -107,6 +107,8 @@ PROVED = {
     ),
     "other columns meanwhile": f"{MMA}\n{LD.replace('[%r5]', '[%r5+128]')}\n{COMMIT}\n{wait()}",
     "two multiplications in the pipeline": f"{MMA}\n{MMA}\n{COMMIT}\n{wait()}",
+    "an operand from other columns": f"{MMA}\n{MMA.replace('%rd5', '[%r5+128]')}\n{COMMIT}\n{wait()}"
+    .replace(MMA, MMA.replace("%rd5", "[%r5+136]")),
     "a copy, then a multiplication": f"{CP}\n{MMA}\n{COMMIT}\n{wait()}",
     "a shift, then a multiplication": f"{SHIFT}\n{MMA}\n{COMMIT}\n{wait()}",
     "a multiplication, then a shift": f"{MMA}\n{SHIFT}\n{COMMIT}\n{wait()}",
@@ -181,6 +183,8 @@ UNKNOWN = {
     "another kind": f"{MMA}\n{MMA.replace('f16', 'tf32')}\n{COMMIT}\n{wait()}",
     "an accumulator beside it": f"{MMA}\n{MMA.replace('[%r5]', '[%r5+1]')}\n{COMMIT}\n{wait()}",
     "an unknown accumulator": f"{MMA}\n{MMA.replace('[%r5]', '[%r14]')}\n{COMMIT}\n{wait()}",
+    "an operand at the end of its accumulator": f"{MMA}\n{MMA.replace('%rd5', '[%r5+127]')}\n{COMMIT}\n{wait()}",
+    "an operand that reaches its accumulator": f"{MMA}\n{MMA.replace('%rd5', '[%r5+-7]')}\n{COMMIT}\n{wait()}",
     "an operand from its accumulator": f"{MMA}\n{MMA.replace('%rd5', '[%r5]')}\n{COMMIT}\n{wait()}",
     "a copy over the accumulator": f"{MMA}\n{CP}\n{COMMIT}\n{wait()}",
     "two copies": f"{CP}\n{CP}\n{COMMIT}\n{wait()}",
