@@ -1254,15 +1254,16 @@ for _name, _text, _where, _role, _rules in (
     operator(_name, "wgmma", _rules)(_meddles(_text, _where, _role))
 
 
-def _bypassed(value: str, event: str) -> Plant:
-    """Let the threads whose *value* is 0 branch around a wgmma instruction of that event."""
+def _bypassed(value: str, event: str, group: str | None = "wgmma") -> Plant:
+    """Let the threads whose *value* is 0 branch around an instruction of that event and *group*."""
 
     def plant(kernel: Kernel) -> Iterator[Fault]:
-        for site in kernel.sites(event, "wgmma"):
+        for site in kernel.sites(event, group):
             text = kernel.text(site)
             if kernel.instructions[site].guard < 0 and "//" not in text and "\n" not in text:
                 edit = Edit(kernel.span(site), _AROUND.format(value, text))
-                yield Fault((edit,), kernel.of_group("wgmma"), text[:90])
+                about = kernel.of_group(group) if group else _through_async(kernel)
+                yield Fault((edit,), about, text[:90])
 
     return plant
 
@@ -1273,6 +1274,32 @@ _AROUND = (
 )
 operator("wgmma.wait_group on some paths", "wgmma", _WGMMA_WAITS)(_bypassed("%ctaid.x", "wait"))
 operator("wgmma.fence on some paths", "wgmma", "WG002")(_bypassed("%ctaid.x", "register-fence"))
+
+
+@operator("store right before the operation", "proxy", "PR001 PR002 PR003 PR004")
+def _stores(kernel: Kernel) -> Iterator[Fault]:
+    """A store through the generic proxy to what a copy is about to read or overwrite, with the guard of the copy."""
+    for site in sorted(_through_async(kernel)):
+        copy = kernel.instructions[site]
+        for role in ("source", "destination"):
+            operand = copy.role(role)
+            if not isinstance(operand, Memory) or not isinstance(operand.base, int):
+                continue
+            base = kernel.function.registers[operand.base]
+            guard = kernel.function.registers[copy.guard].name if copy.guard >= 0 else ""
+            if base.type in (".b32", ".u32", ".s32") and "{" not in kernel.text(site)[:1]:
+                prefix = f"@{'!' if copy.negated else ''}{guard} " if guard else ""
+                text = f" {prefix}st.shared.b32 [{base.name}+{operand.offset}], 0; "
+                place = kernel.span(site).start
+                yield Fault((Edit(Span(place, place), text),), _through_async(kernel), text.strip())
+
+
+operator("proxy fence on some paths", "proxy", "PR001 PR002 PR003 PR004")(
+    _bypassed("%ctaid.x", "proxy-fence", None)
+)
+operator("tcgen05.commit on some paths", "tcgen05", "TC001 TC005 TC012 TM006")(
+    _bypassed("%ctaid.x", "commit", "tcgen05")
+)
 operator("wgmma skipped by one lane", "wgmma", "CV001 CV002")(_bypassed("%laneid", "issue"))
 
 _CALL = (

@@ -57,6 +57,8 @@ ABOUT = {
     HazardClass.TMEM_ACCESS: r"^tcgen05\.wait",
     HazardClass.CP_ASYNC: r"^cp\.async\.",
     HazardClass.BULK: r"^bulk (wait|commit)",
+    HazardClass.TCGEN05_MMA: r"^(tcgen05\.commit|mbarrier wait (loop|asked|parity|relaxed|after)|mbarrier\.init (count (raised|lowered)|done))",
+    HazardClass.PROXIES: r"^(proxy fence|store right before)",
     HazardClass.AVAILABILITY: r"^(version lowered|target )",
     HazardClass.REGISTER_POOL: r"^(entry register count|setmaxnreg)",
     HazardClass.SHARED_MEMORY: r"^(CTA barrier|cp\.async\.(wait|commit))",

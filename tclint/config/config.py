@@ -190,7 +190,19 @@ ASSUMPTIONS = Kind(
     {
         "type": "array",
         "items": {
-            "enum": ["no-overflow", "same-loads", "threads", "reconvergence", "registers", "shape", "none"]
+            "enum": [
+                "no-overflow",
+                "same-loads",
+                "threads",
+                "no-alias",
+                "reconvergence",
+                "elect",
+                "expected",
+                "aligned",
+                "registers",
+                "shape",
+                "none",
+            ]
         },
     },
     _assumptions,

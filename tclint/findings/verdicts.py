@@ -70,8 +70,17 @@ class Assumption(Enum):
     THREADS = "threads"
     """The CTA has no more threads than the directives of the kernel, or else the hardware, admit. If the kernel neither
     states its shape nor reads %tid or %ntid in a second dimension, the CTA has one."""
+    NO_ALIAS = "no-alias"
+    """What different parameters, pointers or tensor maps, give access to does not overlap, and no tensor contains a tensor
+    map."""
     RECONVERGENCE = "reconvergence"
     """The threads of a warp that diverge at a branch reconverge at its immediate post-dominator."""
+    ELECT = "elect"
+    """``elect.sync`` elects the lowest lane of its membermask."""
+    EXPECTED = "expected"
+    """A tensor copy writes no more bytes than the largest number that a phase of an mbarrier of the kernel expects."""
+    ALIGNED = "aligned"
+    """Variables of shared memory that hold swizzled matrices begin at a multiple of 128 bytes."""
     REGISTERS = "registers"
     """A kernel with ``setmaxnreg`` is launched with the registers per thread that ``ptxas`` chooses by its directives."""
     SHAPE = "shape"
@@ -91,6 +100,8 @@ class Discharge(Enum):
     ORDERED = "ordered"
     """The ISA orders the two: the use reads what a load fills, or is a wgmma on the same accumulators in the same
     shape."""
+    FENCED = "fenced"
+    """A fence between the two proxies is executed between the accesses on every path."""
     UNIFORM = "uniform"
     """All branches and the guard that decide whether it executes agree in the threads that it needs."""
     POOL = "pool"

@@ -6,9 +6,12 @@ the analyses accepts the list. The absence of findings proves nothing, and whate
 
 ``uses`` says which classes a kernel uses, ``gaps`` what is not known of it at all; ``completion`` proves that registers,
 columns and copied bytes are used after their operation has completed, ``convergence`` that threads execute collective
-instructions together, ``shared_order`` that CTA barriers order accesses of shared memory, ``register_pool`` that
-``setmaxnreg`` gets what it requests, ``availability`` that the target and the version have all that the module uses;
-``checker``, ``uniform``, ``epochs`` and ``warp_registers`` accept or refuse. Imports ``analyses`` and what is below it.
+instructions together, ``mma`` that threads wait for the ``tcgen05`` operations that they issue and that complete on
+mbarriers, ``proxies`` that fences separate the accesses of one thread through different proxies, ``shared_order`` that
+CTA barriers order accesses of shared memory, ``register_pool`` that ``setmaxnreg`` gets what it requests,
+``availability`` that the target and the version have all that the module uses; ``checker``, ``uniform``,
+``mma_checker``, ``proxy_checker``, ``epochs`` and ``warp_registers`` accept or refuse. Imports ``analyses`` and what is
+below it.
 
 Change this package when a kernel that is right is *unknown*, or to prove another class.
 """
@@ -31,7 +34,9 @@ from tclint.verdicts.completion import (
 )
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.gaps import damage, gaps
+from tclint.verdicts.mma import Multiplications
 from tclint.verdicts.outcome import Outcome, ordered
+from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.register_pool import RegisterPool
 from tclint.verdicts.shared_order import SharedOrder
 from tclint.verdicts.uses import uses
@@ -108,5 +113,7 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.CONVERGENCE: lambda model, assume: Convergence(model, assume).outcome(),
     HazardClass.REGISTER_POOL: lambda model, assume: RegisterPool(model, assume).outcome(),
     HazardClass.SHARED_MEMORY: lambda model, assume: SharedOrder(model, assume).outcome(),
+    HazardClass.TCGEN05_MMA: lambda model, assume: Multiplications(model, assume).outcome(),
+    HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }

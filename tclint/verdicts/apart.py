@@ -19,7 +19,7 @@ from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Footprint
 from tclint.verdicts.rings import Numbers, Rings
 
-__all__ = ["Bytes", "Passes", "Range", "columns_apart"]
+__all__ = ["Bytes", "Passes", "Range", "columns_apart", "exact_ranges", "outside", "symbolically_apart"]
 
 Passes = Callable[[str, int], bool]
 """Whether ``("block", b)`` may be entered, or ``("site", i)`` executed, while the operation is pending."""
@@ -32,7 +32,7 @@ _MBARRIER = 8
 def columns_apart(model: KernelModel, first: int, second: int, passes: Passes) -> bool:
     """Whether two loads or stores of tensor memory have no column in common; their lanes are not compared."""
     a, b = _columns(model, first), _columns(model, second)
-    return a is not None and b is not None and _symbolically(model, a, b, passes)
+    return a is not None and b is not None and symbolically_apart(model, a, b, passes)
 
 
 def _columns(model: KernelModel, site: int) -> Range | None:
@@ -49,7 +49,7 @@ def _columns(model: KernelModel, site: int) -> Range | None:
     return columns.start, width
 
 
-def _symbolically(model: KernelModel, a: Range, b: Range, passes: Passes) -> bool:
+def symbolically_apart(model: KernelModel, a: Range, b: Range, passes: Passes) -> bool:
     """Whether two ranges of one thread are disjoint, by the difference of their addresses."""
     values = model.values
     if values.disjoint_in_all_iterations(*a, *b):
@@ -61,6 +61,28 @@ def _change(model: KernelModel, a: Range, b: Range, passes: Passes) -> bool:
     """Whether what the addresses depend on may change while the operation is pending."""
     varying_at = model.values.varying_at
     return any(passes(kind, at) for value, _ in (a, b) for kind, at in varying_at(value))
+
+
+def exact_ranges(model: KernelModel, site: int) -> list[Range] | None:
+    """The bytes of shared memory that an instruction accesses; None if it accesses none, or their sizes are not exact."""
+    match = model.instruction(site).match
+    if match is None or not _sized(match):
+        return None
+    wide = 2 if any(modifier.endswith("x2") for modifier in match.modifiers) else 1
+    return [(access.address, access.size * wide) for access in model.shared.accesses(site)] or None
+
+
+def outside(model: KernelModel, here: Extent | None, there: Extent | None) -> bool:
+    """Whether two extents have no byte in common, and each is within the variable at its base or both have one base."""
+    if here is None or there is None or model.fact(Extents).meet(here, there):
+        return False
+    return here.base == there.base or (_inside(model, here) and _inside(model, there))
+
+
+def _inside(model: KernelModel, extent: Extent) -> bool:
+    """Whether an extent is within the variable at its base: past its end follows another one."""
+    variable = model.values.variable(extent.base)
+    return variable is not None and extent.low >= 0 and (not variable.size or extent.high <= variable.size)
 
 
 class Bytes:
@@ -106,11 +128,7 @@ class Bytes:
             return None if address is None else [(address, _MBARRIER)]
         if match.form.group == "bulk":
             return self._source(site)
-        if not _sized(match):
-            return None
-        wide = 2 if any(modifier.endswith("x2") for modifier in match.modifiers) else 1
-        found = [(access.address, access.size * wide) for access in self.model.shared.accesses(site)]
-        return found or None
+        return exact_ranges(self.model, site)
 
     def _source(self, copy: int) -> list[Range] | None:
         """The bytes that a bulk copy reads; None if its size is not a constant, as that of a tensor copy never is."""
@@ -120,17 +138,9 @@ class Bytes:
 
     def _ever_apart(self, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all iterations, or in those in which the operation can be pending."""
-        here, there = self._reach(a), self._reach(b)
-        if here is not None and there is not None and not self.model.fact(Extents).meet(here, there):
-            return here.base == there.base or (self._inside(here) and self._inside(there))
+        if outside(self.model, self._reach(a), self._reach(b)):
+            return True
         return not _change(self.model, a, b, passes) and self._ranges_apart(a, b)
-
-    def _inside(self, extent: Extent) -> bool:
-        """Whether an extent is within the variable at its base: past its end follows another one."""
-        variable = self.values.variable(extent.base)
-        return (
-            variable is not None and extent.low >= 0 and (not variable.size or extent.high <= variable.size)
-        )
 
     def _same_for_all(self, address: int) -> bool:
         """Whether no part of an address but the thread index may differ between threads, whatever memory holds.
@@ -160,6 +170,13 @@ class Bytes:
                 if not self._ranges_apart((here, a[1]), (there, b[1])):
                     return False
         return True
+
+    def apart_when(self, a: Range, first: Numbers, b: Range, then: Numbers, passes: Passes) -> bool:
+        """Whether two ranges are disjoint, whatever threads access them, if counters have these numbers at each."""
+        here, there = self._selected(a[0], first, passes), self._selected(b[0], then, passes)
+        if here is None or there is None or not (self._same_for_all(here) and self._same_for_all(there)):
+            return False
+        return self._ranges_apart((here, a[1]), (there, b[1]))
 
     def _selected(self, address: int, numbers: Numbers, passes: Passes) -> int | None:
         """*address* with the numbers of its counters; None if anything else in it may change."""

@@ -22,7 +22,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import Analysis, GaveUp, Infeasible, PathQuery, find_paths, next_answer, solve
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
-from tclint.ir.nodes import Instruction, specials
+from tclint.ir.nodes import Instruction
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
     OPEN,
@@ -46,11 +46,11 @@ from tclint.verdicts.checker import (
     writes_shared,
 )
 from tclint.verdicts.outcome import Outcome
+from tclint.verdicts.paths import PATH_ASSUMPTIONS, path_assumptions
 from tclint.verdicts.rings import Rings
 
 __all__ = [
     "COPY_GROUPS",
-    "PATH_ASSUMPTIONS",
     "TENSOR_GROUPS",
     "WGMMA_GROUPS",
     "Completion",
@@ -61,10 +61,6 @@ BULK_GROUPS = frozenset(("bulk",))
 COPY_GROUPS = frozenset(("cp.async",))
 WGMMA_GROUPS = frozenset(("wgmma",))
 TENSOR_GROUPS = TENSOR
-PATH_ASSUMPTIONS = frozenset((Assumption.NO_OVERFLOW, Assumption.SAME_LOADS, Assumption.THREADS))
-"""What the search for a feasible path may take for granted."""
-_CHANGING = frozenset(("%warpid", "%nwarpid", "%smid", "%nsmid"))
-"""Special registers that may change while a thread runs (10.3-10.4, 10.8-10.9), and that values take for constant."""
 MAX_OBLIGATIONS = 50_000
 """The obligations of one class in one kernel that a proof may have."""
 MAX_OPEN = 32
@@ -362,10 +358,7 @@ class Completion:
     @cached_property
     def _searchable(self) -> bool:
         """Whether a proof may rely on infeasible paths: see the docstring of this module."""
-        if self.model.reachability.dispatchers or self.model.sites("elect"):
-            return False
-        read = {s.name for instruction in self.instructions for s in specials(instruction.operands)}
-        return read.isdisjoint(_CHANGING) and self.assume >= PATH_ASSUMPTIONS
+        return path_assumptions(self.model) == PATH_ASSUMPTIONS <= self.assume
 
     def _infeasible(self, need: Need, transfer: Transfer) -> bool:
         """Whether no feasible path leads from the operation to the use on which it is pending."""

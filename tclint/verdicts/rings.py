@@ -62,7 +62,7 @@ class Rings:
 
         None if the addresses have counters of several loops or of none, or the loop has too many states.
         """
-        counters = {c for address in addresses for c in self._counters(address)}
+        counters = {c for address in addresses for c in self.counters(address)}
         heads = {self.values.node(c)[1] for c in counters}
         if len(heads) != 1 or (head := min(heads)) not in self.cfg.loops:
             return None
@@ -123,7 +123,7 @@ class Rings:
             return None if inner is None else inner & parts[2] & 0xFFFFFFFF
         return None
 
-    def _counters(self, value: int) -> set[int]:
+    def counters(self, value: int) -> set[int]:
         """The phis on which *value* depends."""
         if value not in self._phis:
             self._phis[value] = set(

@@ -1,0 +1,210 @@
+"""The bytes of shared memory that ``tcgen05`` operations read through descriptors, at most, and those that a thread writes.
+
+The canonical layouts of 9.7.16.10.7 consist of atoms of 8 lines. The strides of the descriptor lead from atom to atom, and
+swizzling permutes chunks within a line of the pattern, which begins at a multiple of its width. So a matrix is within the
+atoms that its descriptor spans. Where the start of a swizzled matrix is in a line follows from its address if the variable
+is aligned as the pattern is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import Assumption
+from tclint.ir.nodes import Instruction
+from tclint.isa.table import Match
+from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
+from tclint.verdicts.apart import Range, exact_ranges
+from tclint.verdicts.rings import Numbers, Rings
+
+__all__ = ["Matrices", "largest_expected"]
+
+_WIDTHS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
+"""Swizzling mode -> the bytes of a line of an atom (table 40)."""
+_LINES = 8
+_K_BYTES = 32
+"""The bytes of a row along K that one dense multiplication reads (9.7.16.2.1)."""
+_TARGETS = frozenset((100, 101, 103, 110))
+"""The targets on which rows along K have that many bytes for certain."""
+_ELEMENT = {".kind::f16": 2, ".kind::tf32": 4, ".kind::f8f6f4": 1, ".kind::i8": 1, ".kind::mxf8f6f4": 1}
+"""The bytes of an element in shared memory; a kind that is missing has none of whole bytes."""
+_COPIED = {".128x256b": (128, 32), ".4x256b": (4, 32), ".128x128b": (128, 16), ".64x128b": (64, 16), ".32x128b": (32, 16)}  # fmt: skip
+"""The rows that a copy reads, and the bytes of each."""
+_SIZES = {"mbarrier-init": 8, "tmem-alloc": 4}
+"""The bytes that events write (9.7.13.15.1, 9.7.16.7.1)."""
+
+
+def largest_expected(model: KernelModel) -> int | None:
+    """The largest number of bytes that a phase of an mbarrier may expect; None if it is unknown, or none expects any."""
+    most = 0
+    for event in ("mbarrier-expect", "mbarrier-arrive"):
+        for site in model.sites(event):
+            if model.instruction(site).role("tx") is not None:
+                size = model.constant_of(site, "tx")
+                if size is None:
+                    return None
+                most = max(most, size)
+    return most or None
+
+
+class Matrices:
+    """What operations read and other instructions write in one kernel; ``assumed`` collects what the answers rest on."""
+
+    def __init__(self, model: KernelModel, rings: Rings) -> None:
+        self.model, self.values, self.rings = model, model.values, rings
+        self._read: dict[int, tuple[list[Range], frozenset[Assumption]] | None] = {}
+
+    @property
+    def documented(self) -> bool:
+        """Whether the target is one on which rows along K have 32 bytes, and A in tensor memory 8 columns."""
+        target = self.model.function.target
+        return target is not None and target.number in _TARGETS
+
+    # ------------------------------------------------------------ reads
+
+    def read(self, operation: int) -> tuple[list[Range], frozenset[Assumption]] | None:
+        """The ranges within which an operation reads shared memory, and what that rests on; None if one is unknown."""
+        if operation not in self._read:
+            instruction = self.model.instruction(operation)
+            found = [self._matrix(operation, name, *of) for name, of in self._shapes(instruction, operation)]
+            known = [each for each in found if each is not None]
+            self._read[operation] = (
+                ([r for r, _ in known], frozenset[Assumption]().union(*(a for _, a in known)))
+                if known and len(known) == len(found)
+                else None
+            )
+        return self._read[operation]
+
+    def _shapes(
+        self, instruction: Instruction, site: int
+    ) -> Iterator[tuple[str, tuple[int, int, bool, int]]]:
+        """The descriptors of an operation, each with rows, bytes along K, whether it is MN-major, and bytes of an element;
+        the rows are 0 if they are unknown."""
+        match = instruction.match
+        assert match is not None
+        names = [n.lstrip("*") for n in match.form.async_reads if n.endswith("desc")]
+        if match.binding.get("cta_group") != ".cta_group::1" or not self.documented:
+            yield from ((name, (0, 0, False, 0)) for name in names)
+            return
+        if "kind" not in match.binding:
+            rows, width = _COPIED.get(match.binding.get("shape", ""), (0, 0))
+            whole = rows if "src_fmt" not in match.binding else 0
+            yield from ((name, (whole, width, False, 1)) for name in names)
+            return
+        for name in names:
+            yield name, self._operand(match, site, name)
+
+    def _operand(self, match: Match, site: int, name: str) -> tuple[int, int, bool, int]:
+        form, idesc = Form.of(match), self.model.value(site, "idesc")
+        letter = name[0].upper()
+        field = INSTRUCTION[form.kind].get(f"transposition of {letter}")
+        if (
+            idesc is None
+            or field is None
+            or form.sparse
+            or form.weights
+            or match.form.name.startswith("tcgen05.mma.ws")
+        ):
+            return 0, 0, False, 0
+        bits = self.values.known_bits(idesc)
+        found, transposed = shape(form, bits), field.read(bits)
+        size = _ELEMENT.get(form.kind, 0)
+        if (
+            found is None
+            or transposed is None
+            or (transposed and not size)
+            or ".decompress::lut::b" in match.modifiers
+        ):
+            return 0, 0, False, 0
+        return (found.m if letter == "A" else found.n), _K_BYTES, bool(transposed), size or 1
+
+    def _matrix(
+        self, site: int, name: str, rows: int, along_k: int, mn_major: bool, size: int
+    ) -> tuple[Range, frozenset[Assumption]] | None:
+        """The range of one matrix; None if its descriptor is not known."""
+        operand = self.model.instruction(site).named(name)
+        if operand is None or not rows:
+            return None
+        descriptor = self.values.operand(operand, site)
+        bits = self.values.known_bits(descriptor)
+        names = (
+            "leading dimension",
+            "stride dimension",
+            "swizzling mode",
+            "leading dimension mode",
+            "base offset",
+        )
+        leading, stride, mode, absolute, base = (SHARED[n].read(bits) for n in names)
+        if leading is None or stride is None or mode not in _WIDTHS or absolute != 0 or base != 0:
+            return None
+        width = _WIDTHS[mode]
+        along, across = (rows * size, along_k // size) if mn_major else (along_k, rows)
+        if mn_major and mode == 0:
+            leading, stride = stride, leading
+        atoms, groups = -(-along // width), -(-across // _LINES)
+        span = (atoms - 1) * leading + (groups - 1) * stride + _LINES * width
+        start = self.model.shared.start(descriptor)
+        if mode == 0:
+            return (start, span), frozenset()
+        inside = self._inside(start, width)
+        if inside is None or (not mn_major and inside + along > width):
+            return None
+        return (self.values.add(start, self.values.constant(-inside)), span), frozenset((Assumption.ALIGNED,))
+
+    def _inside(self, start: int, width: int) -> int | None:
+        """How far an address is in a line of *width* bytes, if variables begin with one."""
+        terms, constant = self.values.linear(start)
+        for term, factor in terms:
+            if factor == 1 and self.values.variable(term) is not None:
+                continue
+            zeros, ones = self.values.known_bits(self.values.times(term, factor))
+            if ~(zeros | ones) & (width - 1):
+                return None
+            constant += ones & (width - 1)
+        return constant % width
+
+    # ------------------------------------------------------------ writes
+
+    def written(self, site: int) -> tuple[list[Range], frozenset[Assumption]] | None:
+        """The bytes of shared memory that an instruction writes, and what that rests on; None if they are unknown."""
+        match, model = self.model.instruction(site).match, self.model
+        if match is None:
+            return None
+        form = match.form
+        if form.event in _SIZES:
+            role = "mbarrier" if form.event == "mbarrier-init" else "destination"
+            address = model.value(site, role)
+            return None if address is None else ([(address, _SIZES[form.event])], frozenset())
+        if form.event == "issue" and form.group == "mbarrier" and "tensormap" in form.roles:
+            address, size = model.value(site, "destination"), self._expected
+            known = address is not None and size is not None
+            return ([(address, size)], frozenset((Assumption.EXPECTED,))) if known else None  # type: ignore[list-item]
+        if form.event == "issue" and form.group == "mbarrier":
+            address, size = model.value(site, "destination"), model.constant_of(site, "bytes")
+            return None if address is None or size is None or size < 0 else ([(address, size)], frozenset())
+        copies = form.group == "cp.async" and form.event == "issue"
+        found = exact_ranges(model, site) if copies or not form.event else None
+        return None if found is None else (found, frozenset())
+
+    @cached_property
+    def _expected(self) -> int | None:
+        return largest_expected(self.model)
+
+    # ------------------------------------------------------------ counters
+
+    def counters(self, *sites: int) -> frozenset[int]:
+        """The phis on which the addresses of operations and of writes depend."""
+        found = set[int]()
+        for site in sites:
+            for known in (
+                self.read(site) if self.model.instruction(site).group == "tcgen05" else self.written(site),
+            ):
+                for address, _ in known[0] if known is not None else ():
+                    found |= self.rings.counters(address)
+        return frozenset(found)
+
+    def numbers(self, known: frozenset[tuple[int, int]]) -> Numbers:
+        """The counters in a state as :class:`Rings` takes them."""
+        return dict(known)

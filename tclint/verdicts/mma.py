@@ -1,0 +1,481 @@
+"""Completion of ``tcgen05.mma``, ``cp`` and ``shift`` as the threads that issue them observe it.
+
+Each thread that may issue an operation is followed through the control-flow graph, state by state, as
+:mod:`tclint.verdicts.mma_checker` describes it; that module accepts or refuses the certificate. A proof trusts, besides the
+checker, the ISA table, the control-flow graph, and :mod:`tclint.values` and :mod:`tclint.analyses` for the threads that
+execute an instruction, the mbarriers that it may name, predicates and columns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, may_leave, same
+from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.model import KernelModel
+from tclint.analyses.tcgen05 import TensorMemory
+from tclint.findings.spans import span
+from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
+from tclint.ir.nodes import Instruction, Memory
+from tclint.values.path_condition import PathCondition
+from tclint.verdicts.apart import Bytes, Range, symbolically_apart
+from tclint.verdicts.checker import Graph, Need, Refused, Transfer, writes_shared
+from tclint.verdicts.matrices import Matrices
+from tclint.verdicts.mma_checker import (
+    Counters,
+    Fact,
+    Key,
+    Location,
+    MmaCertificate,
+    MmaQuestions,
+    Progress,
+    ThreadQuestions,
+    check_mma,
+    in_order,
+    needs_at,
+    operations,
+)
+from tclint.verdicts.outcome import Outcome
+from tclint.verdicts.paths import path_assumptions
+from tclint.verdicts.rings import Rings
+
+__all__ = ["Multiplications"]
+
+MAX_OBLIGATIONS = 50_000
+"""The obligations of one kernel that a proof may have."""
+MAX_THREADS = 4
+"""The threads that may issue operations in a kernel that is followed."""
+MAX_STATES = 5000
+"""The states of one thread at the entries of all blocks."""
+MAX_KNOWN = 6
+"""The predicates whose truth is remembered along a path."""
+_SILENT = frozenset(("mbarrier-init", "mbarrier-inval", "mbarrier-wait", "mbarrier-pending"))
+"""The events that name an mbarrier and do not change its phase once it is initialised."""
+
+_WHAT = {
+    "columns": "it has completed before an operation on tensor memory that the ISA does not order after it",
+    "source": "it has completed before the thread may overwrite the shared memory that it reads",
+    "release": "it has completed before the thread calls a function",
+    "exit": "it has completed before the thread exits",
+}
+
+Counting = Mapping[int, Sequence[tuple[int, int]]]
+"""Block -> the counters that begin there, each with its register."""
+States = list[dict[Key, frozenset[Fact]]]
+
+
+class Multiplications:
+    """The obligations of the operations that complete on mbarriers in one kernel, and what discharges them."""
+
+    def __init__(self, model: KernelModel, assume: Collection[Assumption]) -> None:
+        self.model, self.assume, self.cfg = model, frozenset(assume), model.cfg
+        self.instructions, self.values = model.function.instructions, model.values
+        blocks = [range(block.start, block.end) for block in self.cfg.blocks]
+        self.graph = Graph(blocks, self.cfg.successors, self.cfg.exits)
+        self.reachable = [i for b in self.cfg.order for i in blocks[b]]
+        self.operations = operations(model.function, self.reachable)
+        self.assumed: set[Assumption] = set()
+        self._lasting: dict[int, frozenset[int]] = {}
+        self.counting: Counting = {}
+        self._cleared: dict[tuple[int, int, Counters, Counters], bool] = {}
+        self._conditions: dict[frozenset[tuple[int, bool]], PathCondition] = {}
+
+    def outcome(self) -> Outcome:
+        """The obligations, and whether the checker accepts what discharges them."""
+        wanted = path_assumptions(self.model)
+        if wanted is None or not wanted <= self.assume:
+            missing = "by a table or by registers that change" if wanted is None else "without assumptions"
+            return Outcome(
+                reasons=(Reason(None, f"which threads issue operations is not decided {missing}"),)
+            )
+        self.assumed |= wanted
+        if len(self.issuers) > MAX_THREADS:
+            why = f"more than {MAX_THREADS} threads may issue its operations"
+            return Outcome(reasons=(Reason(span(self.model.function, min(self.operations)), why),))
+        needs = sorted(set(self._needs()), key=lambda n: (n.use, n.operation, n.what))
+        if len(needs) > MAX_OBLIGATIONS:
+            return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
+        found = self._followed(needs, {})
+        if found is None or any(each.discharge is None for each in found.obligations):
+            counted = self._followed(needs, self._counters) if self._counters else None
+            found = counted or found  # to distinguish iterations takes more states
+        why = f"an issuing thread has more than {MAX_STATES} states"
+        return found or Outcome(reasons=(Reason(None, why),))
+
+    def _followed(self, needs: Sequence[Need], counters: Counting) -> Outcome | None:
+        """The outcome if the issuing threads are followed with these counters; None if one has too many states."""
+        self.counting = counters
+        threads: dict[int, States] = {}
+        for thread in self.issuers:
+            found = self._explore(Progress(self.model.function, self.graph, self._thread(thread)))
+            if found is None:
+                return None
+            threads[thread] = found
+        return self._judged(needs, threads)
+
+    def _judged(self, needs: Sequence[Need], threads: dict[int, States]) -> Outcome:
+        pending, apart, reached = self._pending(threads, {need.use for need in needs})
+        claims: dict[Need, Discharge] = {}
+        obligations, reasons = list[Obligation](), list[Reason]()
+        function = self.model.function
+        for need in needs:
+            discharge = self._discharge(need, pending, apart, reached)
+            why = "" if discharge is not None else self._why(need)
+            if discharge is None:
+                reasons.append(Reason(span(function, need.use), why, self._help(need)))
+            else:
+                claims[need] = discharge
+            at, use = span(function, need.operation), span(function, need.use)
+            obligations.append(Obligation(at, use, _WHAT[need.what], discharge, why=why))
+        if not reasons:
+            questions = MmaQuestions(self._threads, self._thread, self._accumulates, self._apart, self._clear)
+            try:
+                check_mma(function, self.graph, MmaCertificate(threads, claims), questions)
+            except Refused as refused:
+                reasons.append(Reason(span(function, refused.site), refused.why))
+        return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed))
+
+    # ------------------------------------------------------------ obligations
+
+    def _needs(self) -> Iterator[Need]:
+        """The obligations of the kernel, possibly repeatedly."""
+        model, ends = self.model, [self.cfg.blocks[b].end - 1 for b in self.cfg.order if b in self.cfg.exits]
+        for operation in self.operations:
+            for use in self.reachable:
+                what = list(needs_at(self.instructions[operation], self.instructions[use]))
+                if what and model.reaches(operation, use):
+                    yield from (Need(operation, use, each) for each in what)
+            for end in ends:
+                if model.reaches(operation, end) or operation == end:
+                    yield Need(operation, end, "exit")
+
+    # ------------------------------------------------------------ threads
+
+    @cached_property
+    def issuers(self) -> tuple[int, ...]:
+        """The threads that may issue an operation; of too many, the first ones."""
+        every = 0
+        for operation in self.operations:
+            every |= self.model.views.context_of(operation).threads
+        return tuple(_bits(every, MAX_THREADS + 1))
+
+    def _threads(self, operation: int) -> Collection[int]:
+        return tuple(_bits(self.model.views.context_of(operation).threads, MAX_THREADS + 1))
+
+    def _thread(self, thread: int) -> ThreadQuestions:
+        def decided(register: int, at: int, known: frozenset[tuple[int, bool]]) -> bool | None:
+            p = self._of_thread(self.values.before(register, at), thread)
+            mask = self.values.mask(p)
+            if mask is not None:
+                return bool(mask >> thread & 1)
+            for truth in (True, False):
+                if not self.values.feasible_threads(p, truth) >> thread & 1:
+                    return not truth
+            return self.values.entails(p, self._condition(known))
+
+        def lasting(register: int, at: int) -> int | None:
+            p = self._of_thread(self.values.before(register, at), thread)
+            return p if p in self._worthwhile(thread) else None
+
+        own = self._own(thread)
+        places = frozenset(own.values())
+        return ThreadQuestions(decided, lasting, places, self._elsewhere(own), self.counting)
+
+    def _condition(self, known: frozenset[tuple[int, bool]]) -> PathCondition:
+        """The path condition that predicates with known truths are."""
+        if known not in self._conditions:
+            condition = PathCondition()
+            for p, truth in sorted(known):
+                condition = self.values.refine(p, truth, condition)
+            self._conditions[known] = self.values.interned(condition)
+        return self._conditions[known]
+
+    def _of_thread(self, p: int, thread: int) -> int:
+        """What decides a predicate in *thread*: an operand of it, if the index of the thread decides the other one."""
+        p = self.values.representative(p)
+        node = self.values.node(p)
+        if node[0] != "logic" or node[1] not in ("and", "or"):
+            return p
+        for one, other in ((node[2], node[3]), (node[3], node[2])):
+            mask = self.values.mask(one)
+            if mask is not None and bool(mask >> thread & 1) is (node[1] == "and"):
+                return self._of_thread(other, thread)
+        return p
+
+    def _worthwhile(self, thread: int) -> frozenset[int]:
+        """The predicates that never change, and that decide the most branches and guards."""
+        if thread not in self._lasting:
+            counts = Counter[int]()
+            for i in self.reachable:
+                instruction = self.instructions[i]
+                if instruction.guard >= 0 and (instruction.flow or instruction.event):
+                    p = self._of_thread(self.values.before(instruction.guard, i), thread)
+                    if self.values.mask(p) is None and not self._change(p):
+                        counts[p] += 1
+            self._lasting[thread] = frozenset(p for p, _ in counts.most_common(MAX_KNOWN))
+        return self._lasting[thread]
+
+    @cached_property
+    def _counters(self) -> dict[int, list[tuple[int, int]]]:
+        """Block -> the phis there on which the addresses of operands and of writes to shared memory depend."""
+        writing = (i for i in self.reachable if writes_shared(self.instructions[i]))
+        found: dict[int, list[tuple[int, int]]] = {}
+        for phi in sorted(self.matrices.counters(*self.operations, *writing)):
+            _, block, register = self.values.node(phi)
+            found.setdefault(block, []).append((phi, register))
+        return found
+
+    @cached_property
+    def matrices(self) -> Matrices:
+        """The bytes of shared memory that the operations read, and that the kernel writes."""
+        return Matrices(self.model, self._rings)
+
+    @cached_property
+    def _rings(self) -> Rings:
+        return Rings(self.model, Transfer(self.model.function, frozenset(), ()))
+
+    @cached_property
+    def _bytes(self) -> Bytes:
+        return Bytes(self.model, self._rings)
+
+    def _clear(self, operation: int, use: int, first: Counters, then: Counters) -> bool:
+        """Whether an instruction writes no byte that an operation reads, given the counters at each of them."""
+        key = operation, use, first, then
+        if key not in self._cleared:
+            self._cleared[key] = self._is_clear(*key)
+        return self._cleared[key]
+
+    def _is_clear(self, operation: int, use: int, first: Counters, then: Counters) -> bool:
+        read, written = self.matrices.read(operation), self.matrices.written(use)
+        if read is None or written is None:
+            return False
+        wanted = read[1] | written[1]
+        numbers, later = dict(first), dict(then)
+        apart = wanted <= self.assume and all(
+            self._bytes.apart_when(a, numbers, b, later, self._repeats) for a in read[0] for b in written[0]
+        )
+        if apart:
+            self.assumed |= wanted
+        return apart
+
+    def _explore(self, progress: Progress) -> States | None:
+        """All states of a thread at the entry of each block; None if there are too many."""
+        states: States = [{} for _ in self.cfg.blocks]
+        states[0][Key()] = frozenset()
+        work, count = [(0, Key())], 1
+        while work:
+            block, key = work.pop()
+            now = [(key, states[block][key])]
+            for i in self.graph.blocks[block]:
+                if i in progress.affecting:
+                    now = [later for state, facts in now for later in progress.after(state, facts, i)]
+            for state, facts in now:
+                for edge, then in progress.followed(state, block):
+                    entry = states[edge.target]
+                    known = entry.get(then)
+                    if known is None or not facts <= known:
+                        count += known is None
+                        entry[then] = facts | (known or frozenset())
+                        work.append((edge.target, then))
+            if count > MAX_STATES:
+                return None
+        return states
+
+    def _pending(
+        self, threads: dict[int, States], uses: Collection[int]
+    ) -> tuple[set[Need], set[Need], set[int]]:
+        """The obligations at which the operation may be pending, those at which it is and the bytes are others, and the
+        *uses* that issuing threads reach."""
+        found, apart, reached = set[Need](), set[Need](), set[int]()
+        for thread, states in threads.items():
+            progress = Progress(self.model.function, self.graph, self._thread(thread))
+            for b, entry in enumerate(states):
+                now, sites = list(entry.items()), self.graph.blocks[b]
+                for i in sites if now else ():
+                    for state, facts in now if i in uses else ():
+                        if progress.executes(state, i) is not False:
+                            reached.add(i)
+                            for need, clear in self._open(i, state, facts):
+                                (apart if clear else found).add(need)
+                    if i in progress.affecting:
+                        now = [later for state, facts in now for later in progress.after(state, facts, i)]
+                if b in self.cfg.exits:
+                    for state, facts in now:
+                        if progress.executes(state, sites[-1]) is not False:
+                            found |= {Need(fact.site, sites[-1], "exit") for fact in facts}
+        return found, apart, reached
+
+    def _open(self, at: int, state: Key, facts: Iterable[Fact]) -> Iterator[tuple[Need, bool]]:
+        """The obligations at an instruction in one state, and whether the bytes are others than those that are read."""
+        for fact in facts:
+            for what in needs_at(self.instructions[fact.site], self.instructions[at]):
+                clear = what == "source" and self._clear(fact.site, at, fact.counters, state.counters)
+                yield Need(fact.site, at, what), clear
+
+    # ------------------------------------------------------------ mbarriers
+
+    def _own(self, thread: int) -> dict[MbarrierLocation, Location]:
+        """The mbarriers at which nothing arrives but commits of *thread* alone, one for each phase."""
+        mbarriers = self.model.fact(Mbarriers)
+        found: dict[MbarrierLocation, Location] = {}
+        for object_ in mbarriers.objects.values() if not mbarriers.has_unseen_arrivals else ():
+            at = MbarrierLocation(object_.base, object_.offset)
+            place = self._place(at)
+            once = len(object_.inits) == 1 and self.cfg.block_of[object_.inits[0]] not in self.cfg.in_cycle
+            if place is not None and once and object_.count == 1 and self._only_commits(at, thread):
+                found[at] = place
+        others = [MbarrierLocation(o.base, o.offset) for o in mbarriers.objects.values()]
+        return {
+            at: place
+            for at, place in found.items()
+            if all(at == other or same(self.model, at, other) is False for other in others)
+        }
+
+    def _elsewhere(self, own: Collection[MbarrierLocation]) -> frozenset[int]:
+        """The commits and waits that name none of the mbarriers *own*."""
+        sites = self.model.fact(Mbarriers).sites
+        found = (*sites.get("commit", ()), *sites.get("mbarrier-wait", ()))
+        return frozenset(site for site in found if not any(self._may_name(site, at) for at in own))
+
+    def _may_name(self, site: int, at: MbarrierLocation) -> bool:
+        """Whether an instruction may name the mbarrier at a location."""
+        places = self.model.fact(MbarrierAddresses).locations(site)
+        return places is None or any(same(self.model, at, place) is not False for place in places)
+
+    def _place(self, at: MbarrierLocation) -> Location | None:
+        """The variable and the offset of a location; None if its base is not a variable."""
+        terms, constant = self.values.linear(at.base)
+        variable = self.values.variable(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
+        return None if variable is None else (variable.name, constant + at.offset)
+
+    def _only_commits(self, at: MbarrierLocation, thread: int) -> bool:
+        """Whether all that may change the phase of an mbarrier are commits of *thread* in its own CTA."""
+        return all(
+            self._plain_commit(site, thread)
+            for event, sites in self.model.fact(Mbarriers).sites.items()
+            for site in (sites if event not in _SILENT else ())
+            if self._may_name(site, at)
+        )
+
+    def _plain_commit(self, site: int, thread: int) -> bool:
+        match, address = self.instructions[site].match, self.model.value(site, "mbarrier")
+        return (
+            match is not None
+            and match.form.event == "commit"
+            and match.form.group == "tcgen05"
+            and match.form.completion != "read"
+            and match.binding.get("cta_group") == ".cta_group::1"
+            and "mask" not in match.parts
+            and address is not None
+            and not may_leave(self.values, address)
+            and self.model.views.context_of(site).threads == 1 << thread
+        )
+
+    # ------------------------------------------------------------ discharges
+
+    def _discharge(
+        self, need: Need, pending: set[Need], apart: set[Need], reached: set[int]
+    ) -> Discharge | None:
+        """What discharges an obligation; None if nothing is known to."""
+        if need not in pending and need in apart:
+            return Discharge.DISJOINT
+        if need not in pending:
+            return Discharge.WAIT if need.use in reached else Discharge.INFEASIBLE
+        if need.what != "columns" or self.instructions[need.use].event != "issue":
+            return None
+        ordered = in_order(self.instructions[need.operation], self.instructions[need.use])
+        if ordered is None:
+            ordered = self._accumulates(need.operation, need.use) and self._apart(
+                need.operation, need.use, True
+            )
+        if ordered:
+            return Discharge.ORDERED
+        return Discharge.DISJOINT if self._apart(need.operation, need.use, False) else None
+
+    def _accumulates(self, first: int, then: int) -> bool:
+        """Whether two multiplications always have the same accumulator and the same shape."""
+        return all(self._same(first, then, role) for role in ("d", "idesc"))
+
+    def _same(self, first: int, then: int, role: str) -> bool:
+        a, b = self.model.value(first, role), self.model.value(then, role)
+        if a is None or b is None or self._change(a) or self._change(b):
+            return False
+        return self.values.representative(a) == self.values.representative(b)
+
+    def _change(self, value: int) -> bool:
+        """Whether a value may change after it is known."""
+        return any(self._repeats(kind, at) for kind, at in self.values.varying_at(value))
+
+    def _repeats(self, kind: str, at: int) -> bool:
+        """Whether a thread may enter a block, or execute an instruction, more than once."""
+        return (at if kind == "block" else self.cfg.block_of[at]) in self.cfg.in_cycle
+
+    def _apart(self, first: int, then: int, but_accumulators: bool) -> bool:
+        """Whether what two operations access of tensor memory is disjoint; perhaps but for their accumulators."""
+        for a, writes in _operands(self.instructions[first]):
+            for b, overwrites in _operands(self.instructions[then]):
+                if not (writes or overwrites) or (but_accumulators and writes and overwrites):
+                    continue
+                one, two = self._columns(first, a), self._columns(then, b)
+                if one is None or two is None or not symbolically_apart(self.model, one, two, self._repeats):
+                    return False
+        return True
+
+    def _columns(self, site: int, operand: str) -> Range | None:
+        """The columns that an operand covers at most; None if unknown."""
+        match, tensor = self.instructions[site].match, self.model.fact(TensorMemory)
+        assert match is not None
+        role = next((r for r in ("d", "taddr", "a") if match.form.roles.get(r) == operand), None)
+        known = (
+            "spcompress" not in match.modifiers
+            and "src_fmt" not in match.binding
+            and "immHalfSplitoff" not in match.named
+        )
+        if (
+            role is None
+            or not known
+            or match.binding.get("cta_group") == ".cta_group::2"
+            or {".ws", ".sp"} & set(match.modifiers)
+            or (role == "a" and not self.matrices.documented)
+        ):
+            return None
+        columns, width = tensor.range(site, role), tensor.exact_width(site, role)
+        return None if columns is None or width is None else (columns.start, width)
+
+    def _why(self, need: Need) -> str:
+        """Why it is not known whether an obligation holds."""
+        name = self.model.name(need.operation)
+        at = {
+            "columns": "may access the columns of",
+            "source": "may overwrite the shared memory that is read by",
+            "release": "calls a function after",
+            "exit": "ends the thread after",
+        }[need.what]
+        return f"it {at} a {name} that may be pending on some path of the issuing thread"
+
+    def _help(self, need: Need) -> str:
+        """What would make it known."""
+        if not any(self._own(thread) for thread in self.issuers):
+            return "no mbarrier of the kernel is known to be signalled by commits of the issuing thread alone"
+        return "wait in the issuing thread for the mbarrier of a commit that follows"
+
+
+def _operands(instruction: Instruction) -> Iterator[tuple[str, bool]]:
+    """The operands of an operation that address tensor memory, and whether it writes there."""
+    match = instruction.match
+    assert match is not None
+    for names, writes in ((match.form.async_writes, True), (match.form.async_reads, False)):
+        for name in (n.lstrip("*") for n in names if n.startswith("*")):
+            if not name.endswith("desc") and isinstance(instruction.named(name), Memory):
+                yield name, writes
+
+
+def _bits(threads: int, most: int) -> Iterable[int]:
+    """The first threads of a set."""
+    found = list[int]()
+    while threads and len(found) < most:
+        found.append((threads & -threads).bit_length() - 1)
+        threads &= threads - 1
+    return found

@@ -1,0 +1,372 @@
+"""Proxies within a thread: a fence separates the accesses of one location through two proxies.
+
+What may not be fenced is the fixpoint of the transfer functions of :mod:`tclint.verdicts.proxy_checker`, which accepts or
+refuses the certificate. A proof trusts, besides the checker, the ISA table (memory, proxies, state spaces), the
+control-flow graph, and for disjoint bytes and infeasible paths :mod:`tclint.values`. One location has one address: what
+several virtual addresses name is not considered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+
+from tclint.analyses.extents import Extents
+from tclint.analyses.model import KernelModel
+from tclint.dataflow import Analysis, Infeasible, PathQuery, find_paths, next_answer, solve
+from tclint.findings.spans import span
+from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
+from tclint.ir.nodes import Instruction
+from tclint.values import thread_masks as T
+from tclint.verdicts.apart import exact_ranges, outside, symbolically_apart
+from tclint.verdicts.checker import Graph, Refused
+from tclint.verdicts.matrices import largest_expected
+from tclint.verdicts.outcome import Outcome
+from tclint.verdicts.paths import path_assumptions
+from tclint.verdicts.proxy_checker import (
+    FENCED,
+    NEVER,
+    PUBLISHED,
+    READY,
+    Access,
+    Fences,
+    Memory,
+    Pair,
+    Proxy,
+    ProxyCertificate,
+    ProxyQuestions,
+    State,
+    check_proxies,
+    conflicts,
+    published,
+)
+
+__all__ = ["Proxies"]
+
+MAX_OBLIGATIONS = 50_000
+"""The pairs of accesses in one kernel that a proof may have."""
+MAX_OPEN = 32
+"""The pairs that are not discharged after which no addresses are compared and no paths are searched for."""
+_CONSTANT = (".param", ".const")
+_ADDRESSES = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
+"""What the comparison of two addresses takes for granted."""
+_POINTER = 8
+_MAX_DEPTH = 16
+"""The nested phis and selects around a pointer."""
+_SIZES = {"mbarrier-inval": 8, "tmem-alloc": 4}
+"""The bytes that events access at their address (9.7.13.15.1, 9.7.16.7.1)."""
+
+_WHAT = {
+    FENCED: "a proxy fence separates it from an access through another proxy",
+    PUBLISHED: "it is released to the tensormap proxy, and the map acquired, before the map is used",
+    NEVER: "no access through another proxy follows it that no fence orders after it",
+}
+_HELP = {
+    FENCED: "execute a fence.proxy.async between the two, in this thread",
+    PUBLISHED: "release and acquire the map on every path to its use",
+}
+
+
+class _Unfenced(Analysis[State]):
+    """The accesses that no fence separates from what follows, on any path of the control-flow graph."""
+
+    def __init__(self, fences: Fences) -> None:
+        self.fences = fences
+
+    def boundary(self) -> State:
+        return frozenset()
+
+    def bottom(self) -> State:
+        return frozenset()
+
+    def join(self, a: State, b: State) -> State:
+        return a if b <= a else a | b
+
+    def affecting_sites(self) -> Iterable[int]:
+        return self.fences.affecting
+
+    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
+        return self.fences.executed(state, at)
+
+
+class Proxies:
+    """The pairs of accesses in one kernel that go through different proxies, and what separates them."""
+
+    def __init__(self, model: KernelModel, assume: Collection[Assumption]) -> None:
+        self.model, self.assume, self.cfg = model, frozenset(assume), model.cfg
+        self.instructions, self.values = model.function.instructions, model.values
+        blocks = [range(block.start, block.end) for block in self.cfg.blocks]
+        self.graph = Graph(blocks, self.cfg.successors, self.cfg.exits)
+        self.fences = Fences(model.function, [blocks[b] for b in self.cfg.order])
+        self.unfenced = solve(_Unfenced(self.fences), self.cfg)
+        self.assumed: set[Assumption] = set()
+        self._found: dict[Pair, bool] = {}
+        self._last: tuple[int, State] = -1, frozenset()
+
+    def outcome(self) -> Outcome:
+        """The obligations, and whether the checker accepts what discharges them."""
+        needed = set[Pair]()
+        for pair in self.pairs():
+            needed.add(pair)
+            if len(needed) > MAX_OBLIGATIONS:
+                return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
+        claims: dict[Pair, Discharge] = {}
+        obligations, reasons = list[Obligation](), list[Reason]()
+        function = self.model.function
+        for pair in sorted(needed, key=lambda p: (p.use, p.operation, p.memory.value, p.what)):
+            discharge = self._discharge(pair, cheap=len(reasons) >= MAX_OPEN)
+            why = ""
+            if discharge is None:
+                why = self._why(pair)
+                reasons.append(Reason(span(function, pair.use), why, _HELP.get(pair.what, "")))
+            else:
+                claims[pair] = discharge
+            at, use = span(function, pair.operation), span(function, pair.use)
+            obligations.append(Obligation(at, use, _WHAT[pair.what], discharge, why=why))
+        if not reasons:
+            certificate = ProxyCertificate(self.unfenced.entry, claims)
+            questions = ProxyQuestions(self._infeasible, self._disjoint, self._acquires)
+            self._found = {}
+            try:
+                check_proxies(function, self.graph, certificate, questions)
+            except Refused as refused:
+                reasons.append(Reason(span(function, refused.site), refused.why))
+        return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed))
+
+    # ------------------------------------------------------------ obligations
+
+    def pairs(self) -> Iterator[Pair]:
+        """The obligations of the kernel, in no particular order and possibly repeatedly."""
+        for memory, what, firsts, uses in self.fences.kinds():
+            for use in uses:
+                reaching = (first for first in firsts if self.model.reaches(first, use))
+                yield from (Pair(first, use, memory, what) for first in reaching)
+
+    # ------------------------------------------------------------ discharges
+
+    def _discharge(self, pair: Pair, *, cheap: bool) -> Discharge | None:
+        """What discharges an obligation; None if nothing is known to. With *cheap*, only the strict state is asked."""
+        if self._separated(pair):
+            return Discharge.FENCED
+        if cheap:
+            return None
+        if self._disjoint(pair, self.unfenced.entry):
+            return Discharge.DISJOINT
+        return Discharge.INFEASIBLE if self._infeasible(pair, self.fences) else None
+
+    def _separated(self, pair: Pair) -> bool:
+        if pair.what == FENCED:
+            return self.fences.separated(pair, self._before(pair.use))
+        return pair.what == PUBLISHED and published(pair, self.graph, self.instructions, self._acquires)
+
+    def _before(self, at: int) -> State:
+        if self._last[0] != at:
+            self._last = at, self.unfenced.before(at)
+        return self._last[1]
+
+    def _acquires(self, fence: int, use: int) -> bool:
+        """Whether a fence acquires the tensor map that an instruction uses, whatever the iteration."""
+        acquired, used = self.model.value(fence, "tensormap"), self.model.value(use, "tensormap")
+        if acquired is None or used is None or self.values.varying_at(used):
+            return False
+        return self.values.representative(acquired) == self.values.representative(used)
+
+    def _infeasible(self, pair: Pair, fences: Fences) -> bool:
+        """Whether no feasible path leads from the one access to the other on which no fence separates them."""
+        wanted = path_assumptions(self.model)
+        if wanted is None or not wanted <= self.assume:
+            return False
+        if pair not in self._found:
+            self._found[pair] = self._search(pair, fences)
+        if self._found[pair]:
+            self.assumed |= wanted
+        return self._found[pair]
+
+    def _search(self, pair: Pair, fences: Fences) -> bool:
+        begun = frozenset(f for f in fences.begun[pair.operation] if f.memory is pair.memory)
+        fact = begun if pair.what == FENCED else frozenset[object]()
+
+        def step(state: State, at: int, instruction: Instruction) -> State | None:
+            if pair.what != FENCED:
+                return state
+            return frozenset(f for f in fences.executed(state, at) if f.site == pair.operation) or None
+
+        def goal(state: State, at: int) -> bool:
+            return at == pair.use and (pair.what != FENCED or not fences.separated(pair, state))
+
+        relevant = [
+            [i for i in range(block.start, block.end) if i == pair.use or i in fences.affecting]
+            for block in self.cfg.blocks
+        ]
+        query = PathQuery(
+            start=pair.operation,
+            context=self.model.views.context_in_iteration(pair.operation),
+            fact=fact,
+            relevant=relevant,
+            step=step,
+            goal=goal,
+            goals=(self.cfg.block_of[pair.use],),
+        )
+        return isinstance(next_answer(find_paths(self.model.search_cache, query)), Infeasible)
+
+    # ------------------------------------------------------------ disjoint bytes
+
+    def _disjoint(self, pair: Pair, unfenced: Sequence[State]) -> bool:
+        """Whether all accesses that must be separated have no byte in common."""
+        first, then = self.fences.accesses[pair.operation], self.fences.accesses[pair.use]
+        wanted = set[Assumption]()
+        for memory, what, a, b in conflicts(first, then):
+            if (memory, what) != (pair.memory, pair.what):
+                continue
+            if self._is_constant(pair.operation, a) or self._is_constant(pair.use, b):
+                continue
+            if memory is Memory.GLOBAL and (
+                self._of_map_and_tensor(pair, a, b) or self._of_different_parameters(pair, a, b)
+            ):
+                wanted.add(Assumption.NO_ALIAS)
+            elif self._ranges_apart(pair, a, b, unfenced):
+                wanted |= _ADDRESSES | self._sized_by(pair)
+            else:
+                return False
+        if not wanted <= self.assume:
+            return False
+        self.assumed |= wanted
+        return True
+
+    def _sized_by(self, pair: Pair) -> set[Assumption]:
+        """The assumption about the size of a tensor copy, if one of the accesses is made by one."""
+        copies = (self.instructions[site].match for site in (pair.operation, pair.use))
+        boxes = any(m is not None and m.form.event == "issue" and "bytes" not in m.form.roles for m in copies)
+        return {Assumption.EXPECTED} if boxes else set()
+
+    def _is_constant(self, site: int, access: Access) -> bool:
+        """Whether it is a tensor map that nothing writes while the kernel runs: a parameter, or in ``.const``."""
+        if access.proxy is not Proxy.MAP:
+            return False
+        base = self.model.shared.split(self._address(site, access.operand))[0]
+        return self.model.space(base).startswith(_CONSTANT)
+
+    def _address(self, site: int, operand: str) -> int:
+        instruction = self.instructions[site]
+        named = instruction.named(operand)
+        assert named is not None
+        return self.values.operand(named, site)
+
+    def _of_map_and_tensor(self, pair: Pair, a: Access, b: Access) -> bool:
+        """Whether one access writes a tensor map by an instruction for these, and the other one is of a tensor."""
+        return any(
+            described.proxy is Proxy.ASYNC and not described.operand and self._is_map(site, written)
+            for site, written, described in ((pair.operation, a, b), (pair.use, b, a))
+        )
+
+    def _is_map(self, site: int, access: Access) -> bool:
+        match = self.instructions[site].match
+        return (
+            match is not None
+            and bool(match.form.memory)
+            and match.form.roles.get("tensormap") == access.operand != ""
+        )
+
+    def _of_different_parameters(self, pair: Pair, a: Access, b: Access) -> bool:
+        """Whether the addresses of two accesses to global memory derive from different parameters."""
+        here, there = self._parameters(pair.operation, a), self._parameters(pair.use, b)
+        return bool(here) and bool(there) and here.isdisjoint(there)
+
+    def _parameters(self, site: int, access: Access) -> set[str]:
+        """The parameters from which an address may derive; empty if it may derive from anything else."""
+        if not access.operand:
+            described = self.model.value(site, "tensormap")
+            return set() if described is None else self._named(described)
+        return self._derived(self._address(site, access.operand))
+
+    def _named(self, described: int) -> set[str]:
+        """The parameter that is the tensor map at an address; empty if it is elsewhere."""
+        names = set[str]()
+        for term, factor in self.values.linear(described)[0]:
+            if factor != 1 or not self.model.space(term).startswith(".param"):
+                return set()
+            names.add(str(self.values.node(term)[1]))
+        return names
+
+    def _derived(self, address: int) -> set[str]:
+        return self._origins(address, frozenset()) - {""}
+
+    def _origins(self, value: int, within: frozenset[int]) -> set[str]:
+        """The parameters from which *value* may derive, but for the phis that it is an argument of."""
+        terms, _ = self.values.linear(value)
+        found, pointers = set[str](), 0
+        for term in (self.values.representative(t) for t, factor in terms if factor == 1):
+            node = self.values.node(term)
+            if node[0] == "parameter" and node[2] == _POINTER:
+                found |= self._named(node[1])
+                pointers += 1
+            elif node[0] in ("phi", "select") and term not in within and len(within) < _MAX_DEPTH:
+                parts = node[2:4] if node[0] == "select" else self.values.arguments(term)
+                inner = [self._origins(part, within | {term}) for part in parts]
+                if all(inner):
+                    found = found.union(*inner)
+                pointers += 1
+            elif term in within:
+                found.add("")
+                pointers += 1
+            elif node[0] in ("load", "unknown", "collective", "allocated", "symbol"):
+                return set()  # it may be a pointer
+        return found if pointers == 1 else set()
+
+    def _ranges_apart(self, pair: Pair, a: Access, b: Access, unfenced: Sequence[State]) -> bool:
+        """Whether two accesses of one thread are of different bytes, whatever the iteration of each."""
+        first, then = self._range(pair.operation, a), self._range(pair.use, b)
+        if first is None or then is None:
+            return False
+
+        def passes(kind: str, at: int) -> bool:
+            """Whether the thread may enter the block, or execute the instruction, before the two are separated."""
+            block = at if kind == "block" else self.cfg.block_of[at]
+            inside = kind != "block" and block == self.cfg.block_of[pair.operation] and pair.operation < at
+            return pair.what != FENCED or inside or any(f.site == pair.operation for f in unfenced[block])
+
+        between, _ = self.values.linear(self.values.add(first[0], self.values.times(then[0], -1)))
+        of_variables = any(self.values.variable(term) is not None for term, _ in between)
+        if not of_variables and symbolically_apart(self.model, first, then, passes):
+            return True  # what is past the end of a variable may be in another one
+        extents, everyone = self.model.fact(Extents), T.full(self.values.threads)
+        return outside(self.model, extents.reach(*first, everyone), extents.reach(*then, everyone))
+
+    def _range(self, site: int, access: Access) -> tuple[int, int] | None:
+        """The address of an access, and the number of bytes from there on; None if that is not known exactly."""
+        match, model = self.instructions[site].match, self.model
+        if match is None or not access.operand or access.operand.endswith("desc"):
+            return None
+        address, form = self._address(site, access.operand), match.form
+        if form.event in _SIZES:
+            return address, _SIZES[form.event]
+        if form.event == "issue":
+            size = model.constant_of(site, "bytes") if "bytes" in form.roles else self._box(access)
+            return None if size is None or size < 0 else (address, size)
+        if match.scope not in ("", "thread") or access.memory is not Memory.SHARED:
+            return None  # a warp accesses what all its lanes address
+        return next((r for r in exact_ranges(model, site) or () if r[0] == address), None)
+
+    def _box(self, access: Access) -> int | None:
+        """The bytes that a tensor copy writes at most: as many as some phase expects; None if that is unknown."""
+        if not access.writes or Assumption.EXPECTED not in self.assume:
+            return None
+        return self._expected
+
+    @cached_property
+    def _expected(self) -> int | None:
+        return largest_expected(self.model)
+
+    def _why(self, pair: Pair) -> str:
+        """Why it is not known whether an obligation holds."""
+        name = self.model.name(pair.operation)
+        if pair.what == PUBLISHED:
+            return f"it uses a tensor map that an earlier {name} may have written, on some path without both fences"
+        if pair.what == NEVER:
+            return f"it may access what an earlier {name} accesses through another proxy, and no fence orders the two"
+        later = any(access.start != READY for access in self.fences.accesses[pair.operation])
+        done = "issued" if later else "executed"
+        return (
+            f"it may access the bytes in {pair.memory.value} memory of a {name} that was {done} before, with no proxy"
+            " fence in between on some path"
+        )

@@ -1,0 +1,464 @@
+"""Accepts or refuses a certificate that one thread separates its accesses through different proxies (PTX ISA 8.6).
+
+The obligations are the pairs of accesses that one thread may execute one after the other, that go through different
+proxies, may be of the same memory, and of which one writes. Three kinds of pairs differ in what separates them:
+
+**Fenced.** The first access is through the generic proxy and the second one through the async proxy: a
+``fence.proxy.async`` for its state space is executed after the first one and before the second one (9.7.13.4). It counts
+only when the first access has been performed: after the wait for a ``cp.async``. A ``tcgen05.mma`` or ``cp`` reads shared
+memory through the async proxy, and no fence is implied when it completes (9.7.16.6.5): a fence is needed before the thread
+writes, after a wait or a barrier that follows the commit. Whether that wait is for that commit is not decided here.
+
+**Published.** A write through the generic proxy, and the use of a tensor map: a fence that releases, followed by one that
+acquires the map that is used.
+
+**Never.** No fence orders the two: a tensor map that is used and then written, or written by a copy, and what other
+proxies (textures, surfaces, the fabric) have in common with ordinary memory.
+
+After any other operation through the async proxy, a fence is implied when it completes (9.7.9.25.2, 9.7.15.4); that the
+thread waits for it is not decided here. What operations on an mbarrier access is not data: only ``mbarrier.inval`` ends
+that. What ``tcgen05.alloc`` writes is an address for loads: whatever reads its location through the async proxy needs what
+has been written there since, in an access with an obligation of its own. ``.nc`` loads read what the kernel never writes. A call may read and write everything.
+
+**Transfer.** Nothing but a fence ends a fact, and a guarded fence may not be executed. The unidirectional fences between
+threads (``.sync_restrict``) separate nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import product
+from typing import NamedTuple
+
+from tclint.findings.verdicts import Discharge
+from tclint.ir.nodes import Function, Instruction
+from tclint.isa.table import Match
+from tclint.verdicts.checker import OPEN, Graph, Pending, Refused, Transfer
+
+__all__ = [
+    "FENCED",
+    "NEVER",
+    "PUBLISHED",
+    "READY",
+    "Access",
+    "Fact",
+    "Fences",
+    "Memory",
+    "Pair",
+    "Proxy",
+    "ProxyCertificate",
+    "ProxyQuestions",
+    "accesses",
+    "check_proxies",
+    "conflicts",
+    "pairs",
+    "published",
+]
+
+READY = -2
+"""The access has been performed: a fence orders it."""
+NARROW = -3
+"""A fence for the shared memory of the CTA has followed, but the access may be in that of another CTA."""
+ISSUED, COMMITTED = -4, -5
+"""A tensor core operation that reads shared memory, and one that a commit tracks."""
+ALLOCATED = -7
+"""The address that an allocation of tensor memory writes, which is performed."""
+STUCK = -6
+"""An asynchronous access for which no wait is known."""
+FENCED, PUBLISHED, NEVER = "fenced", "published", "never"
+_GROUP = frozenset(("cp.async",))
+_ELSEWHERE = (".local", ".param", ".const")
+"""Private or constant memory."""
+_OWN = (".shared", ".shared::cta")
+"""The shared memory of the CTA itself."""
+_WAITS = frozenset(("mbarrier-wait", "barrier-sync", "barrier-wait"))
+
+
+class Proxy(Enum):
+    """The method by which memory is accessed."""
+
+    GENERIC = "generic"
+    ASYNC = "async"
+    MAP = "tensormap"
+    OTHER = "other"
+
+
+class Memory(Enum):
+    """The state spaces in which accesses through different proxies may meet."""
+
+    SHARED = "shared"
+    GLOBAL = "global"
+
+
+class Access(NamedTuple):
+    """What an instruction accesses through one operand."""
+
+    proxy: Proxy
+    memory: Memory
+    writes: bool
+    operand: str
+    """The operand with the address; empty for what a tensor map or a callee addresses."""
+    own: bool = True
+    """Whether it is certainly in the shared memory of the CTA itself."""
+    start: int = READY
+    """The stage of its fact when the instruction has been executed."""
+
+
+class Pair(NamedTuple):
+    """Two accesses, ``operation`` before ``use``, that must be separated."""
+
+    operation: int
+    use: int
+    memory: Memory
+    what: str
+    """``FENCED``, ``PUBLISHED`` or ``NEVER``."""
+
+
+class Fact(NamedTuple):
+    """An access that no fence has separated from later ones."""
+
+    site: int
+    memory: Memory
+    stage: int
+    """``READY`` and the like; of a ``cp.async``, its age while it is in flight."""
+
+
+State = frozenset[Fact]
+
+
+@dataclass(frozen=True)
+class ProxyCertificate:
+    """The claims of a proof."""
+
+    unfenced: Sequence[State]
+    """What may not be fenced at the entry of each block."""
+    claims: Mapping[Pair, Discharge]
+
+
+class ProxyQuestions(NamedTuple):
+    """What the checker asks others, since it knows no values; True is a proof."""
+
+    infeasible: Callable[[Pair, Fences], bool]
+    """Whether no feasible path leads from the one access to the other on which they are not separated."""
+    disjoint: Callable[[Pair, Sequence[State]], bool]
+    """Whether the two have no byte in common, given what may not be fenced at the entry of each block."""
+    acquires: Callable[[int, int], bool]
+    """Whether a fence acquires the tensor map that an instruction uses."""
+
+
+# ---------------------------------------------------------------- accesses
+
+
+def accesses(instruction: Instruction) -> tuple[Access, ...]:
+    """What *instruction* accesses in shared and global memory, now or later."""
+    if instruction.flow == "call":
+        return tuple(Access(Proxy.GENERIC, memory, True, "", own=False) for memory in Memory)
+    match = instruction.match
+    if match is None:
+        return ()
+    form = match.form
+    if form.event == "mbarrier-inval":
+        return (Access(Proxy.GENERIC, Memory.SHARED, True, form.roles["mbarrier"]),)
+    return (*_immediate(match), *_later(match), *_by_map(match))
+
+
+def _immediate(match: Match) -> Iterator[Access]:
+    form = match.form
+    other = form.family in ("texture", "surface", "fabric")
+    if other:  # some have no operand with an address
+        yield Access(Proxy.OTHER, Memory.GLOBAL, True, "")
+    if ".nc" in match.modifiers or match.space.startswith(_ELSEWHERE):
+        return
+    for verb, name in () if other else form.memory:
+        writes, own = verb == "write", match.space in _OWN
+        to_global = form.proxy == "tensormap" and name == form.roles.get("destination")
+        if to_global or match.space in ("", ".global"):
+            yield Access(Proxy.GENERIC, Memory.GLOBAL, writes, name)
+        if not to_global and match.space != ".global":
+            start = ALLOCATED if form.event == "tmem-alloc" else READY
+            yield Access(Proxy.GENERIC, Memory.SHARED, writes, name, own, start)
+
+
+def _later(match: Match) -> Iterator[Access]:
+    form = match.form
+    if form.proxy == "tcgen05":
+        return
+    proxy = {"async": Proxy.ASYNC, "generic": Proxy.GENERIC}.get(form.proxy, Proxy.OTHER)
+    for names, writes in ((form.async_reads, False), (form.async_writes, True)):
+        for name in (n.lstrip("*") for n in names if n.startswith("*")):
+            if "tmem" in name or name == "taddr":
+                continue
+            start = STUCK if proxy is Proxy.GENERIC else ISSUED if form.group == "tcgen05" else READY
+            start = OPEN if form.group == "cp.async" else start
+            shared = name.endswith("desc") or name in map(form.roles.get, _sides(match))
+            own = match.binding.get("cta_group") != ".cta_group::2" and not (
+                writes and match.space not in _OWN
+            )
+            memory = Memory.SHARED if shared else Memory.GLOBAL
+            yield Access(proxy, memory, writes, name, own, start)
+
+
+def _sides(match: Match) -> tuple[str, ...]:
+    """The roles of the addresses of a copy that are in shared memory; the destination is named first."""
+    spaces = [m for m in match.modifiers if m == ".global" or m.startswith(".shared")]
+    if ".global" not in spaces:
+        return "source", "destination"
+    return ("source",) if spaces[0] == ".global" else ("destination",)
+
+
+def _by_map(match: Match) -> Iterator[Access]:
+    """The tensor map that an instruction uses, and what it addresses."""
+    form = match.form
+    if "tensormap" not in form.roles or form.memory or form.event == "proxy-fence":
+        return
+    yield Access(Proxy.MAP, Memory.GLOBAL, False, form.roles["tensormap"])
+    if form.async_reads or form.async_writes:
+        yield Access(Proxy.ASYNC, Memory.GLOBAL, not form.async_writes, "")
+
+
+def conflicts(
+    first: Iterable[Access], then: Iterable[Access]
+) -> Iterator[tuple[Memory, str, Access, Access]]:
+    """The accesses of one instruction that must be separated from accesses of a later one, and by what."""
+    for a, b in product(first, then):
+        if a.memory is b.memory and a.proxy is not b.proxy and (a.writes or b.writes):
+            what = _separated_by(a, b)
+            if what:
+                yield a.memory, what, a, b
+
+
+def _separated_by(a: Access, b: Access) -> str:
+    """What must separate two accesses through different proxies; empty if the completion of the first one does."""
+    if (a.proxy, b.proxy) == (Proxy.GENERIC, Proxy.ASYNC):
+        return "" if a.start == ALLOCATED and not b.writes else FENCED
+    if (a.proxy, b.proxy) == (Proxy.ASYNC, Proxy.GENERIC):
+        return FENCED if a.start == ISSUED else ""
+    return PUBLISHED if (a.proxy, b.proxy) == (Proxy.GENERIC, Proxy.MAP) else NEVER
+
+
+# ---------------------------------------------------------------- transfer
+
+
+def _begun(site: int, found: Iterable[Access]) -> Iterator[Fact]:
+    for access in found:
+        if access.proxy is Proxy.GENERIC or access.start == ISSUED:
+            yield Fact(site, access.memory, access.start)
+
+
+class Fences:
+    """What may not be fenced after an instruction, given what may not be before it."""
+
+    def __init__(self, function: Function, reachable: Iterable[range]) -> None:
+        self.instructions = function.instructions
+        blocks = list(reachable)
+        self.accesses = {i: found for b in blocks for i in b if (found := accesses(self.instructions[i]))}
+        """The instructions that access memory, each with its accesses."""
+        self.copies = Transfer(function, _GROUP, blocks)
+        self.begun = {i: frozenset(_begun(i, found)) for i, found in self.accesses.items()}
+        """The facts that begin when an instruction is executed."""
+        self.affecting = frozenset(
+            i
+            for block in blocks
+            for i in block
+            if self.begun.get(i) or i in self.copies.affecting or self._ends(self.instructions[i])
+        )
+        """The instructions that can change a state."""
+
+    @staticmethod
+    def _ends(instruction: Instruction) -> bool:
+        event = instruction.event
+        return (
+            event in _WAITS
+            or event == "proxy-fence"
+            or (event == "commit" and instruction.group == "tcgen05")
+        )
+
+    def after(self, state: State, at: int) -> State:
+        """The state after instruction *at*, whose guard may be true or false."""
+        after = self.executed(state, at)
+        return state | after if self.instructions[at].guard >= 0 else after
+
+    def executed(self, state: State, at: int) -> State:
+        """The state after an instruction whose guard is true."""
+        if at not in self.affecting:
+            return state
+        instruction = self.instructions[at]
+        if state:
+            state = frozenset(self._follow(state, at, instruction))
+        return state.union(self.begun.get(at, ()))
+
+    def _follow(self, state: State, at: int, instruction: Instruction) -> Iterator[Fact]:
+        """The facts of *state* after an instruction."""
+        for fact in state:
+            yield from (fact._replace(stage=stage) for stage in self._stages(fact, at, instruction))
+
+    def _stages(self, fact: Fact, at: int, instruction: Instruction) -> Iterable[int]:
+        """The stages of an access after an instruction; none if it is separated from all that follows."""
+        event, stage = instruction.event, fact.stage
+        if stage >= OPEN and instruction.group == "cp.async" and event != "issue":
+            before = frozenset((Pending(fact.site, stage),))
+            return [p.age for p in self.copies.executed(before, at, instruction)] or [READY]
+        if stage == ISSUED and event == "commit" and instruction.group == "tcgen05":
+            return (COMMITTED,)
+        if stage == COMMITTED and event in _WAITS:
+            return (READY,)
+        if stage in (READY, NARROW, ALLOCATED) and event == "proxy-fence":
+            return self._fenced(fact, instruction)
+        return (stage,)
+
+    def _fenced(self, fact: Fact, fence: Instruction) -> Iterable[int]:
+        """The stages of an access that has been performed, after a fence."""
+        match = fence.match
+        assert match is not None
+        if match.form.proxy != "async" or any("sync_restrict" in m for m in match.modifiers):
+            return (fact.stage,)
+        space = match.space
+        if space and not space.startswith(f".{fact.memory.value}"):
+            return (fact.stage,)
+        if space in _OWN and not self.own(fact.site):
+            return (NARROW,)
+        return ()
+
+    def own(self, site: int) -> bool:
+        """Whether what an instruction accesses in shared memory is certainly in that of the CTA itself."""
+        return all(a.own for a in self.accesses[site] if a.memory is Memory.SHARED)
+
+    def kinds(self) -> Iterator[tuple[Memory, str, list[int], list[int]]]:
+        """Instructions with equal accesses, and those whose accesses must be separated from theirs."""
+        kinds: dict[tuple[Access, ...], list[int]] = {}
+        for site, found in sorted(self.accesses.items()):
+            kinds.setdefault(found, []).append(site)
+        for (first, firsts), (then, uses) in product(kinds.items(), repeat=2):
+            for memory, what in {(memory, what) for memory, what, _, _ in conflicts(first, then)}:
+                yield memory, what, firsts, uses
+
+    def separated(self, pair: Pair, state: State) -> bool:
+        """Whether a fence separates the two accesses on every path, given what may not be fenced before the use."""
+        return all(
+            fact.stage == NARROW and self.own(pair.use)
+            for fact in state
+            if fact.site == pair.operation and fact.memory is pair.memory
+        )
+
+
+# ---------------------------------------------------------------- obligations
+
+
+def pairs(fences: Fences, graph: Graph) -> Iterator[Pair]:
+    """The pairs of accesses that must be separated, and that may be executed one after the other, by the graph alone."""
+    block_of = {i: b for b in graph.reached((0,)) for i in graph.blocks[b]}
+    after = {
+        b: graph.reached(edge.target for edge in graph.successors[b])
+        for b in {block_of[site] for site in fences.accesses}
+    }
+    for memory, what, firsts, uses in fences.kinds():
+        for first in firsts:
+            here = block_of[first]
+            for use in uses:
+                there = block_of[use]
+                if there in after[here] or (here == there and first < use):
+                    yield Pair(first, use, memory, what)
+
+
+def check_proxies(
+    function: Function, graph: Graph, certificate: ProxyCertificate, questions: ProxyQuestions
+) -> frozenset[Pair]:
+    """The obligations of *function*, all of which *certificate* proves.
+
+    Raises :class:`~tclint.verdicts.checker.Refused` if it does not.
+    """
+    order = sorted(graph.reached((0,)))
+    fences = Fences(function, [graph.blocks[b] for b in order])
+    needed = frozenset(pairs(fences, graph))
+    if extra := certificate.claims.keys() - needed:
+        raise Refused(
+            min(p.use for p in extra), "the certificate claims an obligation that the kernel does not have"
+        )
+    by_use: dict[int, list[Pair]] = {}
+    for pair in needed:
+        by_use.setdefault(pair.use, []).append(pair)
+    for b in order:
+        state = certificate.unfenced[b]
+        for i in graph.blocks[b]:
+            for pair in by_use.get(i, ()):
+                if not _holds(pair, state, graph, fences, certificate, questions):
+                    raise Refused(pair.use, "nothing proves that a fence separates the two proxies")
+            state = fences.after(state, i)
+        for edge in graph.successors[b]:
+            if not state <= certificate.unfenced[edge.target]:
+                raise Refused(
+                    graph.blocks[b][-1],
+                    "the certificate omits an access that no fence follows after this block",
+                )
+    return needed
+
+
+def _holds(
+    pair: Pair,
+    state: State,
+    graph: Graph,
+    fences: Fences,
+    certificate: ProxyCertificate,
+    questions: ProxyQuestions,
+) -> bool:
+    claimed = certificate.claims.get(pair)
+    if claimed is Discharge.FENCED:
+        if pair.what == FENCED:
+            return fences.separated(pair, state)
+        return pair.what == PUBLISHED and published(pair, graph, fences.instructions, questions.acquires)
+    if claimed is Discharge.DISJOINT:
+        return questions.disjoint(pair, certificate.unfenced)
+    return claimed is Discharge.INFEASIBLE and questions.infeasible(pair, fences)
+
+
+def published(
+    pair: Pair,
+    graph: Graph,
+    instructions: Sequence[Instruction],
+    acquires: Callable[[int, int], bool],
+) -> bool:
+    """Whether the write of a tensor map is released, and then the map acquired, on every path to its use."""
+    block_of = {i: b for b in graph.reached((0,)) for i in graph.blocks[b]}
+    releases, acquiring = _map_fences(pair, block_of, instructions, acquires)
+    released = pair.operation in releases
+    work, seen = [(block_of[pair.operation], pair.operation + 1, released)], set[tuple[int, int, bool]]()
+    while work:
+        here = work.pop()
+        if here in seen:
+            continue
+        seen.add(here)
+        b, start, released = here
+        for i in range(start, graph.blocks[b].stop):
+            if i == pair.use:
+                return False
+            if i in acquiring and released:
+                break
+            released = released or i in releases
+        else:
+            work += [(edge.target, graph.blocks[edge.target].start, released) for edge in graph.successors[b]]
+    return True
+
+
+def _map_fences(
+    pair: Pair,
+    reachable: Collection[int],
+    instructions: Sequence[Instruction],
+    acquires: Callable[[int, int], bool],
+) -> tuple[set[int], set[int]]:
+    """The fences without guards that release tensor maps, and those that acquire the one of the use."""
+    releases, acquiring = set[int](), set[int]()
+    for i in reachable:
+        match = instructions[i].match
+        if match is None or match.form.event != "proxy-fence" or match.form.proxy != "tensormap":
+            continue
+        if i == pair.operation:
+            releases.add(i)  # it releases what it copies itself, and nothing else
+        elif instructions[i].guard >= 0 or match.form.memory:
+            continue
+        elif "tensormap" not in match.form.roles:
+            releases.add(i)
+        elif acquires(i, pair.use):
+            acquiring.add(i)
+    return releases, acquiring

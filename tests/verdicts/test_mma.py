@@ -1,0 +1,444 @@
+"""What is proved of ``tcgen05.mma``, ``cp`` and ``shift``: the issuing thread waits before it relies on them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
+from tclint.verdicts import verdicts
+from tclint.verdicts.mma import Multiplications
+from tclint.verdicts.mma_checker import Progress
+from tests.tools.support import built, kernel, module
+
+SHARED = ".shared .align 1024 .b8 tile[8192];\n.shared .align 8 .b64 done[4];\n.shared .align 4 .b32 holder;"
+PLAIN = ".func plain()\n{\nret;\n}"
+START = """ld.param.u64 %rd1, [pointer];
+ld.param.u32 %r9, [number];
+mov.u32 %r1, %tid.x;
+mov.u32 %r8, done;
+mov.u32 %r3, tile;
+ld.shared.b32 %r5, [holder];
+mov.u32 %r6, 136314896;
+setp.ne.s32 %p0, %r1, 0;
+setp.gt.s32 %p5, %r9, 3;
+mov.u32 %r20, 0;
+mov.u32 %r21, 0;
+@%p0 bra ready;
+mbarrier.init.shared::cta.b64 [%r8], 1;
+mbarrier.init.shared::cta.b64 [%r8+8], 1;
+ready:
+bar.sync 0;
+@%p0 bra others;"""
+MMA = "tcgen05.mma.cta_group::1.kind::f16 [%r5], %rd5, %rd6, %r6, %p1;"
+COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r8];"
+LD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r10}, [%r5];\ntcgen05.wait::ld.sync.aligned;"
+ST = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r5], {%r10};\ntcgen05.wait::st.sync.aligned;"
+CP = "tcgen05.cp.cta_group::1.128x256b [%r5], %rd5;"
+SHIFT = "tcgen05.shift.cta_group::1.down [%r5];"
+DEALLOC = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, 128;"
+WRITE = "st.shared.b32 [%r3], %r9;"
+FLIP = "xor.b32 %r20, %r20, 1;"
+
+
+def second(commit: str = COMMIT) -> str:
+    return commit.replace("[%r8]", "[%r8+8]")
+
+
+def wait(parity: str = "0", at: str = "%r8", label: str = "w") -> str:
+    return f"{label}:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [{at}], {parity};\n@!%p2 bra {label};"
+
+
+def loop(body: str, label: str = "top") -> str:
+    return f"{label}:\n{body}\nadd.s32 %r11, %r11, 1;\nsetp.lt.s32 %p3, %r11, %r9;\n@%p3 bra {label};"
+
+
+RING = f"""{MMA}
+{COMMIT}
+mov.u32 %r24, done;
+mov.u32 %r25, 0;
+mov.u32 %r21, 1;
+top:
+{MMA}
+shl.b32 %r22, %r21, 3;
+add.s32 %r23, %r22, %r8;
+{COMMIT.replace("%r8", "%r23")}
+WAIT
+mov.u32 %r24, %r23;
+mov.u32 %r25, %r20;
+add.s32 %r26, %r21, 1;
+setp.gt.s32 %p6, %r26, 1;
+selp.b32 %r21, 0, %r26, %p6;
+selp.b32 %r27, 1, 0, %p6;
+xor.b32 %r20, %r20, %r27;
+add.s32 %r11, %r11, 1;
+setp.lt.s32 %p3, %r11, %r9;
+@%p3 bra top;"""
+"""A commit on each of two mbarriers in turn, and a wait for the one before."""
+
+
+def ring(parity: str = "%r25", at: str = "%r24") -> str:
+    return RING.replace("WAIT", wait(parity, at))
+
+
+def mma(
+    body: str,
+    assume: frozenset[Assumption] = frozenset(Assumption),
+    start: str = START,
+    after: str = "",
+    shared: str = SHARED,
+) -> Verdict:
+    text = kernel(f"{start}\n{body}\nothers:\n{after}\nret;")
+    made = built(module(shared, PLAIN, text))
+    assert not made.errors, made.errors
+    model = KernelModel(made.functions[-1], made)
+    assert not any(use.match is None or use.match.problem for use in model.function.uses)
+    (found,) = verdicts(model, assume=assume, only=[HazardClass.TCGEN05_MMA])
+    return found
+
+
+PROVED = {
+    "waited for": f"{MMA}\n{COMMIT}\n{wait()}\n{LD}",
+    "a store after the wait": f"{MMA}\n{COMMIT}\n{wait()}\n{ST}",
+    "freed after the wait": f"{MMA}\n{COMMIT}\n{wait()}\n{DEALLOC}",
+    "its operands overwritten after the wait": f"{MMA}\n{COMMIT}\n{wait()}\n{WRITE}",
+    "a wait that jumps over a jump back": (
+        f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@%p2 bra d;\nbra w;\nd:\n{LD}"
+    ),
+    "other columns meanwhile": f"{MMA}\n{LD.replace('[%r5]', '[%r5+128]')}\n{COMMIT}\n{wait()}",
+    "two multiplications in the pipeline": f"{MMA}\n{MMA}\n{COMMIT}\n{wait()}",
+    "an operand from other columns": f"{MMA}\n{MMA.replace('%rd5', '[%r5+128]')}\n{COMMIT}\n{wait()}"
+    .replace(MMA, MMA.replace("%rd5", "[%r5+136]")),
+    "a copy, then a multiplication": f"{CP}\n{MMA}\n{COMMIT}\n{wait()}",
+    "a shift, then a multiplication": f"{SHIFT}\n{MMA}\n{COMMIT}\n{wait()}",
+    "a multiplication, then a shift": f"{MMA}\n{SHIFT}\n{COMMIT}\n{wait()}",
+    "a later commit": f"{MMA}\n{second()}\n{COMMIT}\n{wait()}\n{LD}",
+    "a parity that alternates": loop(f"{MMA}\n{COMMIT}\n{wait('%r20')}\n{LD}\n{FLIP}"),
+    "two waits in turn": f"{MMA}\n{COMMIT}\n{wait()}\n{LD}\n{MMA}\n{COMMIT}\n{wait('1', label='v')}\n{LD}",
+    "two commits, the older one waited for": (
+        f"{MMA}\n{COMMIT}\n{MMA.replace('[%r5]', '[%r7]')}\n{COMMIT}\n{wait('0')}\n{wait('1', label='v')}\n{LD}"
+        .replace("[%r7]", "[%r5]")
+    ),
+    "a ring that waits one iteration late": f"{ring()}\n{wait('%r25', '%r24', 'v')}\n{LD}",
+    "the same test twice": f"@!%p5 bra a;\n{MMA}\n{COMMIT}\na:\n@!%p5 bra b;\n{wait()}\nb:\n{LD}",
+    "guarded alike": f"@%p5 {MMA}\n@%p5 {COMMIT}\n@!%p5 bra b;\n{wait()}\nb:\n{LD}",
+    "elected": f"elect.sync %r12|%p7, -1;\n@%p7 {MMA}\n@%p7 {COMMIT}\n{wait()}\n{LD}",
+}  # fmt: skip
+UNKNOWN = {
+    "no wait": f"{MMA}\n{COMMIT}",
+    "no commit": f"{MMA}\n{wait()}\n{LD}",
+    "a commit before it": f"{COMMIT}\n{MMA}\n{wait()}\n{LD}",
+    "read before the wait": f"{MMA}\n{COMMIT}\n{LD}\n{wait()}",
+    "stored before the wait": f"{MMA}\n{COMMIT}\n{ST}\n{wait()}",
+    "freed before the wait": f"{MMA}\n{COMMIT}\n{DEALLOC}\n{wait()}",
+    "its operands overwritten before the wait": f"{MMA}\n{COMMIT}\n{WRITE}\n{wait()}",
+    "operands of a copy overwritten": f"{CP}\n{COMMIT}\n{WRITE}\n{wait()}",
+    "a copy into its operands": (
+        f"{MMA}\n{COMMIT}\ncp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 64, [%r8+16];\n{wait()}"
+    ),
+    "a call": f"{MMA}\n{COMMIT}\ncall plain;\n{wait()}",
+    "an exit": f"{MMA}\n{COMMIT}\n@%p5 exit;\n{wait()}",
+    "the wrong parity": f"{MMA}\n{COMMIT}\n{wait('1')}\n{LD}",
+    "a parity from memory": f"ld.shared.b32 %r20, [%r3];\n{MMA}\n{COMMIT}\n{wait('%r20')}\n{LD}",
+    "another mbarrier": f"{MMA}\n{COMMIT}\n{wait(at='%r8+8')}\n{LD}",
+    "a wait that is not repeated": (
+        f"{MMA}\n{COMMIT}\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n{LD}"
+    ),
+    "a wait that gives up": (
+        f"{MMA}\n{COMMIT}\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@!%p2 bra a;\na:\n{LD}"
+    ),
+    "a wait whose result is overwritten": (
+        f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\nsetp.eq.s32 %p2, 0, 0;\n@!%p2 bra w;\n{LD}"
+    ),
+    "a wait that is repeated when it succeeds": (
+        f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@%p2 bra w;\n{LD}"
+    ),
+    "a guarded wait": (
+        f"{MMA}\n{COMMIT}\nw:\n@%p5 mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@!%p2 bra w;\n{LD}"
+    ),
+    "a relaxed wait": (
+        f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 %p2, [%r8], 0;\n@!%p2 bra w;\n{LD}"
+    ),
+    "a wait on one path": f"{MMA}\n{COMMIT}\n@%p5 bra a;\n{wait()}\na:\n{LD}",
+    "a commit on one path": f"{MMA}\n@%p5 bra a;\n{COMMIT}\na:\n{LD}",
+    "issued on one path after the commit": f"{MMA}\n{COMMIT}\n@%p5 {MMA}\n{wait()}\n{LD}",
+    "committed under another guard": f"@%p5 {MMA}\n@!%p5 {COMMIT}\n@!%p5 bra b;\n{wait()}\nb:\n{LD}",
+    "a guard that changes": (
+        loop(f"setp.gt.s32 %p6, %r11, 5;\n@%p6 {MMA}\nsetp.gt.s32 %p6, %r11, 6;\n@%p6 {COMMIT}") + f"\n{wait()}"
+    ),
+    "a parity that stays": loop(f"{MMA}\n{COMMIT}\n{wait('%r20')}\n{LD}"),
+    "a parity that alternates too often": loop(f"{MMA}\n{COMMIT}\n{wait('%r20')}\n{LD}\n{FLIP}\n{FLIP}"),
+    "a parity that starts wrong": "mov.u32 %r20, 1;\n" + loop(f"{MMA}\n{COMMIT}\n{wait('%r20')}\n{LD}\n{FLIP}"),
+    "a parity that alternates on one path": loop(f"{MMA}\n{COMMIT}\n{wait('%r20')}\n{LD}\n@%p5 {FLIP}"),
+    "a wait only after the loop": loop(f"{MMA}\n{COMMIT}") + f"\n{wait()}",
+    "two commits in an iteration": loop(f"{MMA}\n{COMMIT}\n{COMMIT}\n{wait('%r20')}\n{LD}\n{FLIP}"),
+    "two in flight, one waited for": f"{MMA}\n{COMMIT}\n{MMA}\n{second()}\n{wait()}\n{LD}",
+    "two commits, and a wait for the older one": f"{MMA}\n{COMMIT}\n{MMA}\n{COMMIT}\n{wait()}\n{LD}",
+    "two commits, and a wait for the newer one alone": f"{MMA}\n{COMMIT}\n{MMA}\n{COMMIT}\n{wait('1')}\n{LD}",
+    "three commits": f"{MMA}\n{COMMIT}\n{COMMIT}\n{COMMIT}\n{wait()}\n{LD}",
+    "a ring that does not wait for the last one": f"{ring()}\n{LD}",
+    "a ring that waits for the wrong parity": f"{ring('%r20')}\n{wait('%r25', '%r24', 'v')}\n{LD}",
+    "a ring that always waits for the first one": f"{ring(at='%r8')}\n{wait('%r25', '%r24', 'v')}\n{LD}",
+    "another shape": f"{MMA}\n{MMA.replace('%r6', '%r13')}\n{COMMIT}\n{wait()}",
+    "another kind": f"{MMA}\n{MMA.replace('f16', 'tf32')}\n{COMMIT}\n{wait()}",
+    "an accumulator beside it": f"{MMA}\n{MMA.replace('[%r5]', '[%r5+1]')}\n{COMMIT}\n{wait()}",
+    "an unknown accumulator": f"{MMA}\n{MMA.replace('[%r5]', '[%r14]')}\n{COMMIT}\n{wait()}",
+    "an operand at the end of its accumulator": f"{MMA}\n{MMA.replace('%rd5', '[%r5+127]')}\n{COMMIT}\n{wait()}",
+    "an operand that reaches its accumulator": f"{MMA}\n{MMA.replace('%rd5', '[%r5+-7]')}\n{COMMIT}\n{wait()}",
+    "an operand from its accumulator": f"{MMA}\n{MMA.replace('%rd5', '[%r5]')}\n{COMMIT}\n{wait()}",
+    "a copy over the accumulator": f"{MMA}\n{CP}\n{COMMIT}\n{wait()}",
+    "two copies": f"{CP}\n{CP}\n{COMMIT}\n{wait()}",
+    "a shift, then a wide copy": f"{SHIFT}\n{CP}\n{COMMIT}\n{wait()}",
+    "columns at its end": f"{MMA}\n{LD.replace('[%r5]', '[%r5+127]')}\n{COMMIT}\n{wait()}",
+    "a pair of CTAs": f"{MMA}\n{COMMIT}\n{wait()}\n{LD}".replace("::1", "::2"),
+    "a commit for several CTAs": (
+        f"{MMA}\n{COMMIT.replace('.b64 [%r8]', '.multicast::cluster.b64 [%r8], %h1')}\n{wait()}\n{LD}"
+    ),
+    "a commit in another CTA": (
+        f"mapa.shared::cluster.u32 %r15, %r8, %r9;\n{MMA}\n{COMMIT.replace('%r8', '%r15')}\n{wait()}\n{LD}"
+    ),
+    "an unknown mbarrier": f"ld.shared.b32 %r15, [%r3];\n{MMA}\n{COMMIT.replace('%r8', '%r15')}\n{wait()}\n{LD}",
+    "another commit on an unknown mbarrier": (
+        f"ld.shared.b32 %r15, [%r3];\n{MMA}\n{COMMIT.replace('%r8', '%r15')}\n{COMMIT}\n{wait()}\n{LD}"
+    ),
+    "the thread arrives as well": f"mbarrier.arrive.shared::cta.b64 _, [%r8];\n{MMA}\n{COMMIT}\n{wait()}\n{LD}",
+    "bytes arrive as well": f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r8], 64;\n{MMA}\n{COMMIT}\n{wait()}\n{LD}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_operations_that_their_thread_waits_for_are_proved(name: str) -> None:
+    found = mma(PROVED[name])
+    assert found.status is Status.PROVED, found.reasons
+    assert found.obligations
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_operations_that_may_be_pending_are_unknown(name: str) -> None:
+    found = mma(UNKNOWN[name])
+    assert found.status is Status.UNKNOWN
+    assert found.reasons
+
+
+DESCRIPTOR = """add.s32 %r30, {0}, {1};
+shr.u32 %r30, %r30, 4;
+and.b32 %r30, %r30, 16383;
+cvt.u64.u32 {2}, %r30;
+or.b64 {2}, {2}, 0x4000404000010000;"""
+DESCRIPTORS = f"{DESCRIPTOR.format('%r3', 0, '%rd5')}\n{DESCRIPTOR.format('%r3', 16384, '%rd6')}"
+"""A and B at 0 and 16384, both 128 rows of a line of 128 bytes, swizzled."""
+LARGE = SHARED.replace("tile[8192]", "tile[131072]")
+STAGES = f"""mov.u32 %r21, 0;
+top:
+shl.b32 %r30, %r21, 15;
+add.s32 %r30, %r30, %r3;
+mov.u32 %r31, %r30;
+{DESCRIPTOR.format("%r31", 0, "%rd5")}
+{DESCRIPTOR.format("%r31", 16384, "%rd6")}
+{MMA}
+{COMMIT}
+add.s32 %r32, %r21, 1;
+setp.gt.s32 %p6, %r32, 2;
+selp.b32 %r32, 0, %r32, %p6;
+shl.b32 %r33, STAGE, 15;
+add.s32 %r33, %r33, %r3;
+cp.async.cg.shared.global [%r33+16384], [%rd1], 16;
+{wait("%r20")}
+mov.u32 %r21, %r32;
+{FLIP}
+add.s32 %r11, %r11, 1;
+setp.lt.s32 %p3, %r11, %r9;
+@%p3 bra top;"""
+"""A ring of three stages of 32 KB, one of which is filled during a multiplication of another one."""
+
+
+def written(address: str, descriptors: str = DESCRIPTORS) -> Verdict:
+    """A store to shared memory during a multiplication."""
+    body = f"{descriptors}\n{MMA}\n{COMMIT}\nst.shared.b32 [{address}], %r9;\n{wait()}"
+    return mma(body, shared=LARGE)
+
+
+@pytest.mark.parametrize("address", ["%r3+32768", "%r4"])
+def test_bytes_that_no_matrix_spans_may_be_overwritten(address: str) -> None:
+    found = written(address, f"{DESCRIPTORS}\nadd.s32 %r4, %r3, 65536;")
+    assert found.status is Status.PROVED, found.reasons
+    assert Assumption.ALIGNED in found.assumptions
+
+
+@pytest.mark.parametrize(
+    ("address", "was", "now"),
+    [
+        ("%r3", "", ""),
+        ("%r3+16380", "", ""),
+        ("%r3+16384", "", ""),
+        ("%r3+32764", "", ""),
+        ("%r12", "", ""),
+        ("%r4", "", ""),
+        ("%r3", "%r3, 0;", "%r3, 32;"),
+        ("%r3+32764", "%r3, 16384;", "%r3, 16480;"),
+        ("%r3+32768", "%r3, 16384;", "%r3, 16512;"),
+        ("%r3+32768", "%r3, 16384;", "%r3, %r9;"),
+        ("%r3+32768", "0x4000404000010000", "0x4000404100010000"),
+        ("%r3+32768", "0x4000404000010000", "0x4010404000010000"),
+        ("%r3+32768", "0x4000404000010000", "%rd1"),
+        ("%r3+32768", "and.b32 %r30, %r30, 16383;", ""),
+    ],
+)
+def test_bytes_that_a_matrix_may_span_may_not_be_overwritten(address: str, was: str, now: str) -> None:
+    assert was in DESCRIPTORS
+    assert written(address, DESCRIPTORS.replace(was, now) if was else DESCRIPTORS).status is Status.UNKNOWN
+
+
+def test_a_matrix_without_an_aligned_variable_is_nowhere_in_particular() -> None:
+    body = f"{DESCRIPTORS}\n{MMA}\n{COMMIT}\nst.shared.b32 [%r3+32768], %r9;\n{wait()}"
+    assert mma(body, frozenset(Assumption) - {Assumption.ALIGNED}, shared=LARGE).status is Status.UNKNOWN
+
+
+def test_a_store_in_bulk_may_reach_a_matrix() -> None:
+    body = f"{DESCRIPTORS}\n{MMA}\n{COMMIT}\nst.bulk.weak.shared::cta [%r3+32768], %rd9, 0;\n{wait()}"
+    assert mma(body, shared=LARGE).status is Status.UNKNOWN
+
+
+def test_another_stage_may_be_filled_during_a_multiplication() -> None:
+    found = mma(STAGES.replace("STAGE", "%r32"), shared=LARGE)
+    assert found.status is Status.PROVED, found.reasons
+    assert Discharge.DISJOINT in {o.discharge for o in found.obligations}
+
+
+@pytest.mark.parametrize(
+    ("stage", "was", "now"),
+    [
+        ("%r21", "", ""),
+        ("%r34", "", ""),
+        ("%r32", "%r32, 2;", "%r32, 0;"),
+        ("%r32", "selp.b32 %r32, 0, %r32, %p6;", "selp.b32 %r32, %r21, %r32, %p6;"),
+        ("%r32", "[%r33+16384]", "[%r33+-1024]"),
+        ("%r32", wait("%r20"), ""),
+        ("%r32", FLIP, ""),
+    ],
+)
+def test_a_stage_that_is_read_may_not_be_filled(stage: str, was: str, now: str) -> None:
+    body = STAGES.replace("STAGE", stage)
+    assert was in body
+    assert mma(body.replace(was, now) if was else body, shared=LARGE).status is Status.UNKNOWN
+
+
+COMPLETE = PROVED["waited for"]
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("[%r8], 1;", "[%r8], 2;"),
+        ("[%r8], 1;", "[%r8], %r9;"),
+        ("ready:", "mbarrier.init.shared::cta.b64 [%r8], 1;\nready:"),
+        ("@%p0 bra others;", ""),
+        ("@%p0 bra others;", "setp.gt.s32 %p0, %r1, 1;\n@%p0 bra others;"),
+        ("@%p0 bra others;", "and.b32 %r16, %r1, 31;\nsetp.ne.s32 %p0, %r16, 0;\n@%p0 bra others;"),
+        ("@%p0 bra others;", "setp.ne.s32 %p0, %r1, %r9;\n@%p0 bra others;"),
+    ],
+)
+def test_a_phase_that_other_arrivals_complete_proves_nothing(was: str, now: str) -> None:
+    assert was in START
+    assert mma(COMPLETE, start=START.replace(was, now, 1)).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "mbarrier.arrive.shared::cta.b64 _, [done];",
+        "mbarrier.arrive.shared::cta.b64 _, [%r17];",
+        f"setp.ne.s32 %p8, %r1, 32;\n@%p8 bra end;\n{MMA}\nend:",
+        f"setp.ne.s32 %p8, %r1, 32;\n@%p8 bra end;\n{COMMIT}\nend:",
+        f"setp.ne.s32 %p8, %r1, 32;\n@%p8 bra end;\n{MMA}\n{second()}\nend:",
+    ],
+)
+def test_what_other_threads_issue_and_signal_counts(after: str) -> None:
+    assert mma(COMPLETE, after=after).status is Status.UNKNOWN
+
+
+def test_two_threads_that_wait_for_mbarriers_of_their_own_are_proved() -> None:
+    after = f"setp.ne.s32 %p8, %r1, 32;\n@%p8 bra end;\n{MMA}\n{second()}\n{wait('0', '%r8+8', 'z')}\nend:"
+    found = mma(COMPLETE, after=after)
+    assert found.status is Status.PROVED, found.reasons
+
+
+def test_arrays_at_one_base_are_one_mbarrier() -> None:
+    shared = SHARED.replace(".shared .align 8 .b64 done[4]", ".extern .shared .align 8 .b64 done[]")
+    shared += "\n.extern .shared .align 8 .b64 same[];"
+    body = f"mov.u32 %r18, same;\n{COMMIT.replace('%r8', '%r18')}\n{COMPLETE}"
+    assert mma(COMPLETE, shared=shared).status is Status.PROVED
+    assert mma(body, shared=shared).status is Status.UNKNOWN
+
+
+def test_variables_of_two_scopes_are_two_mbarriers() -> None:
+    """They have one name in the text."""
+    inner = "{\n.shared .align 8 .b64 done[4];\nmov.u32 %r19, done;\n"
+    body = f"{inner}{MMA}\n{COMMIT.replace('%r8', '%r19')}\n}}\n{COMMIT}\n{MMA}\n{wait()}\n{LD}"
+    assert mma(body).status is Status.UNKNOWN
+
+
+def test_a_proof_rests_on_the_threads_that_are_known() -> None:
+    assert Assumption.THREADS in mma(COMPLETE).assumptions
+    assert mma(COMPLETE, frozenset()).status is Status.UNKNOWN
+    assert Assumption.ELECT in mma(PROVED["elected"]).assumptions
+    assert mma(PROVED["elected"], frozenset(Assumption) - {Assumption.ELECT}).status is Status.UNKNOWN
+
+
+def test_obligations_name_what_discharges_them() -> None:
+    kinds = {o.discharge for name in PROVED for o in mma(PROVED[name]).obligations}
+    assert {Discharge.WAIT, Discharge.ORDERED, Discharge.DISJOINT} <= kinds
+
+
+def test_another_role_is_not_reached_by_the_issuing_thread() -> None:
+    body = f"@%p0 bra store;\n{MMA}\nstore:\n@!%p0 bra end;\n{ST}\nend:\n@%p0 bra others;\n{COMMIT}\n{wait()}"
+    found = mma(body, start=START.replace("@%p0 bra others;", ""))
+    assert found.status is Status.PROVED, found.reasons
+    assert Discharge.INFEASIBLE in {o.discharge for o in found.obligations}
+
+
+RULES = {
+    "_accumulates": UNKNOWN["another shape"],
+    "_apart": UNKNOWN["columns at its end"],
+    "_plain_commit": UNKNOWN["the thread arrives as well"],
+    "_clear": UNKNOWN["its operands overwritten before the wait"],
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_question_that_is_always_answered_is_shown_by_a_kernel(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Multiplications, rule, lambda self, *arguments: True)
+    assert mma(RULES[rule]).status is Status.PROVED  # the checker asks the very rule
+    monkeypatch.undo()
+    assert mma(RULES[rule]).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "discharge", [Discharge.WAIT, Discharge.INFEASIBLE, Discharge.ORDERED, Discharge.DISJOINT]
+)
+@pytest.mark.parametrize(
+    "name", ["read before the wait", "its operands overwritten before the wait", "no wait"]
+)
+def test_no_claim_makes_a_pending_operation_complete(
+    name: str, discharge: Discharge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Multiplications, "_discharge", lambda self, *arguments: discharge)
+    found = mma(UNKNOWN[name])
+    assert found.status is Status.UNKNOWN
+    assert all(o.discharge is discharge for o in found.obligations)
+
+
+@pytest.mark.parametrize("name", ["the wrong parity", "a wait on one path", "a parity that stays"])
+def test_a_state_that_the_prover_leaves_out_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    explore = Multiplications._explore
+
+    def forgets(self: Multiplications, progress: Progress) -> object:
+        found = explore(self, progress)
+        assert found is not None
+        return [{key: frozenset() for key in entry} for entry in found]
+
+    monkeypatch.setattr(Multiplications, "_explore", forgets)
+    monkeypatch.setattr(Multiplications, "_discharge", lambda self, *arguments: Discharge.WAIT)
+    assert mma(UNKNOWN[name]).status is Status.UNKNOWN
