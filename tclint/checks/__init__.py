@@ -12,12 +12,13 @@ Change this package to add a rule: a function here and its page in ``rules/`` (C
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from functools import cache
 from importlib import import_module
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from tclint._data import modules
+from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.findings.edits import Repair
 from tclint.findings.finding import Confirmation

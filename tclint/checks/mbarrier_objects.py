@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, reduce
 from itertools import islice
 from math import prod
 from operator import or_
 
+from tclint._dataclass import dataclass
 from tclint.analyses import role_paths
 from tclint.analyses.execution import executing
 from tclint.analyses.happens_before import HappensBefore, Scope

@@ -11,12 +11,13 @@ that take part in the same events. A *region* is a range of shared memory whose 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice, pairwise
 from math import prod
 from typing import NamedTuple, TypeVar
 
+from tclint._dataclass import dataclass
 from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.mbarriers import Arrivals, Mbarrier, Mbarriers, Ring, transferred
 from tclint.analyses.model import KernelModel

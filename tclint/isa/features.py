@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tclint._dataclass import dataclass
 from tclint.isa.table import TableError, read_toml
 from tclint.isa.target import Availability, Version, parse_version
 
