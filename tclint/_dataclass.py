@@ -98,9 +98,11 @@ class _Deferred:
         return value if bind is None else bind(value, instance, owner)
 
     def _made(self) -> Any:
-        """The attribute as the standard library makes it in a copy of the class, without the methods not asked for."""
+        """The attribute as the standard library makes it in a copy of the class, without what it does not depend on."""
         options = dict(self._options)
         if self._name != _PARAMS:  # which has the options
             asked = _METHODS.get(self._name)
             options.update({option: option == asked for option in _METHODS.values()})
+            options["slots"] = self._name in _STATE
+            options["frozen"] = options["frozen"] and self._name not in _FACTS
         return vars(dataclasses.dataclass(**options)(_like(self._cls, dict(self._body))))[self._name]

@@ -189,7 +189,7 @@ def _module_hits(
     on = selected.on
     found: list[tuple[Function | None, Hit]] = []
     if module.functions or module.version is not None:
-        for module_check in module_checks():
+        for module_check in module_checks([use for function in module.functions for use in function.uses]):
             if on.isdisjoint(module_check.rules):
                 continue
             for hit in module_check.run(module, toolkit):
@@ -217,10 +217,8 @@ def _kernel_hits(
     """The hits of the rules that are *on* in a function, and the messages of the checks that exceeded a limit."""
     hits: list[Hit] = []
     limits: list[str] = []
-    roots = {use.opcode.partition(".")[0] for use in model.function.uses}
-    for kernel_check in kernel_checks():
-        needs = kernel_check.needs
-        if (needs and needs not in roots) or on.isdisjoint(kernel_check.rules):
+    for kernel_check in kernel_checks(model.function.uses):
+        if on.isdisjoint(kernel_check.rules):
             continue
         try:
             for hit in kernel_check.run(model):
