@@ -31,7 +31,9 @@ from tclint.checks._repairs import barrier_after, barrier_between
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Method, Severity
-from tclint.replay import Faulty, Replay, UninitialisedMbarrier
+from tclint.replay.interface import Faulty
+from tclint.replay.scheduler import UninitialisedMbarrier
+from tclint.replay.verdict import Replay
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint

@@ -37,7 +37,7 @@ from tclint.inspect.tables import Cells, columns, few, printable_line, short_nam
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.replay import Replay
+from tclint.replay.verdict import Replay
 from tclint.report.formats._style import BOLD, CYAN, RED, Style
 from tclint.syntax.source import Problem, Source
 from tclint.values import thread_masks as T

@@ -19,8 +19,8 @@ from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
 
 __all__ = [
-    "EVENTS", "LOWERINGS", "Form", "Match", "OperandSpec", "Table", "TableError", "floating", "read_toml",
-    "split_opcode", "table",
+    "EVENTS", "LOWERINGS", "Form", "Match", "OperandSpec", "Table", "TableError", "floating", "parse_toml",
+    "read_toml", "split_opcode", "table",
 ]  # fmt: skip
 
 EVENTS = frozenset(
@@ -669,10 +669,11 @@ def _alternatives(text: str) -> list[list[str]]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The TOML document in *path*. Raises :class:`TableError` if it is malformed."""
-    return _document(path.read_text("utf-8"), path)
+    return parse_toml(path.read_text("utf-8"), path)
 
 
-def _document(text: str, path: Path) -> dict[str, Any]:
+def parse_toml(text: str, path: Path) -> dict[str, Any]:
+    """The TOML document *text*, a part of *path*. Raises :class:`TableError` if it is malformed."""
     import sys
 
     if sys.version_info >= (3, 11):
@@ -706,7 +707,7 @@ class _Unread:
 
     @cached_property
     def _shared(self) -> dict[str, Any]:
-        return _document(self._head, self._path)
+        return parse_toml(self._head, self._path)
 
     def take(self, root: str) -> Iterator[Form]:
         """The forms with a quoted text whose first word is *root*, or all if it is empty; each form is returned
@@ -715,7 +716,7 @@ class _Unread:
             text = self._forms.pop(number, None)
             if text is None:
                 continue
-            (raw,) = _document(f"[[form]]{text}", self._path)["form"]
+            (raw,) = parse_toml(f"[[form]]{text}", self._path)["form"]
             yield _form(raw, self._path.stem, number, self._shared)
 
 

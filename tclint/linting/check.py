@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.dataflow import Unanswered
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
@@ -251,6 +250,8 @@ def _described(model: KernelModel, hit: Hit) -> Hit:
 
     Which warps reach an instruction is not known if a value from memory decides which role a warp has.
     """
+    from tclint.analyses.objects import ObjectNames  # a run without findings does not pay for the imports
+
     dispatched = bool(model.reachability.unresolved_dispatchers)
 
     def described(mark: Mark) -> Mark:
