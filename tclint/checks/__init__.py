@@ -250,9 +250,16 @@ def _modules() -> list[str]:
     return modules(__path__)
 
 
+@cache
 def _import(name: str) -> str:
-    """The full name of a module of this package, which is imported, so that its checks are registered."""
-    return import_module(f"{__name__}.{name}").__name__
+    """The full name of a module of this package, which is imported, so that its checks are registered.
+
+    The order of the checks does not depend on that of the imports.
+    """
+    module = import_module(f"{__name__}.{name}").__name__
+    _kernel.sort(key=lambda check: check.run.__module__)
+    _module.sort(key=lambda check: check.run.__module__)
+    return module
 
 
 @cache
@@ -273,27 +280,26 @@ def _imported(found: frozenset[str]) -> frozenset[str]:
 
 def kernel_checks(uses: Iterable[Use] | None = None) -> list[Check[KernelCheck]]:
     """Every check over kernels, or only those that may find something in a function with these *uses*."""
-    return _in_order(_kernel, uses)
+    return _chosen(_kernel, uses)
 
 
 def module_checks(uses: Iterable[Use] | None = None) -> list[Check[ModuleCheck]]:
     """Every check over modules, or only those that may find something in a module with these *uses*."""
-    return _in_order(_module, uses)
+    return _chosen(_module, uses)
 
 
-def _in_order(checks: list[Check[F]], uses: Iterable[Use] | None) -> list[Check[F]]:
-    """The *checks*, or those that these *uses* need, in an order that does not depend on that of the imports."""
+def _chosen(checks: list[Check[F]], uses: Iterable[Use] | None) -> list[Check[F]]:
+    """Those of *checks* that these *uses* need, once their modules are imported; all if *uses* is None."""
     if uses is None:
         _discover()
-    else:
-        found = contents(uses)
-        imported = _imported(found)
-        checks = [
-            check
-            for check in checks
-            if check.run.__module__ in imported and (not check.needs or check.needs in found)
-        ]
-    return sorted(checks, key=lambda check: check.run.__module__)
+        return list(checks)
+    found = contents(uses)
+    imported = _imported(found)
+    return [
+        check
+        for check in checks
+        if check.run.__module__ in imported and (not check.needs or check.needs in found)
+    ]
 
 
 def registered() -> Mapping[RuleId, Callable[..., object]]:

@@ -119,6 +119,18 @@ def test_checks_that_are_not_imported_would_find_nothing(monkeypatch: pytest.Mon
     assert [(a, b) for a, b in zip(gated, complete, strict=True) if a != b] == []
 
 
+def test_the_order_of_the_checks_is_that_of_their_modules_until_it_is_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    complete = kernel_checks()
+    names = [each.run.__module__ for each in complete]
+    assert names == sorted(names)
+    monkeypatch.setattr("tclint.checks._kernel", complete[::-1])
+    some = kernel_checks([Use("wgmma.fence.sync.aligned", None, (), (), False, False)])
+    assert some == [each for each in reversed(complete) if each in some]
+    assert 10 < len(some) < len(complete)
+
+
 def test_modules_are_imported_where_a_kernel_contains_what_they_need() -> None:
     code = (
         "import sys; from tclint.linting.check import check_source; from tclint.syntax.source import Source\n"
