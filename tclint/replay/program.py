@@ -32,8 +32,8 @@ from tclint.isa.semantics import COMPUTE, bind
 from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
 from tclint.replay.abstract_lanes import Lanes, Results
-from tclint.replay.faults import BARRIERS
 from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord
+from tclint.replay.replayed import BARRIERS
 from tclint.replay.shared_stores import SharedStores
 from tclint.values.thread_predicates import UniformityScope
 

@@ -16,7 +16,6 @@ from tclint.analyses.role_paths import whole_program
 from tclint.dataflow import GaveUp
 from tclint.ir.nodes import MAX_CTA_THREADS
 from tclint.replay import hypotheses
-from tclint.replay.faults import replayed
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launch_search import LaunchSearch
@@ -24,6 +23,7 @@ from tclint.replay.launches import LaunchResults, ReplayRun, next_hypothesis
 from tclint.replay.program import Program
 from tclint.replay.races import Race
 from tclint.replay.reasons import Reason
+from tclint.replay.replayed import replayed
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import Stuck
