@@ -104,5 +104,4 @@ class _Deferred:
             asked = _METHODS.get(self._name)
             options.update({option: option == asked for option in _METHODS.values()})
             options["slots"] = self._name in _STATE
-            options["frozen"] = options["frozen"] and self._name not in _FACTS
         return vars(dataclasses.dataclass(**options)(_like(self._cls, dict(self._body))))[self._name]
