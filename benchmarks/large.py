@@ -30,7 +30,7 @@ from tclint.config.config import Config
 from tclint.driver.fixing import verified_fixes
 from tclint.driver.one import lint
 from tclint.linting.cache import IncrementalCache
-from tclint.replay import Replay
+from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
 
 __all__ = ["KERNELS", "LAYERS", "Cost", "layers", "main", "table", "unpacked"]

@@ -35,7 +35,8 @@ from tclint.dataflow import GaveUp
 from tclint.ir.cfg import CFG
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Immediate, Instruction, Memory
-from tclint.replay import Faulty, Replay
+from tclint.replay.interface import Faulty
+from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
 from tclint.values import UniformityScope
 from tclint.values.shared_memory import Access

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from tclint._dataclass import dataclass
 from tclint.config.config import Config
 from tclint.config.settings import Layer, named, resolve
 from tclint.driver.one import Input

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
+from tclint._dataclass import dataclass
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import UniformityScope

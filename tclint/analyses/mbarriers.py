@@ -15,10 +15,11 @@ passed by a caller, or initialised by an array of inits whose end is unknown.
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.analyses.mbarrier_addresses import Address, MbarrierAddresses
 from tclint.analyses.model import KernelModel
 from tclint.analyses.phases import WaitFreeRegions

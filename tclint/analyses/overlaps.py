@@ -22,11 +22,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.analyses.access_classes import AccessClass, AccessClasses
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout

@@ -13,13 +13,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint._data import PACKAGE, STARTED_NS, data
+from tclint._dataclass import dataclass
 from tclint.cache.hashing import digest
 
 if TYPE_CHECKING:

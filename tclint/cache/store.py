@@ -23,10 +23,10 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.cache.hashing import BYTES, digest_bytes
 
 __all__ = ["DEFAULT_LIMIT", "Content", "Lookups", "Store", "default_folder"]

@@ -2,29 +2,31 @@
 
 A check takes a :class:`~tclint.analyses.model.KernelModel` (or a module and the CUDA toolkit that will compile it) and yields :class:`Hit`
 objects, which the :class:`RuleId` of its rule builds; ``linting`` turns them into findings. A check declares the rules
-that it decides and the analyses that it uses where it is registered (:func:`check`). All files of this package are
-imported; those whose names begin with an underscore are shared by the others, and no check imports another one. Imports
-``analyses``, ``replay`` and what they import.
+that it decides and the analyses that it uses where it is registered (:func:`check`). A file of this package is imported
+when a kernel contains what its checks look at (:mod:`tclint.checks._needs`); those whose names begin with an underscore
+are shared by the others, and no check imports another one. Imports ``analyses``, ``replay`` and what they import.
 
 Change this package to add a rule: a function here and its page in ``rules/`` (CONTRIBUTING.md, "Add a rule").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import KW_ONLY, replace
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from tclint._data import modules
+from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
+from tclint.checks._needs import contents, needed
 from tclint.findings.edits import Repair
 from tclint.findings.finding import Confirmation
 from tclint.findings.moved import former, subject
 from tclint.findings.rules import ID, Rule
 from tclint.findings.scales import Confidence, Method, Severity
-from tclint.ir.nodes import Function, Module
+from tclint.ir.nodes import Function, Module, Use
 from tclint.isa.target import Version
 
 __all__ = [
@@ -263,25 +265,60 @@ def _name(what: Callable[..., object]) -> str:
 
 
 @cache
+def _modules() -> list[str]:
+    return modules(__path__)
+
+
+@cache
+def _import(name: str) -> str:
+    """The full name of a module of this package, which is imported, so that its checks are registered.
+
+    The order of the checks does not depend on that of the imports.
+    """
+    module = import_module(f"{__name__}.{name}").__name__
+    _kernel.sort(key=lambda check: check.run.__module__)
+    _module.sort(key=lambda check: check.run.__module__)
+    return module
+
+
+@cache
 def _discover() -> None:
     """Import every module of this package, once. Raises ValueError if ``also`` names a rule that no check owns."""
-    for name in modules(__path__):
-        import_module(f"{__name__}.{name}")
+    for name in _modules():
+        _import(name)
     for each in _kernel:
         if unowned := [rule for rule in each.rules if rule not in _owners]:
             raise ValueError(f"{_name(each.run)} declares {unowned[0]} in also=, which no check decides")
 
 
-def kernel_checks() -> Iterator[Check[KernelCheck]]:
-    """Every check over kernels."""
-    _discover()
-    yield from _kernel
+@lru_cache(maxsize=64)
+def _imported(found: frozenset[str]) -> frozenset[str]:
+    """The modules whose checks may find something in what contains *found*; these are imported."""
+    return frozenset(_import(name) for name in _modules() if needed(name, found))
 
 
-def module_checks() -> Iterator[Check[ModuleCheck]]:
-    """Every check over modules."""
-    _discover()
-    yield from _module
+def kernel_checks(uses: Iterable[Use] | None = None) -> list[Check[KernelCheck]]:
+    """Every check over kernels, or only those that may find something in a function with these *uses*."""
+    return _chosen(_kernel, uses)
+
+
+def module_checks(uses: Iterable[Use] | None = None) -> list[Check[ModuleCheck]]:
+    """Every check over modules, or only those that may find something in a module with these *uses*."""
+    return _chosen(_module, uses)
+
+
+def _chosen(checks: list[Check[F]], uses: Iterable[Use] | None) -> list[Check[F]]:
+    """Those of *checks* that these *uses* need, once their modules are imported; all if *uses* is None."""
+    if uses is None:
+        _discover()
+        return list(checks)
+    found = contents(uses)
+    imported = _imported(found)
+    return [
+        check
+        for check in checks
+        if check.run.__module__ in imported and (not check.needs or check.needs in found)
+    ]
 
 
 def registered() -> Mapping[RuleId, Callable[..., object]]:

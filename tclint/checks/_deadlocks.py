@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Blocked, Mark
 from tclint.checks._wording import times
-from tclint.replay import ReplayRun, Stuck
 from tclint.replay.sync import Barrier, Mbarrier
+
+if TYPE_CHECKING:
+    from tclint.replay.launches import ReplayRun
+    from tclint.replay.thread_groups import Stuck
 
 __all__ = ["MAX_PARTIES", "called", "incomplete", "parties", "threads_in_words"]
 

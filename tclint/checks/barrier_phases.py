@@ -9,6 +9,7 @@ in a replay, arrivals of different warps by their clocks.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarriers import Mbarriers
@@ -17,9 +18,12 @@ from tclint.analyses.role_paths import path_avoiding, whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, parties, threads_in_words
 from tclint.findings.scales import Confidence, Method
-from tclint.replay import Faulty, Replay, ReplayRun
+from tclint.replay.faults import proven_fault
 from tclint.replay.sync import Barrier, Mbarrier, PhaseOverlap
 from tclint.values import thread_masks as T
+
+if TYPE_CHECKING:
+    from tclint.replay.launches import ReplayRun
 
 CV014 = RuleId("CV014")
 CV015 = RuleId("CV015")
@@ -28,16 +32,16 @@ _QUESTION = "order of arrivals at a barrier"
 """What the ledger calls the question whether an arrival follows the completion of the phase before."""
 
 
-@check(CV014, analyses=(Mbarriers, Replay))
+@check(CV014, analyses=(Mbarriers,))
 def deadlocked(model: KernelModel) -> Iterator[Hit]:
     """Threads that wait for each other at CTA or cluster barriers, in every assumed launch that reaches them."""
-    run = _faulty(model)
+    run = proven_fault(model)
     hit = None if run is None else _deadlock(model, run)
     if hit is not None:
         yield hit
 
 
-@check(CV015, analyses=(HappensBefore, Replay))
+@check(CV015, analyses=(HappensBefore,))
 def phases_overlap(model: KernelModel) -> Iterator[Hit]:
     """Arrivals at a CTA barrier with a thread count that may be counted in the phase before the one they are meant for."""
     arrivals = [i for i in model.sites("barrier-arrive", "") if model.views.context_of(i).threads]
@@ -45,17 +49,11 @@ def phases_overlap(model: KernelModel) -> Iterator[Hit]:
     for number, hit in _repeated(model, arrivals) if arrivals and whole_program(model) else ():
         reported.add(number)
         yield hit
-    run = _faulty(model)
+    run = proven_fault(model)
     for overlap in run.overlaps if run is not None else ():
         if overlap.barrier not in reported:
             reported.add(overlap.barrier)
             yield _overlapping(model, overlap)
-
-
-def _faulty(model: KernelModel) -> ReplayRun | None:
-    """The launch that shows a fault, if the kernel is faulty in all that reach it without an assumption."""
-    verdict = model.fact(Replay).verdict
-    return verdict.run if isinstance(verdict, Faulty) and verdict.equal is None else None
 
 
 def _deadlock(model: KernelModel, run: ReplayRun) -> Hit | None:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
+from tclint._dataclass import dataclass
 from tclint.analyses.execution import Condition, branches, guards, others_exit
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from tclint._dataclass import dataclass
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, home, mapped_by
 from tclint.analyses.mbarriers import MAX_COUNT
 from tclint.analyses.model import KernelModel

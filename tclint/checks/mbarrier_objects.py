@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, reduce
 from itertools import islice
 from math import prod
 from operator import or_
 
+from tclint._dataclass import dataclass
 from tclint.analyses import role_paths
 from tclint.analyses.execution import executing
 from tclint.analyses.happens_before import HappensBefore, Scope
@@ -30,7 +31,9 @@ from tclint.checks._repairs import barrier_after, barrier_between
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Method, Severity
-from tclint.replay import Faulty, Replay, UninitialisedMbarrier
+from tclint.replay.interface import Faulty
+from tclint.replay.scheduler import UninitialisedMbarrier
+from tclint.replay.verdict import Replay
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint

@@ -17,9 +17,14 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties, threads_in_words
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Confidence, Method, Severity
-from tclint.replay import Access, EqualWords, Faulty, Race, Replay, ReplayRun, Stuck
+from tclint.replay.accesses import Access
+from tclint.replay.interface import EqualWords, Faulty
+from tclint.replay.launches import ReplayRun
 from tclint.replay.program import relaxes
+from tclint.replay.races import Race
 from tclint.replay.sync import Mbarrier, ReleasedWaiter
+from tclint.replay.thread_groups import Stuck
+from tclint.replay.verdict import Replay
 
 MB016 = RuleId("MB016")
 BK001, BK002, BK011, CA001, PR005, SM001, TC001, TC002, TC012, WG011 = HAZARDS = tuple(

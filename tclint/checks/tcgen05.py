@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import takewhile
 
+from tclint._dataclass import dataclass
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, Tcgen05State, TensorMemory, computes

@@ -10,9 +10,10 @@ of the model records which questions are left open.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
+from tclint._dataclass import dataclass
 from tclint.analyses.groups import OVERDUE, Depth, GroupsState, Waited, WgmmaGroups, is_move
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import most_plausible_path

@@ -7,9 +7,9 @@ Every other use of registers of an earlier wgmma needs a fence, and some need a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from tclint._dataclass import dataclass
 from tclint.analyses.groups import GroupsState, WgmmaGroups
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.checks import Hit, Mark, RuleId, check

@@ -56,6 +56,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """The entry point: runs a command and exits. Exceptions become tracebacks only with ``TCLINT_DEBUG``."""
     with unwound_by_signals():
         code = _run(args)
+    gc.freeze()  # the interpreter would search all that is left for cycles before it ends
     sys.exit(code)
 
 

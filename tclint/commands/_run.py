@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from tclint._dataclass import dataclass
 from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchError, LaunchFile, beside, read, triton_beside

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,7 +35,13 @@ _config = click.Option(
 _isolated = click.Option(["--isolated"], is_flag=True, help="Ignore all configuration files.")
 
 
-def _setting_options() -> Iterator[click.Option]:
+@cache
+def _setting_options() -> tuple[click.Option, ...]:
+    """The option of each setting, made once, as click asks for the parameters of a command several times."""
+    return tuple(_made_options())
+
+
+def _made_options() -> Iterator[click.Option]:
     from tclint.config.config import settings
 
     for setting in settings():

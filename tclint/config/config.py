@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tclint._dataclass import dataclass
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected, SettingsError
 from tclint.isa.target import Target, dotted

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tclint._dataclass import dataclass
 from tclint.config.config import IGNORES, PATH, PATHS, Config, Selection, Setting, settings
 from tclint.config.selection import enabled
 from tclint.findings.moved import MOVED, moved_to, note, subject

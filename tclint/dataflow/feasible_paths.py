@@ -34,11 +34,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain
 from typing import Any, NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.dataflow.answers import Answer, Found, Infeasible, Search
 from tclint.dataflow.path_search_cache import Branch, EntryPrefix, PathSearchCache
 from tclint.dataflow.views import ThreadContext

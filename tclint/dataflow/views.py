@@ -9,10 +9,11 @@ not take. Thread sets and facts over-approximate: "no thread" and "False" are pr
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from tclint._dataclass import dataclass
 from tclint.dataflow.loop_invariants import refuted_comparisons
 from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import Edge

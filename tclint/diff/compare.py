@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import Literal
 
+from tclint._dataclass import dataclass
 from tclint.diff.align import align
 from tclint.diff.skeleton import ACCESS, SCOPES, SEMANTICS, Op, Skeleton
 

@@ -6,9 +6,10 @@ import os
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeVar
 
+from tclint._dataclass import dataclass
 from tclint.config.config import Config
 from tclint.dataflow import LimitExceeded
 from tclint.diff.compare import Comparison, compare

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from tclint._dataclass import dataclass
 from tclint.analyses.groups import results_of
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers
 from tclint.analyses.model import KernelModel

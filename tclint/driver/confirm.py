@@ -9,9 +9,10 @@ severity.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import perf_counter
 
+from tclint._dataclass import dataclass
 from tclint.driver.evidence import EVIDENCE, Basis, Claim, demonstrations, evidence
 from tclint.driver.launches import Candidate, candidates
 from tclint.executor.errors import Unsupported

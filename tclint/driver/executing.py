@@ -14,8 +14,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tclint._dataclass import dataclass
 from tclint.checks import Hit, Mark
 from tclint.driver.evidence import EVIDENCE, depends_on_integers, due_to_assumption, evidence, seen
 from tclint.driver.hazards import hazard

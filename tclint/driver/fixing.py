@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
 from tclint.findings.edits import joined

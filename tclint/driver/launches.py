@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from tclint._dataclass import dataclass
 from tclint.driver.evidence import Basis
 from tclint.executor.assume import Assumed, Parameters
 from tclint.executor.errors import Unsupported

@@ -9,12 +9,12 @@ kernel accepts them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
+from tclint._dataclass import dataclass
 from tclint.executor.launch import Metadata
 from tclint.executor.memory import Array
 from tclint.executor.state import Geometry, as_dim3

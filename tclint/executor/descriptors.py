@@ -12,13 +12,13 @@ For elements of 4 and 6 bits, :func:`load` the bytes along K (``bits=8``) and :f
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from tclint._dataclass import dataclass
 from tclint.executor.errors import Unsupported
 
 __all__ = ["Array", "Generation", "Major", "Read", "intervals", "load", "offsets", "unpack"]

@@ -7,13 +7,13 @@ fewer than 8 bits is in the low bits of its byte; ``tf32`` is an ``.f32`` patter
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tclint._dataclass import dataclass
 from tclint.executor.errors import Unsupported
 
 __all__ = ["REGISTERS", "Array", "Type", "decode", "encode", "types"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from tclint._dataclass import dataclass
 from tclint.executor.formats import encode
 from tclint.executor.tensor_maps import SIZE, TensorMap
 from tclint.executor.tensor_maps import TYPES as MAP_TYPES

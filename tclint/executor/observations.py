@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tclint._dataclass import dataclass
 from tclint.executor.memory import Fault
 
 __all__ = ["KINDS", "Deadlock", "Observation", "OutOfBudget", "Wait"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from time import perf_counter
 from typing import Literal
@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 import tclint.executor.instructions  # noqa: F401  registers the factories
+from tclint._dataclass import dataclass
 from tclint.executor.assume import Assumed
 from tclint.executor.decode import Decoder
 from tclint.executor.errors import Unsupported

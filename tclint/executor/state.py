@@ -12,12 +12,13 @@ read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tclint._dataclass import dataclass
 from tclint.executor.memory import RESERVED, Array, Fault, Global, Memory
 from tclint.executor.schedule import Schedule
 from tclint.executor.sync import Clocks, Mbarrier

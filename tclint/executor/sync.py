@@ -8,10 +8,11 @@ into that of the barrier, mbarrier or address, and an acquire joins that clock i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from tclint._dataclass import dataclass
 from tclint.executor.memory import Array
 
 __all__ = ["Clocks", "Mbarrier"]

@@ -12,12 +12,12 @@ sf-tensor/tcgen05 found on a B200.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from tclint._dataclass import dataclass
 from tclint.executor.descriptors import Array, Major, Read, intervals, load, unpack
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import decode

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import gcd, prod
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tclint._dataclass import dataclass
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import decode as values_of
 from tclint.executor.formats import encode as bits_of

@@ -11,11 +11,11 @@ cute/atom/copy_traits_sm100.hpp, ``tmem_frg`` in cute/atom/mma_traits_sm100.hpp)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
+from tclint._dataclass import dataclass
 from tclint.executor.descriptors import Array, Read, intervals, load, unpack
 from tclint.executor.errors import Unsupported
 from tclint.isa.table import Match

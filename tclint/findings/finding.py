@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tclint._dataclass import dataclass
 from tclint.findings.moved import Former, subject
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.findings.spans import Span

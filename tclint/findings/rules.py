@@ -19,12 +19,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tclint._data import data
+from tclint._dataclass import dataclass
 from tclint.findings.scales import Confidence, Severity
 
 HEADINGS = (

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
+from tclint._dataclass import dataclass
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.moved import MOVED, moved_to, subjects
 from tclint.findings.rules import UnknownRule, all_rules, default_rules, nearest

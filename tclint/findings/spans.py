@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tclint._dataclass import dataclass
 from tclint.ir.nodes import Function
 
 __all__ = ["Span", "span"]

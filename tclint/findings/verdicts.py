@@ -7,9 +7,9 @@ discharges it, which a checker of its own has accepted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from tclint._dataclass import dataclass
 from tclint.findings.spans import Span
 
 __all__ = ["Assumption", "Discharge", "HazardClass", "Obligation", "Reason", "Status", "Verdict"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from tclint._dataclass import dataclass
 from tclint.findings.spans import Span
 from tclint.inline.text import UNKNOWN, Text
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from tclint._dataclass import dataclass
 from tclint.findings.finding import AsmCount, BlockedWait, FileReport, Finding, Fingerprints, Fix, Step
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected

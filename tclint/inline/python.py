@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
+from tclint._dataclass import dataclass
 from tclint.findings.spans import Span
 from tclint.inline.asm import Asm, Dialect, operands_of
 from tclint.inline.text import UNKNOWN, Text

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import GaveUp, LimitExceeded
 from tclint.driver.one import Input
@@ -36,7 +37,7 @@ from tclint.inspect.tables import Cells, columns, few, printable_line, short_nam
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.replay import Replay
+from tclint.replay.verdict import Replay
 from tclint.report.formats._style import BOLD, CYAN, RED, Style
 from tclint.syntax.source import Problem, Source
 from tclint.values import thread_masks as T

@@ -6,9 +6,9 @@ All of it follows from the table of the ISA (:mod:`tclint.ir.needs`), as the che
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from tclint._dataclass import dataclass
 from tclint.ir.feature_uses import operands_of
 from tclint.ir.needs import Need, first_version, name_of, needs
 from tclint.ir.nodes import Function, Module, Symbol

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from tclint._dataclass import dataclass
 from tclint.driver.one import Input
 from tclint.inspect.inputs import chosen, shown
 from tclint.inspect.requirements import Requirements, Use, required

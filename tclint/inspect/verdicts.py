@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tclint._dataclass import dataclass
 from tclint.driver.one import Input
 from tclint.findings.finding import FileReport
 from tclint.findings.places import displayed_name, region

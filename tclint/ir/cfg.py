@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.ir.nodes import Function
 
 if TYPE_CHECKING:

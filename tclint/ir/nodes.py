@@ -8,13 +8,14 @@ the function, so that an edit elsewhere in a file leaves a function's instructio
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from math import copysign, inf, prod
 from operator import itemgetter
 from struct import pack
 from typing import Any, NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.isa.features import FeatureSpec
 from tclint.isa.table import Match
 from tclint.isa.target import Target, Version

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tclint._dataclass import dataclass
 from tclint.isa.table import read_toml
 from tclint.isa.target import Availability, Version, parse_version
 

@@ -15,9 +15,11 @@ left to right.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from itertools import product
+
+from tclint._dataclass import dataclass
 
 __all__ = ["TYPE", "NotationError", "OperandSlot", "Slot", "Syntax", "expand", "parse_syntax"]
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
+
+from tclint._dataclass import dataclass
 
 __all__ = ["COMPUTE", "Binding", "Compute", "bind", "widen"]
 

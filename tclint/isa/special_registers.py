@@ -6,11 +6,11 @@ The table is Python and not TOML: every parse needs the names, and the value in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
 from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.isa.target import Availability
 
 __all__ = ["SPECIAL_REGISTERS", "WARP", "LaunchShape", "Scope", "SpecialRegister", "Triple"]

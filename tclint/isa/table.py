@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from tclint._dataclass import dataclass
 from tclint.isa.notation import NotationError, OperandSlot, Syntax, expand, parse_syntax
 from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
 
 __all__ = [
-    "EVENTS", "LOWERINGS", "Form", "Match", "OperandSpec", "Table", "TableError", "floating", "read_toml",
-    "split_opcode", "table",
+    "EVENTS", "LOWERINGS", "Form", "Match", "OperandSpec", "Table", "TableError", "floating", "parse_toml",
+    "read_toml", "split_opcode", "table",
 ]  # fmt: skip
 
 EVENTS = frozenset(
@@ -389,11 +389,11 @@ class Table:
         self._read()
         return self._roots
 
-    def _read(self, root: str = "") -> None:
-        if root not in self._asked:
-            self._asked.add(root)
-            self._add(form for file in self._unread for form in file.take(root))
-            if not root:
+    def _read(self, opcode: str = "") -> None:
+        if opcode not in self._asked:
+            self._asked.add(opcode)
+            self._add(form for file in self._unread for form in file.take(opcode))
+            if not opcode:
                 self._forms = dict(sorted(self._forms.items(), key=lambda item: item[1].place))
 
     def _add(self, forms: Iterable[Form]) -> None:
@@ -414,7 +414,7 @@ class Table:
         found = self._candidates.get(opcode)
         if found is None:
             root, modifiers = split_opcode(opcode)
-            self._read(root)
+            self._read(opcode)
             found = self._candidates[opcode] = []
             for form, syntax in self._roots.get(root, ()):
                 binding = syntax.bind(modifiers)
@@ -536,6 +536,9 @@ _FORM_KEYS = frozenset(
 )
 _FORM = re.compile(r"^\[\[form\]\]", re.MULTILINE)
 _FIRST_WORD = re.compile(r"""["'](\w+)""")
+_SYNTAX = re.compile(r"^syntax *= *(\[.*?\]|.*?)$", re.MULTILINE | re.DOTALL)
+_QUOTED_OPCODE = re.compile(r"""["'](\w[^\s"']*)[^"']*["']""")
+_OPTIONAL = re.compile(r"\{[^{}]*\}")
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
 _GIVEN = re.compile(r"_|register|\.\w+|\d+(?:\.\.\d+)?")
 _SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "sink": "_"}
@@ -685,10 +688,11 @@ def _alternatives(text: str) -> list[list[str]]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The TOML document in *path*. Raises :class:`TableError` if it is malformed."""
-    return _document(path.read_text("utf-8"), path)
+    return parse_toml(path.read_text("utf-8"), path)
 
 
-def _document(text: str, path: Path) -> dict[str, Any]:
+def parse_toml(text: str, path: Path) -> dict[str, Any]:
+    """The TOML document *text*, a part of *path*. Raises :class:`TableError` if it is malformed."""
     import sys
 
     if sys.version_info >= (3, 11):
@@ -708,7 +712,7 @@ def _forms_of(path: Path) -> list[Form]:
 
 
 class _Unread:
-    """A file whose forms are parsed only when their opcodes are looked up, because parsing TOML is slow."""
+    """A file whose forms are parsed only when an opcode that they may accept is looked up, since parsing is slow."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -716,23 +720,52 @@ class _Unread:
         self._forms = dict(enumerate(forms))
         self._numbers: defaultdict[str, list[int]] = defaultdict(list)
         """First word of a quoted text, such as the root of an opcode -> the indices of the forms with such a text."""
+        self._required: dict[int, list[tuple[str, frozenset[str]]]] = {}
         for number, form in enumerate(forms):
             for word in set(_FIRST_WORD.findall(form)):
                 self._numbers[word].append(number)
 
     @cached_property
     def _shared(self) -> dict[str, Any]:
-        return _document(self._head, self._path)
+        return parse_toml(self._head, self._path)
 
-    def take(self, root: str) -> Iterator[Form]:
-        """The forms with a quoted text whose first word is *root*, or all if it is empty; each form is returned
-        once."""
+    @cached_property
+    def _shared_keys(self) -> str:
+        return _keys(self._head)
+
+    def take(self, opcode: str) -> Iterator[Form]:
+        """The forms that may accept *opcode*, or all if it is empty; each form is returned once."""
+        root, modifiers = split_opcode(opcode) if opcode else ("", ())
         for number in self._numbers.get(root, ()) if root else list(self._forms):
-            text = self._forms.pop(number, None)
-            if text is None:
+            text = self._forms.get(number)
+            if text is None or (root and not self._may_accept(number, text, root, frozenset(modifiers))):
                 continue
-            (raw,) = _document(f"[[form]]{text}", self._path)["form"]
+            del self._forms[number]
+            (raw,) = parse_toml(f"[[form]]{text}", self._path)["form"]
             yield _form(raw, self._path.stem, number, self._shared)
+
+    def _may_accept(self, number: int, text: str, root: str, modifiers: frozenset[str]) -> bool:
+        """Whether a form may accept an opcode: it has all modifiers that a syntax line with its root requires literally."""
+        required = self._required.get(number)
+        if required is None:
+            required = self._required[number] = list(self._literals(text))
+        return not required or any(word == root and words <= modifiers for word, words in required)
+
+    def _literals(self, text: str) -> Iterator[tuple[str, frozenset[str]]]:
+        """Each syntax line as its root and the modifiers that it requires and that are not names of choices.
+
+        Choices are keys of the form or the head of the file; any key may be one. Nothing if the lines are not found.
+        """
+        lines = _SYNTAX.search(text)
+        keys = self._shared_keys + _keys(text)
+        for opcode in _QUOTED_OPCODE.findall(lines[1]) if lines else ():
+            root, *words = _OPTIONAL.sub("", opcode).split(".")
+            yield root, frozenset(f".{word}" for word in words if f"{word}=" not in keys)
+
+
+def _keys(text: str) -> str:
+    """A text of TOML in which each key is directly followed by an equals sign."""
+    return text.replace(" ", "").replace('"=', "=").replace("'=", "=")
 
 
 def _files(folder: Path) -> list[Path]:

@@ -8,8 +8,9 @@ architecture XX has.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from tclint._dataclass import dataclass
 
 __all__ = [
     "FAMILIES",

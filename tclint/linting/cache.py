@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from math import inf
 from operator import eq
 from time import perf_counter
 from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.checks import Hit
 from tclint.dataflow import Unanswered
 from tclint.findings.finding import Edit

@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.dataflow import Unanswered
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
@@ -189,7 +188,7 @@ def _module_hits(
     on = selected.on
     found: list[tuple[Function | None, Hit]] = []
     if module.functions or module.version is not None:
-        for module_check in module_checks():
+        for module_check in module_checks([use for function in module.functions for use in function.uses]):
             if on.isdisjoint(module_check.rules):
                 continue
             for hit in module_check.run(module, toolkit):
@@ -217,10 +216,8 @@ def _kernel_hits(
     """The hits of the rules that are *on* in a function, and the messages of the checks that exceeded a limit."""
     hits: list[Hit] = []
     limits: list[str] = []
-    roots = {use.opcode.partition(".")[0] for use in model.function.uses}
-    for kernel_check in kernel_checks():
-        needs = kernel_check.needs
-        if (needs and needs not in roots) or on.isdisjoint(kernel_check.subjects):
+    for kernel_check in kernel_checks(model.function.uses):
+        if on.isdisjoint(kernel_check.subjects):
             continue
         try:
             for hit in kernel_check.run(model):
@@ -253,6 +250,8 @@ def _described(model: KernelModel, hit: Hit) -> Hit:
 
     Which warps reach an instruction is not known if a value from memory decides which role a warp has.
     """
+    from tclint.analyses.objects import ObjectNames  # a run without findings does not pay for the imports
+
     dispatched = bool(model.reachability.unresolved_dispatchers)
 
     def described(mark: Mark) -> Mark:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tclint._dataclass import dataclass
 from tclint.findings.edits import Repair, removed, resolve
 from tclint.findings.finding import Edit, Finding, Fingerprints
 from tclint.findings.rules import Rule, UnknownRule, all_rules, nearest

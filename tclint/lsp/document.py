@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from time import perf_counter
 
 from tclint import inline as asm
+from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.cache.results import Results, opened
 from tclint.config.config import Config

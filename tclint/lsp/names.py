@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.findings.finding import FileReport

@@ -11,6 +11,7 @@ same code (:mod:`~tclint.replay.hypotheses`). Imports ``analyses`` and what is b
 
 The layers, each importing only those before it:
 
+- ``replayed``: which kernels are replayed;
 - ``reasons``: why a replay has no verdict;
 - ``abstract_lanes``, ``vector_clocks``, ``sync``: values of registers, clocks, barrier and mbarrier objects;
 - ``hypotheses``, ``launch``: what is assumed about a launch;
@@ -20,23 +21,8 @@ The layers, each importing only those before it:
 - ``warp_overlaps``, ``races``: the accesses that nothing orders;
 - ``launches``, ``launch_search``: which launches are tried, and what they show together;
 - ``interface``, ``verdict``: what the rest of tclint asks, and the answers;
+- ``faults``: the fault that a replay shows, for which a kernel that is not replayed imports none of these but the first;
 - ``bounds``: the launches in which the mbarriers are used as they must be.
 
 Change this package when a replay gives up early, or reports a race or a deadlock that no launch can have.
 """
-
-from __future__ import annotations
-
-from tclint.replay.accesses import Access
-from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
-from tclint.replay.launches import ReplayRun
-from tclint.replay.races import Race
-from tclint.replay.reasons import Reason
-from tclint.replay.scheduler import UninitialisedMbarrier
-from tclint.replay.thread_groups import Stuck
-from tclint.replay.verdict import Replay
-
-__all__ = [
-    "Access", "EqualWords", "Faulty", "NoFault", "Race", "Reason", "Replay", "ReplayAnswers", "ReplayRun", "Stuck",
-    "UninitialisedMbarrier", "Verdict",
-]  # fmt: skip

@@ -3,7 +3,7 @@
 The text of a kernel leaves its launch open: the size of the grid, the parameters, the contents of global memory, often
 the shape of a CTA or a cluster. Each row gives the values that are tried for one of these (a *hypothesis*), or bounds
 how long a replay with such values may take (a *budget*). No row is a fact of the ISA, so no verdict may rest on one
-value alone: :class:`~tclint.replay.Replay` reports a fault only if the launches of all rows that reach it agree.
+value alone: :class:`~tclint.replay.verdict.Replay` reports a fault only if the launches of all rows that reach it agree.
 
 Code reads ``hypotheses.NAME.value`` when it needs a value, so a test can replace a row. ``tests/replay/test_replay.py``
 alters each row and requires the named test to fail.
@@ -12,8 +12,9 @@ alters each row and requires the named test to fail.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+
+from tclint._dataclass import dataclass
 
 __all__ = ["CANCELLED", "GRID", "MEMORY", "LaunchHypothesis", "LaunchWord", "Row", "Shape", "rows"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Protocol
 
+from tclint._dataclass import dataclass
 from tclint.dataflow import GaveUp
 from tclint.replay.hypotheses import Shape
 from tclint.replay.launches import ReplayRun

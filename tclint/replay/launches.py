@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord

@@ -33,10 +33,11 @@ from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
 from tclint.replay.abstract_lanes import Lanes, Results
 from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord
+from tclint.replay.replayed import BARRIERS
 from tclint.replay.shared_stores import SharedStores
 from tclint.values.thread_predicates import UniformityScope
 
-__all__ = ["BARRIERS", "BULK", "CP_ASYNC", "Program", "Step", "relaxes"]
+__all__ = ["BULK", "CP_ASYNC", "Program", "Step", "relaxes"]
 
 _ROLES = (
     "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
@@ -55,8 +56,6 @@ _FOLLOWED = frozenset(
     mbarrier-init mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait""".split()
 )
 """Events that synchronise. Exchanges between lanes are in the slice where something depends on them."""
-BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
-"""The events of barriers of lanes, a CTA and a cluster."""
 
 
 class Step(NamedTuple):

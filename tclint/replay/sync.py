@@ -8,11 +8,12 @@ A thread that waits for the phase acquires the join.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, happens_before, join, leq
 
 __all__ = ["Arrival", "Barrier", "BarrierArrival", "Mbarrier", "PhaseOverlap", "ReleasedWaiter", "Transfer"]

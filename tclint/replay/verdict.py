@@ -20,13 +20,13 @@ from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults, ReplayRun, next_hypothesis
-from tclint.replay.program import BARRIERS, Program
+from tclint.replay.program import Program
 from tclint.replay.races import Race
 from tclint.replay.reasons import Reason
+from tclint.replay.replayed import replayed
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import Stuck
-from tclint.values import thread_masks as T
 
 __all__ = ["QUESTION", "Replay"]
 
@@ -65,7 +65,7 @@ class Replay(ReplayAnswers):
         Otherwise :attr:`_gave_up` is why there is no verdict, if there is none.
         """
         model = self.model
-        if not (model.function.entry and (model.sites("mbarrier-init") or _barriers_of_some(model))):
+        if not replayed(model):
             return None
         if not whole_program(self.model):
             self._gave_up = GaveUp(Reason.UNSEEN_CALL)
@@ -378,28 +378,3 @@ class Replay(ReplayAnswers):
         for threads in range(32, (prod(bound) if bound else MAX_CTA_THREADS) + 1, 32):
             if (threads,) not in usual:
                 yield (threads,), False
-
-
-def _barriers_of_some(model: KernelModel) -> bool:
-    """Whether some CTA or cluster barrier is not for all threads of the CTA alike, so that threads may deadlock.
-
-    Conditions that do not depend on the thread keep all threads from a barrier, or none.
-    """
-    size = model.values.threads
-    return any(
-        _executing(model, i) != T.full(size)
-        or (model.instruction(i).role("count") is not None and model.constant_of(i, "count") != size)
-        for kind in BARRIERS
-        for i in model.sites(kind)
-        if (match := model.instruction(i).match) is not None and match.form.scope != "lanes"
-    )
-
-
-def _executing(model: KernelModel, site: int) -> int:
-    """The threads that may execute *site*, by the branches that decide on the thread index, and by its guard."""
-    instruction, threads = model.instruction(site), model.reachability.threads_at
-    here = threads.get(model.cfg.block_of[site], 0)
-    if instruction.guard < 0:
-        return here
-    guard = model.values.before(instruction.guard, site)
-    return here & model.values.feasible_threads(guard, not instruction.negated)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tclint._dataclass import dataclass
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import plain

@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from tclint._dataclass import dataclass
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.moved import moved_to, subjects
 from tclint.findings.places import region

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from tclint._dataclass import dataclass
 from tclint._version import __version__
 from tclint.findings import selection
 from tclint.findings.finding import AsmCount, FileReport, Finding

@@ -7,7 +7,8 @@ edges get a dummy node in each layer that they pass, and the order in a layer fo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from tclint._dataclass import dataclass
 
 __all__ = ["GAP_X", "GAP_Y", "HEIGHT", "WIDTH", "Layout", "layout"]
 

@@ -12,11 +12,11 @@ change here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor, Tree, TreeCursor
 
+from tclint._dataclass import dataclass
 from tclint.syntax._binding import language
 
 __all__ = [

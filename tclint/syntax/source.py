@@ -10,11 +10,12 @@ import codecs
 import re
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate, count
 from operator import add
 from os import PathLike, fspath
 from typing import NamedTuple
+
+from tclint._dataclass import dataclass
 
 
 class SourceError(Exception):

@@ -7,8 +7,9 @@ unknown bits are not an error.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tclint._dataclass import dataclass
 from tclint.isa.table import Match
 from tclint.isa.target import Target
 from tclint.values import Bits

@@ -7,8 +7,7 @@ then the whole value differs where that part does. No result means that nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tclint._dataclass import dataclass
 from tclint.values import Node, UniformityScope, Values
 from tclint.values import thread_masks as T
 

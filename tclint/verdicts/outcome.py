@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Assumption, Obligation, Reason
 
 __all__ = ["Outcome", "ordered"]

@@ -27,11 +27,11 @@ threads (``.sync_restrict``) separate nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import product
 from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.table import Match

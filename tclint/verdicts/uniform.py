@@ -21,10 +21,10 @@ uniform, whatever its address, and no elected lane, carry or result of a wait.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
+from tclint._dataclass import dataclass
 from tclint.ir.nodes import (
     Function,
     Immediate,

@@ -19,10 +19,10 @@ of the mbarriers, and not claimed here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.analyses.setmaxnreg import raises, requested
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.callees import SYSTEM_CALLS

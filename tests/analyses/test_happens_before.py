@@ -14,7 +14,7 @@ from tclint.analyses.happens_before import HappensBefore, Ordered, Scope, Unknow
 from tclint.analyses.happens_before.points import ANY
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
-from tclint.replay import Replay
+from tclint.replay.verdict import Replay
 from tclint.values import thread_masks as T
 from tests.tools.support import analysed, kernel, model, module
 

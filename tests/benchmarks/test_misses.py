@@ -19,8 +19,8 @@ from benchmarks.misses import CAUSES, cause
 from benchmarks.mutation import kernels
 from benchmarks.ptxas import PtxasMissing, find
 from tclint.dataflow import GaveUp
-from tclint.replay import Reason
 from tclint.replay.launch_search import LaunchSearch
+from tclint.replay.reasons import Reason
 from tests.tools.project import ROOT
 
 HEAD = """\

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from tclint import checks
+from tclint._data import modules
 from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.checks import (
@@ -17,12 +21,16 @@ from tclint.checks import (
     grouped,
     kernel_checks,
     module_check,
+    module_checks,
     registered,
 )
+from tclint.checks._needs import NEEDS, SHARED, contents, needed
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Method
 from tclint.ir import Module
 from tclint.ir.frontend import analyse
+from tclint.ir.nodes import Use
+from tclint.isa.table import Form, split_opcode, table
 from tclint.isa.target import Version
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
@@ -39,13 +47,19 @@ def test_no_hits_make_no_group() -> None:
     assert grouped(iter(())) == {}
 
 
+def sources() -> Iterator[tuple[Source, Version | None]]:
+    """The examples of the rules and the fixtures, each with its toolkit."""
+    for rule in all_rules().values():
+        for block in (*rule.examples, *rule.corrections):
+            yield Source(block.code.encode(), f"{rule.id}.ptx"), rule.toolkit
+    for path in sorted((ROOT / "fixtures").rglob("*.ptx")):
+        yield Source(path.read_bytes(), path.name), None
+
+
 def test_each_check_asks_for_the_analyses_that_it_declares_and_for_no_others() -> None:
     with recording() as asked:
-        for rule in all_rules().values():
-            for block in (*rule.examples, *rule.corrections):
-                check_source(Source(block.code.encode(), "block.ptx"), toolkit=rule.toolkit)
-        for path in sorted((ROOT / "fixtures").rglob("*.ptx")):
-            check_source(Source(path.read_bytes(), path.name))
+        for source, toolkit in sources():
+            check_source(source, toolkit=toolkit)
     declared = {each.run: set(each.analyses) for each in kernel_checks()}
     assert {run: asked[run] for run in asked if asked[run] != declared[run]} == {}, (
         "asked for, not as declared"
@@ -114,3 +128,122 @@ def test_a_rule_that_only_shares_a_check_is_refused_when_the_checks_are_loaded(
     check(also=(RuleId("ZZ001"),))(nothing)
     with pytest.raises(ValueError, match=r"nothing declares ZZ001 in also=, which no check decides"):
         _discover.__wrapped__()
+
+
+# ---------------------------------------------------------------- what a module of checks needs
+
+
+def test_checks_that_are_not_imported_would_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    gated = [check_source(source, toolkit=toolkit).findings for source, toolkit in sources()]
+    for which in (kernel_checks, module_checks):
+        monkeypatch.setattr(f"tclint.linting.check.{which.__name__}", lambda uses, which=which: which())
+    complete = [check_source(source, toolkit=toolkit).findings for source, toolkit in sources()]
+    assert len(gated) > 300
+    assert [(a, b) for a, b in zip(gated, complete, strict=True) if a != b] == []
+
+
+def test_the_order_of_the_checks_is_that_of_their_modules_until_it_is_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    complete = kernel_checks()
+    names = [each.run.__module__ for each in complete]
+    assert names == sorted(names)
+    monkeypatch.setattr("tclint.checks._kernel", complete[::-1])
+    some = kernel_checks([Use("wgmma.fence.sync.aligned", None, (), (), False, False)])
+    assert some == [each for each in reversed(complete) if each in some]
+    assert 10 < len(some) < len(complete)
+
+
+def test_modules_are_imported_where_a_kernel_contains_what_they_need() -> None:
+    code = (
+        "import sys; from tclint.linting.check import check_source; from tclint.syntax.source import Source\n"
+        "check_source(Source(sys.stdin.buffer.read(), 'k.ptx'))\n"
+        "print(*(name for name in sys.modules if name.startswith('tclint.checks.')))"
+    )
+
+    def imported(body: str) -> set[str]:
+        ptx = f".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<9>; {body} ret; }}\n"
+        done = subprocess.run(
+            [sys.executable, "-c", code], input=ptx, cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        return {name.rpartition(".")[2] for name in done.stdout.split()}
+
+    nothing = imported("")
+    assert {"assembler", "availability", "memory"} <= nothing
+    assert nothing.isdisjoint(NEEDS)
+    wait = imported("wgmma.wait_group.sync.aligned 0;")
+    assert {"wgmma", "wgmma_order", "warpgroups"} <= wait
+    assert wait.isdisjoint({"tcgen05", "mbarrier", "bulk", "membermasks", "clc"})
+
+
+def test_what_is_needed_names_modules_and_words_that_exist() -> None:
+    roots = table().roots
+    modifiers = {
+        modifier
+        for lines in roots.values()
+        for form, _ in lines
+        for example in form.examples
+        for modifier in split_opcode(example.split()[0].rstrip(";"))[1]
+    }
+    assert NEEDS.keys() <= set(modules(checks.__path__))
+    for need in {need for needs in NEEDS.values() for need in needs} - {SHARED}:
+        root, _, modifier = need.partition(".")
+        assert root in roots or root == "", need
+        assert not modifier or f".{modifier}" in modifiers or modifier == "bulk", need
+
+
+def test_a_check_needs_what_its_module_needs() -> None:
+    for each in kernel_checks():
+        needs = NEEDS.get(each.run.__module__.rpartition(".")[2])
+        if each.needs and needs is not None:
+            assert each.needs in {need.partition(".")[0] for need in needs}, each.run
+
+
+def looked_at(form: Form) -> Iterator[str]:
+    """The modules whose checks, by their code, look at instructions of a *form*."""
+    asynchronous = form.event == "issue" and form.group != "cp.async"
+    if form.scope == "warpgroup":
+        yield "warpgroups"
+    if form.scope == "lanes":
+        yield "membermasks"
+    if "metadata" in form.roles:
+        yield "operands"
+    if "id" in form.roles or (
+        form.event in ("barrier-sync", "barrier-arrive", "barrier-wait") and form.scope != "lanes"
+    ):
+        yield from ("barriers", "barrier_phases")
+    if form.proxy == "async" and (form.async_reads or form.async_writes):
+        yield from ("async_reads", "proxies")
+    if (
+        asynchronous and form.group in ("wgmma", "tcgen05", "bulk", "mbarrier")
+    ) or form.event == "clc-request":
+        yield "proxies"
+    if asynchronous and form.group in ("bulk", "mbarrier"):
+        yield from ("bulk", "bulk_loads", "bulk_operands", "bulk_signals", "refills", "clusters")
+    if "remote" in form.roles or form.optimized or {"mbarrier", "mask"} <= form.roles.keys():
+        yield "bulk_operands"
+    if form.align or "mbarrier" in form.roles:
+        yield "cp_async"
+    if form.compute == "mapa" or ("cluster" in form.name and form.event.startswith("barrier")):
+        yield "clusters"
+    if "tensormap" in form.roles:
+        yield "proxies"
+    if form.issued_by == "thread":
+        yield "tcgen05_issue"
+    if form.event.startswith("pdl"):
+        yield "grid_control"
+    if form.event.startswith("mbarrier") and form.group != "cp.async":
+        yield from ("mbarrier", "mbarrier_objects", "mbarrier_order", "mbarrier_parity", "mbarrier_phases")
+    if form.event.startswith("tmem"):
+        yield from ("tmem_balance", "tmem_columns", "tmem_in_use", "tmem_pairs", "tmem_warps")
+
+
+def test_every_form_that_a_check_looks_at_is_in_what_its_module_needs() -> None:
+    seen = set()
+    for form in table().forms.values():
+        for module in looked_at(form):
+            for example in form.examples:
+                found = contents([Use(example.split()[0].rstrip(";"), None, (), (), False, False)])
+                assert needed(module, found), f"{module} looks at {example}"
+                seen.add(module)
+    assert len(seen) > 20

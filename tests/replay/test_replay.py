@@ -19,21 +19,23 @@ from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence, Method
 from tclint.ir.nodes import Immediate
 from tclint.linting.check import check_source
-from tclint.replay import Faulty, NoFault, Reason, Replay, ReplayRun, Stuck, hypotheses
+from tclint.replay import hypotheses
 from tclint.replay.abstract_lanes import Results, apply, collapse, gather, merge, select
 from tclint.replay.accesses import Access
 from tclint.replay.hypotheses import LaunchHypothesis, rows
+from tclint.replay.interface import Faulty, NoFault
 from tclint.replay.lane_exchange import shuffled
 from tclint.replay.launch import Launch, LaunchValues
 from tclint.replay.launch_search import LaunchSearch
-from tclint.replay.launches import LaunchResults
+from tclint.replay.launches import LaunchResults, ReplayRun
 from tclint.replay.machine import Machine
 from tclint.replay.program import Program
 from tclint.replay.races import races
+from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Limits, OutOfSteps, TooManyIterations
 from tclint.replay.shared_stores import SharedStores
 from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter, Transfer
-from tclint.replay.thread_groups import Registers, ThreadGroup
+from tclint.replay.thread_groups import Registers, Stuck, ThreadGroup
 from tclint.replay.vector_clocks import (
     BOTTOM,
     Agent,
@@ -52,6 +54,7 @@ from tclint.replay.vector_clocks import (
     reconverge_clocks,
     select_warps,
 )
+from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
 from tests.tools import pages
 from tests.tools.replay import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, alter, block, changed

@@ -6,10 +6,13 @@ from itertools import permutations
 
 import pytest
 
-from tclint.replay import Faulty, Replay, ReplayRun, Verdict, hypotheses
+from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord
+from tclint.replay.interface import Faulty, Verdict
 from tclint.replay.launch_search import LaunchSearch
+from tclint.replay.launches import ReplayRun
 from tclint.replay.program import Program
+from tclint.replay.verdict import Replay
 from tests.tools.replay import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, changed
 from tests.tools.support import analysed
 

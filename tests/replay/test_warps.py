@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.linting.check import check_source
-from tclint.replay import Replay
+from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
 from tests.tools.support import analysed
 

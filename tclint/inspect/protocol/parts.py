@@ -7,9 +7,10 @@ Instructions are given by site (instruction number). What is unknown is None, or
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
+from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Arrivals
 
 __all__ = [

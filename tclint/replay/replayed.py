@@ -1,0 +1,41 @@
+"""Which kernels are replayed. This imports nothing of what replays them."""
+
+from __future__ import annotations
+
+from tclint.analyses.model import KernelModel
+from tclint.values import thread_masks as T
+
+__all__ = ["BARRIERS", "replayed"]
+
+BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
+"""The events of barriers of lanes, a CTA and a cluster."""
+
+
+def replayed(model: KernelModel) -> bool:
+    """Whether threads of a kernel may deadlock, or race, in a way that only a replay shows."""
+    return model.function.entry and (bool(model.sites("mbarrier-init")) or _barriers_of_some(model))
+
+
+def _barriers_of_some(model: KernelModel) -> bool:
+    """Whether some CTA or cluster barrier is not for all threads of the CTA alike, so that threads may deadlock.
+
+    Conditions that do not depend on the thread keep all threads from a barrier, or none.
+    """
+    size = model.values.threads
+    return any(
+        _executing(model, i) != T.full(size)
+        or (model.instruction(i).role("count") is not None and model.constant_of(i, "count") != size)
+        for kind in BARRIERS
+        for i in model.sites(kind)
+        if (match := model.instruction(i).match) is not None and match.form.scope != "lanes"
+    )
+
+
+def _executing(model: KernelModel, site: int) -> int:
+    """The threads that may execute *site*, by the branches that decide on the thread index, and by its guard."""
+    instruction, threads = model.instruction(site), model.reachability.threads_at
+    here = threads.get(model.cfg.block_of[site], 0)
+    if instruction.guard < 0:
+        return here
+    guard = model.values.before(instruction.guard, site)
+    return here & model.values.feasible_threads(guard, not instruction.negated)
