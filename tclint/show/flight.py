@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded, Results
 from tclint.inspect.in_flight import CHANNELS, Render
