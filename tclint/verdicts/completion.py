@@ -78,7 +78,7 @@ _WHAT = {
     "result": "its result has been written before the thread reads it",
     "release": "it has completed before the thread signals others or calls a function",
     "exit": "it has completed before the kernel exits",
-    "fence": "a wgmma.fence follows the last ordinary access of its registers",
+    "fence": "a wgmma.fence follows the last access of its registers",
 }
 
 
@@ -111,7 +111,7 @@ class _Unfenced(Analysis[frozenset[int]]):
         self.fences, self.instructions = fences, instructions
 
     def boundary(self) -> frozenset[int]:
-        return self.fences.tracked
+        return self.fences.used
 
     def bottom(self) -> frozenset[int]:
         return frozenset()
@@ -159,7 +159,7 @@ class Completion:
             sources=sources,
         )
         self.pending = solve(_May(self.transfer), self.cfg)
-        self.fences = Fences(self.transfer, self.instructions)
+        self.fences = Fences(self.transfer)
         self.unfenced = solve(_Unfenced(self.fences, self.instructions), self.cfg)
         self.of = {site: operation.group for site, operation in self.transfer.operations.items()}
         """Operation -> its group."""

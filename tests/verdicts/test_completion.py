@@ -67,12 +67,12 @@ PROVED = {
     "a copy read after the wait": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\n{wait()}\nadd.f32 %f9, %f8, %f8;",
     "a fragment shared by two": f"{FENCE}\n{FRAGMENT}\n{FRAGMENT.replace('%f0, %f1, %f2, %f3', '%f4, %f5, %f6, %f7')}\n{COMMIT}\n{wait()}",
     "a wait on both paths": f"{FENCE}\n{WGMMA}\n{COMMIT}\n@%p2 bra a;\n{wait()}\nbra b;\na:\n{wait()}\nb:\n{USE}",
-    "an accumulator zeroed after the fence": f"{FENCE}\nmov.f32 %f0, 0f00000000;\n{WGMMA}\n{COMMIT}\n{wait()}",
+    "an accumulator zeroed before the fence": f"mov.f32 %f0, 0f00000000;\n{FENCE}\n{WGMMA}\n{COMMIT}\n{wait()}",
     "an accumulator restored": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\nmov.f32 %f9, %f8;\nmov.f32 %f0, %f9;\n{wait()}",
     "a loop with a huge wait": loop(wait(4294967295), wait()),
-    "an accumulator renamed in a loop": f"""{FENCE}
-top:
+    "an accumulator renamed in a loop": f"""top:
 mov.f32 %f0, %f8;
+{FENCE}
 {WGMMA}
 {COMMIT}
 mov.f32 %f8, %f0;
@@ -101,6 +101,24 @@ UNKNOWN = {
     "no fence at the beginning": f"{WGMMA}\n{COMMIT}\n{wait()}",
     "no fence after an access": f"{FENCE}\n{WGMMA}\n{COMMIT}\n{wait()}\n{USE}\n{WGMMA}\n{COMMIT}\n{wait()}",
     "no fence after an overwritten fragment": f"{FENCE}\nadd.s32 %r12, %r9, 1;\n{FRAGMENT}\n{COMMIT}\n{wait()}",
+    "no fence after an accumulator was zeroed": f"{FENCE}\nmov.f32 %f0, 0f00000000;\n{WGMMA}\n{COMMIT}\n{wait()}",
+    "no fence after an accumulator was zeroed while another wgmma is pending": (
+        f"{FENCE}\n{WGMMA}\nmov.f32 %f4, 0f00000000;\n{OTHER}\n{COMMIT}\n{wait()}"
+    ),
+    "no fence after an accumulator was copied": (
+        f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\n{WGMMA}\n{COMMIT}\n{wait()}"
+    ),
+    "no fence after an accumulator was moved": f"{FENCE}\nmov.f32 %f0, %f8;\n{WGMMA}\n{COMMIT}\n{wait()}",
+    "no fence after a move in a loop": f"""{FENCE}
+top:
+mov.f32 %f0, %f8;
+{WGMMA}
+{COMMIT}
+mov.f32 %f8, %f0;
+add.s32 %r1, %r1, 1;
+setp.lt.s32 %p1, %r1, %r9;
+@%p1 bra top;
+{wait()}""",
     "no fence on one of two paths": (
         f"setp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{FENCE}\na:\n{WGMMA}\n{COMMIT}\n{wait()}"
     ),
