@@ -190,7 +190,18 @@ ASSUMPTIONS = Kind(
     {
         "type": "array",
         "items": {
-            "enum": ["no-overflow", "same-loads", "threads", "no-alias", "reconvergence", "shape", "none"]
+            "enum": [
+                "no-overflow",
+                "same-loads",
+                "threads",
+                "no-alias",
+                "reconvergence",
+                "shape",
+                "full-cta",
+                "read-only",
+                "elected-lane",
+                "none",
+            ]
         },
     },
     _assumptions,

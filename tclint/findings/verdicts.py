@@ -76,6 +76,12 @@ class Assumption(Enum):
     """The threads of a warp that diverge at a branch reconverge at its immediate post-dominator."""
     SHAPE = "shape"
     """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``."""
+    FULL_CTA = "full-cta"
+    """Without ``.reqntid``, the CTA has as many threads as ``.maxntid`` admits."""
+    READ_ONLY = "read-only"
+    """No thread writes memory that ``ld.global.nc`` loads while the kernel runs (9.7.9.9)."""
+    ELECTED = "elected-lane"
+    """``elect.sync`` elects the lowest lane of its membermask; the ISA does not say which lane it is."""
 
 
 class Discharge(Enum):

@@ -91,6 +91,7 @@ PROVED = {
     "a divergent branch to an abort": f"{LANE}\n@!%p1 bra on;\nst.global.b32 [%rd1], %r1;\ntrap;\non:\n{BARRIER}",
     "the whole CTA is counted": "bar.sync 1, 256;",
     "a cluster": f"{ARRIVE}\n{WAIT}\n{ARRIVE}\n{WAIT}",
+    "memory that is read only": branch(LOADED.replace("ld.global", "ld.global.nc"), BARRIER),
     "a constant in memory": "ld.const.b32 %r11, [constants];\n"
     + branch("setp.eq.s32 %p1, %r11, 0;", BARRIER),
 }
@@ -100,6 +101,9 @@ UNKNOWN = {
     "one warp, for the CTA": branch(WARP, BARRIER),
     "one warpgroup, for the CTA": branch(WARPGROUP, BARRIER),
     "loaded from one address": branch(LOADED, MMA),
+    "loaded from an address of the lane": (
+        "mad.wide.u32 %rd1, %r4, 4, %rd1;\n" + branch(LOADED.replace("ld.global", "ld.global.nc"), MMA)
+    ),
     "a vote, for the CTA": branch(VOTED, BARRIER),
     "a vote of some lanes": branch(VOTED.replace("-1", "0xffff"), MMA),
     "a shuffle within half a warp": branch(SHUFFLED.replace("31, -1", "0x100f, -1"), MMA),
@@ -130,7 +134,7 @@ UNKNOWN = {
     "a cluster barrier arrived at in a loop": loop("%r9", ARRIVE),
     "a narrow membermask": VOTE.replace("-1", "0x1f"),
     "an unknown membermask": VOTE.replace("-1", "%r9"),
-    "half the CTA is counted": "bar.sync 1, 128;",
+    "half the CTA is counted, and all threads reach it": "bar.sync 1, 128;",
     "a barrier that is arrived at": "bar.arrive 1, 256;",
     "a barrier that does not exist": "bar.sync 16;",
     "a barrier of an unknown number": "bar.sync %r9;",
@@ -174,6 +178,7 @@ def test_a_branch_table_of_a_parameter_is_uniform() -> None:
         ("one warp", {Assumption.NO_OVERFLOW, Assumption.THREADS}),
         ("after a divergent branch", {Assumption.RECONVERGENCE}),
         ("after a spin", {Assumption.RECONVERGENCE}),
+        ("memory that is read only", {Assumption.READ_ONLY}),
     ],
 )
 def test_what_a_proof_assumes_is_named_and_can_be_refused(name: str, needed: set[Assumption]) -> None:
