@@ -8,8 +8,8 @@ certificate that :mod:`tclint.verdicts.checker` accepts or refuses.
 What a proof trusts besides the checker: the ISA table (events, groups, operands), the control-flow graph, and, for
 obligations that an infeasible path discharges, :func:`~tclint.dataflow.feasible_paths.find_paths`, whose answer holds
 under the assumptions of :mod:`tclint.values`. That search is given the transfer functions of the checker. It is not asked
-in a kernel that dispatches roles by a table in memory, elects lanes or reads %warpid or %smid, because what :mod:`tclint.values` assumes of these
-is not among the assumptions that a proof may name.
+in a kernel that dispatches roles by a table in memory or reads %warpid or %smid, because what :mod:`tclint.values` assumes of
+these is not among the assumptions that a proof may name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tclint.analyses.groups import is_move
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Analysis, Infeasible, PathQuery, find_paths, next_answer, solve
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Instruction, Operand
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
     OPEN,
@@ -339,9 +339,9 @@ class Completion:
             return inside or any(p.site == need.operation for p in pending[block])
 
         if need.what == "result":
-            return False
+            return self._is_read_only(need.use)
         wanted = PATH_ASSUMPTIONS if need.what in ("bytes", "source") else {Assumption.NO_OVERFLOW}
-        if not self.assume >= wanted:
+        if not (self.assume >= wanted and self._follows_elections):
             return False
         if need.what == "columns":
             apart = columns_apart(self.model, need.operation, need.use, passes)
@@ -349,7 +349,7 @@ class Completion:
             apart = self.bytes.apart(need.operation, need.use, passes)
         if not apart:
             return False
-        self.assumed |= wanted
+        self.assumed |= wanted | self._elected
         return True
 
     @cached_property
@@ -357,13 +357,36 @@ class Completion:
         """The bytes of shared memory that the kernel accesses."""
         return Bytes(self.model, Rings(self.model, self.transfer))
 
+    def _is_read_only(self, load: int) -> bool:
+        """Whether an instruction loads memory that no thread writes while the kernel runs, if that may be assumed."""
+        match = self.instructions[load].match
+        if match is None or ".nc" not in match.modifiers or Assumption.READ_ONLY not in self.assume:
+            return False
+        self.assumed.add(Assumption.READ_ONLY)
+        return True
+
+    @cached_property
+    def _elected(self) -> frozenset[Assumption]:
+        """What the values of the kernel take for granted of elected lanes."""
+        return frozenset((Assumption.ELECTED,) if self.model.sites("elect") else ())
+
+    @cached_property
+    def _follows_elections(self) -> bool:
+        """Whether values know each elected lane: the mask of an election is a constant, and its lowest lane is elected."""
+        masks = [(self.model.instruction(i).role("mask"), i) for i in self.model.sites("elect")]
+        known = all(m is not None and self._constant(m, i) is not None for m, i in masks)
+        return known and self.assume >= self._elected
+
+    def _constant(self, operand: Operand, at: int) -> int | None:
+        return self.model.values.constant_of(self.model.values.operand(operand, at))
+
     @cached_property
     def _searchable(self) -> bool:
         """Whether a proof may rely on infeasible paths: see the docstring of this module."""
-        if self.model.reachability.dispatchers or self.model.sites("elect"):
+        if self.model.reachability.dispatchers:
             return False
         read = {s.name for instruction in self.instructions for s in specials(instruction.operands)}
-        return read.isdisjoint(_CHANGING) and self.assume >= PATH_ASSUMPTIONS
+        return read.isdisjoint(_CHANGING) and self.assume >= PATH_ASSUMPTIONS and self._follows_elections
 
     def _infeasible(self, need: Need, transfer: Transfer) -> bool:
         """Whether no feasible path leads from the operation to the use on which it is pending."""
@@ -372,7 +395,7 @@ class Completion:
         if need not in self._answers:
             self._answers[need] = self._search(need, transfer)
         if self._answers[need]:
-            self.assumed |= PATH_ASSUMPTIONS
+            self.assumed |= PATH_ASSUMPTIONS | self._elected
         return self._answers[need]
 
     def _search(self, need: Need, transfer: Transfer) -> bool:

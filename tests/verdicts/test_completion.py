@@ -225,8 +225,16 @@ def test_a_wait_alone_needs_no_assumption() -> None:
     assert wgmma(PROVED["a pipelined loop"], frozenset()).status is Status.PROVED
 
 
-def test_an_elected_lane_closes_no_path() -> None:
-    assert wgmma("elect.sync _|%p5, 0xffffffff;\n" + CORRELATED).status is Status.UNKNOWN
+def test_the_elected_lane_is_an_assumption() -> None:
+    found = wgmma("elect.sync _|%p5, 0xffffffff;\n" + CORRELATED)
+    assert found.status is Status.PROVED, found.reasons
+    assert Assumption.ELECTED in found.assumptions
+    refused = frozenset(Assumption) - {Assumption.ELECTED}
+    assert wgmma("elect.sync _|%p5, 0xffffffff;\n" + CORRELATED, refused).status is Status.UNKNOWN
+
+
+def test_an_elected_lane_of_an_unknown_mask_closes_no_path() -> None:
+    assert wgmma("elect.sync _|%p5, %r9;\n" + CORRELATED).status is Status.UNKNOWN
 
 
 @pytest.mark.parametrize("name", ["warpid", "smid"])
