@@ -27,6 +27,8 @@ Range = tuple[int, int]
 """The value of an address, and the number of bytes or columns from there on."""
 _MBARRIER = 8
 """The bytes of an mbarrier object (9.7.13.15.1)."""
+_LARGEST_SPAN = 1 << 20
+"""The distance of addresses of two threads up to which bytes are compared one by one: more than shared memory has."""
 
 
 def columns_apart(model: KernelModel, first: int, second: int, passes: Passes) -> bool:
@@ -197,7 +199,7 @@ class Bytes:
         (low, high), (other_low, other_high) = self._bounds_of(mine), self._bounds_of(its)
         if between[0] + low >= other_high + b[1] or between[1] + high + a[1] <= other_low:
             return True
-        if between[0] != between[1]:
+        if between[0] != between[1] or max(high - low, other_high - other_low) > _LARGEST_SPAN:
             return False
         return not self._footprint(mine, a[1]).moved(between[0]).meets(self._footprint(its, b[1]))
 

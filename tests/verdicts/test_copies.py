@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
-from tclint.verdicts import verdicts
+from tclint.verdicts import apart, verdicts
 from tests.tools.support import HOPPER, analysed, kernel, module
 
 SHARED = ".extern .shared .align 128 .b8 smem[];\n.shared .align 128 .b8 other[128];"
@@ -161,3 +161,11 @@ def nested(restart: str) -> str:
 def test_a_ring_that_is_entered_again_while_copies_are_pending_is_unknown() -> None:
     assert copies(nested(wait())).status is Status.PROVED
     assert copies(nested("")).status is Status.UNKNOWN
+
+
+def test_addresses_far_apart_are_not_compared_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = f"shl.b32 %r20, %r1, 21;\nadd.s32 %r21, %r3, %r20;\n{copy('%r21')}\n{COMMIT}\n{read('%r21+64')}\n{wait()}"
+    compared = list[int]()
+    monkeypatch.setattr(apart.Bytes, "_footprint", lambda self, part, size: compared.append(part))
+    assert copies(body).status is Status.UNKNOWN
+    assert not compared
