@@ -194,7 +194,6 @@ ASSUMPTIONS = Kind(
                 "no-overflow",
                 "same-loads",
                 "threads",
-                "no-alias",
                 "reconvergence",
                 "shape",
                 "full-cta",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Span"]
+from tclint.ir.nodes import Function
+
+__all__ = ["Span", "span"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +15,9 @@ class Span:
 
     start: int
     end: int
+
+
+def span(function: Function, site: int) -> Span:
+    """The bytes of an instruction of *function* in its module."""
+    instruction = function.instructions[site]
+    return Span(function.start + instruction.start, function.start + instruction.end)

@@ -70,8 +70,6 @@ class Assumption(Enum):
     THREADS = "threads"
     """The CTA has no more threads than the directives of the kernel, or else the hardware, admit. If the kernel neither
     states its shape nor reads %tid or %ntid in a second dimension, the CTA has one."""
-    NO_ALIAS = "no-alias"
-    """Pointers passed as different parameters do not alias."""
     RECONVERGENCE = "reconvergence"
     """The threads of a warp that diverge at a branch reconverge at its immediate post-dominator."""
     SHAPE = "shape"

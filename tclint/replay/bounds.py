@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import GaveUp
-from tclint.findings.spans import Span
+from tclint.findings.spans import span
 from tclint.findings.verdicts import Reason
 from tclint.replay import reasons
 from tclint.replay.interface import Faulty
@@ -104,6 +104,4 @@ def _sites(model: KernelModel) -> list[int]:
 def _at(model: KernelModel, site: int, what: str, help: str = "") -> Reason:
     if site < 0:
         return Reason(None, what, help)
-    function = model.function
-    instruction = function.instructions[site]
-    return Reason(Span(function.start + instruction.start, function.start + instruction.end), what, help)
+    return Reason(span(model.function, site), what, help)

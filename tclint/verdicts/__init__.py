@@ -53,15 +53,16 @@ def verdicts(
     classes that are asked for. The verdicts do not depend on what *model* was asked before.
     """
     function = model.function
-    fresh = KernelModel(function, model.module, model.toolkit, model.pause, strict=True)
     if function.damaged:
         return (
             _verdict(
                 function.name, HazardClass.AVAILABILITY, violated, Outcome(reasons=tuple(damage(function)))
             ),
         )
+    fresh = KernelModel(function, model.module, model.toolkit, model.pause, strict=True)
+    unknown = tuple(gaps(fresh))
     found = tuple(
-        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume))
+        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume, unknown))
         for hazard in uses(fresh)
         if hazard in only
     )
@@ -69,13 +70,16 @@ def verdicts(
     return found
 
 
-def _prove(model: KernelModel, hazard: HazardClass, assume: frozenset[Assumption]) -> Outcome:
+def _prove(
+    model: KernelModel, hazard: HazardClass, assume: frozenset[Assumption], unknown: tuple[Reason, ...]
+) -> Outcome:
+    """What is proved of one class; *unknown* is what is not known of the kernel, whatever the class."""
     prover = _PROVERS.get(hazard)
     if prover is None:
         return Outcome(reasons=(Reason(None, "this class cannot be proved yet"),))
     if not model.function.entry:
         return Outcome(reasons=(Reason(None, "what its callers have left pending is unknown"),))
-    if hazard is not HazardClass.AVAILABILITY and (unknown := tuple(gaps(model))):
+    if hazard is not HazardClass.AVAILABILITY and unknown:
         return Outcome(reasons=unknown)
     try:
         return prover(model, assume)

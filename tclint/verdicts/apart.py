@@ -139,17 +139,13 @@ class Bytes:
 
         Values take a load from one address as uniform, but other threads may store between two threads' loads.
         """
-        seen, work = set[int](), [term for term, _ in self.values.linear(address)[0]]
-        while work:
-            value = self.values.representative(work.pop())
-            if value in seen or self.values.bit_slices(value) is not None:
-                continue
-            seen.add(value)
-            node = self.values.node(value)
-            if node[0] in ("load", "unknown", "collective"):
-                return False
-            work += self.values.arguments(value) if node[0] == "phi" else self.values.parts(node)
-        return True
+        values = self.values
+
+        def by_index(value: int) -> bool:
+            return values.bit_slices(value) is not None
+
+        parts = values.subexpressions(*(term for term, _ in values.linear(address)[0]), until=by_index)
+        return all(by_index(v) or values.node(v)[0] not in ("load", "unknown", "collective") for v in parts)
 
     def _stages_apart(self, copy: int, access: int, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all states of the loop that selects their stages."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from tclint.analyses.model import KernelModel
 from tclint.checks import module_checks
 from tclint.findings.rules import all_rules
-from tclint.findings.spans import Span
+from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Obligation, Reason
 from tclint.ir.inline import reached
 from tclint.ir.needs import needs
@@ -16,7 +16,7 @@ from tclint.isa.directives import directives
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.target import NEWEST, Availability, Target, Version, dotted
 from tclint.verdicts.gaps import damage
-from tclint.verdicts.outcome import Outcome, span
+from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.uniform import specials
 
 __all__ = ["available"]

@@ -70,7 +70,7 @@ OTHER = -2
 MAX_DEPTH = 63
 """The largest number of groups that hardware leaves pending. A wait for more is not taken to complete anything."""
 _SILENT = frozenset(
-    """issue wait register-fence tmem-alloc tmem-relinquish tcgen05-fence-after mbarrier-init mbarrier-wait
+    """wait register-fence tmem-alloc tmem-relinquish tcgen05-fence-after mbarrier-init mbarrier-wait
     mbarrier-pending barrier-wait proxy-fence elect setmaxnreg pdl-wait clc-query vote shuffle match redux""".split()
 )
 """The events that signal no other thread; an event that is not among them is a release."""

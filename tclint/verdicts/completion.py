@@ -19,7 +19,8 @@ from functools import cached_property
 
 from tclint.analyses.groups import is_move
 from tclint.analyses.model import KernelModel
-from tclint.dataflow import Analysis, Infeasible, PathQuery, find_paths, next_answer, solve
+from tclint.dataflow import Analysis, GaveUp, Infeasible, PathQuery, find_paths, next_answer, solve
+from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction, Operand
 from tclint.verdicts.apart import Bytes, columns_apart
@@ -44,7 +45,7 @@ from tclint.verdicts.checker import (
     touches_shared,
     writes_shared,
 )
-from tclint.verdicts.outcome import Outcome, span
+from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.rings import Rings
 from tclint.verdicts.uniform import specials
 
@@ -161,11 +162,11 @@ class Completion:
         self.pending = solve(_May(self.transfer), self.cfg)
         self.fences = Fences(self.transfer)
         self.unfenced = solve(_Unfenced(self.fences, self.instructions), self.cfg)
-        self.of = {site: operation.group for site, operation in self.transfer.operations.items()}
-        """Operation -> its group."""
         self.assumed: set[Assumption] = set()
         self._last: tuple[int, State] = -1, frozenset()
         self._answers: dict[Need, bool] = {}
+        self._limits: dict[Need, str] = {}
+        """Obligation -> the limit that ended the search for what discharges it, in words."""
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
@@ -234,7 +235,8 @@ class Completion:
         ]
         shared = [i for i in reachable if touches_shared(instructions[i])]
         overwriting = [i for i in reachable if writes_shared(instructions[i])]
-        for site, group in self.of.items():
+        for site, operation in self.transfer.operations.items():
+            group = operation.group
             wgmma, tensor = group == "wgmma", group in TENSOR
             if wgmma:
                 yield Need(site, site, "fence")
@@ -303,6 +305,7 @@ class Completion:
         if need.what == "registers" and self._in_order(need):
             return Discharge.ORDERED
         if cheap:
+            self._limits[need] = f"beyond {MAX_OPEN} open obligations, no paths are searched for"
             return None
         if need.what in ("columns", "bytes", "source", "result") and self._disjoint(need, self.pending.entry):
             return Discharge.DISJOINT
@@ -347,6 +350,8 @@ class Completion:
             apart = columns_apart(self.model, need.operation, need.use, passes)
         else:
             apart = self.bytes.apart(need.operation, need.use, passes)
+            if limit := self.bytes.rings.limits.get((need.operation, need.use)):
+                self._limits[need] = limit
         if not apart:
             return False
         self.assumed |= wanted | self._elected
@@ -421,7 +426,10 @@ class Completion:
             goal=lambda state, i: i == use,
             goals=(block_of[use],),
         )
-        return isinstance(next_answer(find_paths(self.model.search_cache, query)), Infeasible)
+        answer = next_answer(find_paths(self.model.search_cache, query))
+        if isinstance(answer, GaveUp):
+            self._limits[need] = f"the search for one ended: {answer.why}"
+        return isinstance(answer, Infeasible)
 
     def _questions(self) -> Questions:
         """What the checker asks, with answers of its own transfer functions."""
@@ -455,4 +463,5 @@ class Completion:
         }.get(need.what)
         if at is None:
             at = "signals other threads after" if need.what == "release" else "ends the kernel after"
-        return f"it {at} a {operation} that may be pending on some path"
+        limit = f"; {self._limits[need]}" if need in self._limits else ""
+        return f"it {at} a {operation} that may be pending on some path{limit}"

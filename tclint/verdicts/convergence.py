@@ -15,12 +15,13 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property, partial
 
 from tclint.analyses.model import KernelModel
+from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.inline import reached
 from tclint.ir.nodes import Operand
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Graph, Refused
-from tclint.verdicts.outcome import Outcome, span
+from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.parties import Certificate, Parties, check_parties
 from tclint.verdicts.uniform import MOVED, Collective, Level, Questions, Uniform, check_uniform, collectives
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.findings.spans import Span
+from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Reason
 from tclint.ir.inline import callees, reached
 from tclint.ir.nodes import Function, Module
 from tclint.isa.callees import SYSTEM_CALLS
-from tclint.verdicts.outcome import span
 
 __all__ = ["damage", "gaps"]
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tclint.findings.spans import Span
 from tclint.findings.verdicts import Assumption, Obligation, Reason
-from tclint.ir.nodes import Function
 
-__all__ = ["Outcome", "ordered", "span"]
+__all__ = ["Outcome", "ordered"]
 
 
 @dataclass(frozen=True)
@@ -20,12 +18,6 @@ class Outcome:
     """Empty if the class is proved."""
     assumptions: frozenset[Assumption] = frozenset()
     """What the proof rests on."""
-
-
-def span(function: Function, site: int) -> Span:
-    """The bytes of an instruction of *function* in its module."""
-    instruction = function.instructions[site]
-    return Span(function.start + instruction.start, function.start + instruction.end)
 
 
 def ordered(assumptions: frozenset[Assumption]) -> tuple[Assumption, ...]:

@@ -47,6 +47,12 @@ class Rings:
         self.model, self.transfer, self.values, self.cfg = model, transfer, model.values, model.cfg
         self._phis: dict[int, set[int]] = {}
         self._sequences: dict[int, list[int] | None] = {}
+        self._repeats: dict[int, int] = {}
+        """Counter -> the index of its sequence that follows the last one."""
+        self.limits: dict[tuple[int, int], str] = {}
+        """A copy and an access -> the limit because of which their loop was not followed, in words."""
+        self._long = set[int]()
+        """The counters whose sequences do not repeat within the limit."""
         self._met: dict[tuple[int, int, int, int], dict[int, set[tuple[int, int]]] | None] = {}
 
     def states(
@@ -62,14 +68,18 @@ class Rings:
             return None
         sequences = {c: self._sequence(c) for c in counters}
         known = {c: s for c, s in sequences.items() if s is not None}
+        if not self._long.isdisjoint(sequences):
+            self.limits[copy, access] = f"its loop has more than {MAX_STATES} states"
         if len(known) < len(sequences) or not known:
             return None
         shape = _joint([len(s) for s in known.values()], [self._repeats[c] for c in known])
         if shape is None:
+            self.limits[copy, access] = f"its loop has more than {MAX_STATES} states"
             return None
         count, back = shape
         met = self._follow(copy, head, count, back)
         if met is None:
+            self.limits[copy, access] = f"it is pending for more than {MAX_FOLLOWED} visits of blocks"
             return None
 
         def numbers(state: int) -> Numbers:
@@ -116,24 +126,13 @@ class Rings:
     def _counters(self, value: int) -> set[int]:
         """The phis on which *value* depends."""
         if value not in self._phis:
-            self._phis[value] = {v for v in self._inside(value) if self.values.node(v)[0] == "phi"}
+            self._phis[value] = set(
+                filter(self._is_phi, self.values.subexpressions(value, until=self._is_phi))
+            )
         return self._phis[value]
 
-    def _inside(self, value: int) -> set[int]:
-        found, work = set[int](), [self.values.representative(value)]
-        while work:
-            here = work.pop()
-            if here not in found:
-                found.add(here)
-                node = self.values.node(here)
-                if node[0] != "phi":
-                    work += map(self.values.representative, self.values.parts(node))
-        return found
-
-    @cached_property
-    def _repeats(self) -> dict[int, int]:
-        """Counter -> the index of its sequence that follows the last one."""
-        return {}
+    def _is_phi(self, value: int) -> bool:
+        return bool(self.values.node(value)[0] == "phi")
 
     def _sequence(self, phi: int) -> list[int] | None:
         """The numbers of a loop counter from the entry of its loop on, until they repeat; None if they are unknown."""
@@ -161,6 +160,7 @@ class Rings:
                 self._repeats[phi] = sequence.index(number)
                 return sequence
             sequence.append(number)
+        self._long.add(phi)
         return None
 
     # ------------------------------------------------------------ paths

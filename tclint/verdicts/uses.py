@@ -18,7 +18,7 @@ _BY_GROUP = {
     "bulk": HazardClass.BULK,
 }
 """The group of an operation -> the class of its completion for the thread that issues it."""
-_COLLECTIVE = ("active", "thread")
+_ALONE = ("active", "thread")
 """The scopes of instructions that need no other thread."""
 
 
@@ -42,7 +42,7 @@ def _of(model: KernelModel) -> Iterator[HazardClass]:
             yield HazardClass.MBARRIER
         if form.event == "setmaxnreg":
             yield HazardClass.REGISTER_POOL
-        if match.scope and match.scope not in _COLLECTIVE:
+        if match.scope and match.scope not in _ALONE:
             yield HazardClass.CONVERGENCE
         if form.group.startswith("tcgen05") or form.event.startswith("tmem"):
             yield HazardClass.TENSOR_MEMORY

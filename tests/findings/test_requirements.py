@@ -47,12 +47,12 @@ def test_a_proof_satisfies_what_a_bound_would(status: Status) -> None:
 
 def test_assumptions_are_named_or_refused() -> None:
     assert assumptions(["none"]) == frozenset()
-    assert assumptions(["threads,no-alias"]) == {Assumption.THREADS, Assumption.NO_ALIAS}
+    assert assumptions(["threads,shape"]) == {Assumption.THREADS, Assumption.SHAPE}
     for words, message in (
         (["none", "threads"], "'none' excludes every other assumption"),
         (
             ["luck"],
-            "unknown assumption 'luck'; must be one of no-overflow, same-loads, threads, no-alias, reconvergence, shape, full-cta, read-only, elected-lane, none",
+            "unknown assumption 'luck'; must be one of no-overflow, same-loads, threads, reconvergence, shape, full-cta, read-only, elected-lane, none",
         ),
     ):
         with pytest.raises(ValueError, match=message):

@@ -94,6 +94,12 @@ def analysed(text: str) -> KernelModel:
     return KernelModel(made.functions[0], made)
 
 
+def last_kernel(*functions: str, header: str = HOPPER) -> KernelModel:
+    """The model of the last of *functions*, as it is written: what it calls is not inlined."""
+    made = built(module(*functions, header=header))
+    return KernelModel(made.functions[-1], made)
+
+
 def register(of: Function, name: str) -> int:
     """The number of the register called *name*; it must be the only one."""
     (number,) = [i for i, r in enumerate(of.registers) if r.name == name]

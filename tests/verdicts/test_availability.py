@@ -8,19 +8,19 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import HazardClass, Status, Verdict
 from tclint.isa.target import NEWEST
 from tclint.verdicts import verdicts
-from tests.tools.support import analysed, built, kernel, module
+from tests.tools.support import analysed, kernel, last_kernel, module
 
 BODY = "mov.u32 %r1, %smid;\nfence.proxy.async;\nret;"
 
 
+def available(model: KernelModel) -> Verdict:
+    (found,) = verdicts(model, only=[HazardClass.AVAILABILITY])
+    return found
+
+
 def availability(body: str = BODY, version: str = "8.0", target: str = "sm_90", **options: str) -> Verdict:
     header = f".version {version}\n.target {target}\n.address_size 64\n"
-    (found,) = [
-        v
-        for v in verdicts(analysed(module(kernel(body, **options), header=header)))
-        if v.hazard is HazardClass.AVAILABILITY
-    ]
-    return found
+    return available(analysed(module(kernel(body, **options), header=header)))
 
 
 def test_a_kernel_that_has_all_that_it_uses_is_proved() -> None:
@@ -54,17 +54,15 @@ def test_an_unknown_directive_is_unknown() -> None:
 def test_what_another_kernel_lacks_does_not_matter() -> None:
     header = ".version 8.0\n.target sm_80\n.address_size 64\n"
     text = module(kernel("ret;"), kernel(BODY, "other"), header=header)
-    (found,) = [v for v in verdicts(analysed(text)) if v.hazard is HazardClass.AVAILABILITY]
+    found = available(analysed(text))
     assert found.status is Status.PROVED, found.reasons
 
 
 def test_what_a_callee_lacks_matters() -> None:
     header = ".version 8.0\n.target sm_80\n.address_size 64\n"
     callee = ".func f()\n{\nfence.proxy.async;\nret;\n}"
-    made = built(module(callee, kernel("call f;\nret;"), header=header))
-    model = KernelModel(made.functions[-1], made)
-    (found,) = [v for v in verdicts(model) if v.hazard is HazardClass.AVAILABILITY]
-    assert found.status is Status.UNKNOWN
+    model = last_kernel(callee, kernel("call f;\nret;"), header=header)
+    assert available(model).status is Status.UNKNOWN
 
 
 def test_a_list_that_omits_something_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

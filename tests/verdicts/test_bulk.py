@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.ir.nodes import Instruction
 from tclint.verdicts import verdicts
 from tclint.verdicts.checker import State
 from tclint.verdicts.completion import _May
 from tclint.verdicts.uses import uses
-from tests.tools.support import HOPPER, analysed, built, kernel, module
+from tests.tools.support import HOPPER, analysed, kernel, last_kernel, module
 
 SHARED = ".extern .shared .align 128 .b8 smem[];"
 START = """ld.param.u64 %rd1, [pointer];
@@ -40,10 +39,8 @@ def read(depth: int = 0) -> str:
 
 
 def bulk(body: str, assume: frozenset[Assumption] = frozenset(Assumption)) -> Verdict:
-    text = module(SHARED, CALLEE, kernel(f"{START}\n{body}\nret;"), header=HOPPER)
-    made = built(text)
-    model = KernelModel(made.functions[-1], made)
-    (found,) = [v for v in verdicts(model, assume=assume) if v.hazard is HazardClass.BULK]
+    model = last_kernel(SHARED, CALLEE, kernel(f"{START}\n{body}\nret;"))
+    (found,) = verdicts(model, assume=assume, only=[HazardClass.BULK])
     return found
 
 
@@ -150,7 +147,7 @@ def test_a_kernel_whose_copies_complete_on_mbarriers_does_not_use_the_class() ->
 def test_priorities_of_a_cache_have_no_source_and_no_result() -> None:
     header = HOPPER.replace("8.0", "9.4").replace("sm_90a", "sm_107a")
     text = module(SHARED, kernel(f"{START}\n{PRIORITY}\n{COMMIT}\n{READ}\n{OVERWRITE}\nret;"), header=header)
-    (found,) = [v for v in verdicts(analysed(text)) if v.hazard is HazardClass.BULK]
+    (found,) = verdicts(analysed(text), only=[HazardClass.BULK])
     assert found.status is Status.PROVED, found.reasons
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tclint.dataflow import find_paths
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.verdicts import completion, verdicts
 from tests.tools.support import HEADER, HOPPER, WGMMA, analysed, kernel, module
@@ -33,7 +34,7 @@ def verdict(
     hazard: HazardClass, body: str, header: str, assume: frozenset[Assumption] = frozenset(Assumption)
 ) -> Verdict:
     model = analysed(module(kernel(f"{START}{body}\nret;"), header=header))
-    (found,) = [v for v in verdicts(model, assume=assume) if v.hazard is hazard]
+    (found,) = verdicts(model, assume=assume, only=[hazard])
     return found
 
 
@@ -331,6 +332,22 @@ def test_obligations_are_not_enumerated_past_the_limit(monkeypatch: pytest.Monke
     assert found.status is Status.UNKNOWN
     assert "more than 10 obligations" in found.reasons[0].what
     assert listed == 11
+
+
+def test_a_reason_names_the_limit_that_ended_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wgmma(CORRELATED).status is Status.PROVED
+    monkeypatch.setattr(completion, "find_paths", lambda cache, query: find_paths(cache, query, 0))
+    assert "the search for one ended: more than 0 edges away" in wgmma(CORRELATED).reasons[0].what
+
+
+def test_a_reason_says_after_how_many_open_obligations_no_path_is_searched_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "no paths" not in wgmma(UNKNOWN["not waited"]).reasons[-1].what
+    monkeypatch.setattr(completion, "MAX_OPEN", 1)
+    first, *others = wgmma(UNKNOWN["not waited"] + f"\n{USE}").reasons
+    assert "no paths" not in first.what
+    assert all("beyond 1 open obligations, no paths are searched for" in each.what for each in others)
 
 
 def test_a_function_that_is_not_a_kernel_is_unknown() -> None:

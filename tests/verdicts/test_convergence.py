@@ -12,7 +12,7 @@ from tclint.verdicts import verdicts
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.uniform import Level, check_uniform, collectives
-from tests.tools.support import HOPPER, WGMMA, analysed, built, kernel, module
+from tests.tools.support import WGMMA, analysed, kernel, last_kernel, module
 
 ALL = frozenset(Assumption)
 START = """ld.param.u32 %r9, [number];
@@ -38,16 +38,11 @@ EXITS = ".func leaves()\n{\n.reg .pred %p;\n.reg .b32 %r;\nmov.u32 %r, %laneid;\
 
 
 def model_of(body: str, size: str = SIZE) -> KernelModel:
-    made = built(module(CONSTANTS, EXITS, kernel(f"{START}\n{body}\nret;", directives=size), header=HOPPER))
-    return KernelModel(made.functions[-1], made)
+    return last_kernel(CONSTANTS, EXITS, kernel(f"{START}\n{body}\nret;", directives=size))
 
 
 def convergence(body: str, assume: frozenset[Assumption] = ALL, size: str = SIZE) -> Verdict:
-    (found,) = [
-        v
-        for v in verdicts(model_of(body, size), assume=assume, only=[HazardClass.CONVERGENCE])
-        if v.hazard is HazardClass.CONVERGENCE
-    ]
+    (found,) = verdicts(model_of(body, size), assume=assume, only=[HazardClass.CONVERGENCE])
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
-from tclint.verdicts import apart, verdicts
+from tclint.verdicts import apart, rings, verdicts
 from tests.tools.support import HOPPER, analysed, kernel, module
 
 SHARED = ".extern .shared .align 128 .b8 smem[];\n.shared .align 128 .b8 other[128];"
@@ -32,7 +32,7 @@ def wait(depth: int = 0) -> str:
 
 def copies(body: str, assume: frozenset[Assumption] = frozenset(Assumption)) -> Verdict:
     text = module(SHARED, kernel(f"{START}\n{body}\nret;"), header=HOPPER)
-    (found,) = [v for v in verdicts(analysed(text), assume=assume) if v.hazard is HazardClass.CP_ASYNC]
+    (found,) = verdicts(analysed(text), assume=assume, only=[HazardClass.CP_ASYNC])
     return found
 
 
@@ -144,6 +144,22 @@ def test_a_ring_is_proved_by_disjoint_stages_under_assumptions() -> None:
     assert Discharge.DISJOINT in {o.discharge for o in found.obligations}
     assert Assumption.NO_OVERFLOW in found.assumptions
     assert copies(PROVED["a ring of four stages"], frozenset()).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "words"),
+    [
+        ("MAX_STATES", 3, "its loop has more than 3 states"),
+        ("MAX_FOLLOWED", 1, "it is pending for more than 1 visits of blocks"),
+    ],
+)
+def test_a_reason_names_the_limit_because_of_which_a_ring_was_not_followed(
+    name: str, limit: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rings, name, limit)
+    found = copies(PROVED["a ring of four stages"])
+    assert found.status is Status.UNKNOWN
+    assert words in found.reasons[0].what
 
 
 def test_a_wait_alone_needs_no_assumption() -> None:

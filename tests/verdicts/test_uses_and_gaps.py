@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import HazardClass, Status
 from tclint.verdicts import verdicts
 from tclint.verdicts.gaps import gaps
 from tclint.verdicts.uses import uses
-from tests.tools.support import HOPPER, WGMMA, analysed, built, kernel, module
+from tests.tools.support import HOPPER, WGMMA, analysed, kernel, last_kernel, module
 
 
 def used(body: str) -> set[str]:
@@ -33,11 +32,6 @@ def reasons(body: str, *before: str) -> list[str]:
     return [reason.what for reason in gaps(analysed(module(*before, kernel(body), header=HOPPER)))]
 
 
-def kernel_last(*functions: str) -> KernelModel:
-    made = built(module(*functions, header=HOPPER))
-    return KernelModel(made.functions[-1], made)
-
-
 PLAIN = ".func plain()\n{\n.reg .b32 %r<2>;\nadd.s32 %r1, %r1, 1;\nret;\n}"
 WAITS = ".func waits()\n{\nwgmma.wait_group.sync.aligned 0;\nret;\n}"
 CALLS = ".func calls()\n{\ncall waits;\nret;\n}"
@@ -56,7 +50,7 @@ EXTERN = ".extern .func elsewhere();"
 def test_a_call_is_known_if_no_callee_has_an_event(
     callee: str, functions: tuple[str, ...], known: bool
 ) -> None:
-    of = kernel_last(*functions, kernel(f"call {callee};\nret;"))
+    of = last_kernel(*functions, kernel(f"call {callee};\nret;"))
     assert (not list(gaps(of))) is known
 
 
@@ -66,8 +60,7 @@ def test_an_indirect_call_is_unknown() -> None:
 
 def test_a_variable_that_is_defined_twice_is_a_gap() -> None:
     twice = ".shared .b8 a[16];\n.shared .b8 a[64];"
-    module_ = built(module(twice, kernel("ret;"), header=HOPPER))
-    (reason,) = gaps(KernelModel(module_.functions[-1], module_))
+    (reason,) = gaps(last_kernel(twice, kernel("ret;")))
     assert "defined twice" in reason.what
 
 
