@@ -12,7 +12,7 @@ from enum import Enum
 
 from tclint.findings.spans import Span
 
-__all__ = ["Assumption", "Discharge", "HazardClass", "Obligation", "Reason", "Status", "Verdict"]
+__all__ = ["Assumption", "Discharge", "Executed", "HazardClass", "Obligation", "Reason", "Status", "Verdict"]
 
 
 class HazardClass(Enum):
@@ -128,6 +128,18 @@ class Reason:
     """What is not known, in words."""
     help: str = ""
     """What would make it known, such as ``.reqntid`` or a launch file; "" if nothing is known that would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """Executions of a kernel that all ran to completion, and in which nothing was observed."""
+
+    launches: tuple[str, ...]
+    """The launches and schedules, in words."""
+    reached: frozenset[Span]
+    """The synchronising and asynchronous instructions, and those that access shared memory, that some thread executed."""
+    observed: frozenset[HazardClass]
+    """The classes of which these executions would have observed every hazard that occurred."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ the analyses accepts the list. The absence of findings proves nothing, and whate
 
 ``uses`` says which classes a kernel uses, ``gaps`` what is not known of it at all; ``completion`` proves that registers,
 columns and copied bytes are used after their operation has completed, ``convergence`` that threads execute collective
-instructions together, ``availability`` that the target and the version have all that the module uses; ``checker`` and
-``uniform`` accept or refuse. Imports ``analyses`` and what is below it.
+instructions together, ``parties`` that those do which a barrier counts, ``availability`` that the target and the version
+have all that the module uses; ``checker``, ``uniform`` and ``parties`` accept or refuse. Imports ``analyses`` and what is below it.
 
 Change this package when a kernel that is right is *unknown*, or to prove another class.
 """

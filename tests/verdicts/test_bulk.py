@@ -167,7 +167,7 @@ def test_a_prover_that_takes_a_wait_for_sources_for_one_for_results_is_refused(
     )  # the prover claims it, the checker does not accept
 
 
-def test_what_is_loaded_as_read_only_memory_is_no_result() -> None:
+def test_read_only_memory_does_not_hold_a_result() -> None:
     body = f"{COPY}\n{COMMIT}\n{read()}\n{READ.replace('ld.global', 'ld.global.nc')}"
     found = bulk(body)
     assert found.status is Status.PROVED, found.reasons
