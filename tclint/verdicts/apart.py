@@ -17,7 +17,7 @@ from tclint.isa.table import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Footprint
-from tclint.verdicts.rings import Numbers, Rings
+from tclint.verdicts.rings import Rings, State
 
 __all__ = ["Bytes", "Passes", "columns_apart"]
 
@@ -163,20 +163,27 @@ class Bytes:
                     return False
         return True
 
-    def _selected(self, address: int, numbers: Numbers, passes: Passes) -> int | None:
-        """*address* with the numbers of its counters; None if anything else in it may change."""
+    def _selected(self, address: int, state: State, passes: Passes) -> int | None:
+        """*address* in a *state* of its loop; None if anything else in it may change."""
         terms, constant = self.values.linear(address)
-        kept = list[tuple[int, int]]()
+        kept, carried = list[tuple[int, int]](), self.values.constant(0)
         for term, factor in terms:
             changes = self.values.varying_at(term)
-            number = self.rings.evaluated(term, numbers) if changes else None
-            if number is not None:
+            came_from = state.carried.get(self.values.representative(term))
+            number = self.rings.evaluated(term, state.numbers) if changes else None
+            if came_from is not None:
+                value, numbers = came_from
+                before = self._selected(value, State(numbers, {}), _always)
+                if before is None:
+                    return None
+                carried = self.values.add(carried, self.values.times(before, factor))
+            elif number is not None:
                 constant += number * factor
             elif any(passes(kind, at) for kind, at in changes):
                 return None
             else:
                 kept.append((term, factor))
-        return self.values.total(tuple(kept), constant)
+        return self.values.add(self.values.total(tuple(kept), constant), carried)
 
     def _ranges_apart(self, a: Range, b: Range) -> bool:
         """Whether two ranges of one iteration are disjoint, whatever threads of the CTA access them.
@@ -249,6 +256,11 @@ class Bytes:
             number = self.values.constant_of(distance)
             self._distances[a, b] = (number, number) if number is not None else self.values.interval(distance)
         return self._distances[a, b]
+
+
+def _always(kind: str, at: int) -> bool:
+    """What changes in a loop has changed since the previous iteration."""
+    return True
 
 
 def _sized(match: Match) -> bool:

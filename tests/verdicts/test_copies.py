@@ -72,6 +72,56 @@ setp.lt.s32 %p3, %r10, %r9;
 {wait()}"""
 
 
+def masked(mask: int = 2048, depth: int = 0, start: str = "0") -> str:
+    """A loop over two stages that bits of a counter without end select: it waits, copies the next one and reads this one."""
+    return f"""{copy("%r4")}
+{COMMIT}
+mov.b32 %r10, {start};
+mov.b32 %r11, 0;
+top:
+{wait(depth)}
+bar.sync 0;
+and.b32 %r13, %r10, {mask};
+add.s32 %r14, %r4, %r13;
+add.s32 %r10, %r10, 2048;
+and.b32 %r16, %r10, {mask};
+add.s32 %r17, %r4, %r16;
+{copy("%r17")}
+{COMMIT}
+{read("%r14")}
+bar.sync 0;
+add.s32 %r11, %r11, 1;
+setp.lt.s32 %p1, %r11, %r9;
+@%p1 bra top;
+{wait()}"""
+
+
+def carried(wrap: int = 2, depth: int = 0, first: int = 0) -> str:
+    """A loop that copies a stage, and reads the one that the previous iteration copied, whose address it kept."""
+    return f"""{copy(f"%r4+{first}")}
+{COMMIT}
+mov.b32 %r10, 0;
+mov.b32 %r12, 0;
+add.s32 %r18, %r4, {first};
+top:
+{wait(depth)}
+bar.sync 0;
+add.s32 %r13, %r12, 1;
+setp.ge.s32 %p2, %r13, {wrap};
+selp.b32 %r12, 0, %r13, %p2;
+mul.lo.s32 %r14, %r12, 2048;
+add.s32 %r19, %r4, %r14;
+{copy("%r19")}
+{COMMIT}
+{read("%r18")}
+bar.sync 0;
+mov.b32 %r18, %r19;
+add.s32 %r10, %r10, 1;
+setp.lt.s32 %p1, %r10, %r9;
+@%p1 bra top;
+{wait()}"""
+
+
 MATRIX = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r50, %r51, %r52, %r53}, [%r15];"
 PROVED = {
     "waited": f"{copy('%r4')}\n{COMMIT}\n{wait()}\n{read('%r4')}",
@@ -88,12 +138,22 @@ PROVED = {
     "a ring read by the warp": ring(use=MATRIX),
     "a ring of three stages": ring(stages=3, depth=1, ahead=2, wrap=3),
     "a ring that waits for more than it must": ring(depth=1),
+    "stages that bits of a counter select": masked(),
+    "stages whose addresses are kept for an iteration": carried(),
+    "a first stage elsewhere": carried(first=4096),
+    "three stages whose addresses are kept": carried(wrap=3),
 }
 UNKNOWN = {
     "read by another thread": (
         f"setp.ne.u32 %p1, %r1, 0;\nsetp.ne.u32 %p2, %r1, 1;\n@%p1 bra next;\n{copy('%r3')}\n{COMMIT}\n"
         f"next:\nbar.sync 0;\n@%p2 bra done;\n{read('%r3')}\ndone:\n{wait()}"
     ),
+    "bits of a counter that change too late": masked(mask=4096),
+    "stages that bits of a counter select, too few waited for": masked(depth=1),
+    "one stage whose address is kept": carried(wrap=1),
+    "stages whose addresses are kept, too few waited for": carried(depth=1),
+    "a first stage that the first iteration overwrites": carried(first=2048),
+    "a first stage of three that the first iteration overwrites": carried(wrap=3, first=2048),
     "not waited": f"{copy('%r4')}\n{COMMIT}\n{read('%r4')}\n{wait()}",
     "not committed": f"{copy('%r4')}\n{wait()}\n{read('%r4')}",
     "the newer group": f"{copy('%r4')}\n{COMMIT}\n{copy('%r4+2048')}\n{COMMIT}\n{wait(1)}\n{read('%r4+2048')}",
