@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tclint
 from benchmarks import results
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import HazardClass, Status, Verdict
@@ -71,7 +72,7 @@ def rows(
     paths: Sequence[Path], only: Collection[HazardClass], findings: bool, journal: Path | None = None
 ) -> Iterator[Row]:
     """The rows of all kernels of *paths*. What the *journal* has of this version of tclint is not proved again."""
-    asked = f"{results.commit()} {findings} {' '.join(sorted(hazard.value for hazard in only))}"
+    asked = f"{_version()} {findings} {' '.join(sorted(hazard.value for hazard in only))}"
     known: dict[str, list[Row]] = {}
     if journal is not None and journal.is_file():
         for line in journal.read_text(encoding="utf-8").splitlines():
@@ -89,6 +90,15 @@ def rows(
                 with journal.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"of": key, "rows": known[key]}) + "\n")
         yield from known[key]
+
+
+def _version() -> str:
+    """A digest of the sources of tclint."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(tclint.__file__).parent.rglob("*")):
+        if path.suffix in (".py", ".toml", ".md"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _of(source: Source, producer: str, only: Collection[HazardClass], findings: bool) -> Iterator[Row]:
