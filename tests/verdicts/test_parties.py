@@ -11,7 +11,7 @@ from tclint.verdicts.checker import Refused
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.parties import check_parties
 from tclint.verdicts.uniform import Level
-from tests.verdicts.test_convergence import ALL, DATA, LOADED, MMA, VOTE, branch, convergence, loop, model_of
+from tests.tools.collectives import ALL, DATA, LOADED, MMA, VOTE, branch, convergence, loop, model_of
 
 FIRST = "setp.ge.u32 %p1, %r1, 128;"
 SECOND = "setp.lt.u32 %p1, %r1, 128;"

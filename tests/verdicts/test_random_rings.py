@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tclint.findings.verdicts import Status
-from tests.verdicts.test_copies import COMMIT, copies, copy, read, wait
+from tests.tools.copies import COMMIT, copies, copy, read, wait
 
 SIZE = 2048
 """The bytes that all threads of a CTA copy together: two offsets meet if they are closer."""
