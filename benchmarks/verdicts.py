@@ -1,6 +1,6 @@
 """What tclint proves of real kernels, and whether a fault in a kernel that is proved takes the proof away.
 
-    python -m benchmarks.verdicts PATH... [--every 6] [--class wgmma] [--findings] [--journal FILE] [--record]
+    python -m benchmarks.verdicts PATH... [--every 6] [--class wgmma] [--findings] [--largest N] [--journal FILE] [--record]
     python -m benchmarks.verdicts --mutants 300 PATH... [--class wgmma] [--kernels 40] [--seed 7] [--record]
     python -m benchmarks.verdicts --against ptxas PATH... [--class wgmma] [--record]
 
@@ -180,6 +180,9 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=sys.maxsize, help="plant them in so many kernels")
     parser.add_argument("--against", choices=["ptxas"], help="ask ptxas about the kernels that are proved")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument(
+        "--largest", type=int, default=sys.maxsize, help="count only files up to so many bytes"
+    )
     parser.add_argument("--journal", type=Path, help="keep what is counted, so that the run can be resumed")
     parser.add_argument("--record", action="store_true", help="leave a record, and write docs/results.md")
     options = parser.parse_args()
@@ -194,12 +197,16 @@ def main() -> None:
         except (ptxas.PtxasMissing, sass.NvdisasmMissing) as error:
             sys.exit(f"nothing is asked: {error}")
         sys.exit(any(left))
+    counted = [path for path in paths if path.stat().st_size <= options.largest]
+    sample = f"{len(counted)} files" + (
+        f" up to {options.largest // 1000} kB" if len(counted) < len(paths) else ""
+    )
     found = list[Row]()
     with suppress(KeyboardInterrupt):  # what was counted until then is shown
-        for row in rows(paths, chosen, options.findings, options.journal):
+        for row in rows(counted, chosen, options.findings, options.journal):
             found.append(row)
         for hazard, row in shares(found).items() if options.record else ():
-            record("shares", hazard, {"sample": f"{len(paths)} files", **row}, {})
+            record("shares", hazard, {"sample": sample, **row}, {})
     print(table(shares(found)))
 
 

@@ -151,3 +151,18 @@ def test_shares_are_on_the_page_of_results(
     assert "| `wgmma` | 2 files | 2 | 1 | 0 | 1 | 50% |" in text
     assert "| `wgmma` | 1 of 1 | 0 of 1 |" in text
     assert "- `wgmma`, 1: it uses a register of" in text
+
+
+def test_files_that_are_too_large_are_not_counted(
+    producers: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
+    largest = producers[0].stat().st_size
+    producers[1].write_bytes(producers[1].read_bytes() + b"//" + b" " * largest)
+    command = ["verdicts", "--record", "--largest", str(largest), "--class", "wgmma", *map(str, producers)]
+    monkeypatch.setattr(sys, "argv", command)
+    benchmark.main()
+    assert (
+        f"| `wgmma` | 1 files up to {largest // 1000} kB | 1 | 1 |" in (tmp_path / "results.md").read_text()
+    )
