@@ -1,4 +1,7 @@
-"""What was planted into proofs, what other programs say of them, and how a person reads what speaks against one."""
+"""The record of what is proved, what was planted into proofs and what other programs say of them.
+
+A person reads what speaks against a proof.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import results
+from benchmarks import results, verdict_shares
 from benchmarks.verdict_oracles import Case
 
 __all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "read", "readings", "record", "section"]
@@ -17,12 +20,12 @@ __all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "read", "readings", "record", "
 READINGS = Path(__file__).with_name("readings.tsv")
 TITLE = "Proofs"
 COMMAND = (
-    "python -m benchmarks.verdicts --mutants 320 --kernels 40 --record"
+    "python -m benchmarks.verdicts --record && python -m benchmarks.verdicts --mutants 320 --kernels 40 --record"
     " && python -m benchmarks.verdicts --against ptxas --record"
 )
 SLICE = "python -m benchmarks.verdicts --mutants 20 --class wgmma fixtures/wgmma_waited.ptx"
 ABOUT = (
-    "Faults are planted into kernels that are proved for a class of hazards, one at a time, and ptxas and the SASS that it "
+    "Each kernel is asked which classes of hazards it uses and whether they are proved. Faults are planted into kernels that are proved for a class of hazards, one at a time, and ptxas and the SASS that it "
     "makes are asked about kernels that are proved. Each mutant that is still proved, and each message against a proof, is "
     "judged: it is a bug of the prover, or the class holds nevertheless ([readings](../benchmarks/readings.tsv)). What "
     "proofs mean: [verdicts.md](verdicts.md). The samples of the rows differ, and are listed below."
@@ -45,10 +48,10 @@ def read(cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def record(kind: str, hazard: str, row: Mapping[str, Any], versions: Mapping[str, str]) -> None:
-    """Puts a *row* about a class into the record; *kind* is ``mutants`` or ``oracles``. Other rows stay."""
+    """Puts a *row* about a class into the record; *kind* is ``shares``, ``mutants`` or ``oracles``. Other rows stay."""
     path = results.RECORDS / "verdicts.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    data = known.get("data", {"mutants": {}, "oracles": {}})
+    data = {"shares": {}, "mutants": {}, "oracles": {}, **known.get("data", {})}
     data[kind][hazard] = row
     kept = {
         name: version for name, version in known.get("versions", {}).items() if name in ("ptxas", "nvdisasm")
@@ -70,7 +73,7 @@ def section(data: Any) -> list[str]:
         "still proved: no fault",
         "still proved: not read",
     ]
-    lines = results.table(head, rows)
+    lines = [*verdict_shares.section(data["shares"]), *results.table(head, rows)]
     asked = [
         (f"`{hazard}`", row["oracle"], row["kernels"], *_judged(row))
         for hazard, row in data["oracles"].items()

@@ -1,13 +1,13 @@
 """What tclint proves of real kernels, and whether a fault in a kernel that is proved takes the proof away.
 
-    python -m benchmarks.verdicts PATH... [--every 6] [--class wgmma] [--findings]
+    python -m benchmarks.verdicts PATH... [--every 6] [--class wgmma] [--findings] [--largest N] [--journal FILE] [--record]
     python -m benchmarks.verdicts --mutants 300 PATH... [--class wgmma] [--kernels 40] [--seed 7] [--record]
     python -m benchmarks.verdicts --against ptxas PATH... [--class wgmma] [--record]
 
 PATH is a ``.ptx`` file, or a folder of them; *every* takes each n-th file. The first command counts, for each class of
 hazards and each producer (the folder of a file), the kernels that use the class, those that are proved, those whose proof
-rests on assumptions, and the commonest reasons of the others. With ``--findings`` the files are linted as well, and a
-finding of the class makes a kernel *violated*.
+rests on assumptions, and the commonest reasons of the others (``benchmarks.verdict_shares``). With ``--findings`` the
+files are linted as well, and a finding of the class makes a kernel *violated*. What a ``--journal`` has is not proved again.
 
 The second plants faults of ``benchmarks.faults`` and ``benchmarks.proof_faults`` that are about a class into kernels that
 are proved for it. A mutant
@@ -24,7 +24,7 @@ import random
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,21 +36,14 @@ from benchmarks.proof_faults import PROOF_FAULTS
 from benchmarks.studies import sass
 from benchmarks.verdict_oracles import ORACLES, Case, digest, oracle
 from benchmarks.verdict_score import read, record
-from tclint.analyses.model import KernelModel
-from tclint.findings.verdicts import HazardClass, Status, Verdict
-from tclint.ir.frontend import analyse
-from tclint.ir.inline import inlinable, inline
-from tclint.ir.nodes import Function, Module
-from tclint.linting.check import check_source
-from tclint.syntax.source import Source, SourceError
-from tclint.verdicts import verdicts
+from benchmarks.verdict_shares import Row, files, kernels, proved, rows, shares, table
+from tclint.findings.verdicts import HazardClass, Status
+from tclint.syntax.source import Source
 
-__all__ = ["ABOUT", "Mutants", "against", "kernels", "main", "mutants", "table"]
+__all__ = ["ABOUT", "Mutants", "against", "main", "mutants"]
 
 LARGEST = 400_000
 """Bytes of the largest file that faults are planted in, and that others are asked about."""
-REASONS = 5
-_NUMBER = re.compile(r"\b\d+\b")
 
 ABOUT = {
     HazardClass.WGMMA: r"^(wgmma\.(wait|commit|fence)|accumulator (read|written|changed)|copy of|A fragment|call while)",
@@ -67,14 +60,6 @@ ABOUT = {
 """Class -> the names of the faults that are about it."""
 
 
-class Row(NamedTuple):
-    """What is known of one class in one kernel."""
-
-    producer: str
-    file: Path
-    verdict: Verdict
-
-
 class Mutants(NamedTuple):
     """What became of the faults of one class."""
 
@@ -88,64 +73,6 @@ class Mutants(NamedTuple):
     @property
     def planted(self) -> int:
         return sum(self.lost.values()) + len(self.survivors)
-
-
-def files(paths: Sequence[Path], every: int) -> list[Path]:
-    """The files below *paths*, in order, and of these each n-th."""
-    found = sorted(f for p in paths for f in (p.rglob("*.ptx") if p.is_dir() else [p]))
-    return found[::every]
-
-
-def kernels(source: Source) -> Iterator[tuple[Module, Function]]:
-    """The kernels of a module that can be analysed, with the callees inlined that its checks see."""
-    module, _ = analyse(source)
-    callees = inlinable(module)
-    for function in module.functions:
-        if function.entry and function.instructions and not function.declared_only:
-            yield module, inline(function, callees)
-
-
-def proved(
-    module: Module, function: Function, only: Collection[HazardClass], violated: Collection[HazardClass] = ()
-) -> tuple[Verdict, ...]:
-    """The verdicts of one kernel about the classes *only*."""
-    model = KernelModel(function, module)
-    return verdicts(model, violated, only=only)
-
-
-def rows(paths: Sequence[Path], only: Collection[HazardClass], findings: bool) -> Iterator[Row]:
-    """The verdicts of all kernels of *paths*."""
-    for path in paths:
-        try:
-            source = Source.read(path)
-        except SourceError:
-            continue
-        broken: dict[str | None, set[HazardClass]] = defaultdict(set)
-        for finding in check_source(source).findings if findings else ():
-            broken[finding.entry] |= {HazardClass(name) for name in finding.rule.hazards}
-        for module, function in kernels(source):
-            for verdict in proved(module, function, only, broken[function.name] | broken[None]):
-                yield Row(path.parent.name, path, verdict)
-
-
-def table(found: Sequence[Row]) -> str:
-    """Shares by class and producer, and the commonest reasons of what is unknown."""
-    lines = ["class              producer       kernels  violated  proved  assuming  unknown  share"]
-    for hazard in HazardClass:
-        mine = [row for row in found if row.verdict.hazard is hazard]
-        for producer in ("", *sorted({row.producer for row in mine})) if mine else ():
-            counted = [row.verdict for row in mine if producer in ("", row.producer)]
-            status = Counter(v.status for v in counted)
-            assuming = sum(v.status is Status.PROVED and bool(v.assumptions) for v in counted)
-            share = status[Status.PROVED] / len(counted)
-            lines.append(
-                f"{hazard.value if not producer else '':<18} {producer or 'all':<14} {len(counted):>7} "
-                f"{status[Status.VIOLATED]:>9} {status[Status.PROVED]:>7} {assuming:>9} {status[Status.UNKNOWN]:>8} "
-                f"{share:>6.0%}"
-            )
-        whys = Counter(_NUMBER.sub("N", row.verdict.reasons[0].what) for row in mine if row.verdict.reasons)
-        lines += [f"    {n:>4}  {why}" for why, n in whys.most_common(REASONS)]
-    return "\n".join(lines)
 
 
 def mutants(
@@ -258,6 +185,10 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=sys.maxsize, help="plant them in so many kernels")
     parser.add_argument("--against", choices=["ptxas"], help="ask ptxas about the kernels that are proved")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument(
+        "--largest", type=int, default=sys.maxsize, help="count only files up to so many bytes"
+    )
+    parser.add_argument("--journal", type=Path, help="keep what is counted, so that the run can be resumed")
     parser.add_argument("--record", action="store_true", help="leave a record, and write docs/results.md")
     options = parser.parse_args()
     chosen = [HazardClass(name) for name in options.hazards] or list(HazardClass)
@@ -271,11 +202,17 @@ def main() -> None:
         except (ptxas.PtxasMissing, sass.NvdisasmMissing) as error:
             sys.exit(f"nothing is asked: {error}")
         sys.exit(any(left))
+    counted = [path for path in paths if path.stat().st_size <= options.largest]
+    sample = f"{len(counted)} files" + (
+        f" up to {options.largest // 1000} kB" if len(counted) < len(paths) else ""
+    )
     found = list[Row]()
     with suppress(KeyboardInterrupt):  # what was counted until then is shown
-        for row in rows(paths, chosen, options.findings):
+        for row in rows(counted, chosen, options.findings, options.journal):
             found.append(row)
-    print(table(found))
+        for hazard, row in shares(found).items() if options.record else ():
+            record("shares", hazard, {"sample": sample, **row}, {})
+    print(table(shares(found)))
 
 
 def _plant(paths: Sequence[Path], hazard: HazardClass, options: argparse.Namespace) -> bool:

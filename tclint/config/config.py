@@ -202,6 +202,8 @@ ASSUMPTIONS = Kind(
                 "aligned",
                 "registers",
                 "shape",
+                "full-cta",
+                "read-only",
                 "none",
             ]
         },

@@ -13,6 +13,8 @@ from typing import Literal, NamedTuple
 from tclint._dataclass import dataclass
 from tclint.executor.observations import Observation
 from tclint.executor.run import Execution
+from tclint.findings.rules import all_rules
+from tclint.findings.verdicts import HazardClass
 from tclint.ir.nodes import Function
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "Claim",
     "Proof",
     "Where",
+    "bounded_classes",
     "demonstrations",
     "depends_on_integers",
     "due_to_assumption",
@@ -213,6 +216,26 @@ def demonstrations(claim: Claim, execution: Execution, basis: Basis) -> Iterator
                 continue
             if not due_to_assumption(observation, basis):
                 yield observation, depends_on_integers(observation, basis)
+
+
+_PARTLY = frozenset((HazardClass.AVAILABILITY, HazardClass.BULK, HazardClass.REGISTER_POOL))
+"""Classes of which an execution does not observe all: what reads global memory while the result of a copy is pending, and
+how many registers a warp is launched with, are not followed."""
+_OF_THREADS = frozenset((
+    HazardClass.WGMMA, HazardClass.TMEM_ACCESS, HazardClass.CP_ASYNC, HazardClass.CONVERGENCE,
+))  # fmt: skip
+"""Classes that do not depend on what a bulk copy moves."""
+
+
+def bounded_classes(function: Function, basis: Basis) -> frozenset[HazardClass]:
+    """The classes that an execution of *function* bounds if nothing is observed: those of rules with evidence.
+
+    A tensor map of an assumed launch is unknown, and copies through it move nothing.
+    """
+    rules = all_rules()
+    observed = {HazardClass(name) for rule in EVIDENCE for name in rules[rule].hazards} - _PARTLY
+    maps = any(i.match is not None and "tensormap" in i.match.form.roles for i in function.instructions)
+    return frozenset(observed & _OF_THREADS if maps and basis.assumes is not None else observed)
 
 
 def due_to_assumption(observation: Observation, basis: Basis) -> bool:

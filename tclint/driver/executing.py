@@ -18,7 +18,14 @@ from dataclasses import field, replace
 
 from tclint._dataclass import dataclass
 from tclint.checks import Hit, Mark
-from tclint.driver.evidence import EVIDENCE, depends_on_integers, due_to_assumption, evidence, seen
+from tclint.driver.evidence import (
+    EVIDENCE,
+    bounded_classes,
+    depends_on_integers,
+    due_to_assumption,
+    evidence,
+    seen,
+)
 from tclint.driver.hazards import hazard
 from tclint.driver.launches import Candidate, candidates
 from tclint.driver.one import debug, internal_error
@@ -31,6 +38,8 @@ from tclint.findings.finding import Confirmation, KernelExecution
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.findings.selection import Selected
+from tclint.findings.spans import span
+from tclint.findings.verdicts import Executed, HazardClass
 from tclint.ir.nodes import Function, Module
 from tclint.syntax.source import Source
 
@@ -59,6 +68,8 @@ class Executor:
         self._launches = launches
         self.executions: list[KernelExecution] = []
         """How each kernel that was to be executed fared."""
+        self._bounds: dict[int, Executed] = {}
+        """The executions of kernels in which nothing was observed, by the positions of the kernels."""
 
     def __call__(self, module: Module, function: Function, hits: Sequence[Hit]) -> Iterator[Hit]:
         """The hits that executing an entry adds to *hits*; none if one of these is for ``--confirm``.
@@ -81,9 +92,15 @@ class Executor:
                 kernel.outcome = replace(kernel.outcome, end="unsupported", reason=internal_error(error))
         line = self._source.position(function.start).line
         self.executions.append(replace(kernel.outcome, line=line))
+        if bound := kernel.bound():
+            self._bounds[function.start] = bound
         for hit in kernel.hits():
             if (hit.rule, kernel.function.instructions[hit.site].start) not in known:
                 yield hit
+
+    def executed(self, function: Function) -> Executed | None:
+        """The executions of a kernel, if all of them ran to completion and nothing was observed; else None."""
+        return self._bounds.get(function.start)
 
     def _is_shown(self, hit: Hit) -> bool:
         """Whether a hit will be shown and is about something that an execution can demonstrate."""
@@ -129,6 +146,8 @@ class _Kernel:
     file: LaunchFile | None
     found: dict[_Key, _Found] = field(default_factory=dict)
     spent: int = 0
+    runs: list[tuple[Candidate, Execution]] = field(default_factory=list)
+    """The executions that looked for observations."""
 
     def run(self) -> None:
         """Execute the entry, first to observe and then to see whether other launches contradict."""
@@ -145,9 +164,12 @@ class _Kernel:
     def _observe(self, steps: int) -> None:
         """Execute launches under all schedules until one reaches everything of interest or *steps* are spent."""
         missing = _of_interest(self.function)
+        collective = _collective(self.function)
         for candidate in self.candidates[:MAX_LAUNCHES]:
             for schedule in _SCHEDULES:
-                result = candidate.run(Schedule(schedule), steps=max(steps, 1), watched=missing)
+                watched = missing | collective
+                result = candidate.run(Schedule(schedule), steps=max(steps, 1), watched=watched)
+                self.runs.append((candidate, result))
                 steps -= result.steps
                 self._conclude(candidate, result)
                 if result.end in _STOPPED and self.file is None:
@@ -158,6 +180,21 @@ class _Kernel:
                     break
             if steps <= 0 or not missing or result.end == "unsupported":
                 return
+
+    def bound(self) -> Executed | None:
+        """What the executions show of the classes of the kernel; None if one did not go right, or not as on a GPU."""
+        if not self.runs or any(not result.right or result.notes for _, result in self.runs):
+            return None
+        schedules: dict[str, list[str]] = {}
+        for candidate, result in self.runs:
+            schedules.setdefault(candidate.basis.name, []).append(result.schedule)
+        reached = frozenset[int]().union(*(result.reached for _, result in self.runs))
+        observed = [bounded_classes(self.function, candidate.basis) for candidate, _ in self.runs]
+        return Executed(
+            tuple(f"{name} (executed: {', '.join(how)})" for name, how in schedules.items()),
+            frozenset(span(self.function, site) for site in reached),
+            frozenset(HazardClass).intersection(*observed),
+        )
 
     def _conclude(self, candidate: Candidate, result: Execution) -> None:
         """Remember the best end of an execution: one that ran to completion, else the last one."""
@@ -263,4 +300,13 @@ def _of_interest(function: Function) -> frozenset[int]:
         for site, instruction in enumerate(function.instructions)
         if instruction.event
         or (instruction.match is not None and instruction.match.space.startswith(".shared"))
+    )
+
+
+def _collective(function: Function) -> frozenset[int]:
+    """The instructions that several threads must execute together."""
+    return frozenset(
+        site
+        for site, instruction in enumerate(function.instructions)
+        if instruction.match is not None and instruction.match.scope not in ("", "active", "thread")
     )

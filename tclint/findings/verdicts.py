@@ -12,7 +12,7 @@ from enum import Enum
 from tclint._dataclass import dataclass
 from tclint.findings.spans import Span
 
-__all__ = ["Assumption", "Discharge", "HazardClass", "Obligation", "Reason", "Status", "Verdict"]
+__all__ = ["Assumption", "Discharge", "Executed", "HazardClass", "Obligation", "Reason", "Status", "Verdict"]
 
 
 class HazardClass(Enum):
@@ -84,8 +84,11 @@ class Assumption(Enum):
     REGISTERS = "registers"
     """A kernel with ``setmaxnreg`` is launched with the registers per thread that ``ptxas`` chooses by its directives."""
     SHAPE = "shape"
-    """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``;
-    a kernel that never reads %ntid is launched with as many threads as ``.maxntid`` states."""
+    """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``."""
+    FULL_CTA = "full-cta"
+    """Without ``.reqntid``, the CTA has as many threads as ``.maxntid`` admits."""
+    READ_ONLY = "read-only"
+    """No thread writes memory that ``ld.global.nc`` loads while the kernel runs (9.7.9.9)."""
 
 
 class Discharge(Enum):
@@ -142,6 +145,18 @@ class Reason:
     """What is not known, in words."""
     help: str = ""
     """What would make it known, such as ``.reqntid`` or a launch file; "" if nothing is known that would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """Executions of a kernel that all ran to completion, and in which nothing was observed."""
+
+    launches: tuple[str, ...]
+    """The launches and schedules, in words."""
+    reached: frozenset[Span]
+    """The synchronising and asynchronous instructions, and those that access shared memory, that some thread executed."""
+    observed: frozenset[HazardClass]
+    """The classes of which these executions would have observed every hazard that occurred."""
 
 
 @dataclass(frozen=True, slots=True)

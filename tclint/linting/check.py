@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, kernel_checks, module_checks
@@ -33,12 +33,24 @@ from tclint.linting.suppress import apply
 from tclint.syntax.source import Problem, Source
 
 if TYPE_CHECKING:
-    from tclint.findings.verdicts import Assumption
+    from tclint.findings.verdicts import Assumption, Executed
     from tclint.linting.verdicts import Judge
 
 __all__ = ["Observer", "as_findings", "check_source"]
 
-Observer = Callable[[Module, Function, Sequence[Hit]], Iterable[Hit]]
+
+class Observer(Protocol):
+    """What observes the functions of a module besides the checks."""
+
+    def __call__(self, module: Module, function: Function, hits: Sequence[Hit]) -> Iterable[Hit]:
+        """The hits that it adds to *hits*."""
+        ...
+
+    def executed(self, function: Function) -> Executed | None:
+        """The executions of a function that bound its verdicts; None if there are none."""
+        ...
+
+
 """Returns further hits for a function of a module, with the inlined callees that its present hits refer to."""
 
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
@@ -145,7 +157,8 @@ def _check(
             tick("execute")
         found += [(whole, hit) for hit in hits]
         if judge is not None:
-            judge.add(whole, hits, all_hits, changed=past.owing)
+            executed = observer.executed(whole) if observer is not None else None
+            judge.add(whole, hits, all_hits, changed=past.owing, executed=executed)
             tick("verdicts")
     if not problems:
         past.forget_all_but(module)

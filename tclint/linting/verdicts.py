@@ -1,7 +1,7 @@
-"""What is known of each class of hazards in a kernel, from the findings, the proofs and the replays together.
+"""What is known of each class of hazards in a kernel, from the findings, proofs, replays and executions together.
 
 In this order: a class that a finding violates is *violated*; one whose proof a checker has accepted is *proved*; one that
-the replays of the run observed to hold is *bounded*; any other is *unknown*, with the first reasons. A finding counts
+the replays or executions of the run observed to hold is *bounded*; any other is *unknown*, with the first reasons. A finding counts
 whether or not a comment, the baseline or a setting that ignores it hides it: it is known to be there. A finding below
 ``min-confidence`` violates nothing, but its class is not proved or bounded either.
 """
@@ -15,14 +15,15 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence
-from tclint.findings.spans import Span
-from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
+from tclint.findings.spans import Span, span
+from tclint.findings.verdicts import Assumption, Executed, HazardClass, Reason, Status, Verdict
 from tclint.ir.nodes import Function, Module
 from tclint.isa.target import Version
 from tclint.replay.bounds import mbarriers
 from tclint.verdicts import MAX_REASONS
 from tclint.verdicts import verdicts as proved
 from tclint.verdicts.gaps import gaps
+from tclint.verdicts.uses import events
 
 __all__ = ["Judge"]
 
@@ -47,6 +48,8 @@ class Judge:
         """The hits of the checks of the module, each with the function that it is about, if it is about one."""
         self._seen: dict[int, tuple[Verdict, ...]] = {}
         """What is shown of the kernels that were checked in this run, by their positions."""
+        self._events: dict[int, dict[HazardClass, frozenset[int]]] = {}
+        """The instructions of these kernels for which they use each class."""
         self.verdicts: list[Verdict] = []
         """Those of the kernels so far."""
 
@@ -55,6 +58,7 @@ class Judge:
         if model.function.entry:
             shown = proved(model, (), self._assume)
             self._seen[model.function.start] = tuple(_bounded(model, verdict) for verdict in shown)
+            self._events[model.function.start] = events(model)
 
     def add(
         self,
@@ -63,8 +67,9 @@ class Judge:
         found: Iterable[Hit] = (),
         *,
         changed: bool = False,
+        executed: Executed | None = None,
     ) -> None:
-        """Adds the verdicts on *function*, whose calls are inlined, if it is a kernel.
+        """Adds the verdicts on *function*, whose calls are inlined, if it is a kernel. *executed* are its executions.
 
         A class that only a consequence of another defect violates, which is *found* and not *reported*, is violated too.
         If the function has *changed* since it was checked, nothing is known.
@@ -79,6 +84,9 @@ class Judge:
                 self.see(model)
                 model.release()
             shown = self._seen[function.start]
+            if executed is not None:
+                sites = self._events[function.start]
+                shown = tuple(_by_execution(function, verdict, sites, executed) for verdict in shown)
         self._judge(function, shown, reported, found)
 
     def _judge(
@@ -128,6 +136,20 @@ def _bounded(model: KernelModel, verdict: Verdict) -> Verdict:
     if not reasons:
         return replace(verdict, status=Status.BOUNDED, launches=launches, reasons=())
     return replace(verdict, reasons=(*reasons, *verdict.reasons)[:MAX_REASONS])
+
+
+def _by_execution(
+    function: Function, verdict: Verdict, sites: Mapping[HazardClass, frozenset[int]], executed: Executed
+) -> Verdict:
+    """*verdict*, bounded if it is open and executions reached all that it is about; else with what they did not reach."""
+    if verdict.hazard not in executed.observed or verdict.status is not Status.UNKNOWN:
+        return verdict
+    needed = {span(function, site) for site in sites.get(verdict.hazard, ())}
+    missed = sorted(needed - executed.reached, key=lambda each: each.start)
+    if not missed:
+        return replace(verdict, status=Status.BOUNDED, launches=executed.launches, reasons=())
+    reason = Reason(missed[0], "no launch that was executed reaches it", "a launch file that does")
+    return replace(verdict, reasons=(*verdict.reasons[: MAX_REASONS - 1], reason))
 
 
 def _judged(

@@ -6,12 +6,12 @@ the analyses accepts the list. The absence of findings proves nothing, and whate
 
 ``uses`` says which classes a kernel uses, ``gaps`` what is not known of it at all; ``completion`` proves that registers,
 columns and copied bytes are used after their operation has completed, ``convergence`` that threads execute collective
-instructions together, ``mma`` that threads wait for the ``tcgen05`` operations that they issue and that complete on
-mbarriers, ``proxies`` that fences separate the accesses of one thread through different proxies, ``shared_order`` that
-CTA barriers order accesses of shared memory, ``register_pool`` that ``setmaxnreg`` gets what it requests,
-``availability`` that the target and the version have all that the module uses; ``checker``, ``uniform``,
-``mma_checker``, ``proxy_checker``, ``epochs`` and ``warp_registers`` accept or refuse. Imports ``analyses`` and what is
-below it.
+instructions together, ``parties`` that those do which a barrier counts, ``mma`` that threads wait for the ``tcgen05``
+operations that they issue and that complete on mbarriers, ``proxies`` that fences separate the accesses of one thread
+through different proxies, ``shared_order`` that CTA barriers order accesses of shared memory, ``register_pool`` that
+``setmaxnreg`` gets what it requests, ``availability`` that the target and the version have all that the module uses;
+``checker``, ``uniform``, ``parties``, ``mma_checker``, ``proxy_checker``, ``epochs`` and ``warp_registers`` accept or
+refuse. Imports ``analyses`` and what is below it.
 
 Change this package when a kernel that is right is *unknown*, or to prove another class.
 """

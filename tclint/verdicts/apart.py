@@ -17,7 +17,7 @@ from tclint.isa.table import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Footprint
-from tclint.verdicts.rings import Numbers, Rings
+from tclint.verdicts.rings import Numbers, Rings, State
 
 __all__ = ["Bytes", "Passes", "Range", "columns_apart", "exact_ranges", "outside", "symbolically_apart"]
 
@@ -27,6 +27,8 @@ Range = tuple[int, int]
 """The value of an address, and the number of bytes or columns from there on."""
 _MBARRIER = 8
 """The bytes of an mbarrier object (9.7.13.15.1)."""
+_LARGEST_SPAN = 1 << 20
+"""The distance of addresses of two threads up to which bytes are compared one by one: more than shared memory has."""
 
 
 def columns_apart(model: KernelModel, first: int, second: int, passes: Passes) -> bool:
@@ -173,25 +175,35 @@ class Bytes:
 
     def apart_when(self, a: Range, first: Numbers, b: Range, then: Numbers, passes: Passes) -> bool:
         """Whether two ranges are disjoint, whatever threads access them, if counters have these numbers at each."""
-        here, there = self._selected(a[0], first, passes), self._selected(b[0], then, passes)
+        here, there = (
+            self._selected(address, State(numbers, {}), passes)
+            for address, numbers in ((a[0], first), (b[0], then))
+        )
         if here is None or there is None or not (self._same_for_all(here) and self._same_for_all(there)):
             return False
         return self._ranges_apart((here, a[1]), (there, b[1]))
 
-    def _selected(self, address: int, numbers: Numbers, passes: Passes) -> int | None:
-        """*address* with the numbers of its counters; None if anything else in it may change."""
+    def _selected(self, address: int, state: State, passes: Passes) -> int | None:
+        """*address* in a *state* of its loop; None if anything else in it may change."""
         terms, constant = self.values.linear(address)
-        kept = list[tuple[int, int]]()
+        kept, carried = list[tuple[int, int]](), self.values.constant(0)
         for term, factor in terms:
             changes = self.values.varying_at(term)
-            number = self.rings.evaluated(term, numbers) if changes else None
-            if number is not None:
+            came_from = state.carried.get(self.values.representative(term))
+            number = self.rings.evaluated(term, state.numbers) if changes else None
+            if came_from is not None:
+                value, numbers = came_from
+                before = self._selected(value, State(numbers, {}), _always)
+                if before is None:
+                    return None
+                carried = self.values.add(carried, self.values.times(before, factor))
+            elif number is not None:
                 constant += number * factor
             elif any(passes(kind, at) for kind, at in changes):
                 return None
             else:
                 kept.append((term, factor))
-        return self.values.total(tuple(kept), constant)
+        return self.values.add(self.values.total(tuple(kept), constant), carried)
 
     def _ranges_apart(self, a: Range, b: Range) -> bool:
         """Whether two ranges of one iteration are disjoint, whatever threads of the CTA access them.
@@ -210,7 +222,7 @@ class Bytes:
         (low, high), (other_low, other_high) = self._bounds_of(mine), self._bounds_of(its)
         if between[0] + low >= other_high + b[1] or between[1] + high + a[1] <= other_low:
             return True
-        if between[0] != between[1]:
+        if between[0] != between[1] or max(high - low, other_high - other_low) > _LARGEST_SPAN:
             return False
         return not self._footprint(mine, a[1]).moved(between[0]).meets(self._footprint(its, b[1]))
 
@@ -264,6 +276,11 @@ class Bytes:
             number = self.values.constant_of(distance)
             self._distances[a, b] = (number, number) if number is not None else self.values.interval(distance)
         return self._distances[a, b]
+
+
+def _always(kind: str, at: int) -> bool:
+    """What changes in a loop has changed since the previous iteration."""
+    return True
 
 
 def _sized(match: Match) -> bool:

@@ -15,12 +15,13 @@ and the open operations a group of age 0; a wait for N completes the groups of a
 completes all operations of its group. Nothing else completes an operation: not a branch, a barrier, a call, or what is
 known of the threads. A guarded instruction may or may not execute. A ``mov`` of a register that a ``wgmma`` may still
 write makes a copy that is as pending as the original, since ``ptxas`` renames; to move a copy back is not an access if the
-register cannot hold anything else; any other ``mov`` is one. Neither it
-nor a constant that a ``mov`` writes is an access for which a ``wgmma.fence`` is needed.
+register cannot hold anything else; any other ``mov`` is one.
 
 **Obligations.** An operation has completed before an instruction reads its results, overwrites its registers, calls a
-function or leaves the kernel; nothing but another ``wgmma`` reads the A fragment of one. The ISA itself makes a read wait for a ``tcgen05.ld`` (9.7.16.6.4.5), and orders ``wgmma``
-on the same accumulators (9.7.15.7.1). A ``wgmma.fence`` follows the last ordinary access of each register that a ``wgmma`` uses.
+function or leaves the kernel; nothing but another ``wgmma`` reads the A fragment of one. The ISA itself
+makes a read wait for a ``tcgen05.ld`` (9.7.16.6.4.5), and orders ``wgmma`` on the same accumulators (9.7.15.7.1). A
+``wgmma.fence`` follows the last access of each register that a ``wgmma`` uses, by a ``mov`` too; accesses of accumulators
+by ``wgmma`` of one shape need none.
 Operations on tensor memory have completed before the thread signals other threads, and before it issues
 another operation on their columns, unless both read. A ``cp.async`` has completed before the thread accesses bytes that it, or
 another thread in step with it, copies there.
@@ -39,7 +40,7 @@ from typing import NamedTuple
 from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
-from tclint.ir.nodes import Function, Immediate, Instruction, Special, Vector, registers
+from tclint.ir.nodes import Function, Immediate, Instruction, Vector, registers
 
 __all__ = [
     "OPEN",
@@ -222,12 +223,6 @@ def _renames(instruction: Instruction) -> bool:
     )
 
 
-def _is_constant(instruction: Instruction) -> bool:
-    """Whether it moves a constant; special registers are none."""
-    special = any(isinstance(operand, Special) for operand in instruction.operands)
-    return instruction.opcode.startswith("mov.") and not instruction.reads and not special
-
-
 def releases(instruction: Instruction) -> bool:
     """Whether other threads may continue because of *instruction*."""
     event, match = instruction.event, instruction.match
@@ -392,21 +387,15 @@ class Transfer:
 
 
 class Fences:
-    """The registers of wgmma operations with an ordinary access since the last ``wgmma.fence`` (9.7.15.7.1)."""
+    """The registers of wgmma operations that were accessed since the last ``wgmma.fence`` (9.7.15.7.1).
 
-    def __init__(self, transfer: Transfer, instructions: Iterable[Instruction]) -> None:
+    Every read and write is an access, that of a ``mov`` too; only wgmma of one shape need no fence for the accumulators
+    that they share.
+    """
+
+    def __init__(self, transfer: Transfer) -> None:
         self.operations = {i: o for i, o in transfer.operations.items() if o.group == "wgmma"}
-        self.used = {r for o in self.operations.values() for r in o.results | o.sources}
-        moves: dict[int, set[int]] = {}
-        for instruction in filter(_renames, instructions):
-            moves.setdefault(instruction.writes[0], set()).update(instruction.reads)
-        tracked, work = set(self.used), list(self.used)
-        while work:
-            fresh = moves.get(work.pop(), set()) - tracked
-            tracked |= fresh
-            work += fresh
-        self.tracked = frozenset(tracked)
-        """The registers that they use, and those that a ``mov`` copies into these."""
+        self.used = frozenset(r for o in self.operations.values() for r in o.results | o.sources)
         kinds: dict[int, set[object]] = {}
         for operation in self.operations.values():
             for register in operation.sources:
@@ -418,8 +407,8 @@ class Fences:
 
     def affects(self, at: int, instruction: Instruction) -> bool:
         """Whether instruction *at* can change what is unfenced."""
-        touched = (*instruction.reads, *instruction.writes)
-        return at in self.operations or bool(instruction.event) or not self.tracked.isdisjoint(touched)
+        touched = (*instruction.reads, *instruction.writes, instruction.guard)
+        return at in self.operations or bool(instruction.event) or not self.used.isdisjoint(touched)
 
     def after(self, unfenced: frozenset[int], at: int, instruction: Instruction) -> frozenset[int]:
         """The registers that are unfenced after an instruction, whose guard may be true or false."""
@@ -427,14 +416,7 @@ class Fences:
             return unfenced | (self.operations[at].results & self.mixed)
         if instruction.event == "register-fence" and instruction.group == "wgmma":
             return unfenced if instruction.guard >= 0 else frozenset()
-        if _is_constant(instruction):
-            return unfenced  # ptxas zeroes accumulators by renaming
-        if _renames(instruction):
-            source, target = instruction.reads[0], instruction.writes[0]
-            if source in unfenced and target in self.tracked:
-                return unfenced | {target}
-            return unfenced if target in self.used or instruction.guard >= 0 else unfenced - {target}
-        touched = self.tracked.intersection(instruction.writes) | self.used.intersection(instruction.reads)
+        touched = self.used.intersection((*instruction.reads, *instruction.writes, instruction.guard))
         return unfenced if touched <= unfenced else unfenced | touched
 
 
@@ -454,7 +436,7 @@ class _Checker:
         self.order = sorted(graph.reached((0,)))
         reachable = (graph.blocks[b] for b in self.order)
         self.transfer = Transfer(function, certificate.groups, reachable, sources=certificate.sources)
-        self.fences = Fences(self.transfer, function.instructions)
+        self.fences = Fences(self.transfer)
         self.users: dict[int, set[int]] = {}
         """Register -> the operations that use it."""
         self.before: dict[int, set[int]] = {b: set() for b in self.order}
@@ -472,7 +454,7 @@ class _Checker:
 
     def run(self) -> frozenset[Need]:
         graph, certificate = self.graph, self.certificate
-        if not self.fences.tracked <= certificate.unfenced[0]:
+        if not self.fences.used <= certificate.unfenced[0]:
             raise Refused(0, "the certificate assumes a wgmma.fence before the entry")
         for b in self.order:
             state, unfenced, before = certificate.pending[b], certificate.unfenced[b], self.before[b]
@@ -575,7 +557,7 @@ class _Checker:
         elif claimed is Discharge.ORDERED:
             holds = ordered
         elif claimed is Discharge.DISJOINT:
-            compared = need.what in ("columns", "bytes", "source")
+            compared = need.what in ("columns", "bytes", "source", "result")
             holds = compared and self.questions.disjoint(need, self.certificate.pending)
         else:  # the bytes of a cp.async are accessed by other threads too, whose paths are not those of the issuing one
             searched = claimed is Discharge.INFEASIBLE and need.what != "bytes"

@@ -8,8 +8,8 @@ certificate that :mod:`tclint.verdicts.checker` accepts or refuses.
 What a proof trusts besides the checker: the ISA table (events, groups, operands), the control-flow graph, and, for
 obligations that an infeasible path discharges, :func:`~tclint.dataflow.feasible_paths.find_paths`, whose answer holds
 under the assumptions of :mod:`tclint.values`. That search is given the transfer functions of the checker. It is not asked
-in a kernel that dispatches roles by a table in memory, elects lanes or reads %warpid or %smid, because what :mod:`tclint.values` assumes of these
-is not among the assumptions that a proof may name.
+in a kernel that dispatches roles by a table in memory or reads %warpid or %smid, because what :mod:`tclint.values` assumes of
+these is not among the assumptions that a proof may name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tclint.verdicts.checker import (
     writes_shared,
 )
 from tclint.verdicts.outcome import Outcome
-from tclint.verdicts.paths import PATH_ASSUMPTIONS, path_assumptions
+from tclint.verdicts.paths import PATH_ASSUMPTIONS, elections, path_assumptions
 from tclint.verdicts.rings import Rings
 
 __all__ = [
@@ -74,7 +74,7 @@ _WHAT = {
     "result": "its result has been written before the thread reads it",
     "release": "it has completed before the thread signals others or calls a function",
     "exit": "it has completed before the kernel exits",
-    "fence": "a wgmma.fence follows the last ordinary access of its registers",
+    "fence": "a wgmma.fence follows the last access of its registers",
 }
 
 
@@ -107,7 +107,7 @@ class _Unfenced(Analysis[frozenset[int]]):
         self.fences, self.instructions = fences, instructions
 
     def boundary(self) -> frozenset[int]:
-        return self.fences.tracked
+        return self.fences.used
 
     def bottom(self) -> frozenset[int]:
         return frozenset()
@@ -155,7 +155,7 @@ class Completion:
             sources=sources,
         )
         self.pending = solve(_May(self.transfer), self.cfg)
-        self.fences = Fences(self.transfer, self.instructions)
+        self.fences = Fences(self.transfer)
         self.unfenced = solve(_Unfenced(self.fences, self.instructions), self.cfg)
         self.assumed: set[Assumption] = set()
         self._last: tuple[int, State] = -1, frozenset()
@@ -302,7 +302,7 @@ class Completion:
         if cheap:
             self._limits[need] = f"beyond {MAX_OPEN} open obligations, no paths are searched for"
             return None
-        if need.what in ("columns", "bytes", "source") and self._disjoint(need, self.pending.entry):
+        if need.what in ("columns", "bytes", "source", "result") and self._disjoint(need, self.pending.entry):
             return Discharge.DISJOINT
         return Discharge.INFEASIBLE if self._infeasible(need, self.transfer) else None
 
@@ -336,8 +336,10 @@ class Completion:
             inside = kind != "block" and block == self.cfg.block_of[need.operation] and need.operation < at
             return inside or any(p.site == need.operation for p in pending[block])
 
+        if need.what == "result":
+            return self._is_read_only(need.use)
         wanted = PATH_ASSUMPTIONS if need.what in ("bytes", "source") else {Assumption.NO_OVERFLOW}
-        if not self.assume >= wanted:
+        if not (self.assume >= wanted and self._follows_elections):
             return False
         if need.what == "columns":
             apart = columns_apart(self.model, need.operation, need.use, passes)
@@ -347,7 +349,7 @@ class Completion:
                 self._limits[need] = limit
         if not apart:
             return False
-        self.assumed |= wanted
+        self.assumed |= wanted | (self._elected or frozenset())
         return True
 
     @cached_property
@@ -355,10 +357,31 @@ class Completion:
         """The bytes of shared memory that the kernel accesses."""
         return Bytes(self.model, Rings(self.model, self.transfer))
 
+    def _is_read_only(self, load: int) -> bool:
+        """Whether an instruction loads memory that no thread writes while the kernel runs, if that may be assumed."""
+        match = self.instructions[load].match
+        if match is None or ".nc" not in match.modifiers or Assumption.READ_ONLY not in self.assume:
+            return False
+        self.assumed.add(Assumption.READ_ONLY)
+        return True
+
+    @cached_property
+    def _elected(self) -> frozenset[Assumption] | None:
+        return elections(self.model)
+
+    @cached_property
+    def _follows_elections(self) -> bool:
+        """Whether a proof may rely on what values know of elected lanes."""
+        return self._elected is not None and self.assume >= self._elected
+
     @cached_property
     def _searchable(self) -> bool:
         """Whether a proof may rely on infeasible paths: see the docstring of this module."""
-        return path_assumptions(self.model) == PATH_ASSUMPTIONS <= self.assume
+        return (
+            path_assumptions(self.model) is not None
+            and self.assume >= PATH_ASSUMPTIONS
+            and self._follows_elections
+        )
 
     def _infeasible(self, need: Need, transfer: Transfer) -> bool:
         """Whether no feasible path leads from the operation to the use on which it is pending."""
@@ -367,7 +390,7 @@ class Completion:
         if need not in self._answers:
             self._answers[need] = self._search(need, transfer)
         if self._answers[need]:
-            self.assumed |= PATH_ASSUMPTIONS
+            self.assumed |= PATH_ASSUMPTIONS | (self._elected or frozenset())
         return self._answers[need]
 
     def _search(self, need: Need, transfer: Transfer) -> bool:

@@ -1,7 +1,7 @@
 """Convergence: the threads that a collective instruction needs execute it together.
 
-The levels of registers are the least solution of the equations that :mod:`tclint.verdicts.uniform` checks. A proof trusts,
-besides the checker, the ISA table (families, scopes, special registers), the control-flow graph, and for predicates of the
+The levels of registers are the least solution of the equations that :mod:`tclint.verdicts.uniform` checks, for all threads
+and for those that a barrier counts (:mod:`tclint.verdicts.parties`). A proof trusts, besides the checkers, the ISA table (families, scopes, special registers), the control-flow graph, and for predicates of the
 thread index :mod:`tclint.values`.
 
 The ISA does not guarantee that the threads of a warp which have diverged execute an instruction together after the paths
@@ -11,8 +11,8 @@ with a membermask, and barriers without ``.aligned``, wait for the others and do
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property, partial
 
 from tclint.analyses.model import KernelModel
 from tclint.findings.spans import span
@@ -23,6 +23,7 @@ from tclint.values import Values
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.outcome import Outcome
+from tclint.verdicts.parties import Certificate, Parties, check_parties
 from tclint.verdicts.uniform import MOVED, Collective, Level, Questions, Uniform, check_uniform, collectives
 
 __all__ = ["Convergence", "index_alone"]
@@ -65,18 +66,21 @@ class Convergence:
         """Whether the index of a thread may decide anything: not in a CTA of several dimensions of which only bounds are
         known."""
         self._holding: dict[tuple[int, int], int | None] = {}
-        self._indexed: dict[tuple[int, int, bool], Level] = {}
+        self.everyone = T.full(self.values.threads)
+        self._indexed: dict[tuple[int, int, int, bool], Level] = {}
         blocks = [range(block.start, block.end) for block in model.cfg.blocks]
         graph = Graph(blocks, model.cfg.successors, model.cfg.exits)
-        self.of = Uniform(self.function, graph, Questions(self._by_index, self._constant))
+        by_index = partial(self._by_index, self.everyone)
+        self.of = Uniform(
+            self.function, graph, Questions(by_index, self._constant, self._read_only, self._threads)
+        )
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts the levels that discharge them."""
-        of, levels, needed = self.of, self.levels, self.needed
         obligations, reasons = list[Obligation](), list[Reason]()
-        phases = dict(of.phases())
-        for each in needed:
-            why = self.why(each) or phases.get(each.site, "") or self.refused(each)
+        missing = dict(self._missing())
+        for each in self.needed:
+            why = missing.get(each.site, "") or self.refused(each)
             at = span(self.function, each.site)
             if why:
                 reasons.append(Reason(at, why))
@@ -86,10 +90,58 @@ class Convergence:
         reasons += self._leaving_calls()
         if not reasons:
             try:
-                check_uniform(of, levels, needed)
+                check_uniform(self.of, self.levels, self.needed, self._in_party)
+                if self.parties is not None:
+                    check_parties(self.parties, self.needed, self.certificate)
             except Refused as refused:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
         return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed))
+
+    def _missing(self) -> Iterator[tuple[int, str]]:
+        """The collective instructions that some of the threads may not execute, or not at the same time, and why."""
+        for each in self.needed:
+            if self.parties is not None and self._in_party(each):
+                why = self.parties.apart(each, self.certificate)
+            else:
+                why = self.why(each)
+            if why:
+                yield each.site, why
+        yield from self.of.phases()
+        if self.parties is not None:
+            yield from self.parties.mixed(self.needed, self.certificate.reaching)
+
+    def _in_party(self, of: Collective) -> bool:
+        """Whether an instruction is a barrier that counts some of the threads."""
+        return self.parties is not None and self.parties.counted(of) is not None
+
+    @cached_property
+    def parties(self) -> Parties | None:
+        """The barriers that count some of the threads; None if there are none, or the size of the CTA is unknown."""
+        counts = [each for each in self.needed if self.model.instruction(each.site).role("count") is not None]
+        size = self._threads() if counts else None
+        if size is None or size != self.values.threads:
+            return None
+        return Parties(self.of, size, self.holding, self._by_index)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The threads that may reach each block, and the levels of registers in each party."""
+        parties, order = self.parties, self.of.order
+        assert parties is not None
+        reaching, work = {0: self.everyone}, [0]
+        while work:
+            block = work.pop()
+            for edge in self.of.graph.successors[block]:
+                known = reaching.get(edge.target, 0)
+                reaching[edge.target] = known | parties.along(edge, reaching[block])
+                if reaching[edge.target] != known:
+                    work.append(edge.target)
+        levels: dict[int, dict[int, Level]] = {}
+        for each in self.needed:
+            party = parties.party(each.site, reaching)
+            if parties.counted(each) == party.bit_count() and party not in levels:
+                levels[party] = self._solved(parties.within(party))
+        return Certificate({b: reaching.get(b, 0) for b in order}, levels)
 
     @cached_property
     def needed(self) -> tuple[Collective, ...]:
@@ -138,21 +190,25 @@ class Convergence:
     @cached_property
     def levels(self) -> dict[int, Level]:
         """The level of each register on which a branch or a collective instruction depends."""
-        writers = self._slice()
-        levels = dict.fromkeys(writers, Level.CLUSTER)
+        return self._solved(self.of)
+
+    def _solved(self, of: Uniform) -> dict[int, Level]:
+        """The levels among the threads that *of* is about."""
+        levels = dict.fromkeys(self._slice, Level.CLUSTER)
         changed = True
         while changed:
             changed = False
-            outer = self.of.outer(levels)
-            for register, sites in writers.items():
+            outer = of.outer(levels)
+            for register, sites in self._slice.items():
                 for at in sites:
                     if levels[register] is Level.NONE:
                         break
-                    level = max(outer[self.of.block_of[at]], self.of.written(register, at, levels))
+                    level = max(outer[of.block_of[at]], of.written(register, at, levels))
                     if level > levels[register]:
                         levels[register], changed = level, True
         return levels
 
+    @cached_property
     def _slice(self) -> dict[int, list[int]]:
         """The registers from which predicates are computed, each with the instructions that write it."""
         instructions, block_of = self.function.instructions, self.of.block_of
@@ -176,11 +232,27 @@ class Convergence:
     def _constant(self, operand: Operand, at: int) -> int | None:
         return self.values.constant_of(self.values.operand(operand, at))
 
-    def _by_index(self, register: int, at: int, after: bool) -> Level:
-        """The level of a register whose value depends on the index of the thread alone; ``NONE`` if it is another."""
-        key = register, at, after
+    def _read_only(self, at: int) -> bool:
+        """Whether a load is from memory that no thread writes, if that may be assumed."""
+        match = self.model.instruction(at).match
+        if match is None or ".nc" not in match.modifiers or Assumption.READ_ONLY not in self.assume:
+            return False
+        self.assumed.add(Assumption.READ_ONLY)
+        return True
+
+    def _threads(self) -> int | None:
+        """The number of threads of the CTA, if it is stated or may be assumed."""
+        if self.function.threads is None and self.function.most_threads is not None:
+            if Assumption.FULL_CTA not in self.assume:
+                return None
+            self.assumed.add(Assumption.FULL_CTA)
+        return self.function.most_threads
+
+    def _by_index(self, threads: int, register: int, at: int, after: bool) -> Level:
+        """The level of a register among *threads*, if its value depends on their index alone; ``NONE`` if not."""
+        key = threads, register, at, after
         if key not in self._indexed:
-            level = self._index_level(register, at, after) if self.by_index else Level.NONE
+            level = self._index_level(*key) if self.by_index else Level.NONE
             if level < Level.NONE:
                 self.assumed |= self.of_index
             self._indexed[key] = level
@@ -197,7 +269,7 @@ class Convergence:
                 self.assumed |= self.of_index
         return self._holding[key]
 
-    def _index_level(self, register: int, at: int, after: bool) -> Level:
+    def _index_level(self, threads: int, register: int, at: int, after: bool) -> Level:
         values, kind = self.values, self.function.registers[register].type
         value = (values.after if after else values.before)(register, at)
         if not index_alone(values, value):
@@ -210,10 +282,9 @@ class Convergence:
             planes = values.bit_slices(value) if kind.endswith(("32", "16")) else None
         if planes is None:
             return Level.NONE
-        every = T.full(values.threads)
-        if all(plane & every in (0, every) for plane in planes):
+        if all(plane & threads in (0, threads) for plane in planes):
             return Level.CLUSTER
         for level, size in ((Level.WARPGROUP, 128), (Level.WARP, 32)):
-            if not any(T.partial_groups(plane, every, size) for plane in planes):
+            if not any(T.partial_groups(plane, threads, size) for plane in planes):
                 return level
         return Level.NONE

@@ -10,7 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import specials
 
-__all__ = ["PATH_ASSUMPTIONS", "path_assumptions"]
+__all__ = ["PATH_ASSUMPTIONS", "elections", "path_assumptions"]
 
 PATH_ASSUMPTIONS = frozenset((Assumption.NO_OVERFLOW, Assumption.SAME_LOADS, Assumption.THREADS))
 """What the search for a feasible path may take for granted."""
@@ -23,6 +23,15 @@ def path_assumptions(model: KernelModel) -> frozenset[Assumption] | None:
     if model.reachability.dispatchers:
         return None
     read = {s.name for instruction in model.function.instructions for s in specials(instruction.operands)}
-    if not read.isdisjoint(_CHANGING):
-        return None
-    return PATH_ASSUMPTIONS | {Assumption.ELECT} if model.sites("elect") else PATH_ASSUMPTIONS
+    elected = elections(model)
+    return PATH_ASSUMPTIONS | elected if elected is not None and read.isdisjoint(_CHANGING) else None
+
+
+def elections(model: KernelModel) -> frozenset[Assumption] | None:
+    """What the values of a kernel take for granted of elected lanes; None if the mask of an election is not constant."""
+    sites, values = model.sites("elect"), model.values
+    for site in sites:
+        mask = model.instruction(site).role("mask")
+        if mask is None or values.constant_of(values.operand(mask, site)) is None:
+            return None
+    return frozenset((Assumption.ELECT,) if sites else ())

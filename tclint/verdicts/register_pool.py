@@ -75,10 +75,10 @@ class RegisterPool:
 
     def _size(self) -> int | None:
         """The number of threads that every CTA has, which a kernel that never reads %ntid states by ``.maxntid``."""
-        if self.function.threads is None and Assumption.SHAPE not in self.assume:
+        if self.function.threads is None and Assumption.FULL_CTA not in self.assume:
             return None
         if self.function.threads is None and self.values.cta_size is not None:
-            self.assumed.add(Assumption.SHAPE)
+            self.assumed.add(Assumption.FULL_CTA)
         return self.values.cta_size
 
     def _apart(self, of: Collective) -> str:

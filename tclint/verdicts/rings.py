@@ -1,8 +1,9 @@
 """Copies into a ring buffer whose stages are selected by loop counters, and accesses of other stages meanwhile.
 
 A loop counter that starts at a constant and whose next value depends on nothing but itself runs through a sequence of
-numbers that repeats: the stages of a ring. If all that varies in two addresses are such counters of one loop, the loop
-has finitely many states. From each state in which the copy may be issued, :class:`Rings` follows all paths of the
+numbers that repeats: the stages of a ring. Of a counter that grows without end, only the low bits count if addresses mask
+the others away. An address that the loop carries from one iteration to the next is what it was computed from in the
+previous one. If all that varies in two addresses are such values of one loop, the loop has finitely many states. From each state in which the copy may be issued, :class:`Rings` follows all paths of the
 control-flow graph on which the copy is pending, whether they are feasible or not, and yields for each access the states
 of the loop at the copy and at the access. It uses the transfer functions of the checker, and knows no predicates.
 """
@@ -30,6 +31,27 @@ Numbers = dict[int, int]
 """Counter -> its number in one state of its loop."""
 
 
+class State(NamedTuple):
+    """What varies in the addresses of one loop, in one of its states."""
+
+    numbers: Numbers
+    carried: dict[int, tuple[int, Numbers]]
+    """A value that the loop carries -> what it was computed from, and the numbers of the counters there."""
+
+
+class _Counter(NamedTuple):
+    """A counter as a sequence of numbers that repeats."""
+
+    sequence: list[int]
+    back: int
+    """The index that follows the last one."""
+
+    def at(self, state: int) -> int:
+        """The number in a *state* of the loop: 0 is the first one."""
+        size = len(self.sequence)
+        return self.sequence[state if state < size else self.back + (state - self.back) % (size - self.back)]
+
+
 class _Position(NamedTuple):
     """Where a path is, in which state its loop is, and the age of the copy."""
 
@@ -46,9 +68,7 @@ class Rings:
     def __init__(self, model: KernelModel, transfer: Transfer) -> None:
         self.model, self.transfer, self.values, self.cfg = model, transfer, model.values, model.cfg
         self._phis: dict[int, set[int]] = {}
-        self._sequences: dict[int, list[int] | None] = {}
-        self._repeats: dict[int, int] = {}
-        """Counter -> the index of its sequence that follows the last one."""
+        self._known: dict[tuple[int, int | None], _Counter | None] = {}
         self.limits: dict[tuple[int, int], str] = {}
         """A copy and an access -> the limit because of which their loop was not followed, in words."""
         self._long = set[int]()
@@ -57,35 +77,67 @@ class Rings:
 
     def states(
         self, copy: int, access: int, addresses: Sequence[int]
-    ) -> Iterator[tuple[Numbers, Numbers]] | None:
-        """The numbers of the counters in *addresses* at the *copy* and at an *access* while the copy may be pending.
+    ) -> Iterator[tuple[State, State]] | None:
+        """The states of the loop of *addresses* at the *copy* and at an *access* while the copy may be pending.
 
         None if the addresses have counters of several loops or of none, or the loop has too many states.
         """
-        counters = {c for address in addresses for c in self.counters(address)}
-        heads = {self.values.node(c)[1] for c in counters}
+        phis = {c for address in addresses for c in self.counters(address)}
+        heads = {self.values.node(c)[1] for c in phis}
         if len(heads) != 1 or (head := min(heads)) not in self.cfg.loops:
             return None
-        sequences = {c: self._sequence(c) for c in counters}
-        known = {c: s for c, s in sequences.items() if s is not None}
-        if not self._long.isdisjoint(sequences):
+        carried = {c: found for c in phis if (found := self._carried(c, head)) is not None}
+        used = [*addresses, *(following for _, following in carried.values())]
+        counters = {c for value in used for c in self.counters(value)} - carried.keys()
+        repeating = {c: self._counter(c, self._bits(used, c)) for c in counters}
+        known = {c: found for c, found in repeating.items() if found is not None}
+        if not self._long.isdisjoint(counters - known.keys()):
             self.limits[copy, access] = f"its loop has more than {MAX_STATES} states"
-        if len(known) < len(sequences) or not known:
+        if len(known) < len(counters) or not known or any(self.values.node(c)[1] != head for c in known):
             return None
-        shape = _joint([len(s) for s in known.values()], [self._repeats[c] for c in known])
+        shape = _joint(list(known.values()))
         if shape is None:
             self.limits[copy, access] = f"its loop has more than {MAX_STATES} states"
             return None
         count, back = shape
+        if carried:  # the first state that repeats has another one before it when it is reached again
+            count, back = count + 1, back + 1
         met = self._follow(copy, head, count, back)
         if met is None:
             self.limits[copy, access] = f"it is pending for more than {MAX_FOLLOWED} visits of blocks"
             return None
 
-        def numbers(state: int) -> Numbers:
-            return {c: _at(s, self._repeats[c], state) for c, s in known.items()} if state >= 0 else {}
+        def state(index: int) -> State:
+            if index < 0:
+                return State({}, {})
+            before = {c: each.at(index - 1) for c, each in known.items()} if index else {}
+            came_from = {c: (both[1] if index else both[0], before) for c, both in carried.items()}
+            return State({c: each.at(index) for c, each in known.items()}, came_from)
 
-        return ((numbers(first), numbers(then)) for first, then in sorted(met.get(access, ())))
+        return ((state(first), state(then)) for first, then in sorted(met.get(access, ())))
+
+    def _carried(self, phi: int, head: int) -> tuple[int, int] | None:
+        """What a value that the loop carries is before the loop, and what it is computed from in the previous iteration.
+
+        None if it depends on itself or on another such value: it is a counter, or nothing that is known.
+        """
+        loop, arguments = self.cfg.loops[head], self.values.arguments(phi)
+        sources = self.cfg.sources[head]
+        if self.values.node(phi)[1] != head or len(arguments) != len(sources):
+            return None
+        first = {
+            self.values.representative(a) for a, b in zip(arguments, sources, strict=True) if b not in loop
+        }
+        following = {
+            self.values.representative(a) for a, b in zip(arguments, sources, strict=True) if b in loop
+        }
+        if len(first) != 1 or len(following) != 1:
+            return None
+        (start,), (step,) = first, following
+        counters = self.counters(step)
+        if phi in counters or not counters or self.counters(start):
+            return None
+        return start, step
 
     # ------------------------------------------------------------ counters
 
@@ -134,13 +186,44 @@ class Rings:
     def _is_phi(self, value: int) -> bool:
         return bool(self.values.node(value)[0] == "phi")
 
-    def _sequence(self, phi: int) -> list[int] | None:
-        """The numbers of a loop counter from the entry of its loop on, until they repeat; None if they are unknown."""
-        if phi not in self._sequences:
-            self._sequences[phi] = self._run(phi)
-        return self._sequences[phi]
+    def _bits(self, values: Sequence[int], counter: int) -> int | None:
+        """How many low bits of a *counter* decide *values*; None if all may."""
+        found = [self._decisive(value, counter, None) for value in values]
+        known = [bits for bits in found if bits is not None]
+        return max(known) if len(known) == len(found) else None
 
-    def _run(self, phi: int) -> list[int] | None:
+    def _decisive(self, value: int, counter: int, width: int | None, depth: int = 0) -> int | None:
+        """How many low bits of *counter* decide the low *width* bits of *value*, or all of it; None if all may."""
+        value = self.values.representative(value)
+        if value == counter:
+            return width
+        if counter not in self.counters(value):
+            return 0
+        kind, *parts = self.values.node(value)
+        if depth > _MAX_DEPTH:
+            return None
+        if kind == "op" and parts[0] == "mask" and isinstance(parts[2], int) and parts[2] >= 0:
+            kept = parts[2].bit_length()
+            return self._decisive(parts[1], counter, kept if width is None else min(kept, width), depth + 1)
+        if kind != "sum":
+            return None
+        bits = [self._decisive(t, counter, self._below(f, width), depth + 1) for t, f in parts[0]]
+        known = [each for each in bits if each is not None]
+        return max(known) if len(known) == len(bits) else None
+
+    @staticmethod
+    def _below(factor: int, width: int | None) -> int | None:
+        """How many low bits of a term decide the low *width* bits of its multiple by *factor*."""
+        return None if width is None else max(0, width - ((factor & -factor).bit_length() - 1))
+
+    def _counter(self, phi: int, bits: int | None) -> _Counter | None:
+        """A loop counter, or its *bits* low bits if it does not repeat otherwise; None if it is not known."""
+        if (phi, bits) not in self._known:
+            found = self._run(phi, None)
+            self._known[phi, bits] = self._run(phi, bits) if found is None and bits is not None else found
+        return self._known[phi, bits]
+
+    def _run(self, phi: int, bits: int | None) -> _Counter | None:
         values, block = self.values, self.values.node(phi)[1]
         loop, arguments = self.cfg.loops.get(block), values.arguments(phi)
         sources = self.cfg.sources[block]
@@ -151,14 +234,20 @@ class Rings:
         start = next(iter(first)) if len(first) == 1 else None
         if start is None or len(following) != 1:
             return None
-        (step,), sequence = following, [start]
+        (step,) = following
+        if bits is not None:
+            if self._decisive(step, phi, bits) not in range(bits + 1):
+                return None
+            start &= (1 << bits) - 1
+        sequence = [start]
         while len(sequence) <= MAX_STATES:
             number = self.evaluated(step, {phi: sequence[-1]})
             if number is None:
                 return None
+            if bits is not None:
+                number &= (1 << bits) - 1
             if number in sequence:
-                self._repeats[phi] = sequence.index(number)
-                return sequence
+                return _Counter(sequence, sequence.index(number))
             sequence.append(number)
         self._long.add(phi)
         return None
@@ -222,14 +311,8 @@ class Rings:
         return frozenset(i for i, each in enumerate(self.transfer.instructions) if touches_shared(each))
 
 
-def _at(sequence: list[int], back: int, state: int) -> int:
-    """The number of a counter in a *state* of its loop: 0 is the first, and *back* the one after the last number."""
-    size = len(sequence)
-    return sequence[state if state < size else back + (state - back) % (size - back)]
-
-
-def _joint(sizes: list[int], backs: list[int]) -> tuple[int, int] | None:
+def _joint(counters: Sequence[_Counter]) -> tuple[int, int] | None:
     """The number of states of several counters together, and the one after the last; None if there are too many."""
-    back = max(backs)
-    count = back + lcm(*(size - b for size, b in zip(sizes, backs, strict=True)))
+    back = max(each.back for each in counters)
+    count = back + lcm(*(len(each.sequence) - each.back for each in counters))
     return (count, back) if count <= MAX_STATES else None

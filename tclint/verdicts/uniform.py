@@ -14,13 +14,16 @@ threads, are not considered.
 **Uniform values.** Constants, parameters, ``.const`` memory at a uniform address, and special registers of the group are
 uniform; so is what is computed from uniform operands alone, and what depends on the index of the thread in its CTA alone
 and is the same for the threads of each group (:attr:`Questions.by_index`). A vote or a reduction of a whole warp is
-warp-uniform, and so is the value of a lane that a warp-uniform index selects. Nothing that is read from other memory is
-uniform, whatever its address, and no elected lane, carry or result of a wait.
+warp-uniform, and so is the value of a lane that a warp-uniform index selects. Memory that no thread writes while the kernel
+runs is uniform like ``.const`` memory, if that may be assumed (:attr:`Questions.read_only`). Nothing that is read from other
+memory is uniform, whatever its address, and no elected lane, carry or result of a wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -95,6 +98,10 @@ class Questions:
     """The level of a register just before an instruction, or just after it with True, by the index of the thread alone."""
     constant: Callable[[Operand, int], int | None]
     """The number that an operand of an instruction always is; None if it is not known to be one."""
+    read_only: Callable[[int], bool]
+    """Whether a load is from memory that no thread writes while the kernel runs."""
+    threads: Callable[[], int | None]
+    """The number of threads of the CTA; None if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +140,12 @@ class Uniform:
         """Block that ends in a branch -> the blocks that not all threads execute together if they take different edges."""
         self.calls = any(i.flow == "call" for i in self.instructions)
         self.block_of = {i: b for b in self.order for i in graph.blocks[b]}
+
+    def asking(self, by_index: Callable[[int, int, bool], Level]) -> Uniform:
+        """The same function, for a group of threads about which *by_index* answers."""
+        other = copy(self)
+        other.ask = replace(self.ask, by_index=by_index)
+        return other
 
     # ------------------------------------------------------------ regions
 
@@ -243,8 +256,10 @@ class Uniform:
             constant = match.space == ".const" or (
                 match.space.startswith(".param") and self._parameter(instruction)
             )
-            reads = all(verb == "read" for verb, _ in form.memory)
-            return self._operands(instruction, at, levels) if constant and reads else Level.NONE
+            if any(verb != "read" for verb, _ in form.memory):
+                return Level.NONE
+            level = self._operands(instruction, at, levels)
+            return level if level is Level.NONE or constant or self.ask.read_only(at) else Level.NONE
         if form.family in PURE or form.name.split(".")[0] in MOVES:
             return self._operands(instruction, at, levels)
         return Level.NONE
@@ -329,10 +344,19 @@ class Uniform:
             return ""
         if instruction.event != "barrier-sync":
             return "it counts threads that wait elsewhere"
-        count, barrier = instruction.role("count"), instruction.role("id")
-        if count is not None and (threads is None or self.ask.constant(count, of.site) != threads):
-            return "it is not known to count all threads of the CTA, and which threads reach it is not proved"
-        number = None if barrier is None else self.ask.constant(barrier, of.site)
+        count = instruction.role("count")
+        if count is not None:
+            number, size = self.ask.constant(count, of.site), self.ask.threads()
+            if size is None:
+                return "how many threads it counts of the CTA is not known"
+            if number != size:
+                return "it is not known to count all threads of the CTA"
+        return self.number_of_barrier(of.site)
+
+    def number_of_barrier(self, site: int) -> str:
+        """Why it is not known which CTA barrier an instruction names; "" if it is."""
+        barrier = self.instructions[site].role("id")
+        number = None if barrier is None else self.ask.constant(barrier, site)
         return (
             "" if number is not None and 0 <= number < _BARRIERS else "the number of its barrier is unknown"
         )
@@ -389,18 +413,22 @@ def check_levels(of: Uniform, levels: Mapping[int, Level]) -> Mapping[int, Level
 
 
 def check_uniform(
-    of: Uniform, levels: Mapping[int, Level], claimed: Iterable[Collective]
+    of: Uniform,
+    levels: Mapping[int, Level],
+    claimed: Iterable[Collective],
+    elsewhere: Callable[[Collective], bool] = lambda each: False,
 ) -> tuple[Collective, ...]:
     """The collective instructions of a function, which *levels* prove to be executed together.
 
-    Raises :class:`~tclint.verdicts.checker.Refused` if a level does not follow, or *claimed* are not all of them.
+    Those *elsewhere* need a proof of another kind. Raises :class:`~tclint.verdicts.checker.Refused` if a level does not
+    follow, or *claimed* are not all of them.
     """
     outer = check_levels(of, levels)
     needed = tuple(collectives(of.function, (at for b in of.order for at in of.graph.blocks[b])))
     if set(claimed) != set(needed):
         raise Refused(0, "the certificate does not list the collective instructions of the kernel")
     for each in needed:
-        if why := of.apart(each, levels, outer):
+        if not elsewhere(each) and (why := of.apart(each, levels, outer)):
             raise Refused(each.site, why)
     for site, why in of.phases():
         raise Refused(site, why)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import HazardClass
+from tclint.isa.table import Match
 
-__all__ = ["uses"]
+__all__ = ["events", "uses"]
 
 _BY_GROUP = {
     "wgmma": HazardClass.WGMMA,
@@ -24,33 +25,35 @@ _ALONE = ("active", "thread")
 
 def uses(model: KernelModel) -> tuple[HazardClass, ...]:
     """The classes that the kernel uses, in the order of :class:`HazardClass`; availability is one of every kernel."""
-    found = set(_of(model))
+    found = {HazardClass.AVAILABILITY, *events(model)}
     return tuple(hazard for hazard in HazardClass if hazard in found)
 
 
-def _of(model: KernelModel) -> Iterator[HazardClass]:
-    yield HazardClass.AVAILABILITY
+def events(model: KernelModel) -> dict[HazardClass, frozenset[int]]:
+    """The reachable instructions for which the kernel uses each class but availability."""
+    found: dict[HazardClass, set[int]] = {}
     reachable, block_of = model.cfg.rank, model.cfg.block_of
     for use in model.function.uses:
-        match = use.match
-        if match is None or not any(block_of[site] in reachable for site in use.sites):
-            continue
-        form = match.form
-        if form.event == "issue" and form.group in _BY_GROUP:
-            yield _BY_GROUP[form.group]
-        if form.event.startswith("mbarrier"):
-            yield HazardClass.MBARRIER
-        if form.event == "setmaxnreg":
-            yield HazardClass.REGISTER_POOL
-        if match.scope and match.scope not in _ALONE:
-            yield HazardClass.CONVERGENCE
-        if form.group.startswith("tcgen05") or form.event.startswith("tmem"):
-            yield HazardClass.TENSOR_MEMORY
-        if form.proxy and form.proxy != "tcgen05":
-            yield HazardClass.PROXIES
-        if _shared(match.space) and (form.memory or form.async_reads or form.async_writes):
-            yield HazardClass.SHARED_MEMORY
+        sites = {site for site in use.sites if block_of[site] in reachable}
+        for hazard in _classes(use.match) if use.match is not None and sites else ():
+            found.setdefault(hazard, set()).update(sites)
+    return {hazard: frozenset(sites) for hazard, sites in found.items()}
 
 
-def _shared(space: str) -> bool:
-    return space.startswith(".shared")
+def _classes(match: Match) -> Iterator[HazardClass]:
+    """The classes that an instruction makes a kernel use."""
+    form = match.form
+    if form.event == "issue" and form.group in _BY_GROUP:
+        yield _BY_GROUP[form.group]
+    if form.event.startswith("mbarrier"):
+        yield HazardClass.MBARRIER
+    if form.event == "setmaxnreg":
+        yield HazardClass.REGISTER_POOL
+    if match.scope and match.scope not in _ALONE:
+        yield HazardClass.CONVERGENCE
+    if form.group.startswith("tcgen05") or form.event.startswith("tmem"):
+        yield HazardClass.TENSOR_MEMORY
+    if form.proxy and form.proxy != "tcgen05":
+        yield HazardClass.PROXIES
+    if match.space.startswith(".shared") and (form.memory or form.async_reads or form.async_writes):
+        yield HazardClass.SHARED_MEMORY

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import ptxas, results, verdict_oracles, verdict_score
+from benchmarks import ptxas, results, verdict_oracles, verdict_score, verdict_shares
 from benchmarks import verdicts as benchmark
 from benchmarks.faults import OPERATORS
 from benchmarks.proof_faults import PROOF_FAULTS
@@ -85,7 +85,7 @@ def test_a_mutant_that_is_still_proved_is_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     everything = benchmark.proved
-    (module, function), *_ = benchmark.kernels(benchmark.Source.read(KERNEL))
+    (module, function), *_ = verdict_shares.kernels(benchmark.Source.read(KERNEL))
     always = everything(module, function, [HazardClass.WGMMA])
     monkeypatch.setattr(benchmark, "proved", lambda *arguments: always)
     monkeypatch.setattr(sys, "argv", ["verdicts", "--mutants", "1", "--class", "wgmma", str(KERNEL)])
@@ -155,13 +155,60 @@ def test_the_record_keeps_what_is_not_measured_again(tmp_path: Path, monkeypatch
     assert "ptxas 13" in text
 
 
-def test_the_table_counts_classes_and_producers(tmp_path: Path) -> None:
+@pytest.fixture
+def producers(tmp_path: Path) -> list[Path]:
     for producer, name in (("one", "wgmma_waited"), ("two", "wgmma_unwaited")):
         (tmp_path / producer).mkdir()
         (tmp_path / producer / "k.ptx").write_bytes((ROOT / "fixtures" / f"{name}.ptx").read_bytes())
-    paths = benchmark.files([tmp_path], 1)
-    rows = list(benchmark.rows(paths, [HazardClass.WGMMA], findings=True))
-    lines = [line.split() for line in benchmark.table(rows).splitlines()]
+    return verdict_shares.files([tmp_path], 1)
+
+
+def test_the_table_counts_classes_and_producers(producers: list[Path]) -> None:
+    rows = list(verdict_shares.rows(producers, [HazardClass.WGMMA], findings=True))
+    lines = [line.split() for line in verdict_shares.table(verdict_shares.shares(rows)).splitlines()]
     assert ["wgmma", "all", "2", "1", "1", "0", "0", "50%"] in lines
     assert ["one", "1", "0", "1", "0", "0", "100%"] in lines
     assert ["two", "1", "1", "0", "0", "0", "0%"] in lines
+
+
+def test_what_a_journal_has_is_not_proved_again(
+    producers: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = tmp_path / "journal"
+    first = list(verdict_shares.rows(producers, [HazardClass.WGMMA], False, journal))
+    assert {row.status for row in first} == {"proved", "unknown"}
+    asked = list[object]()
+    monkeypatch.setattr(verdict_shares, "proved", lambda *arguments: asked.append(arguments) or ())
+    assert list(verdict_shares.rows(producers, [HazardClass.WGMMA], False, journal)) == first
+    assert not asked
+    assert not list(verdict_shares.rows(producers, [HazardClass.BULK], False, journal))
+    assert asked
+
+
+def test_shares_are_on_the_page_of_results(
+    producers: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
+    command = ["verdicts", "--record", "--class", "wgmma", *map(str, producers)]
+    monkeypatch.setattr(sys, "argv", command)
+    benchmark.main()
+    text = (tmp_path / "results.md").read_text()
+    assert "| `wgmma` | 2 files | 2 | 1 | 0 | 1 | 50% |" in text
+    assert "| `wgmma` | 1 of 1 | 0 of 1 |" in text
+    assert "- `wgmma`, 1: it uses a register of" in text
+
+
+def test_files_that_are_too_large_are_not_counted(
+    producers: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
+    largest = producers[0].stat().st_size
+    producers[1].write_bytes(producers[1].read_bytes() + b"//" + b" " * largest)
+    command = ["verdicts", "--record", "--largest", str(largest), "--class", "wgmma", *map(str, producers)]
+    monkeypatch.setattr(sys, "argv", command)
+    benchmark.main()
+    assert (
+        f"| `wgmma` | 1 files up to {largest // 1000} kB | 1 | 1 |" in (tmp_path / "results.md").read_text()
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tclint.config.config import Config
+from tclint.driver.evidence import Basis, bounded_classes
 from tclint.driver.executing import Executor
 from tclint.driver.hazards import hazard
 from tclint.driver.pool import check
@@ -19,6 +20,7 @@ from tclint.findings.finding import FileReport, Finding
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.findings.selection import Selected
+from tclint.findings.verdicts import HazardClass, Status, Verdict
 from tclint.report.formats import formats, renderer
 from tclint.report.summary import Context, exit_code, present, tally
 from tclint.syntax.source import Source
@@ -420,3 +422,85 @@ def test_an_executor_ignores_functions_that_are_not_entries() -> None:
     (function,) = made.functions
     assert list(executor(made, function, ())) == []
     assert executor.executions == []
+
+
+# ---------------------------------------------------------------- verdicts
+
+UNIFORM = """
+    ld.param.u64 %rd1, [pointer];
+    cvta.to.global.u64 %rd2, %rd1;
+    ld.global.u32 %r1, [%rd2];
+    setp.{}.u32 %p1, %r1, 0;
+    @%p1 bra over;
+    bar.warp.sync -1;
+    bar.sync 0;
+over:
+    ret;"""
+"""A barrier under a condition that is the same for all threads if memory is, which no proof takes for granted."""
+VERDICTS = Config(execute=True, verdict=True)
+
+
+def convergence(body: str, config: Config = VERDICTS) -> Verdict:
+    report = checked(module(kernel(body, directives=".reqntid 64"), header=HOPPER), config)
+    (found,) = [verdict for verdict in report.verdicts if verdict.hazard is HazardClass.CONVERGENCE]
+    return found
+
+
+def test_a_class_that_cannot_be_proved_is_bounded_by_an_execution_that_reaches_all_of_it() -> None:
+    found = convergence(UNIFORM.format("ne"))
+    assert found.status is Status.BOUNDED
+    assert not found.reasons
+    assert found.launches == (
+        "assuming a grid of one CTA, zeros in global memory (executed: lazy, random:1, eager)",
+    )
+
+
+def test_without_execution_such_a_class_is_unknown() -> None:
+    assert convergence(UNIFORM.format("ne"), Config(verdict=True)).status is Status.UNKNOWN
+
+
+def test_an_execution_that_does_not_reach_an_instruction_bounds_nothing() -> None:
+    found = convergence(UNIFORM.format("eq"))
+    assert found.status is Status.UNKNOWN
+    assert found.reasons[-1].what == "no launch that was executed reaches it"
+    assert found.reasons[-1].at is not None
+
+
+def test_an_execution_that_does_not_end_bounds_nothing() -> None:
+    body = UNIFORM.format("ne").replace("    ret;", POLLING)
+    assert convergence(body.replace("%r1,", "%r3,").replace("%r1;", "%r3;")).status is Status.UNKNOWN
+
+
+def test_an_execution_with_an_observation_bounds_nothing() -> None:
+    branched = """st.shared.u32 [%r4], %r1;
+    ld.global.u32 %r20, [%rd2];
+    setp.ne.u32 %p1, %r20, 0;
+    @%p1 bra over;
+    bar.warp.sync -1;
+over:"""
+    status = {}
+    for text in (RACY, RIGHT):
+        report = checked(text.replace("st.shared.u32 [%r4], %r1;", branched), VERDICTS)
+        assert not executed(report)  # the path depends on memory, and the race is not reported
+        (status[text],) = [v.status for v in report.verdicts if v.hazard is HazardClass.CONVERGENCE]
+    assert status == {RACY: Status.UNKNOWN, RIGHT: Status.BOUNDED}
+
+
+def test_an_unknown_tensor_map_bounds_only_what_no_copy_decides() -> None:
+    text = module(kernel("ret;"), header=HOPPER)
+    plain = built(text).functions[-1]
+    copying = built(
+        module(
+            ".shared .align 128 .b8 tile[128];",
+            kernel(
+                "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1, {%r1}], [tile];\nret;"
+            ),
+            header=HOPPER,
+        )
+    ).functions[-1]
+    assumed = Basis("", frozenset())
+    assert HazardClass.SHARED_MEMORY in bounded_classes(plain, assumed)
+    assert HazardClass.SHARED_MEMORY in bounded_classes(copying, Basis("launch.json"))
+    assert HazardClass.SHARED_MEMORY not in bounded_classes(copying, assumed)
+    assert HazardClass.WGMMA in bounded_classes(copying, assumed)
+    assert bounded_classes(plain, assumed).isdisjoint({HazardClass.BULK, HazardClass.AVAILABILITY})

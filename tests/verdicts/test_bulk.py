@@ -165,3 +165,11 @@ def test_a_prover_that_takes_a_wait_for_sources_for_one_for_results_is_refused(
     assert all(
         o.discharge is not None for o in found.obligations
     )  # the prover claims it, the checker does not accept
+
+
+def test_read_only_memory_does_not_hold_a_result() -> None:
+    body = f"{COPY}\n{COMMIT}\n{read()}\n{READ.replace('ld.global', 'ld.global.nc')}"
+    found = bulk(body)
+    assert found.status is Status.PROVED, found.reasons
+    assert found.assumptions == (Assumption.READ_ONLY,)
+    assert bulk(body, frozenset(Assumption) - {Assumption.READ_ONLY}).status is Status.UNKNOWN

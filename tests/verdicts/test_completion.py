@@ -68,12 +68,12 @@ PROVED = {
     "a copy read after the wait": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\n{wait()}\nadd.f32 %f9, %f8, %f8;",
     "a fragment shared by two": f"{FENCE}\n{FRAGMENT}\n{FRAGMENT.replace('%f0, %f1, %f2, %f3', '%f4, %f5, %f6, %f7')}\n{COMMIT}\n{wait()}",
     "a wait on both paths": f"{FENCE}\n{WGMMA}\n{COMMIT}\n@%p2 bra a;\n{wait()}\nbra b;\na:\n{wait()}\nb:\n{USE}",
-    "an accumulator zeroed after the fence": f"{FENCE}\nmov.f32 %f0, 0f00000000;\n{WGMMA}\n{COMMIT}\n{wait()}",
+    "an accumulator zeroed before the fence": f"mov.f32 %f0, 0f00000000;\n{FENCE}\n{WGMMA}\n{COMMIT}\n{wait()}",
     "an accumulator restored": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\nmov.f32 %f9, %f8;\nmov.f32 %f0, %f9;\n{wait()}",
     "a loop with a huge wait": loop(wait(4294967295), wait()),
-    "an accumulator renamed in a loop": f"""{FENCE}
-top:
+    "an accumulator renamed in a loop": f"""top:
 mov.f32 %f0, %f8;
+{FENCE}
 {WGMMA}
 {COMMIT}
 mov.f32 %f8, %f0;
@@ -102,6 +102,24 @@ UNKNOWN = {
     "no fence at the beginning": f"{WGMMA}\n{COMMIT}\n{wait()}",
     "no fence after an access": f"{FENCE}\n{WGMMA}\n{COMMIT}\n{wait()}\n{USE}\n{WGMMA}\n{COMMIT}\n{wait()}",
     "no fence after an overwritten fragment": f"{FENCE}\nadd.s32 %r12, %r9, 1;\n{FRAGMENT}\n{COMMIT}\n{wait()}",
+    "no fence after an accumulator was zeroed": f"{FENCE}\nmov.f32 %f0, 0f00000000;\n{WGMMA}\n{COMMIT}\n{wait()}",
+    "no fence after an accumulator was zeroed while another wgmma is pending": (
+        f"{FENCE}\n{WGMMA}\nmov.f32 %f4, 0f00000000;\n{OTHER}\n{COMMIT}\n{wait()}"
+    ),
+    "no fence after an accumulator was copied": (
+        f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f8, %f0;\n{WGMMA}\n{COMMIT}\n{wait()}"
+    ),
+    "no fence after an accumulator was moved": f"{FENCE}\nmov.f32 %f0, %f8;\n{WGMMA}\n{COMMIT}\n{wait()}",
+    "no fence after a move in a loop": f"""{FENCE}
+top:
+mov.f32 %f0, %f8;
+{WGMMA}
+{COMMIT}
+mov.f32 %f8, %f0;
+add.s32 %r1, %r1, 1;
+setp.lt.s32 %p1, %r1, %r9;
+@%p1 bra top;
+{wait()}""",
     "no fence on one of two paths": (
         f"setp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{FENCE}\na:\n{WGMMA}\n{COMMIT}\n{wait()}"
     ),
@@ -208,8 +226,16 @@ def test_a_wait_alone_needs_no_assumption() -> None:
     assert wgmma(PROVED["a pipelined loop"], frozenset()).status is Status.PROVED
 
 
-def test_an_elected_lane_closes_no_path() -> None:
-    assert wgmma("elect.sync _|%p5, 0xffffffff;\n" + CORRELATED).status is Status.UNKNOWN
+def test_the_elected_lane_is_an_assumption() -> None:
+    found = wgmma("elect.sync _|%p5, 0xffffffff;\n" + CORRELATED)
+    assert found.status is Status.PROVED, found.reasons
+    assert Assumption.ELECT in found.assumptions
+    refused = frozenset(Assumption) - {Assumption.ELECT}
+    assert wgmma("elect.sync _|%p5, 0xffffffff;\n" + CORRELATED, refused).status is Status.UNKNOWN
+
+
+def test_an_elected_lane_of_an_unknown_mask_closes_no_path() -> None:
+    assert wgmma("elect.sync _|%p5, %r9;\n" + CORRELATED).status is Status.UNKNOWN
 
 
 @pytest.mark.parametrize("name", ["warpid", "smid"])

@@ -6,66 +6,37 @@ from collections.abc import Mapping
 
 import pytest
 
-from tclint.analyses.model import KernelModel
-from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
+from tclint.findings.verdicts import Assumption, HazardClass, Status
 from tclint.verdicts import verdicts
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.uniform import Level, check_uniform, collectives
-from tests.tools.support import WGMMA, analysed, kernel, last_kernel, module
-
-ALL = frozenset(Assumption)
-START = """ld.param.u32 %r9, [number];
-ld.param.u64 %rd1, [pointer];
-mov.u32 %r1, %tid.x;
-shr.u32 %r2, %r1, 5;
-shr.u32 %r3, %r1, 7;
-and.b32 %r4, %r1, 31;
-mov.u32 %r8, %ctaid.x;"""
-MMA = "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r20, %r21}, {%r22}, {%r23}, {%r20, %r21};"
-BARRIER = "bar.sync 0;"
-FENCE = "wgmma.fence.sync.aligned;"
-VOTE = "vote.sync.any.pred %p9, %p8, -1;"
-TABLE = "t: .branchtargets a, b;"
-SPIN = """spin:
-mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r30], 0;
-@!%p5 bra spin;"""
-ARRIVE = "barrier.cluster.arrive.aligned;"
-WAIT = "barrier.cluster.wait.aligned;"
-SIZE = ".reqntid 256"
-CONSTANTS = ".const .b32 constants[4];"
-EXITS = ".func leaves()\n{\n.reg .pred %p;\n.reg .b32 %r;\nmov.u32 %r, %laneid;\nsetp.eq.s32 %p, %r, 0;\n@%p exit;\nret;\n}"
-
-
-def model_of(body: str, size: str = SIZE) -> KernelModel:
-    return last_kernel(CONSTANTS, EXITS, kernel(f"{START}\n{body}\nret;", directives=size))
-
-
-def convergence(body: str, assume: frozenset[Assumption] = ALL, size: str = SIZE) -> Verdict:
-    (found,) = verdicts(model_of(body, size), assume=assume, only=[HazardClass.CONVERGENCE])
-    return found
-
-
-def branch(condition: str, body: str) -> str:
-    """*body*, executed unless *condition* holds."""
-    return f"{condition}\n@%p1 bra over;\n{body}\nover:"
-
-
-def loop(bound: str, body: str, step: str = "1") -> str:
-    """A loop around *body* that leaves at its header."""
-    return f"mov.b32 %r10, 0;\ntop:\nsetp.ge.s32 %p1, %r10, {bound};\n@%p1 bra done;\n{body}\nadd.s32 %r10, %r10, {step};\nbra top;\ndone:"  # fmt: skip
-
-
-DATA = "ld.global.b32 %r11, [%rd1];"
-PARAMETER = "setp.eq.s32 %p1, %r9, 0;"
-WARP = "setp.ne.s32 %p1, %r2, 1;"
-WARPGROUP = "setp.ne.s32 %p1, %r3, 1;"
-LANE = "setp.eq.s32 %p1, %r4, 0;"
-BLOCK = "setp.eq.s32 %p1, %r8, 0;"
-LOADED = f"{DATA}\nsetp.eq.s32 %p1, %r11, 0;"
-VOTED = f"{DATA}\nsetp.eq.s32 %p8, %r11, 0;\nvote.sync.any.pred %p1, %p8, -1;"
-SHUFFLED = f"{DATA}\nshfl.sync.idx.b32 %r12, %r11, 0, 31, -1;\nsetp.eq.s32 %p1, %r12, 0;"
-ELECTED = "elect.sync _|%p1, -1;"
+from tests.tools.collectives import (
+    ALL,
+    ARRIVE,
+    BARRIER,
+    BLOCK,
+    DATA,
+    ELECTED,
+    FENCE,
+    LANE,
+    LOADED,
+    MMA,
+    PARAMETER,
+    SHUFFLED,
+    SPIN,
+    TABLE,
+    VOTE,
+    VOTED,
+    WAIT,
+    WARP,
+    WARPGROUP,
+    branch,
+    convergence,
+    loop,
+    model_of,
+)
+from tests.tools.support import WGMMA, analysed, kernel, module
 
 PROVED = {
     "straight": f"{MMA}\n{BARRIER}\n{VOTE}",
@@ -86,6 +57,7 @@ PROVED = {
     "a divergent branch to an abort": f"{LANE}\n@!%p1 bra on;\nst.global.b32 [%rd1], %r1;\ntrap;\non:\n{BARRIER}",
     "the whole CTA is counted": "bar.sync 1, 256;",
     "a cluster": f"{ARRIVE}\n{WAIT}\n{ARRIVE}\n{WAIT}",
+    "memory that is read only": branch(LOADED.replace("ld.global", "ld.global.nc"), BARRIER),
     "a constant in memory": "ld.const.b32 %r11, [constants];\n"
     + branch("setp.eq.s32 %p1, %r11, 0;", BARRIER),
 }
@@ -95,6 +67,9 @@ UNKNOWN = {
     "one warp, for the CTA": branch(WARP, BARRIER),
     "one warpgroup, for the CTA": branch(WARPGROUP, BARRIER),
     "loaded from one address": branch(LOADED, MMA),
+    "loaded from an address of the lane": (
+        "mad.wide.u32 %rd1, %r4, 4, %rd1;\n" + branch(LOADED.replace("ld.global", "ld.global.nc"), MMA)
+    ),
     "a vote, for the CTA": branch(VOTED, BARRIER),
     "a vote of some lanes": branch(VOTED.replace("-1", "0xffff"), MMA),
     "a shuffle within half a warp": branch(SHUFFLED.replace("31, -1", "0x100f, -1"), MMA),
@@ -125,7 +100,7 @@ UNKNOWN = {
     "a cluster barrier arrived at in a loop": loop("%r9", ARRIVE),
     "a narrow membermask": VOTE.replace("-1", "0x1f"),
     "an unknown membermask": VOTE.replace("-1", "%r9"),
-    "half the CTA is counted": "bar.sync 1, 128;",
+    "half the CTA is counted, and all threads reach it": "bar.sync 1, 128;",
     "a barrier that is arrived at": "bar.arrive 1, 256;",
     "a barrier that does not exist": "bar.sync 16;",
     "a barrier of an unknown number": "bar.sync %r9;",
@@ -169,6 +144,7 @@ def test_a_branch_table_of_a_parameter_is_uniform() -> None:
         ("one warp", {Assumption.NO_OVERFLOW, Assumption.THREADS}),
         ("after a divergent branch", {Assumption.RECONVERGENCE}),
         ("after a spin", {Assumption.RECONVERGENCE}),
+        ("memory that is read only", {Assumption.READ_ONLY}),
     ],
 )
 def test_what_a_proof_assumes_is_named_and_can_be_refused(name: str, needed: set[Assumption]) -> None:

@@ -11,7 +11,8 @@ pytest.importorskip("numpy", reason="the executor computes with numpy")
 
 from benchmarks import executor, hardware
 from benchmarks.faults import OPERATORS, Kernel, apply
-from benchmarks.verdicts import ABOUT, kernels, proved
+from benchmarks.verdict_shares import kernels, proved
+from benchmarks.verdicts import ABOUT
 from tclint.findings.verdicts import HazardClass, Status
 from tclint.syntax.source import Source
 from tests.tools.execution import SCHEDULES

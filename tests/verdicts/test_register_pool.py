@@ -145,8 +145,8 @@ MAXIMUM = ".maxntid 384\n.minnctapersm 1"
 def test_the_maximum_is_the_size_of_a_kernel_that_never_asks_for_it() -> None:
     found = pool(LAST, size=MAXIMUM)
     assert found.status is Status.PROVED, found.reasons
-    assert Assumption.SHAPE in found.assumptions
-    assert pool(LAST, ALL - {Assumption.SHAPE}, size=MAXIMUM).status is Status.UNKNOWN
+    assert Assumption.FULL_CTA in found.assumptions
+    assert pool(LAST, ALL - {Assumption.FULL_CTA}, size=MAXIMUM).status is Status.UNKNOWN
 
 
 def test_without_a_size_every_number_of_warpgroups_must_do() -> None:

@@ -1,0 +1,181 @@
+"""What is proved of real kernels: shares by class and producer, and the commonest reasons of what is not known.
+
+A row is what is known of one class in one kernel; only the first reason of an unknown class counts. All kernels take many
+minutes, so the rows of each file can be kept in a journal: a run that is repeated with it proves only what it lacks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tclint
+from benchmarks import results
+from tclint.analyses.model import KernelModel
+from tclint.findings.verdicts import HazardClass, Status, Verdict
+from tclint.ir.frontend import analyse
+from tclint.ir.inline import inlinable, inline
+from tclint.ir.nodes import Function, Module
+from tclint.linting.check import check_source
+from tclint.syntax.source import Source, SourceError
+from tclint.verdicts import verdicts
+
+__all__ = ["Row", "files", "kernels", "proved", "rows", "section", "shares", "table"]
+
+REASONS = 5
+_NUMBER = re.compile(r"\b\d+\b")
+_COUNTS = ("kernels", "violated", "proved", "assuming", "unknown")
+
+
+class Row(NamedTuple):
+    """What is known of one class in one kernel."""
+
+    producer: str
+    """The folder of the file."""
+    hazard: str
+    status: str
+    assuming: bool
+    """Whether a proof rests on assumptions."""
+    why: str
+    """The first reason of an unknown class, without its numbers."""
+
+
+def files(paths: Sequence[Path], every: int) -> list[Path]:
+    """The files below *paths*, in order, and of these each n-th."""
+    found = sorted(f for p in paths for f in (p.rglob("*.ptx") if p.is_dir() else [p]))
+    return found[::every]
+
+
+def kernels(source: Source) -> Iterator[tuple[Module, Function]]:
+    """The kernels of a module that can be analysed, with the callees inlined that its checks see."""
+    module, _ = analyse(source)
+    callees = inlinable(module)
+    for function in module.functions:
+        if function.entry and function.instructions and not function.declared_only:
+            yield module, inline(function, callees)
+
+
+def proved(
+    module: Module, function: Function, only: Collection[HazardClass], violated: Collection[HazardClass] = ()
+) -> tuple[Verdict, ...]:
+    """The verdicts of one kernel about the classes *only*."""
+    model = KernelModel(function, module)
+    return verdicts(model, violated, only=only)
+
+
+def rows(
+    paths: Sequence[Path], only: Collection[HazardClass], findings: bool, journal: Path | None = None
+) -> Iterator[Row]:
+    """The rows of all kernels of *paths*. What the *journal* has of this version of tclint is not proved again."""
+    asked = f"{_version()} {findings} {' '.join(sorted(hazard.value for hazard in only))}"
+    known: dict[str, list[Row]] = {}
+    if journal is not None and journal.is_file():
+        for line in journal.read_text(encoding="utf-8").splitlines():
+            entry = json.loads(line)
+            known[entry["of"]] = [Row(*row) for row in entry["rows"]]
+    for path in paths:
+        try:
+            source = Source.read(path)
+        except SourceError:
+            continue
+        key = hashlib.sha256(source.data + asked.encode()).hexdigest()[:16]
+        if key not in known:
+            known[key] = list(_of(source, path.parent.name, only, findings))
+            if journal is not None:
+                with journal.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"of": key, "rows": known[key]}) + "\n")
+        yield from known[key]
+
+
+def _version() -> str:
+    """A digest of the sources of tclint."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(tclint.__file__).parent.rglob("*")):
+        if path.suffix in (".py", ".toml", ".md"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _of(source: Source, producer: str, only: Collection[HazardClass], findings: bool) -> Iterator[Row]:
+    broken: dict[str | None, set[HazardClass]] = defaultdict(set)
+    for finding in check_source(source).findings if findings else ():
+        broken[finding.entry] |= {HazardClass(name) for name in finding.rule.hazards}
+    for module, function in kernels(source):
+        for verdict in proved(module, function, only, broken[function.name] | broken[None]):
+            why = _NUMBER.sub("N", verdict.reasons[0].what) if verdict.reasons else ""
+            assuming = verdict.status is Status.PROVED and bool(verdict.assumptions)
+            yield Row(producer, verdict.hazard.value, verdict.status.value, assuming, why)
+
+
+def shares(found: Sequence[Row]) -> dict[str, Any]:
+    """Of each class, the counts of all producers and of each, and the commonest reasons."""
+    classes: dict[str, Any] = {}
+    for hazard in (each.value for each in HazardClass):
+        mine = [row for row in found if row.hazard == hazard]
+        if not mine:
+            continue
+        counts = {
+            producer: _counts([r for r in mine if r.producer == producer])
+            for producer in sorted({r.producer for r in mine})
+        }
+        whys = Counter(row.why for row in mine if row.status == Status.UNKNOWN.value)
+        classes[hazard] = {"all": _counts(mine), "producers": counts, "reasons": whys.most_common(REASONS)}
+    return classes
+
+
+def _counts(mine: Sequence[Row]) -> dict[str, int]:
+    status = Counter(row.status for row in mine)
+    return {
+        "kernels": len(mine),
+        "violated": status[Status.VIOLATED.value],
+        "proved": status[Status.PROVED.value],
+        "assuming": sum(row.assuming for row in mine),
+        "unknown": status[Status.UNKNOWN.value],
+    }
+
+
+def table(classes: Mapping[str, Any]) -> str:
+    """The shares in lines of text."""
+    lines = ["class              producer       kernels  violated  proved  assuming  unknown  share"]
+    for hazard, of in classes.items():
+        for producer, counts in (("all", of["all"]), *of["producers"].items()):
+            name = hazard if counts is of["all"] else ""
+            kernels, violated, proofs, assuming, unknown = (counts[each] for each in _COUNTS)
+            lines.append(
+                f"{name:<18} {producer:<14} {kernels:>7} {violated:>9} {proofs:>7} {assuming:>9} {unknown:>8} "
+                f"{proofs / kernels:>6.0%}"
+            )
+        lines += [f"    {n:>4}  {why}" for why, n in of["reasons"]]
+    return "\n".join(lines)
+
+
+def section(classes: Mapping[str, Any]) -> list[str]:
+    """The shares in Markdown: a table of classes, one of their producers, and the reasons."""
+    ordered = [(hazard.value, classes[hazard.value]) for hazard in HazardClass if hazard.value in classes]
+    if not ordered:
+        return []
+    head = ["class", "asked", "kernels", "proved", "of these under assumptions", "unknown", "share"]
+    lines = results.table(head, [(f"`{name}`", of["sample"], *_cells(of["all"])) for name, of in ordered])
+    producers = sorted({producer for _, of in ordered for producer in of["producers"]})
+    lines += ["Proved, of the kernels of each producer that use the class:", ""]
+    lines += results.table(
+        ["class", *producers],
+        [(f"`{name}`", *(_share(of["producers"].get(each)) for each in producers)) for name, of in ordered],
+    )
+    lines += ["The commonest first reasons of the kernels that are unknown:", ""]
+    lines += [f"- `{name}`, {n}: {why}" for name, of in ordered for why, n in of["reasons"]]
+    return [*lines, ""]
+
+
+def _cells(counts: Mapping[str, int]) -> tuple[object, ...]:
+    share = f"{counts['proved'] / counts['kernels']:.0%}"
+    return counts["kernels"], counts["proved"], counts["assuming"], counts["unknown"], share
+
+
+def _share(counts: Mapping[str, int] | None) -> str:
+    return "" if counts is None else f"{counts['proved']} of {counts['kernels']}"

@@ -1,0 +1,152 @@
+"""CTA barriers that count some of the threads: those threads, and no others, execute them together.
+
+The *party* of such a barrier are the threads that may reach it, as far as the index of the thread decides the branches on
+the way. If they are as many as the barrier counts, and all that decides whether it executes is uniform among them, they
+arrive together; what differs between them and other threads does not matter. That is the argument of
+:mod:`tclint.verdicts.uniform` for another group of threads, and a certificate has the levels of registers for each party.
+
+Two parties that use one barrier could complete each other's phases (9.7.13.1). So all instructions that name a barrier have
+one party, or the smaller party is within the larger one and no path leads from its instruction to the other: all phases of
+the larger one are over when it arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tclint.ir.cfg import Edge
+from tclint.isa.special_registers import WARP
+from tclint.values import thread_masks as T
+from tclint.verdicts.checker import Refused
+from tclint.verdicts.uniform import Collective, Level, Uniform, check_levels
+
+__all__ = ["Certificate", "Parties", "check_parties"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The claims of a proof about parties."""
+
+    reaching: Mapping[int, int]
+    """The threads that may reach each block, one bit for each."""
+    levels: Mapping[int, Mapping[int, Level]]
+    """The levels of registers among the threads of each party."""
+
+
+class Parties:
+    """The barriers of one function that count fewer threads than the CTA has."""
+
+    def __init__(
+        self,
+        of: Uniform,
+        threads: int,
+        mask: Callable[[int, int], int | None],
+        by_index: Callable[[int, int, int, bool], Level],
+    ) -> None:
+        self.whole, self.threads, self.everyone = of, threads, T.full(threads)
+        self.mask = mask
+        """The threads in which a predicate holds just before an instruction; None if not the index alone decides it."""
+        self.by_index = by_index
+        """What :attr:`~tclint.verdicts.uniform.Questions.by_index` is for the threads of a party."""
+        self._within: dict[int, Uniform] = {}
+
+    def counted(self, of: Collective) -> int | None:
+        """The number of threads that a barrier counts, if it is a constant and not all of the CTA."""
+        instruction = self.whole.instructions[of.site]
+        count = instruction.role("count")
+        if of.level is not Level.CTA or instruction.event != "barrier-sync" or count is None:
+            return None
+        number = self.whole.ask.constant(count, of.site)
+        return None if number == self.threads else number
+
+    def along(self, edge: Edge, threads: int) -> int:
+        """Those of *threads* that may take *edge*."""
+        last = self.whole.graph.blocks[edge.source][-1]
+        return self._where(edge.predicate, last, threads, edge.value)
+
+    def party(self, site: int, reaching: Mapping[int, int]) -> int:
+        """The threads that may execute the instruction *site*."""
+        guard = self.whole.instructions[site].guard
+        return self._where(guard, site, reaching.get(self.whole.block_of[site], 0), truth=True)
+
+    def _where(self, predicate: int, at: int, threads: int, truth: bool) -> int:
+        there = self.mask(predicate, at) if predicate >= 0 else None
+        if there is None:
+            return threads
+        return threads & there if truth else threads & ~there
+
+    def within(self, party: int) -> Uniform:
+        """What is uniform among the threads of a *party*."""
+        if party not in self._within:
+
+            def by_index(register: int, at: int, after: bool) -> Level:
+                return self.by_index(party, register, at, after)
+
+            self._within[party] = self.whole.asking(by_index)
+        return self._within[party]
+
+    def apart(self, of: Collective, certificate: Certificate) -> str:
+        """Why the threads that a barrier counts may not execute it together; "" if they do."""
+        number, party = self.counted(of), self.party(of.site, certificate.reaching)
+        if number != party.bit_count():
+            return f"it counts {number} threads, and {party.bit_count()} may reach it"
+        if party.bit_count() % WARP or T.partial_groups(party, self.everyone, WARP):
+            return "a part of a warp may reach it"
+        levels, uniform = certificate.levels.get(party, {}), self.within(party)
+        if why := uniform.number_of_barrier(of.site):
+            return why
+        guard = uniform.instructions[of.site].guard
+        if guard >= 0 and uniform.read(guard, of.site, levels) > Level.CTA:
+            return "its guard may differ between the threads that it counts"
+        if uniform.outer(levels)[uniform.block_of[of.site]] > Level.CTA:
+            return "a branch that decides whether it executes may differ between the threads that it counts"
+        return ""
+
+    def mixed(self, barriers: Iterable[Collective], reaching: Mapping[int, int]) -> Iterator[tuple[int, str]]:
+        """The barriers whose threads another party might join."""
+        by_number: dict[int | None, list[tuple[int, int]]] = {}
+        for each in barriers:
+            if each.level is Level.CTA:
+                barrier = self.whole.instructions[each.site].role("id")
+                number = None if barrier is None else self.whole.ask.constant(barrier, each.site)
+                party = self.everyone if self.counted(each) is None else self.party(each.site, reaching)
+                by_number.setdefault(number, []).append((each.site, party))
+        for found in by_number.values():
+            for first in found:
+                if not all(self._in_turn(first, second) for second in found):
+                    yield first[0], "other threads than it counts may use the same barrier"
+
+    def _in_turn(self, first: tuple[int, int], second: tuple[int, int]) -> bool:
+        """Whether two instructions have one party, or the phases of the larger one are over when the smaller one arrives."""
+        if first[1] == second[1]:
+            return True
+        (later, smaller), (site, party) = sorted((first, second), key=lambda each: each[1].bit_count())
+        if smaller & ~party:
+            return False
+        graph, here, there = self.whole.graph, self.whole.block_of[later], self.whole.block_of[site]
+        following = graph.reached(edge.target for edge in graph.successors[here])
+        return there not in following and not (here == there and later < site)
+
+
+def check_parties(parties: Parties, needed: Iterable[Collective], certificate: Certificate) -> None:
+    """Whether *certificate* proves that the threads which barriers count execute them together.
+
+    Raises :class:`~tclint.verdicts.checker.Refused` if it does not.
+    """
+    of, reaching = parties.whole, certificate.reaching
+    if reaching.get(0, 0) != parties.everyone:
+        raise Refused(0, "the certificate omits threads at the entry")
+    for block in of.order:
+        for edge in of.graph.successors[block]:
+            if parties.along(edge, reaching.get(block, 0)) & ~reaching.get(edge.target, 0):
+                raise Refused(
+                    of.graph.blocks[block][-1], "the certificate omits threads that take this branch"
+                )
+    for party, levels in certificate.levels.items():
+        check_levels(parties.within(party), levels)
+    for each in needed:
+        if parties.counted(each) is not None and (why := parties.apart(each, certificate)):
+            raise Refused(each.site, why)
+    for site, why in parties.mixed(needed, reaching):
+        raise Refused(site, why)
