@@ -30,22 +30,27 @@ _CTA_INDICES = (("special", "%ctaid.x"), ("special", "%clusterid.x"))
 def _reaching(node: tuple[str, ...]) -> tuple[LaunchHypothesis, ...]:
     """The launches that may decide a branch differently whose condition is computed from *node*."""
     if node in _CTA_INDICES:
-        return hypotheses.LAST_CTAS.value
+        return (*hypotheses.LAST_CTAS.value, *hypotheses.MIDDLE_CTAS.value)
     return hypotheses.ODD_SIZES.value if node in (("op", "mask"), ("op", "rem")) else ()
+
+
+def _special() -> tuple[tuple[LaunchHypothesis, ...], ...]:
+    """The launches for special cases, in the order in which they are tried: those for one purpose together."""
+    rows = hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.MIDDLE_CTAS, hypotheses.FEW_CTAS
+    return tuple(row.value for row in rows)
 
 
 def next_hypothesis(candidates: Iterable[LaunchHypothesis]) -> LaunchHypothesis:
     """The candidate to replay next: one of the usual sizes, then those for special cases, then the other sizes."""
     usual, *others = hypotheses.SIZES.value
-    special = (hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.FEW_CTAS)
-    order = (usual, *chain.from_iterable(row.value for row in special), *others)
+    order = (usual, *chain.from_iterable(_special()), *others)
     return min(candidates, key=lambda h: (order.index(h) if h in order else len(order), h[:2]))
 
 
 def _same_purpose(hypothesis: LaunchHypothesis) -> tuple[LaunchHypothesis, ...]:
     """The hypotheses of the row that *hypothesis* is in; itself if it is in none."""
-    rows = (hypotheses.SIZES, hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.FEW_CTAS)
-    return next((row.value for row in rows if hypothesis in row.value), (hypothesis,))
+    rows = (hypotheses.SIZES.value, *_special())
+    return next((row for row in rows if hypothesis in row), (hypothesis,))
 
 
 class ReplayRun(NamedTuple):
@@ -77,6 +82,8 @@ class ReplayRun(NamedTuple):
     """The instructions that synchronise and that a thread executed."""
     misused: tuple[tuple[int, str], ...] = ()
     """Instructions that use an mbarrier as the ISA does not admit, each with why."""
+    dispatched: bool = False
+    """Threads were compared with a value of the launch, and all of them took the same branch."""
 
     @property
     def wrong(self) -> bool:

@@ -33,6 +33,7 @@ from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
 from tclint.replay.abstract_lanes import Lanes, Results
 from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord
+from tclint.replay.launch import in_space
 from tclint.replay.shared_stores import SharedStores
 from tclint.values.thread_predicates import UniformityScope
 
@@ -324,6 +325,36 @@ class Program:
         return bool(self.model.fact(HappensBefore).points.spin_loads)
 
     @cached_property
+    def poll_exits(self) -> dict[int, int]:
+        """Where threads continue after they have polled memory until another thread writes it, by the block that tests.
+
+        Such a loop has no other effect, and the loaded word alone decides when it ends.
+        """
+        model, cfg, found = self.model, self.model.cfg, dict[int, int]()
+        for load in self.model.fact(HappensBefore).points.spin_loads:
+            loops = [body for head, body in cfg.loops.items() if cfg.block_of[load] in body]
+            body = min(loops, key=len, default=frozenset())
+            if _of_shared(self.instructions[load]) or any(
+                self._acts(i) for b in body for i in range(cfg.blocks[b].start, cfg.blocks[b].end)
+            ):
+                continue
+            for block in body:
+                leaving = [edge for edge in cfg.successors[block] if edge.target not in body]
+                predicate = model.reachability.edge_predicate(leaving[0]) if len(leaving) == 1 else None
+                if predicate is not None and any(
+                    model.values.node(v)[:2] == ("load", load) for v in model.values.subexpressions(predicate)
+                ):
+                    found[block] = leaving[0].target
+        return found
+
+    def _acts(self, site: int) -> bool:
+        """Whether an instruction does more than compute, load and branch."""
+        match = self.instructions[site].match
+        if match is None or self.instructions[site].flow == "call" or match.form.event:
+            return True
+        return any(verb != "read" for verb, _ in match.form.memory) and match.form.name != "atom"
+
+    @cached_property
     def reads_memory(self) -> bool:
         """Whether the slice loads from global memory."""
         return any(
@@ -381,6 +412,14 @@ class Program:
             if guard >= 0 and (compared := self._compared_by_thread(values.before(guard, last))):
                 found[block] = compared
         return found
+
+    @cached_property
+    def dispatching_words(self) -> frozenset[LaunchWord]:
+        """The words of the launch with which dispatching branches compare threads."""
+        compared = [
+            pair for block in self.dispatching.keys() - self.sharing for pair in self.dispatching[block]
+        ]
+        return self.words(*(v for pair in compared for v in pair if self._from_launch(v))) - {GRID}
 
     def _compared_by_thread(self, predicate: int) -> list[tuple[int, int]]:
         """The pairs that a predicate compares of which one depends on a thread index and the other on the launch.
@@ -817,7 +856,7 @@ class Program:
             return [o for o in map(instruction.role, ("source", "bytes", "depth")) if o is not None]
         if step.what == "clc-query":
             return [o for o in (instruction.role("source"),) if o is not None]
-        if step.what in ("shuffle", "vote"):
+        if step.what in _EXCHANGES:
             return [o for o in instruction.operands[1:] if not isinstance(o, Vector)]
         found = [instruction.role(name) for name in _ROLES if name in match.form.roles]
         found += [instruction.named(n.lstrip("*")) for n in match.form.async_reads if n.endswith("desc")]
@@ -856,8 +895,12 @@ class Program:
                 return Step(site, "compute", instruction, _SPECIAL[form.compute])
             if form.compute in COMPUTE:
                 return Step(site, "compute", instruction, self._evaluator(instruction, match))
-        if form.event in ("shuffle", "vote", "elect", "mbarrier-wait", "mbarrier-arrive", "clc-query"):
+        if form.event in (*_EXCHANGES, "elect", "mbarrier-wait", "mbarrier-arrive", "clc-query"):
             return Step(site, form.event, instruction)
+        if form.name == "activemask":
+            return Step(site, form.name, instruction)
+        if form.name == "isspacep":
+            return Step(site, "compute", instruction, in_space(self.model, match.modifiers[0]))
         verbs = [verb for verb, _ in form.memory]
         step = Step(site, "load" if verbs and verbs[0] == "read" else "unknown", instruction)
         if self._loads_stored_value(step) and not self.shared_stores.values_known(site):
@@ -867,6 +910,8 @@ class Program:
 
 _THREAD_INDICES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
 _CONDITIONS = ("compare", "not", "logic")
+_EXCHANGES = ("shuffle", "vote", "match", "redux")
+"""The events by which the lanes of a warp exchange values."""
 _COUNTING = ("mbarrier-init", "barrier-sync", "barrier-arrive")
 _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 

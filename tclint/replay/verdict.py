@@ -88,12 +88,29 @@ class Replay(ReplayAnswers):
         except UninitialisedMbarrier as error:
             self._gave_up = GaveUp(error.why, error.site)
             return None
-        if run is None or search is None:
+        if run is None or search is None or self._depends_on_roles(search, run):
             return None
         if not program.reads_memory or not self._needs_equal_words(search, run):
             return Faulty(run, assumed)
         equal = self._equal_words(run)
         return None if equal is None else Faulty(run, assumed, equal)
+
+    def _depends_on_roles(self, search: LaunchSearch, run: ReplayRun) -> bool:
+        """Whether launches with other counts of warps or threads execute what is at fault in *run* without a fault."""
+        if not run.dispatched:
+            return False
+        program, usual = search.program, hypotheses.SIZES.value[0]
+        launches = LaunchResults(self.model, program)
+        for shape in [shape for shape, often in self._cta_shapes() if often]:
+            for count in hypotheses.ROLES.value:
+                with suppress(UninitialisedMbarrier):
+                    hypothesis = usual._replace(roles=count)
+                    other = search.replay(hypothesis, shape) if count < prod(shape) else None
+                    if other is not None and not other.wrong:
+                        launches.add(hypothesis, other)
+                        if launches.excuses(run):
+                            return True
+        return False
 
     def _needs_equal_words(self, search: LaunchSearch, run: ReplayRun) -> bool:
         """Whether launches in which no two words of memory are equal execute what is at fault in *run* without a fault."""
