@@ -70,6 +70,17 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
         )
 
 
+@check(also=HAZARDS, analyses=(Mbarriers, ObjectNames, Replay))
+def raced_between_barriers(model: KernelModel) -> Iterator[Hit]:
+    """Report accesses that no barrier orders in any assumed launch, in a kernel without mbarriers."""
+    if model.sites("mbarrier-init") or not model.shared.writers:
+        return
+    verdict = model.fact(Replay).verdict
+    if isinstance(verdict, Faulty) and verdict.run.races and verdict.assumed_cluster is None:
+        hits = _seen(model, verdict.run)
+        yield from hits if verdict.equal is None else (_conditional(hit, verdict.equal) for hit in hits)
+
+
 def _conditional(hit: Hit, equal: EqualWords) -> Hit:
     """The hit with the condition that two words of memory are equal."""
     a, b = equal.names

@@ -138,6 +138,8 @@ class Machine(ThreadGroupScheduler):
         """The allocated columns of tensor memory by CTA."""
         self._counter_reads: dict[int, int] = {}
         """How often each atomic increment has read its counter."""
+        self._begun_arrays: set[tuple[int, tuple[int, ...]]] = set()
+        """The accesses that may leave their array in a later iteration, by the threads that have made them."""
         self._split_waiters: list[Stuck] | None = None
         """The blocked threads when a split barrier was first released; None: none was."""
 
@@ -344,7 +346,15 @@ class Machine(ThreadGroupScheduler):
             address += 1
 
     def _plain_access(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
-        """Records a plain access to shared memory."""
+        """Records a plain access to shared memory.
+
+        Without mbarriers, only the first one of some threads counts if later ones may be beyond the array.
+        """
+        if not self.program.has_mbarriers and self.program.leaves_array(step.site):
+            key = step.site, group.threads
+            if key in self._begun_arrays:
+                return
+            self._begun_arrays.add(key)
         writes = step.what in ("store", "write")
         operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
         address = self._operand(group, operand)

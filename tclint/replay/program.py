@@ -15,6 +15,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.happens_before import HappensBefore, is_release_fence
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.model import KernelModel
@@ -150,18 +151,19 @@ class Program:
         self._pointers: dict[frozenset[int], int] = {}
         self._launch_operands: dict[tuple[int, str], bool] = {}
         self._independent: dict[int, bool] = {}
+        self._leaving: dict[int, bool] = {}
         self._branches: dict[int, Branch] = {}
         self._reconvergence: dict[int, int] = {}
         self.clustered = any(
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
         """Whether the kernel may be made for clusters of several CTAs."""
-        self.follows_memory = bool(model.sites("mbarrier-init"))
-        """Whether accesses to memory are in the slice.
-
-        Without mbarriers only barriers are, at which threads may deadlock: static analysis compares the accesses between
-        them.
+        self.has_mbarriers = bool(model.sites("mbarrier-init"))
+        """Whether threads synchronise by mbarriers. Without them they do by barriers, and static analysis compares most of
+        the accesses between these.
         """
+        self.follows_memory = self.has_mbarriers or bool(model.shared.writers)
+        """Whether accesses to memory are in the slice."""
         self.relaxed = relaxes(model)
         """Whether fences matter."""
         self.branching: set[int] = set()
@@ -180,9 +182,10 @@ class Program:
         """The loads from shared memory that may read what an instruction writes, by that instruction."""
         self._slice_stores()
         if self.follows_memory:
-            # A block without other steps is not executed for the sake of plain stores or copies.
+            # Beside mbarriers, a block without other steps is not executed for the sake of plain stores or copies.
             writes = (*self._plain_accesses("write"), *self._cp_async_copies())
-            self._slice([s for s in writes if model.cfg.block_of[s.site] in self._reached])
+            reached = None if not self.has_mbarriers else self._reached
+            self._slice([s for s in writes if reached is None or model.cfg.block_of[s.site] in reached])
         self.sliced_registers = frozenset(self._sliced)
         block_of = model.cfg.block_of
         self.synchronising = frozenset(
@@ -509,6 +512,70 @@ class Program:
             made = map(values.node, values.subexpressions(*where))
             self._independent[site] = not any(node[0] in ("parameter", "load", "unknown") for node in made)
         return self._independent[site]
+
+    def indexed_by_memory(self, site: int) -> bool:
+        """Whether what global memory holds decides the shared memory that an access covers."""
+        values = self.model.values
+        made = values.subexpressions(*(access.address for access in self.model.shared.accesses(site)))
+        return any(
+            n[0] == "load" and not n[2].startswith((".shared", ".param")) for n in map(values.node, made)
+        )
+
+    def threads_known(self, site: int) -> bool:
+        """Whether neither the launch nor memory selects the threads that execute an instruction.
+
+        A bound from the launch may admit a single one. Those that static analysis accepts count as known.
+        """
+        cfg, values, seen = self.model.cfg, self.model.values, set[int]()
+        if self.model.fact(ExecutionGuarantee).certainly(site):
+            return True
+        work = [cfg.block_of[site]]
+        while work:
+            for edge in cfg.control_dependences(work.pop()):
+                if edge.source not in seen:
+                    seen.add(edge.source)
+                    work.append(edge.source)
+                    last = cfg.blocks[edge.source].end - 1
+                    if edge.predicate < 0 or self._compared_by_thread(values.before(edge.predicate, last)):
+                        return False
+        return True
+
+    def uses_result(self, site: int) -> bool:
+        """Whether what an instruction reads reaches memory, an event or a branch on every path.
+
+        A loop may read ahead for an iteration that it does not execute. Only as far as one path leads on is looked at.
+        """
+        cfg, derived = self.model.cfg, set(self.instructions[site].writes)
+        block, start, passed = cfg.block_of[site], site + 1, set[int]()
+        while derived and block not in passed:
+            passed.add(block)
+            for i in range(start, cfg.blocks[block].end):
+                instruction = self.instructions[i]
+                reads = not derived.isdisjoint(instruction.reads) or instruction.guard in derived
+                form = None if instruction.match is None else instruction.match.form
+                if reads and (form is None or form.memory or form.event or instruction.flow):
+                    return True
+                derived = (
+                    derived.union(instruction.writes) if reads else derived.difference(instruction.writes)
+                )
+            edges = cfg.successors[block]
+            if len(edges) != 1:
+                return False
+            block = edges[0].target
+            start = cfg.blocks[block].start
+        return False
+
+    def leaves_array(self, site: int) -> bool:
+        """Whether each iteration of a loop whose trip count the launch decides moves the address of an access.
+
+        Only that count, which a replay makes up, keeps the address in its array.
+        """
+        if site not in self._leaving:
+            values, cfg = self.model.values, self.model.cfg
+            terms = {t for a in self.model.shared.accesses(site) for t, _ in values.linear(a.address)[0]}
+            heads = {values.node(t)[1] for t in terms if values.steps(t)}
+            self._leaving[site] = any(self.bounds.get(head) for head in heads if head in cfg.loops)
+        return self._leaving[site]
 
     @property
     def counts_known(self) -> bool:

@@ -65,7 +65,10 @@ class Replay(ReplayAnswers):
         Otherwise :attr:`_gave_up` is why there is no verdict, if there is none.
         """
         model = self.model
-        if not (model.function.entry and (model.sites("mbarrier-init") or _barriers_of_some(model))):
+        if not (
+            model.function.entry
+            and (model.sites("mbarrier-init") or _shares_memory(model) or _barriers_of_some(model))
+        ):
             return None
         if not whole_program(self.model):
             self._gave_up = GaveUp(Reason.UNSEEN_CALL)
@@ -161,10 +164,21 @@ class Replay(ReplayAnswers):
         program = search.program
         found: dict[LaunchHypothesis, ReplayRun] = {}
         sizes = hypotheses.SIZES.value
-        bounded = self.model.function.most_threads is not None
+        several = self.model.function.most_threads is not None or (
+            not program.has_mbarriers and _waits_for_warps(self.model)
+        )
         for shape, usual in self._cta_shapes():
-            if found and bounded and prod(shape) <= 32 and all(run.between_warps for run in found.values()):
-                continue  # one warp does not wait for another, and a bound on the threads is not meant for it
+            if not program.has_mbarriers and found:
+                usual = False  # one launch of each size must show it
+            if found and several and prod(shape) <= 32 and all(run.between_warps for run in found.values()):
+                continue  # one warp does not wait for another, and the kernel is not meant for it
+            if (
+                not usual
+                and not program.has_mbarriers
+                and _only_races(found.values())
+                and not _power_of_two(prod(shape))
+            ):
+                continue
             launches, asked, cut = LaunchResults(self.model, program), set[LaunchHypothesis](), False
             wanted = set(sizes) if usual else {next(iter(found), sizes[0])}
             while left := wanted - asked:
@@ -386,6 +400,9 @@ class Replay(ReplayAnswers):
             if self.model.values.cta_size is not None and not self.model.sites("mbarrier-init"):
                 return  # threads that are absent excuse no deadlock
         if not one_dimensional:
+            if bound and self.model.values.cta_size is not None:
+                yield from ((shape, True) for shape in _shapes_of(prod(bound)))
+                return
             self._gave_up = self._gave_up or GaveUp(Reason.NO_CTA_SHAPE)
             return
         usual = (bound,) if bound else hypotheses.CTA_SHAPES.value
@@ -395,6 +412,34 @@ class Replay(ReplayAnswers):
         for threads in range(32, (prod(bound) if bound else MAX_CTA_THREADS) + 1, 32):
             if (threads,) not in usual:
                 yield (threads,), False
+
+
+def _shapes_of(threads: int) -> Iterator[Shape]:
+    """The usual shapes of a CTA of so many threads: a row, and planes whose rows are a part of a warp or whole warps."""
+    yield (threads,)
+    yield from ((x, threads // x) for x in (8, 16, 32, 64, 128) if threads % x == 0 and threads > x)
+
+
+def _only_races(found: Collection[ReplayRun]) -> bool:
+    """Whether some runs show races and nothing else."""
+    return bool(found) and all(run.races and not run.deadlocks for run in found)
+
+
+def _power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+def _shares_memory(model: KernelModel) -> bool:
+    """Whether threads of several warps may share memory of their CTA."""
+    return bool(model.shared.writers) and model.values.threads > 32
+
+
+def _waits_for_warps(model: KernelModel) -> bool:
+    """Whether the kernel has a CTA barrier, which one warp alone does not need."""
+    return any(
+        (match := model.instruction(i).match) is not None and match.form.scope != "lanes"
+        for i in model.sites("barrier-sync")
+    )
 
 
 def _barriers_of_some(model: KernelModel) -> bool:

@@ -1589,9 +1589,9 @@ def test_threads_that_get_farther_and_cannot_be_followed_to_the_end(count: int, 
 
 
 @pytest.mark.parametrize(
-    ("directives", "found"), [("", False), (".maxntid 160, 1, 1\n", False), (".maxntid 32, 5, 1\n", True)]
+    ("directives", "found"), [("", False), (".maxntid 160, 1, 1\n", True), (".maxntid 32, 5, 1\n", True)]
 )
-def test_a_bound_on_the_threads_states_no_shape_of_a_cta_in_two_dimensions(
+def test_a_bound_on_the_threads_leaves_few_shapes_of_a_cta_in_two_dimensions(
     directives: str, found: bool
 ) -> None:
     code = changed(".reqntid 160\n", directives).replace(
