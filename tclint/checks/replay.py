@@ -77,8 +77,9 @@ def raced_between_barriers(model: KernelModel) -> Iterator[Hit]:
         return
     verdict = model.fact(Replay).verdict
     if isinstance(verdict, Faulty) and verdict.run.races and verdict.assumed_cluster is None:
-        hits = _seen(model, verdict.run)
-        yield from hits if verdict.equal is None else (_conditional(hit, verdict.equal) for hit in hits)
+        for hit in _seen(model, verdict.run):
+            # As severe as what static analysis reports of such kernels.
+            yield replace(hit if verdict.equal is None else _conditional(hit, verdict.equal), severity=None)
 
 
 def _conditional(hit: Hit, equal: EqualWords) -> Hit:

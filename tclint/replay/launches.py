@@ -114,9 +114,18 @@ class ReplayRun(NamedTuple):
     @property
     def mbarriers(self) -> set[int]:
         """The addresses of the mbarriers at fault."""
+        return {mbarrier.address for mbarrier in self._mbarriers}
+
+    @property
+    def inits(self) -> set[int]:
+        """The instructions that initialise the mbarriers at which threads are blocked, or arrive too often."""
+        return set() if self.races else {mbarrier.site for mbarrier in self._mbarriers}
+
+    @property
+    def _mbarriers(self) -> list[Mbarrier]:
         stuck = [self.overrun] if self.overrun is not None else self.deadlocks
         whats = [a.mbarrier for a in self.races[0]] if self.races else [s.what for s in stuck]
-        return {what.address for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)}
+        return [what for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)]
 
 
 @dataclass
@@ -181,9 +190,11 @@ class LaunchResults:
     def excuses(self, run: ReplayRun) -> bool:
         """Whether launches without a fault execute all blocks in which *run* is at fault, and later iterations if
         *run* does.
+
+        Blocks that initialise the mbarriers at fault count: several paths may share a wait.
         """
         cfg = self.model.cfg
-        blocks = {cfg.block_of[i] for i in run.sites}
+        blocks = {cfg.block_of[i] for i in run.sites | run.inits}
         loops = {head for head in run.repeated if not blocks.isdisjoint(cfg.loops[head])}
         return self.entered.issuperset(blocks) and (
             not self._distinguishes_iterations or self.repeated.issuperset(loops)

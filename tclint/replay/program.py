@@ -162,7 +162,9 @@ class Program:
         """Whether threads synchronise by mbarriers. Without them they do by barriers, and static analysis compares most of
         the accesses between these.
         """
-        self.follows_memory = self.has_mbarriers or bool(model.shared.writers)
+        self.follows_memory = self.has_mbarriers or (
+            bool(model.shared.writers) and model.function.threads is None
+        )
         """Whether accesses to memory are in the slice."""
         self.relaxed = relaxes(model)
         """Whether fences matter."""

@@ -80,12 +80,13 @@ def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Progr
     """The first race of each pair of instructions: of asynchronous writes with reads, then of plain stores with all
     else.
 
+    A plain access by an index that global memory holds may be anywhere, so it does not race with a copy.
     A race with a store counts only if neither address depends on the launch or on memory. In a kernel without mbarriers
     it must also be known which threads make the two accesses, and a read before the store counts only if its result is
     used.
     """
     for race in _first_of_each(_async_races(accesses), ordered_in_time):
-        if not _rests_on_guess(race, program):
+        if not any(a.plain and program.indexed_by_memory(a.site) for a in race):
             yield race
     for race in _first_of_each(
         chain(_store_races(accesses), _lockstep_races(accesses, program)), ordered_in_time
@@ -99,22 +100,6 @@ def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Progr
             )
         ):
             yield race
-
-
-def _rests_on_guess(race: Race, program: Program) -> bool:
-    """Whether only made-up values let an access meet a copy: an index that memory holds, or how far a copy reaches.
-
-    A copy of unknown size fills the memory up to the next access. Where the launch decides either address, it decides how
-    far they are apart.
-    """
-    if any(a.plain and program.indexed_by_memory(a.site) for a in race):
-        return True
-    guessed = any(a.writes and not a.plain and a.size is None for a in race)
-    return (
-        guessed
-        and race.first.offset != race.second.offset
-        and not all(map(program.launch_independent, race.key))
-    )
 
 
 def _first_of_each(found: Iterable[_Found], ordered_in_time: OrderedInTime) -> Iterator[Race]:

@@ -14,7 +14,7 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
 from tclint.dataflow import GaveUp
-from tclint.ir.nodes import MAX_CTA_THREADS
+from tclint.ir.nodes import MAX_CTA_THREADS, Immediate, Special
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
@@ -27,6 +27,7 @@ from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import Stuck
 from tclint.values import thread_masks as T
+from tclint.values.cta_shape import AXES
 
 __all__ = ["QUESTION", "Replay"]
 
@@ -400,8 +401,8 @@ class Replay(ReplayAnswers):
             if self.model.values.cta_size is not None and not self.model.sites("mbarrier-init"):
                 return  # threads that are absent excuse no deadlock
         if not one_dimensional:
-            if bound and self.model.values.cta_size is not None:
-                yield from ((shape, True) for shape in _shapes_of(prod(bound)))
+            if bound and self.model.values.cta_size is not None and _elects_by_rank(self.model):
+                yield (prod(bound),), True
                 return
             self._gave_up = self._gave_up or GaveUp(Reason.NO_CTA_SHAPE)
             return
@@ -414,10 +415,29 @@ class Replay(ReplayAnswers):
                 yield (threads,), False
 
 
-def _shapes_of(threads: int) -> Iterator[Shape]:
-    """The usual shapes of a CTA of so many threads: a row, and planes whose rows are a part of a warp or whole warps."""
-    yield (threads,)
-    yield from ((x, threads // x) for x in (8, 16, 32, 64, 128) if threads % x == 0 and threads > x)
+def _elects_by_rank(model: KernelModel) -> bool:
+    """Whether %tid.y and %tid.z serve to elect the first thread only: they are added to others and compared with 0.
+
+    Whatever else the threads do follows from %tid.x, so the kernel is made for CTAs that are one row.
+    """
+    seen, work = set[int](), list[int]()
+    for site, instruction in enumerate(model.function.instructions):
+        if any(isinstance(o, Special) and o.name in AXES[1:] for o in instruction.operands):
+            if not instruction.opcode.startswith("mov."):
+                return False
+            work.append(site)
+    while work:
+        for register in set(model.instruction(work.pop()).writes) - seen:
+            seen.add(register)
+            for user in model.readers.get(register, ()):
+                instruction = model.instruction(user)
+                if instruction.opcode.startswith(("add.", "or.")):
+                    work.append(user)
+                elif not instruction.opcode.startswith(("setp.eq.", "setp.ne.")) or not any(
+                    isinstance(o, Immediate) and o.value == 0 for o in instruction.operands
+                ):
+                    return False
+    return True
 
 
 def _only_races(found: Collection[ReplayRun]) -> bool:
@@ -430,8 +450,8 @@ def _power_of_two(number: int) -> bool:
 
 
 def _shares_memory(model: KernelModel) -> bool:
-    """Whether threads of several warps may share memory of their CTA."""
-    return bool(model.shared.writers) and model.values.threads > 32
+    """Whether warps share memory of a CTA whose size is left open: static analysis compares the others in full."""
+    return bool(model.shared.writers) and model.function.threads is None and model.values.threads > 32
 
 
 def _waits_for_warps(model: KernelModel) -> bool:

@@ -120,21 +120,32 @@ def test_a_loop_that_the_launch_ends_stays_in_its_row(count: str, found: bool) -
     """Each row has room for 16 words. How many a launch asks for is unknown, but not that 17 are too many."""
     body = ROWS.format(count=count)
     code = module(
-        kernel(body, parameters=".param .u64 out, .param .u32 count", directives=".reqntid 128", registers="")
+        kernel(body, parameters=".param .u64 out, .param .u32 count", directives=".maxntid 128", registers="")
     )
     assert bool(Replay(analysed(code)).run) is found
 
 
-def test_a_cta_of_known_size_in_unknown_dimensions() -> None:
-    """The rank of a thread is computed of three dimensions, but nothing reads their sizes: a row is tried first."""
-    ring = changed(".reqntid 160", ".maxntid 160").replace(
-        "mov.u32 %r0, %tid.x;",
-        "mov.u32 %r1, %tid.y;\n    mov.u32 %r0, %tid.x;\n    mad.lo.u32 %r0, %r1, 160, %r0;",
-    )
+@pytest.mark.parametrize(
+    ("rank", "judged"),
+    [
+        ("add.u32 %y, %y, %r0;\n    setp.ne.u32 %p3, %y, 0;\n    @%p3 bra go;", True),
+        ("or.b32 %y, %y, %r0;\n    setp.eq.u32 %p3, %y, 0;\n    @!%p3 bra go;", True),
+        ("setp.ne.u32 %p3, %y, 1;\n    @%p3 bra go;", False),
+        ("mad.lo.u32 %y, %y, 16, %r0;\n    setp.ne.u32 %p3, %y, 0;\n    @%p3 bra go;", False),
+    ],
+)
+def test_dimensions_that_only_elect_the_first_thread(rank: str, judged: bool) -> None:
+    """As the barrier of a grid in cooperative groups does: such a kernel is made for CTAs in one row."""
+    elected = f"""mov.u32 %r0, %tid.x;
+    .reg .b32 %y;
+    mov.u32 %y, %tid.y;
+    {rank}
+    red.global.add.u32 [%in], 1;
+go:"""
+    ring = changed(".reqntid 160", ".maxntid 160").replace("mov.u32 %r0, %tid.x;", elected)
     right, wrong = Replay(analysed(ring)), Replay(analysed(ring.replace(GIVE, "")))
-    assert not isinstance(right.verdict, GaveUp)
-    assert wrong.run is not None
-    assert wrong.run.deadlocks
+    assert isinstance(right.verdict, GaveUp) is not judged
+    assert (wrong.run is not None) is judged
 
 
 def test_the_size_of_a_cta_in_unknown_dimensions_is_not_made_up() -> None:
