@@ -130,7 +130,7 @@ CANCELLED_CLUSTERS = Row(
 )
 
 ROLES = Row(
-    (1, 2, 3, 4, 6, 7, 8, 12, 15, 16, 32, 64, 96, 128, 192, 224, 256, 384, 480),
+    (1, 2, 3, 4, 7, 8, 32, 64, 96, 128, 256),
     "What a count of warps or threads may be that the launch determines. A branch that compares a thread with such a count "
     "may be a bound that all threads meet, or the place where roles part, and then a large value gives a role no thread: a "
     "fault must show with each of these counts that reaches it.",
