@@ -165,21 +165,7 @@ class Replay(ReplayAnswers):
         program = search.program
         found: dict[LaunchHypothesis, ReplayRun] = {}
         sizes = hypotheses.SIZES.value
-        several = self.model.function.most_threads is not None or (
-            not program.has_mbarriers and _waits_for_warps(self.model)
-        )
-        for shape, usual in self._cta_shapes():
-            if not program.has_mbarriers and found:
-                usual = False  # one launch of each size must show it
-            if found and several and prod(shape) <= 32 and all(run.between_warps for run in found.values()):
-                continue  # one warp does not wait for another, and the kernel is not meant for it
-            if (
-                not usual
-                and not program.has_mbarriers
-                and _only_races(found.values())
-                and not _power_of_two(prod(shape))
-            ):
-                continue
+        for shape, usual in self._shapes_to_try(program, found):
             launches, asked, cut = LaunchResults(self.model, program), set[LaunchHypothesis](), False
             wanted = set(sizes) if usual else {next(iter(found), sizes[0])}
             while left := wanted - asked:
@@ -221,11 +207,9 @@ class Replay(ReplayAnswers):
                 return None
             if launches.entered and len(unexcused) < hypotheses.MIN_FAILING_LAUNCHES.value:
                 # CTAs of this size are no evidence for code that only larger ones reach.
-                found = {
-                    hypothesis: run
-                    for hypothesis, run in found.items()
-                    if not (launches.excuses(run) or launches.covers(run))
-                }
+                for hypothesis, run in list(found.items()):
+                    if launches.excuses(run) or launches.covers(run):
+                        del found[hypothesis]
                 if not found:
                     return None
                 continue
@@ -237,6 +221,26 @@ class Replay(ReplayAnswers):
                     found.get(hypothesis, run), run, key=lambda run: len(run.entered & program.synchronising)
                 )
         return next((run for run in found.values() if run.races), next(iter(found.values()), None))
+
+    def _shapes_to_try(
+        self, program: Program, found: Mapping[LaunchHypothesis, ReplayRun]
+    ) -> Iterator[tuple[Shape, bool]]:
+        """The shapes of :meth:`_cta_shapes` that may excuse what was *found* in those before.
+
+        One warp does not wait for another, so it excuses no race between warps of a kernel that is made for several.
+        Without mbarriers, a race must show in one launch of each power of two.
+        """
+        barriers = not program.has_mbarriers
+        several = self.model.function.most_threads is not None or (barriers and _waits_for_warps(self.model))
+        for shape, usual in self._cta_shapes():
+            size, runs = prod(shape), found.values()
+            if runs and several and size <= 32 and all(run.between_warps for run in runs):
+                continue
+            if runs and barriers:
+                if size & (size - 1) and all(run.races and not run.deadlocks for run in runs):
+                    continue
+                usual = False
+            yield shape, usual
 
     def _explore_further(
         self, search: LaunchSearch, launches: LaunchResults, shape: Shape, asked: Collection[LaunchHypothesis]
@@ -438,15 +442,6 @@ def _elects_by_rank(model: KernelModel) -> bool:
                 ):
                     return False
     return True
-
-
-def _only_races(found: Collection[ReplayRun]) -> bool:
-    """Whether some runs show races and nothing else."""
-    return bool(found) and all(run.races and not run.deadlocks for run in found)
-
-
-def _power_of_two(number: int) -> bool:
-    return number & (number - 1) == 0
 
 
 def _shares_memory(model: KernelModel) -> bool:
