@@ -13,6 +13,7 @@ with the part that answers each. A part is given those before it in this list, a
     induction          loop counters, quotients, remainders
     intervals          ranges and known bits
     loop_facts         what the exits and counters of loops imply
+    bit_tests          what tests of bits imply about other bits, also of quotients (divisions)
     entailment         what comparisons imply about sums
     conditions         whether a predicate follows from a path condition
 

@@ -12,7 +12,8 @@ Loops contribute to ranges by their bounds and by counters in lockstep (``loop_f
 comparison, these are tried:
 
 - *exit*: the exit condition of a loop must hold once its counter has reached the limit;
-- *contradiction*: the opposite leaves no value for a minimum, a maximum or a few bits;
+- *contradiction*: the opposite leaves no value for a minimum, a maximum or some bits. A loop that waits in every fourth
+  iteration, of which there are a multiple of four, has waited in the last one;
 - *points*: the constants that a difference is known to equal or not to equal;
 - *bits*: the bits of a value that are known from tests of other masks of it.
 
@@ -26,12 +27,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from math import gcd
 
+from tclint.values.bit_tests import BitTests
+from tclint.values.divisions import Divisions
 from tclint.values.integers import Range, type_width
 from tclint.values.intervals import Bounds
 from tclint.values.loop_facts import LoopFacts
 from tclint.values.path_condition import PathCondition
-from tclint.values.ranges import INFINITY, UNBOUNDED, Division, as_read, intersect, may_be_congruent
+from tclint.values.ranges import INFINITY, UNBOUNDED, as_read, intersect, may_be_congruent
 from tclint.values.value_table import MIN_MAX, Node
 
 __all__ = ["ConditionalIntervals"]
@@ -47,8 +51,6 @@ MAX_VALUES_ENUMERATED = 8
 """The largest distance between the ends of a range whose values are tried one by one."""
 MAX_PROPAGATION_DEPTH = 3
 """Nesting of operations to whose operands the range of a result is propagated."""
-_DIVISIONS = (("op", "shr"), ("op", "div"))
-"""Operations that divide; a shift divides by a power of two."""
 _BOUNDED_OPERATIONS = ("max", "min", "mask", "shr", "div")
 """Operations that lose information, so the range of the result does not give that of the operand."""
 
@@ -58,14 +60,16 @@ class ConditionalIntervals:
 
     def __init__(self, bounds: Bounds, loops: LoopFacts) -> None:
         self.bounds, self.loops, self.table = bounds, loops, bounds.table
+        self._divisions = Divisions(bounds.table)
+        self.bits = BitTests(bounds.table, self._divisions).decide
         self._part_cache: dict[int, frozenset[int]] = {}
         self._alternative_cache: dict[int, tuple[tuple[int, bool, int, int], ...]] = {}
         self._points: dict[int, tuple[int, int] | None] = {}
-        self._bits: dict[int, tuple[int, int, int] | None] = {}
         self._unconditional: dict[tuple[int, int], Range] = {}
         """``(value, depth)`` -> range. The depth is part of the question: what is found near the limit is less precise."""
         self._remainder_form_cache: dict[int, list[tuple[tuple[tuple[int, int], ...], int]]] = {}
-        self._divisions: dict[int, Division | None] = {}
+        self._divisors: dict[int, int] = {}
+        """Base -> the power of two of which it is a multiple, wherever it wraps; 0 for a constant."""
         self._needs_no_facts: dict[int, bool] = {}
         self._no_ranges: KnownRanges = {}
         self._refined: dict[tuple[int, int, bool], tuple[KnownRanges, KnownRanges]] = {}
@@ -102,7 +106,9 @@ class ConditionalIntervals:
         if relation == "eq":
             if one[1] < two[0] or two[1] < one[0]:
                 return None if may_be_congruent(one, two, width) else False
-            return True if one == two and one[0] == one[1] else self._exit_reached(p, known)
+            if (one == two and one[0] == one[1]) or self._exit_reached(p, known):
+                return True
+            return self._by_contradiction(p, known) if node is self.table.nodes[p] else None
         one, two = as_read(one, width, signed), as_read(two, width, signed)
         if one[1] < two[0]:
             return True
@@ -164,16 +170,18 @@ class ConditionalIntervals:
 
         This relates a loop unrolled by two to the odd iteration that runs before it.
         """
-        chosen = [b for b in known if self._is_choice(b, known)]
+        chosen = [b for b in known if self._is_choice(b)]
         comparison = self.loops.comparison(p) if chosen else None
-        bases = self.bases(comparison[0][2]) if comparison else frozenset()
-        near = [b for b in chosen if not bases.isdisjoint(self._parts(b))]
+        compared = comparison[0][2] if comparison else -1
+        bases = self.bases(compared) if comparison else frozenset()
+        near = [b for b in chosen if not bases.isdisjoint(self._parts(b)) or self._is_of_term(b, compared)]
         for truth in (True, False) if near else ():
             there = self.refine(p, truth, known)
             for value in near:
+                others = {b: r for b, r in there.items() if b != value}
                 one, two = (
                     known[value],
-                    self._range_of(value, {b: r for b, r in there.items() if b != value}, 0),
+                    intersect(self._range_of(value, others, 0), self._bits_of(value, others)),
                 )
                 if (one[1] < two[0] or two[1] < one[0]) and not may_be_congruent(
                     one, two, self._width(value)
@@ -192,10 +200,35 @@ class ConditionalIntervals:
         limit: int = self.table.nodes[right][1]
         return True if (by > 0 and low >= limit) or (by < 0 and high <= limit) else None
 
-    def _is_choice(self, base: int, known: KnownRanges) -> bool:
-        """Whether *base* is a maximum or minimum, or some bits of a value that has few possible values."""
+    def _is_choice(self, base: int) -> bool:
+        """Whether *base* is a maximum or minimum, or some bits of a value."""
         kind = self.table.node(base)[:2]
-        return kind in MIN_MAX or (kind == ("op", "mask") and self._has_few_values(base, known))
+        return kind in MIN_MAX or kind == ("op", "mask")
+
+    def _is_of_term(self, bits: int, value: int) -> bool:
+        """Whether *bits* are those of a term of *value*."""
+        table = self.table
+        number = table.representative(table.node(bits)[2]) if table.node(bits)[:2] == ("op", "mask") else -1
+        return any(term == number for term, _ in table.linear(value)[0])
+
+    def _bits_of(self, value: int, known: KnownRanges) -> Range:
+        """The range of some low bits of a number whose distance from other values is known.
+
+        If i is n - 1 and n a multiple of 4, ``i & 3`` is 3.
+        """
+        table = self.table
+        node = table.node(value)
+        if node[:2] != ("op", "mask") or not 0 < node[3] < 1 << 31:
+            return UNBOUNDED
+        number, found = table.representative(node[2]), UNBOUNDED
+        for base in known:
+            factor = dict(table.linear(base)[0]).get(number)
+            low, high = self._range_of(base, known, 0) if factor in (1, -1) and base != number else UNBOUNDED
+            if low == high and factor is not None:
+                others = table.times(table.add(base, table.times(number, -factor)), -1)
+                bits = table.masked(table.times(table.add(others, table.constant(low)), factor), node[3], 32)
+                found = intersect(found, self._range_of(bits, known, 0))
+        return found
 
     def _width(self, chosen: int) -> int:
         """The width of a maximum or minimum; 32 for anything else, where it does not matter."""
@@ -270,7 +303,7 @@ class ConditionalIntervals:
         low, high = bounds[0] - shift, bounds[1] - shift
         if negative:
             low, high = -high, -low
-        low, high = known[base] = intersect(known.get(base, UNBOUNDED), (low, high))
+        low, high = known[base] = self._multiples(base, intersect(known.get(base, UNBOUNDED), (low, high)))
         if depth < MAX_PROPAGATION_DEPTH:
             self._add_part_ranges(base, (low, high), known, depth + 1)
         for greatest, one, two in self._choices(base, known, 0) if depth < MAX_PROPAGATION_DEPTH else ():
@@ -283,6 +316,19 @@ class ConditionalIntervals:
                 )
                 if bounds != UNBOUNDED:
                     self._add_range(arm, bounds, known, depth + 1)
+
+    def _multiples(self, base: int, bounds: Range) -> Range:
+        """*bounds* without ends that *base* cannot reach, as its factors have a common power of two."""
+        by = self._divisors.get(base)
+        if by is None:
+            terms, _ = self.table.linear(base)
+            common = gcd(*(factor * self.table.multiple(term) for term, factor in terms))
+            by = self._divisors[base] = common & -common
+        low, high = (
+            -(-bounds[0] // by) * by if by > 1 and bounds[0] > -INFINITY else bounds[0],
+            bounds[1] // by * by if by > 1 and bounds[1] < INFINITY else bounds[1],
+        )
+        return (low, high) if low <= high else bounds
 
     def _add_unsigned_range(self, value: int, width: int, bounds: Range, known: KnownRanges) -> None:
         """Record that *value*, read as unsigned, is within *bounds*."""
@@ -317,7 +363,7 @@ class ConditionalIntervals:
             numbers = [x for x in range(least, most + 1) if low <= x & node[3] <= high]
             if numbers:
                 self._add_range(node[2], (numbers[0], numbers[-1]), known, depth)
-        elif (division := self._division(base)) is not None:
+        elif (division := self._divisions.of(base)) is not None:
             number, _, width, signed, _ = division
             least, most = division.numbers((low if signed else max(low, 0), high))
             if signed or least <= most < 1 << width - 1:
@@ -390,7 +436,7 @@ class ConditionalIntervals:
     def _end_range(self, value: int, known: KnownRanges) -> Range:
         """The range of *value* if it is known or *value* is a choice; unbounded otherwise."""
         base = self.loops.base(value)[0]
-        return self._range_of(value, known, 0) if base in known or self._is_choice(base, known) else UNBOUNDED
+        return self._range_of(value, known, 0) if base in known or self._is_choice(base) else UNBOUNDED
 
     def _collect(self, value: int, roots: set[int], depth: int) -> bool:
         """Add the parts of *value* to *roots*, and return whether there is a bounded operation among them."""
@@ -399,7 +445,7 @@ class ConditionalIntervals:
             return False
         roots.add(self.loops.base(value)[0])
         bounded = node[0] == "op" and node[1] in _BOUNDED_OPERATIONS
-        if (division := self._division(value)) is not None and not division.signed:
+        if (division := self._divisions.of(value)) is not None and not division.signed:
             roots.add(self.table.plain(division.number, division.width))
         if node[:2] in MIN_MAX and node[2][1] == "u":
             roots.update(self.table.plain(part, type_width(node[2])) for part in node[3:])
@@ -476,7 +522,7 @@ class ConditionalIntervals:
             if low >= 0 and high <= mask and not mask & (mask + 1):
                 return low, high
             return (0, mask) if mask >= 0 else UNBOUNDED
-        if (division := self._division(value)) is not None:
+        if (division := self._divisions.of(value)) is not None:
             number, _, width, signed, _ = division
             if not signed:
                 return division.quotients(self._unsigned_range_of(number, width, known, depth + 1))
@@ -518,21 +564,6 @@ class ConditionalIntervals:
         view = self._unsigned_views.get(value, {}).get(width)
         return bounds if view not in known else intersect(bounds, known[view])
 
-    def _division(self, value: int) -> Division | None:
-        """*value* as a quotient, rounded as its instruction does; None if it is not a division by a constant."""
-        if value not in self._divisions:
-            found: Division | None = None
-            node = self.table.node(value)
-            by = self.table.constant_of(node[4]) if node[:2] in _DIVISIONS and len(node) == 5 else None
-            if by is not None and by > 0:
-                kind = node[2] if isinstance(node[2], str) else node[2][-1]
-                width, signed, shifts = type_width(kind), kind[1] == "s", node[1] == "shr"
-                by = (1 << by if by < width else 0) if shifts else by
-                if kind[1] in "bus" and 1 < by < 1 << width - (signed and not shifts):
-                    found = Division(node[3], by, width, signed, shifts)
-            self._divisions[value] = found
-        return self._divisions[value]
-
     def _narrowed(self, value: int, found: Range, known: KnownRanges, depth: int) -> Range:
         """*found* narrowed by the maxima and minima in *value*, or by *value* being one."""
         base, shift, negative = self.loops.base(value)
@@ -572,53 +603,6 @@ class ConditionalIntervals:
             least, most = self._range_of(rest, known, depth + 1)
             found = intersect(found, (max(low + least, -INFINITY), min(high + most, INFINITY)))
         return found
-
-    def bits(self, p: int, facts: PathCondition) -> bool | None:
-        """Whether the equality test *p* of some bits of a value follows from tests of other bits of it; None if not.
-
-        ``n & 1 != 0`` implies ``n & 3 != 2``.
-        """
-        tested = self._tested_bits(p)
-        if tested is None:
-            return None
-        if facts.bits is None:
-            facts.bits = {}
-            for fact, truth in facts.items():
-                test = self._tested_bits(fact)
-                if test is None:
-                    continue
-                value, mask, bits = test
-                # For a single bit, an inequality determines it as well.
-                if truth or not mask & mask - 1:
-                    zeros, ones = facts.bits.get(value, (0, 0))
-                    bits = bits if truth else bits ^ mask
-                    facts.bits[value] = zeros | mask & ~bits, ones | bits
-        value, mask, bits = tested
-        zeros, ones = facts.bits.get(value, (0, 0))
-        if zeros & bits or ones & mask & ~bits:
-            return False
-        return True if mask & ~(zeros | ones) == 0 else None
-
-    def _tested_bits(self, p: int) -> tuple[int, int, int] | None:
-        """``(value, mask, bits)`` if *p* tests ``value & mask == bits``; None for any other predicate."""
-        if p not in self._bits:
-            found, table = None, self.table
-            node = table.nodes[p]
-            number = table.constant_of(node[3]) if node[:2] == ("compare", "eq") else None
-            masked = table.node(node[2]) if number is not None else ()
-            if number is not None and masked[:2] == ("op", "mask"):
-                value, mask = table.representative(masked[2]), masked[3] & (1 << node[5]) - 1
-                bits = number & (1 << node[5]) - 1
-                division = self._division(value)
-                if division is not None and division.floor and mask * division.by < 1 << division.width:
-                    value, mask, bits = (
-                        table.representative(division.number),
-                        mask * division.by,
-                        bits * division.by,
-                    )
-                found = (value, mask, bits) if not bits & ~mask else None
-            self._bits[p] = found
-        return self._bits[p]
 
     def equated(self, p: int, facts: PathCondition) -> bool | None:
         """Whether the comparison *p* follows from facts about the equality of the same two values; None if not."""

@@ -359,22 +359,18 @@ class LoopFacts:
         if found is None:
             table = self.table
             heads = {table.node(t)[1] for t, _ in table.linear(base)[0] if self.counter(t) is not None}
-            ends = (
-                (head, fact) for head in heads for fact, truth in self.exit_conditions(head).items() if truth
-            )
-            each = (self._bound(head, fact, base) for head, fact in ends)
+            ends = ((head, *end) for head in heads for end in self.exit_conditions(head).items())
+            each = (self._bound(head, fact, truth, base) for head, fact, truth in ends)
             found = self._bounds[base] = tuple(bound for bound in each if bound is not None)
         return found
 
-    def _bound(self, head: int, fact: int, base: int) -> tuple[int, int, int] | None:
-        """The same for one loop, if *fact*, an equality, is its only exit condition."""
-        table, comparison = self.table, self.comparison(fact)
-        if comparison is None or comparison[0][1] != "eq":
+    def _bound(self, head: int, fact: int, truth: bool, base: int) -> tuple[int, int, int] | None:
+        """The same for one loop, if *fact* being *truth* is its only exit condition."""
+        table, until = self.table, self._until(head, fact, truth)
+        if until is None:
             return None
-        left, limit = comparison[0][2], table.constant_of(comparison[0][3])
-        by, (own, shift, negative) = self.stride_until(fact, left), self.base(left)
-        if not by or limit is None or not self._has_single_exit(head):
-            return None
+        left, limit, by = until
+        own, shift, negative = self.base(left)
         end = shift - limit if negative else limit - shift
         low, high = (-INFINITY, end) if (by > 0) is not negative else (end, INFINITY)
         for factor in (1, -1):
@@ -382,3 +378,23 @@ class LoopFacts:
             if not any(self.counter(t) for t, _ in table.linear(rest)[0]):
                 return (low, high, rest) if factor == 1 else (-high, -low, rest)
         return None
+
+    def _until(self, head: int, fact: int, truth: bool) -> tuple[int, int, int] | None:
+        """``(value, limit, step)`` if a loop whose only exit is *fact* lets *value* reach *limit* and not pass it.
+
+        A loop that ends at a bound is left by the first value that is not within it. Each iteration begins with a value
+        that is one step further than one within the bound.
+        """
+        comparison = self.comparison(fact)
+        limit = None if comparison is None else self.table.constant_of(comparison[0][3])
+        if comparison is None or limit is None or not self._has_single_exit(head):
+            return None
+        (_, relation, left, _, signed, _), positive = comparison
+        by = self.stride_until(fact, left, truth)
+        if relation == "eq":
+            return (left, limit, by) if by and truth else None
+        if self.strict or not signed:
+            return None
+        if by > 0 and truth is not positive:  # it continues while left < limit
+            return left, limit - 1 + by, by
+        return (left, limit + by, by) if by < 0 and truth is positive else None

@@ -298,16 +298,25 @@ class ValueTable:
                 )
         else:
             value = self.without_aligned(value, mask.bit_length())
+            if (number := self.constant_of(value)) is not None:
+                return self.constant(number & mask)
         return self.intern("op", "mask", self.representative(value), mask)
 
     def shifted(self, value: int, number: int | None, by: int, type_name: str) -> int:
         return value if number == 0 else self.intern("op", "shr", type_name, value, by)
 
     def without_aligned(self, value: int, bits: int) -> int:
-        """*value* without addresses of variables aligned so well that its low *bits* do not depend on them."""
+        """*value* without the terms on which its low *bits* do not depend: multiples, and addresses aligned so well."""
         terms, constant = self._terms(value)
-        kept = tuple((t, f) for t, f in terms if not (align := self.alignment(t)) or align * f % (1 << bits))
+        kept = tuple((t, f) for t, f in terms if self.multiple(t) * f % (1 << bits))
         return self.total(kept, constant) if len(kept) < len(terms) else value
+
+    def multiple(self, value: int) -> int:
+        """A power of two of which *value* is a multiple: of an aligned address, or of bits without the lowest ones."""
+        node = self.node(value)
+        if node[:2] == ("op", "mask"):
+            return int(node[3] & -node[3])
+        return self.alignment(value) or 1
 
     def alignment(self, value: int) -> int:
         """The alignment of the variable whose address *value* is; 0 if it is not the address of a variable."""

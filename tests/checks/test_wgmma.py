@@ -403,6 +403,25 @@ def test_a_missing_wait_says_where_the_wait_is_too_shallow() -> None:
     assert finding.help == "use wgmma.wait_group 0 before this instruction"
 
 
+@pytest.mark.parametrize("ends", ["lt.s32", "ne.s32"])
+@pytest.mark.parametrize("multiple", [1, 2, 4, 8])
+@pytest.mark.parametrize(("mask", "waits"), [(1, 0), (1, 1), (3, 1), (3, 3)])
+def test_a_wait_in_some_iterations_is_enough_exactly_if_the_last_one_is_among_them(
+    mask: int, waits: int, multiple: int, ends: str
+) -> None:
+    """The loop waits in the iterations i with ``i & mask == waits``, of which there are a multiple of *multiple*."""
+    report = lint(
+        text(
+            f"mul.lo.s32 %r9, %r9, {multiple};\nsetp.lt.s32 %p1, %r9, 1;\n@%p1 ret;\nmov.u32 %r1, 0;\n"
+            f"loop:\n{FENCE}\n{ISSUE}\n{COMMIT}\nand.b32 %r2, %r1, {mask};\nsetp.ne.s32 %p2, %r2, {waits};\n"
+            f"@%p2 bra next;\n{wait()}\nnext:\nadd.s32 %r1, %r1, 1;\nsetp.{ends} %p3, %r1, %r9;\n"
+            f"@%p3 bra loop;\n{USE}"
+        )
+    )
+    pending = any((number - 1) & mask != waits for number in range(multiple, 64, multiple))
+    assert bool(by_rule(report, "WG001")) is pending
+
+
 def test_each_defect_of_a_kernel_is_found() -> None:
     whole = f"{FENCE}\n{ISSUE}\n{COMMIT}\n{USE}\n{wait()}\n"
     report = lint(text(whole + whole.replace("add.f32 %f9", "sub.f32 %f8")))

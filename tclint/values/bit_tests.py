@@ -1,0 +1,64 @@
+"""What tests of some bits of a value imply for other tests of its bits."""
+
+from __future__ import annotations
+
+from tclint.values.divisions import Divisions
+from tclint.values.path_condition import PathCondition
+from tclint.values.value_table import ValueTable
+
+__all__ = ["BitTests"]
+
+
+class BitTests:
+    """Comparisons of masked values with constants, under a path condition."""
+
+    def __init__(self, table: ValueTable, divisions: Divisions) -> None:
+        self._table, self._divisions = table, divisions
+        self._found: dict[int, tuple[int, int, int] | None] = {}
+
+    def decide(self, p: int, facts: PathCondition) -> bool | None:
+        """Whether the equality test *p* of some bits of a value follows from tests of other bits of it; None if not.
+
+        ``n & 1 != 0`` implies ``n & 3 != 2``.
+        """
+        tested = self._tested(p)
+        if tested is None:
+            return None
+        if facts.bits is None:
+            facts.bits = {}
+            for fact, truth in facts.items():
+                test = self._tested(fact)
+                if test is None:
+                    continue
+                value, mask, bits = test
+                # For a single bit, an inequality determines it as well.
+                if truth or not mask & mask - 1:
+                    zeros, ones = facts.bits.get(value, (0, 0))
+                    bits = bits if truth else bits ^ mask
+                    facts.bits[value] = zeros | mask & ~bits, ones | bits
+        value, mask, bits = tested
+        zeros, ones = facts.bits.get(value, (0, 0))
+        if zeros & bits or ones & mask & ~bits:
+            return False
+        return True if mask & ~(zeros | ones) == 0 else None
+
+    def _tested(self, p: int) -> tuple[int, int, int] | None:
+        """``(value, mask, bits)`` if *p* tests ``value & mask == bits``; None for any other predicate."""
+        if p not in self._found:
+            found, table = None, self._table
+            node = table.nodes[p]
+            number = table.constant_of(node[3]) if node[:2] == ("compare", "eq") else None
+            masked = table.node(node[2]) if number is not None else ()
+            if number is not None and masked[:2] == ("op", "mask"):
+                value, mask = table.representative(masked[2]), masked[3] & (1 << node[5]) - 1
+                bits = number & (1 << node[5]) - 1
+                division = self._divisions.of(value)
+                if division is not None and division.floor and mask * division.by < 1 << division.width:
+                    value, mask, bits = (
+                        table.representative(division.number),
+                        mask * division.by,
+                        bits * division.by,
+                    )
+                found = (value, mask, bits) if not bits & ~mask else None
+            self._found[p] = found
+        return self._found[p]
