@@ -70,7 +70,12 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-@check(also=HAZARDS, analyses=(Mbarriers, ObjectNames, Replay))
+_ADD_BARRIER = (
+    "add a CTA barrier (bar.sync, __syncthreads()) between the two, after the wait for what is asynchronous"
+)
+
+
+@check(also=HAZARDS, analyses=(Mbarriers, Replay))
 def raced_between_barriers(model: KernelModel) -> Iterator[Hit]:
     """Report accesses that no barrier orders in any assumed launch, in a kernel without mbarriers."""
     if model.sites("mbarrier-init") or not model.shared.writers:
@@ -78,8 +83,9 @@ def raced_between_barriers(model: KernelModel) -> Iterator[Hit]:
     verdict = model.fact(Replay).verdict
     if isinstance(verdict, Faulty) and verdict.run.races and verdict.assumed_cluster is None:
         for hit in _seen(model, verdict.run):
+            shown = hit if verdict.equal is None else _conditional(hit, verdict.equal)
             # As severe as what static analysis reports of such kernels.
-            yield replace(hit if verdict.equal is None else _conditional(hit, verdict.equal), severity=None)
+            yield replace(shown, severity=None, help=_ADD_BARRIER)
 
 
 def _conditional(hit: Hit, equal: EqualWords) -> Hit:

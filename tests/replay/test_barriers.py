@@ -84,6 +84,7 @@ def test_what_only_a_replay_shows_is_reported_with_that_method() -> None:
     orders = "    ld.shared.u32 %r8, [scratch];\n    bar.sync 0;\n"
     (finding,) = by_rule(lint(tree(orders, orders.replace("bar.sync 0;", ""))), "SM001")
     assert finding.method is Method.REPLAY
+    assert "CTA barrier" in str(finding.help)
 
 
 ROWS = """
