@@ -103,6 +103,8 @@ class Replay(ReplayAnswers):
         """Whether launches with other counts of warps or threads execute what is at fault in *run* without a fault."""
         if not run.dispatched:
             return False
+        if not search.program.has_mbarriers and not run.races:
+            return True  # counts of barriers fit one division of the roles only
         program, usual = search.program, hypotheses.SIZES.value[0]
         launches = LaunchResults(self.model, program)
         for shape in [shape for shape, often in self._cta_shapes() if often]:
