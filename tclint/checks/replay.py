@@ -81,6 +81,24 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
         )
 
 
+_ADD_BARRIER = (
+    "add a CTA barrier (bar.sync, __syncthreads()) between the two, after the wait for what is asynchronous"
+)
+
+
+@check(also=HAZARDS, analyses=(Mbarriers, Replay))
+def raced_between_barriers(model: KernelModel) -> Iterator[Hit]:
+    """Report accesses that no barrier orders in any assumed launch, in a kernel without mbarriers."""
+    if model.sites("mbarrier-init") or not model.shared.writers:
+        return
+    verdict = model.fact(Replay).verdict
+    if isinstance(verdict, Faulty) and verdict.run.races and verdict.assumed_cluster is None:
+        for hit in _seen(model, verdict.run):
+            shown = hit if verdict.equal is None else _conditional(hit, verdict.equal)
+            # As severe as what static analysis reports of such kernels.
+            yield replace(shown, severity=None, help=_ADD_BARRIER)
+
+
 def _conditional(hit: Hit, equal: EqualWords) -> Hit:
     """The hit with the condition that two words of memory are equal."""
     a, b = equal.names

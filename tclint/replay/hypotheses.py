@@ -54,6 +54,8 @@ class LaunchHypothesis(NamedTuple):
     """The CTA or cluster that is replayed."""
     large: frozenset[LaunchWord] = frozenset()
     """The words that are :data:`MANY_TILES` instead of *size*."""
+    roles: int = 0
+    """The value of the words that decide which threads take a branch; 0: *size*, as of all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,11 @@ LAST_CTAS = Row(
     tuple(h._replace(cta=h.grid - 1) for h in SIZES.value),
     "The last CTA of each grid, for blocks that a comparison of %ctaid or %clusterid guards.",
     "test_what_only_the_last_cta_executes",
+)
+MIDDLE_CTAS = Row(
+    tuple(h._replace(cta=h.grid // 2) for h in SIZES.value),
+    "A CTA that is neither the first nor the last of its grid, for blocks that these two do not enter.",
+    "test_what_neither_the_first_nor_the_last_cta_executes",
 )
 FEW_CTAS = Row(
     (LaunchHypothesis(1098, 3), LaunchHypothesis(1280, 2)),
@@ -121,6 +128,14 @@ CANCELLED_CLUSTERS = Row(
     2,
     "Clusters that one cluster takes over (9.7.13.17): the loop over tiles iterates, and ends.",
     "test_clusters_that_are_cancelled_for_a_running_one",
+)
+
+ROLES = Row(
+    (1, 2, 3, 4, 7, 8, 32, 64, 96, 128, 256),
+    "What a count of warps or threads may be that the launch determines. A branch that compares a thread with such a count "
+    "may be a bound that all threads meet, or the place where roles part, and then a large value gives a role no thread: a "
+    "fault must show with each of these counts that reaches it.",
+    "test_roles_that_a_parameter_decides",
 )
 
 # ---------------------------------------------------------------- shapes

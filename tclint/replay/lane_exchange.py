@@ -1,13 +1,17 @@
-"""What lanes of a warp exchange: elections, shuffles and votes (PTX ISA 9.7.9.6, 9.7.13.10, 9.7.13.14)."""
+"""What lanes of a warp exchange: elections, shuffles, votes, matches and reductions (PTX ISA 9.7.9.6, 9.7.13.8 to
+9.7.13.14).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import and_, or_, xor
 
 from tclint.isa.table import Match
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 
-__all__ = ["elected_lanes", "shuffle_sources", "shuffled", "vote_result"]
+__all__ = ["elected_lanes", "match_result", "reduced", "shuffle_sources", "shuffled", "vote_result"]
 
 
 def elected_lanes(
@@ -69,3 +73,39 @@ def vote_result(match: Match, lanes: dict[int, int | None]) -> int | None:
     if ".any" in match.modifiers:
         return int(1 in different)
     return int(different == {1} if ".all" in match.modifiers else len(different) == 1)
+
+
+def match_result(match: Match, lanes: dict[int, int | None], mask: int) -> dict[int, tuple[int, int]] | None:
+    """For each lane of *mask*, the lanes that hold its value, and whether all do (9.7.13.10); None if some value is unknown.
+
+    With ``.all``, there are no such lanes unless all of them hold it.
+    """
+    values = {lane: lanes.get(lane) for lane in range(32) if mask >> lane & 1}
+    if None in values.values():
+        return None
+    same = {
+        lane: sum(1 << other for other, v in values.items() if v == value) for lane, value in values.items()
+    }
+    every = match.form.name == "match.all"
+    return {
+        lane: (found if found == mask or not every else 0, int(found == mask)) for lane, found in same.items()
+    }
+
+
+_REDUCTIONS: dict[str, Callable[[int, int], int]] = {
+    ".add": lambda a, b: a + b, ".min": min, ".max": max, ".and": and_, ".or": or_, ".xor": xor,
+}  # fmt: skip
+
+
+def reduced(match: Match, lanes: dict[int, int | None], mask: int) -> int | None:
+    """What ``redux.sync`` computes of the values of the lanes of *mask* (9.7.13.12); None if one is unknown or floating."""
+    values = [lanes.get(lane) for lane in range(32) if mask >> lane & 1]
+    operation = next((f for name, f in _REDUCTIONS.items() if name in match.modifiers), None)
+    if operation is None or not values or match.element[1] == "f":
+        return None
+    known = [v & 0xFFFFFFFF for v in values if v is not None]
+    if len(known) < len(values):
+        return None
+    if match.element == ".s32":
+        known = [v - (v >> 31 << 32) for v in known]
+    return reduce(operation, known) & 0xFFFFFFFF

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
@@ -12,9 +12,13 @@ from tclint.replay import hypotheses
 from tclint.replay.abstract_lanes import Lanes, collapse
 from tclint.replay.hypotheses import CANCELLED, GRID, MEMORY, LaunchWord
 
-__all__ = ["Launch", "LaunchValues"]
+__all__ = ["Launch", "LaunchValues", "in_space"]
 
 _PARAMETER = 1 << 50
+_OTHERS = 1 << 46
+"""The address of the first variable that is not in shared memory. Each has a range of its own."""
+_RANGE = 32
+"""The logarithm of the size of such a range, and of the window of shared memory at address 0."""
 
 
 class LaunchValues(NamedTuple):
@@ -30,6 +34,8 @@ class LaunchValues(NamedTuple):
     """No two words of global memory are equal."""
     cancelled: int = 0
     others: Mapping[LaunchWord, int] = {}
+    roles_vary: bool = False
+    """Threads may take different branches where the launch decides which of them do."""
 
     def word(self, word: LaunchWord) -> int:
         return self.others.get(word, self.size)
@@ -43,10 +49,16 @@ class LaunchValues(NamedTuple):
             return self._replace(grid=self.grid * hypotheses.GRID_FACTOR.value)
         if CANCELLED in words:
             return self._replace(cancelled=self.cancelled // 2)
-        high = {w._replace(high=False): 0 for w in words if w.high}
+        if high := self._high(words):
+            return self._replace(others={**self.others, **dict.fromkeys(high, 0)})
         divisor = hypotheses.VALUE_DIVISOR.value
         lower = {w: max(1, self.word(w) // divisor) for w in words if w != GRID and not w.high}
-        return self._replace(others={**self.others, **lower, **high})
+        return self._replace(others={**self.others, **lower})
+
+    def _high(self, words: Iterable[LaunchWord]) -> list[LaunchWord]:
+        """The upper halves of 64-bit values among *words* that are not 0: such a value is too large for any trip count."""
+        high = (w._replace(high=False) for w in words if w.high)
+        return [w for w in high if self.word(w)]
 
     def capped(self, words: Iterable[LaunchWord], greatest: int) -> LaunchValues:
         """Values in which none of *words* exceeds *greatest*."""
@@ -56,8 +68,33 @@ class LaunchValues(NamedTuple):
         """By how much that divides the trip count. Several words may be sides of an area that is iterated over."""
         if GRID in words and self.grid < hypotheses.MAX_GRID.value:
             return hypotheses.GRID_FACTOR.value
+        if self._high(words):
+            return 1 << 32
         divisor = hypotheses.VALUE_DIVISOR.value
         return divisor if sum(not w.high for w in words) < 2 else divisor * divisor
+
+
+def _other_variables(model: KernelModel) -> list[tuple[str, str]]:
+    """The variables that are not in shared memory, each with its state space."""
+    variables = [*model.function.variables.values(), *model.module.variables.values()]
+    return [(v.name, v.space) for v in variables if not v.space.startswith(".shared")]
+
+
+def in_space(model: KernelModel, space: str) -> Callable[[int], int]:
+    """A test of whether a generic address is in a state space (9.7.9.19): that of a variable, or what the launch passes,
+    which is global memory.
+    """
+    spaces, wanted = [space for _, space in _other_variables(model)], space.partition("::")[0]
+
+    def test(address: int) -> int:
+        if address >> _RANGE == 0:
+            return int(wanted == ".shared")
+        if address >= _PARAMETER:
+            return int(wanted == ".param")
+        number = address - _OTHERS >> _RANGE
+        return int(wanted == (spaces[number] if 0 <= number < len(spaces) else ".global"))
+
+    return test
 
 
 class Launch:
@@ -89,8 +126,7 @@ class Launch:
         at = (at + 1023) // 1024 * 1024
         for variable in open_:
             self._offsets[variable.name] = at
-        others = [v.name for v in variables if not v.space.startswith(".shared")]
-        self._others = {name: (1 << 46) + (i << 32) for i, name in enumerate(others)}
+        self._others = {name: _OTHERS + (i << _RANGE) for i, (name, _) in enumerate(_other_variables(model))}
 
     def __str__(self) -> str:
         """What is assumed, in words: ``CTA 0 of 8 with 128 threads; 512 in parameters and memory``."""

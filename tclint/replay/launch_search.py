@@ -128,9 +128,15 @@ class LaunchSearch:
             hypotheses.CANCELLED_CLUSTERS.value,
             dict.fromkeys(hypothesis.large, hypotheses.MANY_TILES.value),
         )
+        if hypothesis.roles:
+            counts = {w: 0 if w.high else hypothesis.roles for w in self.program.dispatching_words}
+            values = values._replace(others={**values.others, **counts}, roles_vary=True)
         if self._grid is None:
             return values
-        return values._replace(grid=self._grid, cta=self._grid - 1 if hypothesis.cta else 0)
+        last = hypothesis.cta == hypothesis.grid - 1
+        return values._replace(
+            grid=self._grid, cta=self._grid - 1 if last else min(hypothesis.cta, self._grid // 2)
+        )
 
     @cached_property
     def _grid(self) -> int | None:
@@ -317,5 +323,6 @@ def _observed_run(
         machine.launch,
         frozenset(machine.executed),
         tuple(machine.misused.items()),
+        machine.dispatched,
     )
     return run if run.wrong or finished else None

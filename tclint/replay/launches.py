@@ -31,22 +31,27 @@ _CTA_INDICES = (("special", "%ctaid.x"), ("special", "%clusterid.x"))
 def _reaching(node: tuple[str, ...]) -> tuple[LaunchHypothesis, ...]:
     """The launches that may decide a branch differently whose condition is computed from *node*."""
     if node in _CTA_INDICES:
-        return hypotheses.LAST_CTAS.value
+        return (*hypotheses.LAST_CTAS.value, *hypotheses.MIDDLE_CTAS.value)
     return hypotheses.ODD_SIZES.value if node in (("op", "mask"), ("op", "rem")) else ()
+
+
+def _special() -> tuple[tuple[LaunchHypothesis, ...], ...]:
+    """The launches for special cases, in the order in which they are tried: those for one purpose together."""
+    rows = hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.MIDDLE_CTAS, hypotheses.FEW_CTAS
+    return tuple(row.value for row in rows)
 
 
 def next_hypothesis(candidates: Iterable[LaunchHypothesis]) -> LaunchHypothesis:
     """The candidate to replay next: one of the usual sizes, then those for special cases, then the other sizes."""
     usual, *others = hypotheses.SIZES.value
-    special = (hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.FEW_CTAS)
-    order = (usual, *chain.from_iterable(row.value for row in special), *others)
+    order = (usual, *chain.from_iterable(_special()), *others)
     return min(candidates, key=lambda h: (order.index(h) if h in order else len(order), h[:2]))
 
 
 def _same_purpose(hypothesis: LaunchHypothesis) -> tuple[LaunchHypothesis, ...]:
     """The hypotheses of the row that *hypothesis* is in; itself if it is in none."""
-    rows = (hypotheses.SIZES, hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.FEW_CTAS)
-    return next((row.value for row in rows if hypothesis in row.value), (hypothesis,))
+    rows = (hypotheses.SIZES.value, *_special())
+    return next((row for row in rows if hypothesis in row), (hypothesis,))
 
 
 class ReplayRun(NamedTuple):
@@ -78,6 +83,8 @@ class ReplayRun(NamedTuple):
     """The instructions that synchronise and that a thread executed."""
     misused: tuple[tuple[int, str], ...] = ()
     """Instructions that use an mbarrier as the ISA does not admit, each with why."""
+    dispatched: bool = False
+    """Threads were compared with a value of the launch, and all of them took the same branch."""
 
     @property
     def wrong(self) -> bool:
@@ -108,9 +115,18 @@ class ReplayRun(NamedTuple):
     @property
     def mbarriers(self) -> set[int]:
         """The addresses of the mbarriers at fault."""
+        return {mbarrier.address for mbarrier in self._mbarriers}
+
+    @property
+    def inits(self) -> set[int]:
+        """The instructions that initialise the mbarriers at which threads are blocked, or arrive too often."""
+        return set() if self.races else {mbarrier.site for mbarrier in self._mbarriers}
+
+    @property
+    def _mbarriers(self) -> list[Mbarrier]:
         stuck = [self.overrun] if self.overrun is not None else self.deadlocks
         whats = [a.mbarrier for a in self.races[0]] if self.races else [s.what for s in stuck]
-        return {what.address for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)}
+        return [what for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)]
 
 
 @dataclass
@@ -175,9 +191,11 @@ class LaunchResults:
     def excuses(self, run: ReplayRun) -> bool:
         """Whether launches without a fault execute all blocks in which *run* is at fault, and later iterations if
         *run* does.
+
+        Blocks that initialise the mbarriers at fault count: several paths may share a wait.
         """
         cfg = self.model.cfg
-        blocks = {cfg.block_of[i] for i in run.sites}
+        blocks = {cfg.block_of[i] for i in run.sites | run.inits}
         loops = {head for head in run.repeated if not blocks.isdisjoint(cfg.loops[head])}
         return self.entered.issuperset(blocks) and (
             not self._distinguishes_iterations or self.repeated.issuperset(loops)

@@ -30,7 +30,7 @@ from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.abstract_lanes import Lanes, apply, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, Access, LaneAddresses
-from tclint.replay.lane_exchange import elected_lanes, shuffle_sources, vote_result
+from tclint.replay.lane_exchange import elected_lanes, match_result, reduced, shuffle_sources, vote_result
 from tclint.replay.launch import Launch
 from tclint.replay.program import BULK, CP_ASYNC, Program, Step
 from tclint.replay.reasons import Reason
@@ -81,7 +81,7 @@ _OWN = -1
 """No mask: the CTA of the address."""
 ALIGNMENT = 8
 """The alignment of an mbarrier in bytes (9.7.13.15.1)."""
-_PURE_QUERIES = ("mbarrier-wait", "elect", "shuffle", "vote")
+_PURE_QUERIES = ("mbarrier-wait", "elect", "shuffle", "vote", "match", "redux", "activemask")
 """Steps without an effect on other threads: a test of an mbarrier that is repeated after only these has the same
 result.
 """
@@ -138,6 +138,8 @@ class Machine(ThreadGroupScheduler):
         """The allocated columns of tensor memory by CTA."""
         self._counter_reads: dict[int, int] = {}
         """How often each atomic increment has read its counter."""
+        self._begun_arrays: set[tuple[int, tuple[int, ...]]] = set()
+        """The accesses that may leave their array in a later iteration, by the threads that have made them."""
         self._split_waiters: list[Stuck] | None = None
         """The blocked threads when a split barrier was first released; None: none was."""
 
@@ -344,7 +346,15 @@ class Machine(ThreadGroupScheduler):
             address += 1
 
     def _plain_access(self, group: ThreadGroup, step: Step, where: Lanes) -> None:
-        """Records a plain access to shared memory."""
+        """Records a plain access to shared memory.
+
+        Without mbarriers, only the first one of some threads counts if later ones may be beyond the array.
+        """
+        if not self.program.has_mbarriers and self.program.leaves_array(step.site):
+            key = step.site, group.threads
+            if key in self._begun_arrays:
+                return
+            self._begun_arrays.add(key)
         writes = step.what in ("store", "write")
         operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
         address = self._operand(group, operand)
@@ -557,13 +567,44 @@ class Machine(ThreadGroupScheduler):
         source = self._operand(group, instruction.operands[1])
         value: Lanes = None
         if source is not None:
-            warps: dict[int, dict[int, int | None]] = {}
-            for t, p in zip(group.threads, broadcast(source, len(group.threads)), strict=True):
-                warps.setdefault(t >> 5, {})[t & 31] = p
-            answers = {warp: vote_result(match, lanes) for warp, lanes in warps.items()}
+            answers = {warp: vote_result(match, lanes) for warp, lanes in _by_warp(group, source).items()}
             value = collapse([answers[t >> 5] for t in group.threads])
         for register in instruction.writes:
             self._set(group, register, value, where)
+
+    def _on_match(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+        instruction, match = step.instruction, step.instruction.match
+        assert match is not None
+        source, mask = self._role(group, step, "source"), self._role(group, step, "mask")
+        found: list[tuple[int | None, int | None]] = [(None, None)] * len(group.threads)
+        if where == 1 and source is not None and isinstance(mask, int):
+            answers = {
+                warp: match_result(match, lanes, mask) for warp, lanes in _by_warp(group, source).items()
+            }
+            found = [(answers[t >> 5] or {}).get(t & 31, (None, None)) for t in group.threads]
+        destination = instruction.operands[0]
+        both = destination if isinstance(destination, Pair) else (destination,)
+        for register, value in zip(both, zip(*found, strict=True), strict=False):
+            if isinstance(register, int):
+                self._set(group, register, collapse(value), where)
+
+    def _on_redux(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+        match = step.instruction.match
+        assert match is not None
+        source, mask = self._role(group, step, "source"), self._role(group, step, "mask")
+        value: Lanes = None
+        if where == 1 and source is not None and isinstance(mask, int):
+            answers = {warp: reduced(match, lanes, mask) for warp, lanes in _by_warp(group, source).items()}
+            value = collapse([answers[t >> 5] for t in group.threads])
+        for register in step.instruction.writes:
+            self._set(group, register, value, where)
+
+    def _on_activemask(self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+        active: dict[int, int] = {}
+        for thread in _threads_at(group, positions):
+            active[thread >> 5] = active.get(thread >> 5, 0) | 1 << (thread & 31)
+        for register in step.instruction.writes:
+            self._set(group, register, collapse([active.get(t >> 5, 0) for t in group.threads]), where)
 
     # ------------------------------------------------------------ mbarriers
 
@@ -1194,6 +1235,14 @@ def _threads_at(group: ThreadGroup, positions: Sequence[int]) -> tuple[int, ...]
     """The threads at *positions*."""
     threads = group.threads
     return threads if len(positions) == len(threads) else tuple(map(threads.__getitem__, positions))
+
+
+def _by_warp(group: ThreadGroup, value: Lanes) -> dict[int, dict[int, int | None]]:
+    """The value of each lane of each warp of a group."""
+    warps: dict[int, dict[int, int | None]] = {}
+    for thread, own in zip(group.threads, broadcast(value, len(group.threads)), strict=True):
+        warps.setdefault(thread >> 5, {})[thread & 31] = own
+    return warps
 
 
 def _items(operand: Operand) -> Sequence[Operand]:

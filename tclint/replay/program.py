@@ -15,6 +15,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.happens_before import HappensBefore, is_release_fence
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.model import KernelModel
@@ -33,6 +34,7 @@ from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
 from tclint.replay.abstract_lanes import Lanes, Results
 from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord
+from tclint.replay.launch import in_space
 from tclint.replay.replayed import BARRIERS
 from tclint.replay.shared_stores import SharedStores
 from tclint.values.thread_predicates import UniformityScope
@@ -149,18 +151,21 @@ class Program:
         self._launch_operands: dict[tuple[int, str], bool] = {}
         self._independent: dict[int, bool] = {}
         self._involving: dict[tuple[int, int], bool] = {}
+        self._leaving: dict[int, bool] = {}
         self._branches: dict[int, Branch] = {}
         self._reconvergence: dict[int, int] = {}
         self.clustered = any(
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
         """Whether the kernel may be made for clusters of several CTAs."""
-        self.follows_memory = bool(model.sites("mbarrier-init"))
-        """Whether accesses to memory are in the slice.
-
-        Without mbarriers only barriers are, at which threads may deadlock: static analysis compares the accesses between
-        them.
+        self.has_mbarriers = bool(model.sites("mbarrier-init"))
+        """Whether threads synchronise by mbarriers. Without them they do by barriers, and static analysis compares most of
+        the accesses between these.
         """
+        self.follows_memory = self.has_mbarriers or (
+            bool(model.shared.writers) and model.function.threads is None
+        )
+        """Whether accesses to memory are in the slice."""
         self.relaxed = relaxes(model)
         """Whether fences matter."""
         self.branching: set[int] = set()
@@ -179,9 +184,10 @@ class Program:
         """The loads from shared memory that may read what an instruction writes, by that instruction."""
         self._slice_stores()
         if self.follows_memory:
-            # A block without other steps is not executed for the sake of plain stores or copies.
+            # Beside mbarriers, a block without other steps is not executed for the sake of plain stores or copies.
             writes = (*self._plain_accesses("write"), *self._cp_async_copies())
-            self._slice([s for s in writes if model.cfg.block_of[s.site] in self._reached])
+            reached = None if not self.has_mbarriers else self._reached
+            self._slice([s for s in writes if reached is None or model.cfg.block_of[s.site] in reached])
         self.sliced_registers = frozenset(self._sliced)
         block_of = model.cfg.block_of
         self.synchronising = frozenset(
@@ -324,6 +330,36 @@ class Program:
         return bool(self.model.fact(HappensBefore).points.spin_loads)
 
     @cached_property
+    def poll_exits(self) -> dict[int, int]:
+        """Where threads continue after they have polled memory until another thread writes it, by the block that tests.
+
+        Such a loop has no other effect, and the loaded word alone decides when it ends.
+        """
+        model, cfg, found = self.model, self.model.cfg, dict[int, int]()
+        for load in self.model.fact(HappensBefore).points.spin_loads:
+            loops = [body for head, body in cfg.loops.items() if cfg.block_of[load] in body]
+            body = min(loops, key=len, default=frozenset())
+            if _of_shared(self.instructions[load]) or any(
+                self._acts(i) for b in body for i in range(cfg.blocks[b].start, cfg.blocks[b].end)
+            ):
+                continue
+            for block in body:
+                leaving = [edge for edge in cfg.successors[block] if edge.target not in body]
+                predicate = model.reachability.edge_predicate(leaving[0]) if len(leaving) == 1 else None
+                if predicate is not None and any(
+                    model.values.node(v)[:2] == ("load", load) for v in model.values.subexpressions(predicate)
+                ):
+                    found[block] = leaving[0].target
+        return found
+
+    def _acts(self, site: int) -> bool:
+        """Whether an instruction does more than compute, load and branch."""
+        match = self.instructions[site].match
+        if match is None or self.instructions[site].flow == "call" or match.form.event:
+            return True
+        return any(verb != "read" for verb, _ in match.form.memory) and match.form.name != "atom"
+
+    @cached_property
     def reads_memory(self) -> bool:
         """Whether the slice loads from global memory."""
         return any(
@@ -381,6 +417,14 @@ class Program:
             if guard >= 0 and (compared := self._compared_by_thread(values.before(guard, last))):
                 found[block] = compared
         return found
+
+    @cached_property
+    def dispatching_words(self) -> frozenset[LaunchWord]:
+        """The words of the launch with which dispatching branches compare threads."""
+        compared = [
+            pair for block in self.dispatching.keys() - self.sharing for pair in self.dispatching[block]
+        ]
+        return self.words(*(v for pair in compared for v in pair if self._from_launch(v))) - {GRID}
 
     def _compared_by_thread(self, predicate: int) -> list[tuple[int, int]]:
         """The pairs that a predicate compares of which one depends on a thread index and the other on the launch.
@@ -477,6 +521,70 @@ class Program:
             made = map(values.node, values.subexpressions(*where))
             self._independent[site] = not any(node[0] in ("parameter", "load", "unknown") for node in made)
         return self._independent[site]
+
+    def indexed_by_memory(self, site: int) -> bool:
+        """Whether what global memory holds decides the shared memory that an access covers."""
+        values = self.model.values
+        made = values.subexpressions(*(access.address for access in self.model.shared.accesses(site)))
+        return any(
+            n[0] == "load" and not n[2].startswith((".shared", ".param")) for n in map(values.node, made)
+        )
+
+    def threads_known(self, site: int) -> bool:
+        """Whether neither the launch nor memory selects the threads that execute an instruction.
+
+        A bound from the launch may admit a single one. Those that static analysis accepts count as known.
+        """
+        cfg, values, seen = self.model.cfg, self.model.values, set[int]()
+        if self.model.fact(ExecutionGuarantee).certainly(site):
+            return True
+        work = [cfg.block_of[site]]
+        while work:
+            for edge in cfg.control_dependences(work.pop()):
+                if edge.source not in seen:
+                    seen.add(edge.source)
+                    work.append(edge.source)
+                    last = cfg.blocks[edge.source].end - 1
+                    if edge.predicate < 0 or self._compared_by_thread(values.before(edge.predicate, last)):
+                        return False
+        return True
+
+    def uses_result(self, site: int) -> bool:
+        """Whether what an instruction reads reaches memory, an event or a branch on every path.
+
+        A loop may read ahead for an iteration that it does not execute. Only as far as one path leads on is looked at.
+        """
+        cfg, derived = self.model.cfg, set(self.instructions[site].writes)
+        block, start, passed = cfg.block_of[site], site + 1, set[int]()
+        while derived and block not in passed:
+            passed.add(block)
+            for i in range(start, cfg.blocks[block].end):
+                instruction = self.instructions[i]
+                reads = not derived.isdisjoint(instruction.reads) or instruction.guard in derived
+                form = None if instruction.match is None else instruction.match.form
+                if reads and (form is None or form.memory or form.event or instruction.flow):
+                    return True
+                derived = (
+                    derived.union(instruction.writes) if reads else derived.difference(instruction.writes)
+                )
+            edges = cfg.successors[block]
+            if len(edges) != 1:
+                return False
+            block = edges[0].target
+            start = cfg.blocks[block].start
+        return False
+
+    def leaves_array(self, site: int) -> bool:
+        """Whether each iteration of a loop whose trip count the launch decides moves the address of an access.
+
+        Only that count, which a replay makes up, keeps the address in its array.
+        """
+        if site not in self._leaving:
+            values, cfg = self.model.values, self.model.cfg
+            terms = {t for a in self.model.shared.accesses(site) for t, _ in values.linear(a.address)[0]}
+            heads = {values.node(t)[1] for t in terms if values.steps(t)}
+            self._leaving[site] = any(self.bounds.get(head) for head in heads if head in cfg.loops)
+        return self._leaving[site]
 
     @property
     def counts_known(self) -> bool:
@@ -824,7 +932,7 @@ class Program:
             return [o for o in map(instruction.role, ("source", "bytes", "depth")) if o is not None]
         if step.what == "clc-query":
             return [o for o in (instruction.role("source"),) if o is not None]
-        if step.what in ("shuffle", "vote"):
+        if step.what in _EXCHANGES:
             return [o for o in instruction.operands[1:] if not isinstance(o, Vector)]
         found = [instruction.role(name) for name in _ROLES if name in match.form.roles]
         found += [instruction.named(n.lstrip("*")) for n in match.form.async_reads if n.endswith("desc")]
@@ -863,8 +971,12 @@ class Program:
                 return Step(site, "compute", instruction, _SPECIAL[form.compute])
             if form.compute in COMPUTE:
                 return Step(site, "compute", instruction, self._evaluator(instruction, match))
-        if form.event in ("shuffle", "vote", "elect", "mbarrier-wait", "mbarrier-arrive", "clc-query"):
+        if form.event in (*_EXCHANGES, "elect", "mbarrier-wait", "mbarrier-arrive", "clc-query"):
             return Step(site, form.event, instruction)
+        if form.name == "activemask":
+            return Step(site, form.name, instruction)
+        if form.name == "isspacep":
+            return Step(site, "compute", instruction, in_space(self.model, match.modifiers[0]))
         verbs = [verb for verb, _ in form.memory]
         step = Step(site, "load" if verbs and verbs[0] == "read" else "unknown", instruction)
         if self._loads_stored_value(step) and not self.shared_stores.values_known(site):
@@ -874,6 +986,8 @@ class Program:
 
 _THREAD_INDICES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
 _CONDITIONS = ("compare", "not", "logic")
+_EXCHANGES = ("shuffle", "vote", "match", "redux")
+"""The events by which the lanes of a warp exchange values."""
 _COUNTING = ("mbarrier-init", "barrier-sync", "barrier-arrive")
 _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 

@@ -81,13 +81,25 @@ def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Progr
     """The first race of each pair of instructions: of asynchronous writes with reads, then of plain stores with all
     else.
 
-    A race with a store counts only if neither address depends on the launch or on memory.
+    A plain access by an index that global memory holds may be anywhere, so it does not race with a copy.
+    A race with a store counts only if neither address depends on the launch or on memory. In a kernel without mbarriers
+    it must also be known which threads make the two accesses, and a read before the store counts only if its result is
+    used.
     """
-    yield from _first_of_each(_async_races(accesses), ordered_in_time)
+    for race in _first_of_each(_async_races(accesses), ordered_in_time):
+        if not any(a.plain and program.indexed_by_memory(a.site) for a in race):
+            yield race
     for race in _first_of_each(
         chain(_store_races(accesses), _lockstep_races(accesses, program)), ordered_in_time
     ):
-        if program.launch_independent(race.first.site) and program.launch_independent(race.second.site):
+        sites = race.key
+        if all(map(program.launch_independent, sites)) and (
+            program.has_mbarriers
+            or (
+                all(map(program.threads_known, sites))
+                and (race.first.writes or program.uses_result(sites[0]))
+            )
+        ):
             yield race
 
 

@@ -13,7 +13,14 @@ BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
 
 def replayed(model: KernelModel) -> bool:
     """Whether threads of a kernel may deadlock, or race, in a way that only a replay shows."""
-    return model.function.entry and (bool(model.sites("mbarrier-init")) or _barriers_of_some(model))
+    return model.function.entry and (
+        bool(model.sites("mbarrier-init")) or _shares_memory(model) or _barriers_of_some(model)
+    )
+
+
+def _shares_memory(model: KernelModel) -> bool:
+    """Whether warps share memory of a CTA whose size is left open: static analysis compares the others in full."""
+    return bool(model.shared.writers) and model.function.threads is None and model.values.threads > 32
 
 
 def _barriers_of_some(model: KernelModel) -> bool:

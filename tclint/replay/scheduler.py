@@ -36,6 +36,7 @@ from tclint.replay.vector_clocks import (
     BOTTOM,
     Agent,
     join,
+    join_warps,
     reconverge_clocks,
 )
 
@@ -113,6 +114,10 @@ _CLOCKS = tuple(map(attrgetter, ("clock", "fenced", "fenced_cluster", "unfenced"
 """What each warp has acquired and released, of a group."""
 
 
+def _never() -> bool:
+    return False
+
+
 class ThreadGroupScheduler(ABC):
     """The threads of a cluster: their positions in the code, registers and clocks, and the order in which they run."""
 
@@ -133,10 +138,14 @@ class ThreadGroupScheduler(ABC):
         """For each back edge that was taken, how far the compared values were apart, and the steps left then."""
         self._loop_tests: dict[tuple[int, int, int], int] = {}
         self._loop_answers: dict[tuple[int, int, int], int] = {}
-        """How often each thread has tested a shared loop, and the answer that the first thread got in the same test.
+        """How often each thread was compared with a value of the launch, and the answer of the first one that was as often.
         """
         self.uneven = False
         """Warps that share the iterations of a loop have different trip counts."""
+        self.dispatched = False
+        """Threads were compared with a value of the launch, and all of them took the same branch."""
+        self._polling: list[tuple[ThreadGroup, int]] = []
+        """The groups that poll memory, each with the block where it continues."""
         self.epochs = Epochs(program)
         self.alive = dict.fromkeys(range(launch.shape.ranks), launch.shape.threads)
         self.groups = [
@@ -171,11 +180,24 @@ class ThreadGroupScheduler(ABC):
                 group.waits = group.stuck = None
             self._run(group)
             progress = True
-        return progress or self._complete_transfers() or self._release_parked()
+        return progress or self._complete_transfers() or self._end_polls() or self._release_parked()
 
     @abstractmethod
     def _complete_transfers(self) -> bool:
         """No thread can continue: completes pending operations. Returns whether any was pending."""
+
+    def _end_polls(self) -> bool:
+        """Ends the loop in which a group polls memory, as no thread can continue otherwise. Returns whether any polls.
+
+        The group observes all that happened: it may have waited for any of it, or have acquired a lock.
+        """
+        if not self._polling:
+            return False
+        group, target = self._polling.pop(0)
+        group.waits = None
+        group.clock = join_warps(group.clock, self.epochs.all_events())
+        self._enter(group, target)
+        return True
 
     @abstractmethod
     def _execute(self, group: ThreadGroup, step: Step) -> bool:
@@ -237,11 +259,19 @@ class ThreadGroupScheduler(ABC):
     def _leave_block(self, group: ThreadGroup) -> bool:
         """Executes the branch at the end of a block. Returns whether this group continues."""
         block, program = group.block, self.program
+        if block in program.poll_exits:
+            group.waits = _never
+            self._polling.append((group, program.poll_exits[block]))
+            return False
         targets = (
             self._successors(group, block) if block in program.branching else program.reconvergence(block)
         )
-        if block in program.sharing:
-            self._check_shared_iterations(group, block, targets)
+        if block in program.dispatching:
+            if not self._answers_agree(group, block, targets):
+                if block not in program.sharing and not self.launch.values.roles_vary:
+                    raise Unresolved(program.branch(block).site, Reason.ROLES_FROM_LAUNCH)
+                self.uneven |= block in program.sharing
+            self.dispatched |= block not in program.sharing
         if isinstance(targets, int):
             self._count_iteration(group, targets)
             return self._enter(group, targets)
@@ -252,15 +282,15 @@ class ThreadGroupScheduler(ABC):
             return False
         return self._enter(group, next(iter(targets)))
 
-    def _check_shared_iterations(
-        self, group: ThreadGroup, block: int, targets: int | dict[int, list[int]]
-    ) -> None:
-        """Notes whether warps that share the iterations of a loop get different answers to their tests."""
+    def _answers_agree(self, group: ThreadGroup, block: int, targets: int | dict[int, list[int]]) -> bool:
+        """Whether a group gets the answers that others have got when they executed a branch as often."""
+        agree = True
         for target, positions in {targets: None}.items() if isinstance(targets, int) else targets.items():
             for thread in group.threads if positions is None else map(group.threads.__getitem__, positions):
                 key = group.cta, block, thread
                 self._loop_tests[key] = times = self._loop_tests.get(key, 0) + 1
-                self.uneven |= self._loop_answers.setdefault((group.cta, block, times), target) != target
+                agree &= self._loop_answers.setdefault((group.cta, block, times), target) == target
+        return agree
 
     def _count_iteration(self, group: ThreadGroup, target: int) -> None:
         """Counts an iteration of a loop, and stops the replay if there have been enough."""
@@ -359,8 +389,6 @@ class ThreadGroupScheduler(ABC):
         """The block where all threads continue, or the positions of the threads that continue at each; -1: exit."""
         branch = self.program.branch(block)
         site, size = branch.site, len(group.threads)
-        if block in self.program.dispatching and block not in self.program.sharing:
-            raise Unresolved(site, Reason.ROLES_FROM_LAUNCH)
         guard: Lanes = 1 if branch.guard < 0 else group.registers[branch.guard]
         if guard is None:
             guard = self._non_trapping_value(block)

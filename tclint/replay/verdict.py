@@ -14,7 +14,7 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
 from tclint.dataflow import GaveUp
-from tclint.ir.nodes import MAX_CTA_THREADS
+from tclint.ir.nodes import MAX_CTA_THREADS, Immediate, Special
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
@@ -27,6 +27,7 @@ from tclint.replay.replayed import replayed
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import Stuck
+from tclint.values.cta_shape import AXES
 
 __all__ = ["QUESTION", "Replay"]
 
@@ -88,12 +89,31 @@ class Replay(ReplayAnswers):
         except UninitialisedMbarrier as error:
             self._gave_up = GaveUp(error.why, error.site)
             return None
-        if run is None or search is None:
+        if run is None or search is None or self._depends_on_roles(search, run):
             return None
         if not program.reads_memory or not self._needs_equal_words(search, run):
             return Faulty(run, assumed)
         equal = self._equal_words(run)
         return None if equal is None else Faulty(run, assumed, equal)
+
+    def _depends_on_roles(self, search: LaunchSearch, run: ReplayRun) -> bool:
+        """Whether launches with other counts of warps or threads execute what is at fault in *run* without a fault."""
+        if not run.dispatched:
+            return False
+        if not search.program.has_mbarriers and not run.races:
+            return True  # counts of barriers fit one division of the roles only
+        program, usual = search.program, hypotheses.SIZES.value[0]
+        launches = LaunchResults(self.model, program)
+        for shape in [shape for shape, often in self._cta_shapes() if often]:
+            for count in hypotheses.ROLES.value:
+                with suppress(UninitialisedMbarrier):
+                    hypothesis = usual._replace(roles=count)
+                    other = search.replay(hypothesis, shape) if count < prod(shape) else None
+                    if other is not None and not other.wrong:
+                        launches.add(hypothesis, other)
+                        if launches.excuses(run):
+                            return True
+        return False
 
     def _needs_equal_words(self, search: LaunchSearch, run: ReplayRun) -> bool:
         """Whether launches in which no two words of memory are equal execute what is at fault in *run* without a fault."""
@@ -144,10 +164,7 @@ class Replay(ReplayAnswers):
         program = search.program
         found: dict[LaunchHypothesis, ReplayRun] = {}
         sizes = hypotheses.SIZES.value
-        bounded = self.model.function.most_threads is not None
-        for shape, usual in self._cta_shapes():
-            if found and bounded and prod(shape) <= 32 and all(run.between_warps for run in found.values()):
-                continue  # one warp does not wait for another, and a bound on the threads is not meant for it
+        for shape, usual in self._shapes_to_try(program, found):
             launches, asked, cut = LaunchResults(self.model, program), set[LaunchHypothesis](), False
             wanted = set(sizes) if usual else {next(iter(found), sizes[0])}
             while left := wanted - asked:
@@ -189,11 +206,9 @@ class Replay(ReplayAnswers):
                 return None
             if launches.entered and len(unexcused) < hypotheses.MIN_FAILING_LAUNCHES.value:
                 # CTAs of this size are no evidence for code that only larger ones reach.
-                found = {
-                    hypothesis: run
-                    for hypothesis, run in found.items()
-                    if not (launches.excuses(run) or launches.covers(run))
-                }
+                for hypothesis, run in list(found.items()):
+                    if launches.excuses(run) or launches.covers(run):
+                        del found[hypothesis]
                 if not found:
                     return None
                 continue
@@ -205,6 +220,26 @@ class Replay(ReplayAnswers):
                     found.get(hypothesis, run), run, key=lambda run: len(run.entered & program.synchronising)
                 )
         return next((run for run in found.values() if run.races), next(iter(found.values()), None))
+
+    def _shapes_to_try(
+        self, program: Program, found: Mapping[LaunchHypothesis, ReplayRun]
+    ) -> Iterator[tuple[Shape, bool]]:
+        """The shapes of :meth:`_cta_shapes` that may excuse what was *found* in those before.
+
+        One warp does not wait for another, so it excuses no race between warps of a kernel that is made for several.
+        Without mbarriers, a race must show in one launch of each power of two.
+        """
+        barriers = not program.has_mbarriers
+        several = self.model.function.most_threads is not None or (barriers and _waits_for_warps(self.model))
+        for shape, usual in self._cta_shapes():
+            size, runs = prod(shape), found.values()
+            if runs and several and size <= 32 and all(run.between_warps for run in runs):
+                continue
+            if runs and barriers:
+                if size & (size - 1) and all(run.races and not run.deadlocks for run in runs):
+                    continue
+                usual = False
+            yield shape, usual
 
     def _explore_further(
         self, search: LaunchSearch, launches: LaunchResults, shape: Shape, asked: Collection[LaunchHypothesis]
@@ -369,6 +404,9 @@ class Replay(ReplayAnswers):
             if self.model.values.cta_size is not None and not self.model.sites("mbarrier-init"):
                 return  # threads that are absent excuse no deadlock
         if not one_dimensional:
+            if bound and self.model.values.cta_size is not None and _elects_by_rank(self.model):
+                yield (prod(bound),), True
+                return
             self._gave_up = self._gave_up or GaveUp(Reason.NO_CTA_SHAPE)
             return
         usual = (bound,) if bound else hypotheses.CTA_SHAPES.value
@@ -378,3 +416,36 @@ class Replay(ReplayAnswers):
         for threads in range(32, (prod(bound) if bound else MAX_CTA_THREADS) + 1, 32):
             if (threads,) not in usual:
                 yield (threads,), False
+
+
+def _elects_by_rank(model: KernelModel) -> bool:
+    """Whether %tid.y and %tid.z serve to elect the first thread only: they are added to others and compared with 0.
+
+    Whatever else the threads do follows from %tid.x, so the kernel is made for CTAs that are one row.
+    """
+    seen, work = set[int](), list[int]()
+    for site, instruction in enumerate(model.function.instructions):
+        if any(isinstance(o, Special) and o.name in AXES[1:] for o in instruction.operands):
+            if not instruction.opcode.startswith("mov."):
+                return False
+            work.append(site)
+    while work:
+        for register in set(model.instruction(work.pop()).writes) - seen:
+            seen.add(register)
+            for user in model.readers.get(register, ()):
+                instruction = model.instruction(user)
+                if instruction.opcode.startswith(("add.", "or.")):
+                    work.append(user)
+                elif not instruction.opcode.startswith(("setp.eq.", "setp.ne.")) or not any(
+                    isinstance(o, Immediate) and o.value == 0 for o in instruction.operands
+                ):
+                    return False
+    return True
+
+
+def _waits_for_warps(model: KernelModel) -> bool:
+    """Whether the kernel has a CTA barrier, which one warp alone does not need."""
+    return any(
+        (match := model.instruction(i).match) is not None and match.form.scope != "lanes"
+        for i in model.sites("barrier-sync")
+    )

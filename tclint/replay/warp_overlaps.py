@@ -14,6 +14,9 @@ from tclint.values.shared_memory import Access
 
 __all__ = ["WarpOverlaps"]
 
+MAX_KINDS = 600
+"""Kinds of accesses of one kernel that are compared. Each is compared with all others, and an unrolled kernel has thousands."""
+
 _Warps = dict[int, set[int]]
 """The warps that access each aligned block of a size, by the number of the block."""
 
@@ -63,10 +66,10 @@ class WarpOverlaps:
         """For each kind of access the overlapping ones, and the warps of these that share bytes with another warp."""
 
     def number(self, site: int, lane_addresses: LaneAddresses) -> int:
-        """The number of the kind of access; -1: its addresses are unknown, or it is not a plain access."""
+        """The number of the kind of access; -1: its addresses are unknown, it is not a plain access, or there are too many."""
         key = site, lane_addresses._replace(observed=0)
         if key not in self._numbers:
-            kind = self._kind(*key)
+            kind = self._kind(*key) if len(self.overlapping) < MAX_KINDS else None
             self._numbers[key] = -1 if kind is None else self._register(kind)
         return self._numbers[key]
 

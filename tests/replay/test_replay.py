@@ -57,7 +57,19 @@ from tclint.replay.vector_clocks import (
 from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
 from tests.tools import pages
-from tests.tools.replay import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, alter, block, changed
+from tests.tools.replay import (
+    ALL_ARRIVE,
+    ELECTING,
+    GIVE,
+    MULTICAST,
+    PAIR,
+    RING,
+    WAIT,
+    WALK,
+    alter,
+    block,
+    changed,
+)
 from tests.tools.support import analysed, by_rule, kernel, lint, model, module
 
 
@@ -406,10 +418,25 @@ def test_rounds_that_no_launch_shares_out() -> None:
 
 def test_the_launch_decides_which_threads_have_an_iteration() -> None:
     """There may be none for most lanes: how many of them take part is not made up."""
-    for first in ("mov.u32 %r3, %r0;", "add.u32 %r3, %r0, %r2;", "add.u32 %r3, %r1, %r2;"):
-        asked = replay(shared(2, first, full=2))
-        assert asked.run is None
-        assert why(asked) == Reason.ROLES_FROM_LAUNCH
+    few = "shr.u32 %r2, %r2, 5;\n    mov.u32 %r3, %r0;"
+    asked = replay(shared(2, few, full=2))
+    assert asked.run is None
+    assert why(asked) == Reason.ROLES_FROM_LAUNCH
+
+
+def test_a_bound_that_all_threads_meet_divides_no_roles() -> None:
+    """The items of a grid, one for each warp: with many items no warp is left out, and with few the fault shows as well."""
+    item = """mov.u32 %r3, %ctaid.x;
+    mad.lo.u32 %r3, %r3, 2, %r1;
+    add.u32 %r7, %r3, 1;
+    setp.gt.u32 %p3, %r7, %r2;
+    @%p3 bra end;"""
+    release = "    mbarrier.arrive.shared::cta.b64 _, [%r5+64];\n"
+    assert replay(shared(2, item)).run is None
+    twice = replay(changed(release, release * 2, shared(2, item)))
+    assert twice.run is not None
+    assert twice.run.dispatched
+    assert what(twice.run) == {"stuck"}
 
 
 def test_a_ring_that_works() -> None:
@@ -1111,7 +1138,7 @@ def test_roles_by_a_value_of_the_launch_in_shared_memory() -> None:
     )
     asked, constant = replay(code), replay(code.replace("[trips+8], %r20;", "[trips+8], 128;"))
     assert (asked.run, constant.run) == (None, None)
-    assert why(asked) == Reason.ROLES_FROM_LAUNCH
+    assert asked.runs[0].wrong  # with 512 there are no consumers
     assert not why(constant)
 
 
@@ -1848,10 +1875,10 @@ def test_a_tensor_copy_loads_no_more_than_its_phase_expects(
         assert [*mbarrier.complete_transfers()]
     group = ThreadGroup(0, (0,), Registers(), BOTTOM)
     copies = [
-        Access(1, True, 0, at, None, Agent(at, "copy", 0), 1, BOTTOM, group, {}, mbarrier, phase, 1)
+        Access(1, True, (0, -1), at, None, Agent(at, "copy", 0), 1, BOTTOM, group, {}, mbarrier, phase, 1)
         for at in (0, 8192)
     ]
-    read = Access(2, False, 0, 2048, None, Agent(1, "", 0, (0,)), 1, BOTTOM, group, {})
+    read = Access(2, False, (0, -1), 2048, None, Agent(1, "", 0, (0,)), 1, BOTTOM, group, {})
     found = races([*copies, read], lambda *_: False, Program(analysed(RING)))
     assert [race.key for race in found] == races_found
 
@@ -2061,17 +2088,44 @@ def test_clusters_that_are_cancelled_for_a_running_one() -> None:
     assert replay(other).run is None  # such a response is taken to be empty
 
 
-@pytest.mark.parametrize(("parities", "seen"), [("01", "stuck"), ("", "")])
-def test_what_only_the_last_cta_executes(parities: str, seen: str) -> None:
-    """As with causal attention: the first has nothing to do after its diagonal. One of two parities does not occur."""
+def executed_by(skips: str, parities: str) -> set[str]:
+    """What goes wrong in a ring in which the CTAs that do not take a branch *skips* also wait for some parities."""
     waits = "".join(
         f"more{p}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], {p};\n    @!%p1 bra more{p};\n"
         for p in parities
     )
-    begin = "    mov.u32 %r1, %ctaid.x;\n    min.u32 %r1, %r1, %r20;\n    setp.eq.u32 %p3, %r1, 0;\n    @%p3 bra store;\n"
+    begin = f"    mov.u32 %r1, %ctaid.x;\n    mov.u32 %r2, %nctaid.x;\n    sub.u32 %r2, %r2, %r1;\n{skips}"
     end = "    @%p5 bra use;\n"
     run = replay(changed(end, f"{end}{begin}    bar.sync 1, 128;\n{waits}store:\n")).run
-    assert (what(run) if run else set()) == ({seen} if seen else set())
+    return what(run) if run else set()
+
+
+@pytest.mark.parametrize(("parities", "seen"), [("01", {"stuck"}), ("", set())])
+def test_what_only_the_last_cta_executes(parities: str, seen: set[str]) -> None:
+    """As with causal attention: the others have nothing to do after the diagonal. One of two parities does not occur."""
+    assert executed_by("    setp.ne.u32 %p3, %r2, 1;\n    @%p3 bra store;\n", parities) == seen
+
+
+@pytest.mark.parametrize(("parities", "seen"), [("01", {"stuck"}), ("", set())])
+def test_what_neither_the_first_nor_the_last_cta_executes(parities: str, seen: set[str]) -> None:
+    """As where these two copy the ends of an array, which are not aligned, by other means."""
+    ends = "    setp.eq.u32 %p3, %r1, 0;\n    @%p3 bra store;\n    setp.eq.u32 %p3, %r2, 1;\n    @%p3 bra store;\n"
+    assert executed_by(ends, parities) == seen
+
+
+@pytest.mark.parametrize(("count", "seen"), [(128, set()), (129, {"stuck"})])
+def test_a_wait_that_ctas_share_does_not_excuse_another_init(count: int, seen: set[str]) -> None:
+    """The first CTA initialises the mbarrier on a path of its own, and passes the wait at which the others deadlock."""
+    init = "mbarrier.init.shared::cta.b64 [m], {};"
+    own = f"""mov.u32 %r1, %ctaid.x;
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 bra first;
+    {init.format(count)}
+    bra ready;
+first:
+    {init.format(128)}"""
+    run = Replay(model(changed(init.format(128), own, ALL_ARRIVE))).run
+    assert (what(run) if run else set()) == seen
 
 
 @pytest.mark.parametrize("kind", ["u32", "u64"])
@@ -2252,7 +2306,7 @@ def test_roles_that_a_parameter_decides() -> None:
     )
     asked = replay(code)
     assert asked.run is None
-    assert why(asked) == Reason.ROLES_FROM_LAUNCH
+    assert asked.runs[0].wrong  # with 512 there are no consumers
 
 
 def test_arrivals_that_a_parameter_counts() -> None:
@@ -3214,6 +3268,8 @@ ALTERED: dict[str, object] = {
     "SIZES": hypotheses.SIZES.value[:1],
     "ODD_SIZES": (),
     "LAST_CTAS": (),
+    "MIDDLE_CTAS": (),
+    "ROLES": (),
     "FEW_CTAS": (),
     "MANY_TILES": 1,
     "ELEMENTS_THAT_INCREASE": 0,

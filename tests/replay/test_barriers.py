@@ -1,0 +1,156 @@
+"""Replays of kernels whose threads synchronise by barriers alone: accesses to shared memory that none of these orders."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.dataflow import GaveUp
+from tclint.findings.scales import Confidence, Method
+from tclint.replay import Reason, Replay
+from tests.tools.replay import GIVE, changed
+from tests.tools.support import analysed, by_rule, kernel, lint, module
+
+TREE = """
+    .reg .pred %p<4>;
+    .reg .b32 %r<12>;
+    .reg .b64 %rd<4>;
+    .shared .align 4 .b8 scratch[4096];
+    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %ntid.x;
+    mov.u32 %r2, scratch;
+    mad.lo.u32 %r3, %r0, 4, %r2;
+    st.shared.u32 [%r3], %r0;
+    bar.sync 0;
+    shr.u32 %r4, %r1, 1;
+half:
+    setp.ge.u32 %p0, %r0, %r4;
+    @%p0 bra added;
+    mad.lo.u32 %r5, %r4, 4, %r3;
+    ld.shared.u32 %r6, [%r3];
+    ld.shared.u32 %r7, [%r5];
+    add.u32 %r6, %r6, %r7;
+    st.shared.u32 [%r3], %r6;
+added:
+    bar.sync 0;
+    shr.u32 %r4, %r4, 1;
+    setp.ne.u32 %p1, %r4, 0;
+    @%p1 bra half;
+    ld.shared.u32 %r8, [scratch];
+    bar.sync 0;
+    mul.lo.u32 %r9, %r0, %r8;
+    st.shared.u32 [%r3], %r9;
+    bar.sync 0;
+    xor.b32 %r10, %r0, 32;
+    mad.lo.u32 %r10, %r10, 4, %r2;
+    ld.shared.u32 %r11, [%r10];
+    st.global.u32 [%rd0], %r11;
+    ret;
+"""
+"""A sum over the threads of the CTA, half of those that are left at a time, that all threads then scale."""
+
+
+def tree(old: str = "", new: str = "") -> str:
+    assert old in TREE
+    return module(
+        kernel(
+            TREE.replace(old, new, 1) if old else TREE,
+            parameters=".param .u64 out",
+            directives="",
+            registers="",
+        )
+    )
+
+
+def test_barriers_order_a_sum_over_all_threads() -> None:
+    assert not by_rule(lint(tree()), "SM001")
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        "    ld.shared.u32 %r8, [scratch];\n    bar.sync 0;\n",  # others still read the sum
+        "    bar.sync 0;\n    xor.b32",
+        "added:\n    bar.sync 0;\n",
+    ],
+)
+@pytest.mark.parametrize("instead", ["", "bar.warp.sync -1;"])
+def test_a_missing_cta_barrier_in_a_sum_over_all_threads(orders: str, instead: str) -> None:
+    (finding,) = by_rule(lint(tree(orders, orders.replace("bar.sync 0;", instead))), "SM001")
+    assert finding.confidence is Confidence.MEDIUM
+
+
+def test_what_only_a_replay_shows_is_reported_with_that_method() -> None:
+    orders = "    ld.shared.u32 %r8, [scratch];\n    bar.sync 0;\n"
+    (finding,) = by_rule(lint(tree(orders, orders.replace("bar.sync 0;", ""))), "SM001")
+    assert finding.method is Method.REPLAY
+    assert "CTA barrier" in str(finding.help)
+
+
+ROWS = """
+    .reg .pred %p<4>;
+    .reg .b32 %r<12>;
+    .reg .b64 %rd<4>;
+    .shared .align 8 .b8 rows[256];
+    ld.param.u64 %rd0, [out];
+    ld.param.u32 %r9, [count];
+    mov.u32 %r0, %tid.x;
+    shr.u32 %r1, %r0, 5;
+    and.b32 %r2, %r0, 31;
+    mov.u32 %r3, rows;
+    mad.lo.u32 %r3, %r1, 64, %r3;
+    setp.ne.u32 %p0, %r2, 0;
+    mov.u32 %r4, 0;
+    mov.u32 %r5, %r3;
+fill:
+    @!%p0 st.shared.u32 [%r5], %r4;
+    add.u32 %r5, %r5, 4;
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p1, %r4, {count};
+    @%p1 bra fill;
+    bar.warp.sync -1;
+    ld.shared.u32 %r6, [%r3];
+    st.global.u32 [%rd0], %r6;
+    ret;
+"""
+"""Each warp has a row, which a loop fills."""
+
+
+@pytest.mark.parametrize(("count", "found"), [("%r9", False), ("16", False), ("17", True)])
+def test_a_loop_that_the_launch_ends_stays_in_its_row(count: str, found: bool) -> None:
+    """Each row has room for 16 words. How many a launch asks for is unknown, but not that 17 are too many."""
+    body = ROWS.format(count=count)
+    code = module(
+        kernel(body, parameters=".param .u64 out, .param .u32 count", directives=".maxntid 128", registers="")
+    )
+    assert bool(Replay(analysed(code)).run) is found
+
+
+@pytest.mark.parametrize(
+    ("rank", "judged"),
+    [
+        ("add.u32 %y, %y, %r0;\n    setp.ne.u32 %p3, %y, 0;\n    @%p3 bra go;", True),
+        ("or.b32 %y, %y, %r0;\n    setp.eq.u32 %p3, %y, 0;\n    @!%p3 bra go;", True),
+        ("setp.ne.u32 %p3, %y, 1;\n    @%p3 bra go;", False),
+        ("mad.lo.u32 %y, %y, 16, %r0;\n    setp.ne.u32 %p3, %y, 0;\n    @%p3 bra go;", False),
+    ],
+)
+def test_dimensions_that_only_elect_the_first_thread(rank: str, judged: bool) -> None:
+    """As the barrier of a grid in cooperative groups does: such a kernel is made for CTAs in one row."""
+    elected = f"""mov.u32 %r0, %tid.x;
+    .reg .b32 %y;
+    mov.u32 %y, %tid.y;
+    {rank}
+    red.global.add.u32 [%in], 1;
+go:"""
+    ring = changed(".reqntid 160", ".maxntid 160").replace("mov.u32 %r0, %tid.x;", elected)
+    right, wrong = Replay(analysed(ring)), Replay(analysed(ring.replace(GIVE, "")))
+    assert isinstance(right.verdict, GaveUp) is not judged
+    assert (wrong.run is not None) is judged
+
+
+def test_the_size_of_a_cta_in_unknown_dimensions_is_not_made_up() -> None:
+    ring = changed(".reqntid 160\n", "").replace("mov.u32 %r0, %tid.x;", "mov.u32 %r0, %tid.y;")
+    verdict = Replay(analysed(ring)).verdict
+    assert isinstance(verdict, GaveUp)
+    assert verdict.why is Reason.NO_CTA_SHAPE

@@ -1,0 +1,64 @@
+"""What lanes exchange, and other values that decide where the threads of a replay continue."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.dataflow import GaveUp
+from tclint.isa.table import Match
+from tclint.replay import Replay
+from tclint.replay.lane_exchange import match_result, reduced
+from tests.tools.replay import GIVE, changed
+from tests.tools.support import analysed, model
+
+
+def matched(text: str) -> Match:
+    """The entry of the ISA table for an instruction."""
+    found = model(f"{text}\nret;").instruction(0).match
+    assert found is not None
+    return found
+
+
+def test_lanes_with_equal_values_match() -> None:
+    one = matched("match.any.sync.b32 %r1, %r2, -1;")
+    assert match_result(one, {0: 7, 1: 8, 2: 7, 3: 9}, 0b0111) == {0: (5, 0), 1: (2, 0), 2: (5, 0)}
+    assert match_result(one, {0: 7, 1: None}, 0b11) is None
+    assert match_result(one, {0: 7}, 0b11) is None
+
+
+def test_all_lanes_match_or_none_does() -> None:
+    every = matched("match.all.sync.b32 %r1|%p1, %r2, -1;")
+    assert match_result(every, {0: 7, 1: 7}, 0b11) == {0: (3, 1), 1: (3, 1)}
+    assert match_result(every, {0: 7, 1: 8}, 0b11) == {0: (0, 0), 1: (0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("operation", "result"),
+    [("add.u32", 2), ("min.s32", 0xFFFFFFFF), ("min.u32", 3), ("max.s32", 3), ("max.u32", 0xFFFFFFFF), ("xor.b32", 0xFFFFFFFC)],
+)  # fmt: skip
+def test_a_reduction_over_the_lanes_of_a_mask(operation: str, result: int) -> None:
+    redux = matched(f"redux.sync.{operation} %r1, %r2, -1;")
+    assert reduced(redux, {0: 3, 1: 0xFFFFFFFF, 2: 5}, 0b011) == result
+    assert reduced(redux, {0: 3, 1: None}, 0b011) is None
+
+
+DECIDED = {
+    "lanes that match": "activemask.b32 %r1;\n match.any.sync.b32 %r2, %r20, %r1;\n setp.ne.u32 %p3, %r2, -1;\n @%p3 bra done;",
+    "a reduction": "redux.sync.min.u32 %r2, %r20, -1;\n setp.eq.u32 %p3, %r2, 0;\n @%p3 bra done;",
+    "the space of a pointer": "isspacep.global %p3, %in;\n @!%p3 bra done;",
+    "the space of a variable": "mov.u64 %in, tile;\n cvta.shared.u64 %in, %in;\n isspacep.shared %p3, %in;\n @!%p3 bra done;\n ld.param.u64 %in, [in];",
+    "the space of a parameter": "mov.u64 %in, in;\n cvta.param.u64 %in, %in;\n isspacep.param %p3, %in;\n @!%p3 bra done;\n ld.param.u64 %in, [in];",
+    "a poll of memory": "poll:\n ld.acquire.gpu.global.u32 %r2, [%in];\n setp.ne.u32 %p3, %r2, 1;\n @%p3 bra poll;",
+    "a poll at a generic address": "poll:\n ld.acquire.gpu.u32 %r2, [%in];\n setp.ne.u32 %p3, %r2, 1;\n @%p3 bra poll;",
+}  # fmt: skip
+"""What all threads of a ring execute before they take their roles. None of them is done early."""
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in DECIDED.items()])
+def test_what_is_known_decides_where_threads_continue(code: str) -> None:
+    ring = changed("    ld.param.u32 %r20, [rounds];\n", f"    ld.param.u32 %r20, [rounds];\n    {code}\n")
+    right, wrong = Replay(analysed(ring)), Replay(analysed(ring.replace(GIVE, "")))
+    assert not isinstance(right.verdict, GaveUp)
+    assert right.run is None
+    assert wrong.run is not None
+    assert wrong.run.deadlocks
