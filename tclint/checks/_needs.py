@@ -33,6 +33,7 @@ _BARRIERS = ("bar", "barrier")
 NEEDS: dict[str, tuple[str, ...]] = {
     "async_reads": _ASYNC,
     "barrier_phases": _BARRIERS,
+    "barrier_races": (SHARED,),
     "barriers": _BARRIERS,
     "bulk": _COPIES,
     "bulk_loads": _COPIES,

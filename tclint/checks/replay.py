@@ -7,30 +7,18 @@ under the rule of the hazard, or else an arrival in excess of the count, a deadl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
-from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties, threads_in_words
-from tclint.checks._wording import copy_name, times
-from tclint.findings.scales import Confidence, Method, Severity
-from tclint.replay.accesses import Access
-from tclint.replay.interface import EqualWords, Faulty
-from tclint.replay.launches import ReplayRun
-from tclint.replay.program import relaxes
-from tclint.replay.races import Race
-from tclint.replay.sync import Mbarrier, ReleasedWaiter
-from tclint.replay.thread_groups import Stuck
+from tclint.checks import Hit, check
+from tclint.checks._race_rules import HAZARDS
+from tclint.checks._replay_hits import MB016, conditional, seen
+from tclint.findings.scales import Method
+from tclint.replay.interface import Faulty
 from tclint.replay.verdict import Replay
-
-MB016 = RuleId("MB016")
-BK001, BK002, BK011, CA001, PR005, SM001, TC001, TC002, TC012, WG011 = HAZARDS = tuple(
-    map(RuleId, "BK001 BK002 BK011 CA001 PR005 SM001 TC001 TC002 TC012 WG011".split())
-)
-"""The rules about two unordered accesses to shared or tensor memory."""
 
 _LOOP_NOT_ENTERED = (
     "no launch that was tried enters one of the loops that wait, so the sizes of each launch may "
@@ -41,8 +29,6 @@ _UNRELATED = (
     "the trip counts of the two sides come from different values of the launch, whose relation is unknown"
 )
 """The doubt where :meth:`Replay.mixes_trip_counts` holds."""
-_NEVER_EMPTY = "the kernel does not test whether the two words are equal, so they may never be"
-"""The doubt about a fault for which words of memory must be equal that no branch before their loop compares."""
 
 
 @check(
@@ -64,14 +50,14 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
     if not isinstance(verdict, Faulty):
         return
     run = verdict.run
-    for hit in _seen(model, run):
+    for hit in seen(model, run):
         if verdict.assumed_cluster:
             shape = "x".join(map(str, verdict.assumed_cluster))
             hit = replace(
                 hit, message=f"{hit.message} (if launched in clusters of {shape}; no other shape succeeds)"
             )
         if verdict.equal is not None:
-            hit = _conditional(hit, verdict.equal)
+            hit = conditional(hit, verdict.equal)
         yield hit.doubted(
             _LOOP_NOT_ENTERED
             if replay.misses_loop(run)
@@ -79,353 +65,3 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
             if replay.mixes_trip_counts(run)
             else ""
         )
-
-
-_ADD_BARRIER = (
-    "add a CTA barrier (bar.sync, __syncthreads()) between the two, after the wait for what is asynchronous"
-)
-
-
-@check(also=HAZARDS, analyses=(Mbarriers, Replay))
-def raced_between_barriers(model: KernelModel) -> Iterator[Hit]:
-    """Report accesses that no barrier orders in any assumed launch, in a kernel without mbarriers."""
-    if model.sites("mbarrier-init") or not model.shared.writers:
-        return
-    verdict = model.fact(Replay).verdict
-    if isinstance(verdict, Faulty) and verdict.run.races and verdict.assumed_cluster is None:
-        for hit in _seen(model, verdict.run):
-            shown = hit if verdict.equal is None else _conditional(hit, verdict.equal)
-            # As severe as what static analysis reports of such kernels.
-            yield replace(shown, severity=None, help=_ADD_BARRIER)
-
-
-def _conditional(hit: Hit, equal: EqualWords) -> Hit:
-    """The hit with the condition that two words of memory are equal."""
-    a, b = equal.names
-    load = Mark(max(equal.loads), f"loads {a} or {b}, which are equal in this launch")
-    conditional = replace(
-        hit,
-        message=f"{hit.message} (only if {a} == {b}, neighbouring words of memory, as of an empty item)",
-        steps=(*hit.steps[:-1], load, *hit.steps[-1:]),
-        severity=Severity.WARNING,
-    )
-    return conditional.doubted("" if equal.tested else _NEVER_EMPTY)
-
-
-def _seen(model: KernelModel, run: ReplayRun) -> Iterator[Hit]:
-    """The findings about the races of *run*, one for each rule; without races, the one about its first failure."""
-    if run.races:
-        for rule, races in grouped((_hazard(model, race), race) for race in run.races).items():
-            yield _raced(model, rule, races[0], len(races))
-    elif run.overrun is not None:
-        yield _overrun(model, run.overrun)
-    elif (deadlock := _deadlocked(model, run)) is not None:
-        yield deadlock
-    elif run.late:
-        yield _late(model, *run.late[0])
-
-
-_UNFINISHED_READ = {"bulk": BK002, "tcgen05": TC012, "wgmma": WG011}
-"""The rules about shared memory that is written while an asynchronous operation may still read it, by its group."""
-_UNFINISHED_WRITE = {"cp.async": CA001, "mbarrier": BK001}
-"""The rules about shared memory that is accessed while an asynchronous operation may still write it, by its group."""
-
-
-def _hazard(model: KernelModel, race: Race) -> RuleId:
-    """The rule that describes what goes wrong in *race*."""
-    first, second = race
-    group = model.instruction(first.site).group
-    if first.tensor:  # loads and stores of one warp are ordered in a replay
-        return TC002 if group in ("tcgen05.ld", "tcgen05.st") else TC001
-    if first.writes:
-        return _UNFINISHED_WRITE.get(group, SM001 if second.plain or second.writes else PR005)
-    return _UNFINISHED_READ.get(group, SM001 if second.mbarrier is None else BK011)
-
-
-def _relaxed_note(model: KernelModel) -> str:
-    """The end of a help text if the kernel has relaxed mbarrier operations; "" otherwise."""
-    return "; a .relaxed arrival or wait orders no memory without a fence" if relaxes(model) else ""
-
-
-def _mark(model: KernelModel, access: Access, message: str) -> Mark:
-    object_ = (
-        model.fact(ObjectNames).accessed(access.site, access.writes, tensor=True) if access.tensor else None
-    )
-    return Mark(access.site, message, role=threads_in_words(model, access.group.threads), object=object_)
-
-
-def _raced(model: KernelModel, rule: RuleId, race: Race, count: int) -> Hit:
-    """The finding of *rule* about *race*, the first of *count* races of that rule.
-
-    Its severity and confidence are those of a replay, whatever those of the rule are for what follows from the code.
-    """
-    described = _unordered
-    if race.first.mbarrier is not None and not race.early:
-        described = _read_too_soon
-    elif race.second.mbarrier is not None and not race.first.writes:
-        described = _refilled
-    return replace(
-        described(model, rule, race),
-        count=count,
-        severity=Severity.ERROR,
-        confidence=Confidence.MEDIUM,
-        method=Method.REPLAY,
-    )
-
-
-def _refilled(model: KernelModel, rule: RuleId, race: Race) -> Hit:
-    """The finding about a copy into shared memory that may still be read."""
-    read, copy = race
-    out = model.instruction(read.site).group == "bulk"
-    last = [*copy.waited.values()][-1] if copy.waited else None
-    return rule.hit(
-        site=copy.site,
-        message=f"refills shared memory that {_name(model, read)} may still be reading: "
-        "no wait in this thread guarantees that the read has completed",
-        steps=(
-            _mark(model, read, "starts to read it" if out else "reads what was copied there before"),
-            *_released(model, read, last),
-            *(_waited(model, copy, last, "waits for an mbarrier; this does not cover the read")),
-            _mark(model, copy, "starts to refill it"),
-        ),
-        help=(_COMPLETION["bulk"] if out else "let the readers arrive at an mbarrier when they have finished")
-        + ", and wait for that phase before the copy"
-        + _relaxed_note(model),
-    )
-
-
-def _read_too_soon(model: KernelModel, rule: RuleId, race: Race) -> Hit:
-    """The finding about a read of bytes that a copy may still be writing."""
-    copy, read = race
-    assert copy.mbarrier is not None
-    last = read.waited.get(copy.mbarrier.address)
-    return rule.hit(
-        site=read.site,
-        message="reads shared memory that a bulk copy may still be writing: "
-        "no wait on this path is for the phase that the copy completes",
-        steps=(
-            _mark(model, copy, "starts to fill it"),
-            *_waited(model, read, last, "waits for its mbarrier; this does not cover the copy"),
-            _mark(model, read, "reads it"),
-        ),
-        help="wait for the phase that the copy completes on its mbarrier; flip the parity each time the stage is reused"
-        + _relaxed_note(model),
-    )
-
-
-_COMPLETION = {
-    "bulk": "wait until its source has been read (cp.async.bulk.wait_group.read), then let that thread arrive at an mbarrier",
-    "cp.async": "wait for it (cp.async.wait_group), then let that thread arrive at an mbarrier, or let an mbarrier track it"
-    " (cp.async.mbarrier.arrive)",
-    "mbarrier": "use the mbarrier on which the copy completes",
-    "tcgen05": "commit that operation to an mbarrier (tcgen05.commit)",
-    "tcgen05.ld": "let those threads arrive at an mbarrier after tcgen05.wait::ld",
-    "tcgen05.st": "let those threads arrive at an mbarrier after tcgen05.wait::st",
-    "wgmma": "wait for its group (wgmma.wait_group), then let those threads arrive at an mbarrier",
-}
-"""How other threads can observe that an operation has completed, by its group."""
-
-
-def _unordered(model: KernelModel, rule: RuleId, race: Race) -> Hit:
-    """The finding about any other race, in shared or tensor memory."""
-    first, second = race
-    memory = "tensor memory" if first.tensor else "shared memory"
-    what = _name(model, first) + " of another warp" * race.together
-    group = model.instruction(first.site).group
-    last = [*second.waited.values()][-1] if second.waited else None
-    verb = "write" if first.writes else "read"
-    done = "may not have written yet"
-    if race.early:
-        done = "may still be writing" if first.writes else "may still be reading"
-    return rule.hit(
-        site=second.site,
-        message=f"{'overwrites' if race.early else 'reads'} {memory} that {what} {done}: "
-        "no wait in this thread guarantees that it has completed",
-        steps=(
-            _mark(model, first, _begun(first)),
-            *_released(model, first, last),
-            *(_waited(model, second, last, f"waits for an mbarrier; this does not cover the {verb}")),
-            _mark(
-                model,
-                second,
-                ("overwrites it" if race.early else "reads it") + ", in another warp" * race.together,
-            ),
-        ),
-        help=_COMPLETION.get(
-            group, f"let {'all of ' * race.together}those threads arrive at an mbarrier after that access"
-        )
-        + f", and wait for that phase before {model.name(second.site)}"
-        + _relaxed_note(model),
-    )
-
-
-def _begun(access: Access) -> str:
-    """What an access does, in words: an asynchronous one only starts at its instruction."""
-    verb = "write" if access.writes else "read"
-    return f"{verb}s it" if access.plain else f"starts to {verb} it"
-
-
-def _name(model: KernelModel, access: Access) -> str:
-    """The name of the instruction that performs *access*."""
-    bulk = model.instruction(access.site).group in ("bulk", "mbarrier")
-    return copy_name(model, access.site) if bulk else model.name(access.site)
-
-
-def _released(model: KernelModel, access: Access, wait: int | None) -> Iterator[Mark]:
-    """The step of the arrival by the threads of *access* at the mbarrier of a *wait* that does not order it.
-
-    Empty if they do not arrive there. Of several arrivals, it is the next one that a thread may reach.
-    """
-    mbarriers = model.fact(Mbarriers)
-    rings = mbarriers.rings_at(wait) if wait is not None else frozenset()
-    arrivals = [
-        i
-        for i in mbarriers.arriving
-        if not rings.isdisjoint(mbarriers.rings_at(i))
-        and any(model.present(i) >> thread & 1 for thread in access.group.threads)
-    ]
-    arrival = _next(model, access.site, arrivals)
-    if arrival is not None:
-        yield Mark(
-            arrival,
-            "arrives at the mbarrier; this does not order the access before the wait",
-            role=threads_in_words(model, access.group.threads),
-        )
-
-
-def _next(model: KernelModel, start: int, sites: list[int]) -> int | None:
-    """The one of *sites* that the fewest blocks separate from *start* on a path from there; None if none is reached.
-
-    If a loop leads back to the block of *start*, sites before it count, too.
-    """
-    cfg = model.cfg
-    first = cfg.block_of[start]
-    if after := [i for i in sites if i > start and cfg.block_of[i] == first]:
-        return after[0]
-    reached = list(dict.fromkeys(e.target for e in cfg.successors[first]))
-    for block in reached:
-        if here := [i for i in sites if cfg.block_of[i] == block]:
-            return here[0]
-        reached += [e.target for e in cfg.successors[block] if e.target not in reached]
-    return None
-
-
-def _waited(model: KernelModel, access: Access, wait: int | None, message: str) -> tuple[Mark, ...]:
-    """The step of a *wait* before *access* that does not order it; empty if the thread has not waited."""
-    return () if wait is None else (Mark(wait, message, role=threads_in_words(model, access.group.threads)),)
-
-
-def _overrun(model: KernelModel, at: Stuck) -> Hit:
-    mbarrier = at.what
-    assert isinstance(mbarrier, Mbarrier)
-    return MB016.hit(
-        site=at.site,
-        message=f"arrives in excess of the count of the mbarrier: phase {mbarrier.phase} takes {times(mbarrier.count)}",
-        steps=(
-            *_initialised(mbarrier),
-            Mark(
-                at.site,
-                f"arrives once more in phase {mbarrier.phase}",
-                role=threads_in_words(model, at.threads),
-            ),
-        ),
-        help="set the count of mbarrier.init to the number of arrivals in a phase, "
-        "or wait for the phase before arriving in the next one",
-        method=Method.REPLAY,
-    )
-
-
-def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
-    """The finding about a deadlock: threads blocked at an mbarrier when all remaining ones are blocked.
-
-    None if no thread is blocked at an mbarrier.
-    """
-    waits = [s for s in run.deadlocks if isinstance(s.what, Mbarrier)]
-    if not waits:
-        return None
-    first = min(waits, key=lambda s: (s.what.phase if isinstance(s.what, Mbarrier) else 0, s.site))
-    mbarrier = first.what
-    assert isinstance(mbarrier, Mbarrier)
-    others = {s.site: s for s in waits if s.site != first.site}
-    return MB016.hit(
-        site=first.site,
-        message=f"deadlock: phase {mbarrier.phase} of {called(model, mbarrier)} {incomplete(mbarrier)}, "
-        + (
-            f"and the wait would have returned at once only before phase {mbarrier.phase - 1} completed"
-            if mbarrier.phase and mbarrier.untouched
-            else "and all remaining threads are blocked as well"
-        ),
-        steps=(
-            *_initialised(mbarrier),
-            *_without_arrival(model, run, (first, *others.values())),
-            *(_blocked(model, s) for s in [*list(others.values())[: MAX_PARTIES - 1], first]),
-        ),
-        deadlock=parties(model, run, first),
-        help=_parity_of_first_wait(model, mbarrier)
-        + "use tclint barriers to follow the phases of the mbarriers through each iteration: each wait needs all "
-        "arrivals and bytes of its phase, and a parity that flips when the stage is reused",
-        method=Method.REPLAY,
-    )
-
-
-def _without_arrival(model: KernelModel, run: ReplayRun, waits: Iterable[Stuck]) -> Iterator[Mark]:
-    """The step of a copy that completes on the first mbarrier of *waits* that has one but no arrival.
-
-    Where the bytes of a copy are expected, a thread usually arrives, too. Of several copies, it is the one that names
-    the fewest mbarriers.
-    """
-    mbarriers = model.fact(Mbarriers)
-    named = {
-        i: mbarriers.named(i)
-        for ring in mbarriers.rings
-        for i in mbarriers.copies(ring)
-        if model.cfg.block_of[i] in run.entered
-    }
-    for awaited in (s.what for s in waits):
-        if not isinstance(awaited, Mbarrier) or awaited.pending < awaited.count:
-            continue
-        fitting = [i for i, objects in named.items() if any(awaited.site in o.inits for o in objects)]
-        if fitting:
-            site = min(fitting, key=lambda i: (len(named[i]), i))
-            words = "completes its bytes on the mbarrier, but does not arrive"
-            yield Mark(site, words, object=called(model, awaited))
-            return
-
-
-def _blocked(model: KernelModel, at: Stuck) -> Mark:
-    """The step of threads that are blocked at an mbarrier."""
-    assert isinstance(at.what, Mbarrier)
-    role, name = threads_in_words(model, at.threads), called(model, at.what)
-    return Mark(at.site, f"blocked: waits for phase {at.what.phase}", role=role, object=name)
-
-
-def _parity_of_first_wait(model: KernelModel, awaited: Mbarrier) -> str:
-    """The start of the help if no thread can have released a stage, since none has been filled; else ""."""
-    mbarriers, names = model.fact(Mbarriers), model.fact(ObjectNames)
-    rings = [ring for ring in mbarriers.rings if awaited.site in ring.inits]
-    if awaited.phase or not awaited.untouched or not any(names.releases_stages(ring) for ring in rings):
-        return ""
-    return "start with parity 1, for which the wait returns at once as long as the stage is unused; "
-
-
-def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
-    """The finding about a *wait* before which the current phase may complete: its parity then denotes the next one."""
-    who = threads_in_words(model, wait.threads)
-    return MB016.hit(
-        site=wait.site,
-        message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can complete before this wait "
-        "tests it, "
-        "and the same parity then denotes the following phase",
-        steps=(
-            *_initialised(mbarrier),
-            Mark(wait.site, f"continues while phase {wait.phase} is incomplete", role=who),
-        ),
-        help="wait for the parity of the phase that the next step needs, or let the arriving threads wait for this one "
-        "first",
-        severity=Severity.WARNING,  # only for a thread that is late by a whole phase
-        method=Method.REPLAY,
-    )
-
-
-def _initialised(mbarrier: Mbarrier) -> tuple[Mark, ...]:
-    return (Mark(mbarrier.site, f"expects {times(mbarrier.count)} in each phase"),)

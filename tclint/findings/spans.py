@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tclint._dataclass import dataclass
-from tclint.ir.nodes import Function
+
+if TYPE_CHECKING:
+    from tclint.ir.nodes import Function
 
 __all__ = ["Span", "span"]
 

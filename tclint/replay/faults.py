@@ -12,17 +12,24 @@ from tclint.analyses.model import KernelModel
 from tclint.replay.replayed import replayed
 
 if TYPE_CHECKING:
+    from tclint.replay.interface import Faulty
     from tclint.replay.launches import ReplayRun
 
-__all__ = ["proven_fault"]
+__all__ = ["fault", "proven_fault"]
 
 
-def proven_fault(model: KernelModel) -> ReplayRun | None:
-    """The launch that shows a fault, if the kernel is faulty in all that reach it without an assumption."""
+def fault(model: KernelModel) -> Faulty | None:
+    """The fault that the replays of a kernel show; None if they show none, or the kernel is not replayed."""
     if not replayed(model):
         return None
     from tclint.replay.interface import Faulty
     from tclint.replay.verdict import Replay
 
     verdict = model.fact(Replay).verdict
-    return verdict.run if isinstance(verdict, Faulty) and verdict.equal is None else None
+    return verdict if isinstance(verdict, Faulty) else None
+
+
+def proven_fault(model: KernelModel) -> ReplayRun | None:
+    """The launch that shows a fault, if the kernel is faulty in all that reach it without an assumption."""
+    found = fault(model)
+    return found.run if found is not None and found.equal is None else None

@@ -404,7 +404,7 @@ CASES = {
     "waited for in a loop that may have no iterations": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 0;\n@%p0 bra past;\nmov.u32 %r5, 0;\nloop: {wait()}\nadd.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, %r9;\n@%p1 bra loop;\npast: {READ}",
     "waited for in each case of a switch": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 1;\n@%p0 bra one;\nsetp.eq.u32 %p1, %r9, 2;\n@%p1 bra two;\nbra on;\none: {wait()}\nbra on;\ntwo: {wait()}\non: {READ}",
     "waited for in the other cases": f"{COPY}\n{COMMIT}\nsetp.eq.u32 %p0, %r9, 1;\n@%p0 bra one;\nsetp.eq.u32 %p1, %r9, 2;\n@%p1 bra two;\nsetp.eq.u32 %p2, %r9, 3;\n@%p2 bra three;\n{wait(-27)}\nbra on;\none: {wait()}\nbra on;\ntwo: {wait()}\nbra on;\nthree: {wait()}\non: {READ}",
-    "a copy for the next iteration": f"mov.u32 %r5, %r9;\nloop: bar.sync 0;\nsetp.eq.s32 %p0, %r5, 0;\n@%p0 bra on;\n{COPY}\n{COMMIT}\non: setp.gt.s32 %p1, %r5, 0;\nsub.u32 %r5, %r5, 1;\n@%p1 bra loop;\n{READ}",
+    "a copy in all iterations but the last one, never waited for": f"mov.u32 %r5, %r9;\nloop: bar.sync 0;\nsetp.eq.s32 %p0, %r5, 0;\n@%p0 bra on;\n{COPY}\n{COMMIT}\non: setp.gt.s32 %p1, %r5, 0;\nsub.u32 %r5, %r5, 1;\n@%p1 bra loop;\n{READ} // want CA001",
     "a copy in each iteration": f"mov.u32 %r5, %r9;\nloop: bar.sync 0;\n{COPY}\n{COMMIT}\nsetp.gt.s32 %p1, %r5, 0;\nsub.u32 %r5, %r5, 1;\n@%p1 bra loop;\n{READ} // want CA001",
     "a copy for a tile that there is": near(6).format(""),
     "a copy for a tile that there may be": near(8).format(" // want CA001"),

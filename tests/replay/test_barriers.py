@@ -6,7 +6,8 @@ import pytest
 
 from tclint.dataflow import GaveUp
 from tclint.findings.scales import Confidence, Method
-from tclint.replay import Reason, Replay
+from tclint.replay.reasons import Reason
+from tclint.replay.verdict import Replay
 from tests.tools.replay import GIVE, changed
 from tests.tools.support import analysed, by_rule, kernel, lint, module
 

@@ -6,8 +6,8 @@ import pytest
 
 from tclint.dataflow import GaveUp
 from tclint.isa.table import Match
-from tclint.replay import Replay
 from tclint.replay.lane_exchange import match_result, reduced
+from tclint.replay.verdict import Replay
 from tests.tools.replay import GIVE, changed
 from tests.tools.support import analysed, model
 
