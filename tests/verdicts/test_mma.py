@@ -181,6 +181,13 @@ UNKNOWN = {
     "a ring that always waits for the first one": f"{ring(at='%r8')}\n{wait('%r25', '%r24', 'v')}\n{LD}",
     "another shape": f"{MMA}\n{MMA.replace('%r6', '%r13')}\n{COMMIT}\n{wait()}",
     "another kind": f"{MMA}\n{MMA.replace('f16', 'tf32')}\n{COMMIT}\n{wait()}",
+    "an mbarrier that ends": (
+        f"{MMA}\n{COMMIT}\n{wait()}\nmbarrier.inval.shared::cta.b64 [%r8];\n"
+        f"{MMA}\n{COMMIT}\n{wait('1', label='v')}\n{LD}"
+    ),
+    "another mbarrier of the same name": (
+        f"{{\n.shared .align 8 .b64 done[2];\nmov.u32 %r15, done;\n}}\n{MMA}\n{COMMIT}\n{wait(at='%r15')}\n{LD}"
+    ),
     "an accumulator beside it": f"{MMA}\n{MMA.replace('[%r5]', '[%r5+1]')}\n{COMMIT}\n{wait()}",
     "an unknown accumulator": f"{MMA}\n{MMA.replace('[%r5]', '[%r14]')}\n{COMMIT}\n{wait()}",
     "an operand at the end of its accumulator": f"{MMA}\n{MMA.replace('%rd5', '[%r5+127]')}\n{COMMIT}\n{wait()}",
@@ -218,6 +225,14 @@ def test_operations_that_may_be_pending_are_unknown(name: str) -> None:
     found = mma(UNKNOWN[name])
     assert found.status is Status.UNKNOWN
     assert found.reasons
+
+
+def test_a_wait_for_a_phase_before_the_initialisation_completes_nothing() -> None:
+    again = f"{MMA}\n{COMMIT}\n{wait('1', label='v')}\n{LD}"
+    init = "mbarrier.init.shared::cta.b64 [%r8], 1;\n"
+    first = f"{MMA}\n{COMMIT}\n{wait()}\n{LD}"
+    assert mma(f"{first}\n{again}").status is Status.PROVED
+    assert mma(f"{first}\n{init}{again}", start=START.replace(init, "")).status is Status.UNKNOWN
 
 
 DESCRIPTOR = """add.s32 %r30, {0}, {1};
