@@ -20,7 +20,7 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction, Memory
 from tclint.values.path_condition import PathCondition
-from tclint.verdicts.apart import Bytes, Range, symbolically_apart
+from tclint.verdicts.apart import Bytes, Range, column_ranges_apart
 from tclint.verdicts.checker import Graph, Need, Refused, Transfer, writes_shared
 from tclint.verdicts.matrices import Matrices
 from tclint.verdicts.mma_checker import (
@@ -435,7 +435,7 @@ class Multiplications:
                 if not (writes or overwrites) or (but_accumulators and writes and overwrites):
                     continue
                 one, two = self._columns(first, a), self._columns(then, b)
-                if one is None or two is None or not symbolically_apart(self.model, one, two, self._repeats):
+                if one is None or two is None or not column_ranges_apart(self.model, one, two, self._repeats):
                     return False
         return True
 

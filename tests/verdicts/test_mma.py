@@ -106,6 +106,7 @@ PROVED = {
         f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@%p2 bra d;\nbra w;\nd:\n{LD}"
     ),
     "other columns meanwhile": f"{MMA}\n{LD.replace('[%r5]', '[%r5+128]')}\n{COMMIT}\n{wait()}",
+    "columns before it meanwhile": f"{MMA}\n{LD.replace('[%r5]', '[%r5+-1]')}\n{COMMIT}\n{wait()}",
     "two multiplications in the pipeline": f"{MMA}\n{MMA}\n{COMMIT}\n{wait()}",
     "an operand from other columns": f"{MMA}\n{MMA.replace('%rd5', '[%r5+128]')}\n{COMMIT}\n{wait()}"
     .replace(MMA, MMA.replace("%rd5", "[%r5+136]")),
@@ -196,6 +197,10 @@ UNKNOWN = {
     "a copy over the accumulator": f"{MMA}\n{CP}\n{COMMIT}\n{wait()}",
     "two copies": f"{CP}\n{CP}\n{COMMIT}\n{wait()}",
     "a shift, then a wide copy": f"{SHIFT}\n{CP}\n{COMMIT}\n{wait()}",
+    "columns that reach its first one": f"{MMA}\n{LD.replace('x1', 'x2').replace('{%r10}, [%r5]', '{%r10, %r12}, [%r5+-1]')}\n{COMMIT}\n{wait()}",
+    "columns in other lanes": (
+        f"selp.b32 %r40, 2097153, 4194305, %p5;\nadd.s32 %r40, %r5, %r40;\n{MMA}\n{LD.replace('%r5', '%r40')}\n{COMMIT}\n{wait()}"
+    ),
     "columns at its end": f"{MMA}\n{LD.replace('[%r5]', '[%r5+127]')}\n{COMMIT}\n{wait()}",
     "a pair of CTAs": f"{MMA}\n{COMMIT}\n{wait()}\n{LD}".replace("::1", "::2"),
     "a commit for several CTAs": (
