@@ -275,6 +275,7 @@ TENSOR_UNKNOWN = {
     "a load of stored columns": f"{STORE}\n{LOAD}\n{WAIT_LOAD}\n{WAIT_STORE}",
     "a store to loaded columns": f"{LOAD}\n{STORE}\n{WAIT_LOAD}\n{WAIT_STORE}",
     "a store to columns that overlap": f"{STORE}\nadd.s32 %r7, %r9, 1;\n{STORE.replace('%r9', '%r7')}\n{WAIT_STORE}",
+    "a store to columns that overlap from below": f"{STORE}\nadd.s32 %r7, %r9, -1;\n{STORE.replace('%r9', '%r7')}\n{WAIT_STORE}",
     "a store to other lanes of the columns": (
         f"{STORE}\nadd.s32 %r7, %r9, 0x100000;\n{STORE.replace('%r9', '%r7')}\n{WAIT_STORE}"
     ),
