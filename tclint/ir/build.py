@@ -199,7 +199,8 @@ class _Builder:
             else:
                 if name != "_" and not external:
                     self.claim(name, start, end)
-                if self.function.variables.setdefault(name, variable) != variable:
+                again = name in self.function.variables and space != "param" and not external
+                if self.function.variables.setdefault(name, variable) != variable or again:
                     self.function.redeclared.add(name)
 
     def declare_register(self, name: str, kind: str, length: int) -> None:

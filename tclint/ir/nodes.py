@@ -379,7 +379,8 @@ class Function:
     registers: list[Register] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     redeclared: set[str] = field(default_factory=set)
-    """The variables that are declared differently in several scopes; ``variables`` has the first declaration of each."""
+    """The variables that several scopes declare, and the parameters that they declare differently; ``variables`` has the
+    first declaration of each."""
     parameters: list[Variable] = field(default_factory=list)
     formals: tuple[list[Variable], list[Variable]] | None = None
     """Its results and its parameters as declared; None if the last parameter is an array without a size."""

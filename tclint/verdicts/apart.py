@@ -19,7 +19,16 @@ from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Footprint
 from tclint.verdicts.rings import Numbers, Rings, State
 
-__all__ = ["Bytes", "Passes", "Range", "columns_apart", "exact_ranges", "outside", "symbolically_apart"]
+__all__ = [
+    "Bytes",
+    "Passes",
+    "Range",
+    "column_ranges_apart",
+    "columns_apart",
+    "exact_ranges",
+    "outside",
+    "symbolically_apart",
+]
 
 Passes = Callable[[str, int], bool]
 """Whether ``("block", b)`` may be entered, or ``("site", i)`` executed, while the operation is pending."""
@@ -27,6 +36,10 @@ Range = tuple[int, int]
 """The value of an address, and the number of bytes or columns from there on."""
 _MBARRIER = 8
 """The bytes of an mbarrier object (9.7.13.15.1)."""
+_COLUMNS = 1 << 16
+"""The columns that addresses of tensor memory distinguish."""
+_FAR = 1 << 31
+"""More than addresses of tensor memory differ by."""
 _LARGEST_SPAN = 1 << 20
 """The distance of addresses of two threads up to which bytes are compared one by one: more than shared memory has."""
 
@@ -34,7 +47,19 @@ _LARGEST_SPAN = 1 << 20
 def columns_apart(model: KernelModel, first: int, second: int, passes: Passes) -> bool:
     """Whether two loads or stores of tensor memory have no column in common; their lanes are not compared."""
     a, b = _columns(model, first), _columns(model, second)
-    return a is not None and b is not None and symbolically_apart(model, a, b, passes)
+    return a is not None and b is not None and column_ranges_apart(model, a, b, passes)
+
+
+def column_ranges_apart(model: KernelModel, a: Range, b: Range, passes: Passes) -> bool:
+    """Whether two ranges of columns are disjoint, whatever the lanes, which the upper bits of an address select.
+
+    The low bits of an address are its column (9.7.16.1.1), so addresses a multiple of 65536 apart have the same one: each
+    range must end before the other one begins again.
+    """
+    values, (start, size) = model.values, b
+    after = values.add(start, values.constant(_COLUMNS)), _FAR
+    before = values.add(start, values.constant(size - _COLUMNS - _FAR)), _FAR
+    return all(symbolically_apart(model, a, other, passes) for other in (b, after, before))
 
 
 def _columns(model: KernelModel, site: int) -> Range | None:

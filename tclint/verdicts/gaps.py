@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
@@ -32,6 +33,7 @@ def gaps(model: KernelModel) -> Iterator[Reason]:
         yield Reason(
             Span(error.start, error.end), f"the module does not assemble: {error.message}", "correct it"
         )
+    yield from _ambiguous(model)
     reachable, block_of = model.cfg.rank, model.cfg.block_of
     found: list[tuple[int, str, str]] = []
     for use in function.uses:
@@ -51,6 +53,27 @@ def gaps(model: KernelModel) -> Iterator[Reason]:
             elif flow.startswith("branch") and (not instruction.targets or -1 in instruction.targets):
                 found.append((site, "where this branch leads is unknown", ""))
     yield from (Reason(span(function, site), what, help) for site, what, help in sorted(found))
+
+
+def _ambiguous(model: KernelModel) -> Iterator[Reason]:
+    """The names that are those of several variables (5.4.1): an instruction is not known to use one of them.
+
+    Variables without a size all name the same memory, and parameters of calls are renamed.
+    """
+    module = model.module
+    kernel = module.function(model.function.name) or model.function
+    functions = (kernel, *reached(kernel, module))
+    scopes = [f.variables for f in functions]
+    names = Counter(
+        v.name
+        for scope in (module.variables, *scopes)
+        for v in scope.values()
+        if v.space != ".param" and v.size
+    )
+    again = {name for name, count in names.items() if count > 1}
+    again |= {n for f in functions for n in f.redeclared if f.variables[n].space != ".param"}
+    for name in sorted(again)[:1]:
+        yield Reason(None, f"{name} is declared in several scopes", "give each variable a name of its own")
 
 
 def _unknown_call(model: KernelModel, callee: str) -> str:

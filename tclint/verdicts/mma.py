@@ -20,7 +20,7 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction, Memory
 from tclint.values.path_condition import PathCondition
-from tclint.verdicts.apart import Bytes, Range, symbolically_apart
+from tclint.verdicts.apart import Bytes, Range, column_ranges_apart
 from tclint.verdicts.checker import Graph, Need, Refused, Transfer, writes_shared
 from tclint.verdicts.matrices import Matrices
 from tclint.verdicts.mma_checker import (
@@ -53,6 +53,8 @@ MAX_KNOWN = 6
 """The predicates whose truth is remembered along a path."""
 _SILENT = frozenset(("mbarrier-init", "mbarrier-inval", "mbarrier-wait", "mbarrier-pending"))
 """The events that name an mbarrier and do not change its phase once it is initialised."""
+_ENDS = frozenset(("mbarrier-init", "mbarrier-inval"))
+"""The events that begin and end an mbarrier."""
 
 _WHAT = {
     "columns": "it has completed before an operation on tensor memory that the ISA does not order after it",
@@ -323,7 +325,7 @@ class Multiplications:
         for object_ in mbarriers.objects.values() if not mbarriers.has_unseen_arrivals else ():
             at = MbarrierLocation(object_.base, object_.offset)
             place = self._place(at)
-            once = len(object_.inits) == 1 and self.cfg.block_of[object_.inits[0]] not in self.cfg.in_cycle
+            once = len(object_.inits) == 1 and self._is_first(object_.inits[0], at)
             if place is not None and once and object_.count == 1 and self._only_commits(at, thread):
                 found[at] = place
         others = [MbarrierLocation(o.base, o.offset) for o in mbarriers.objects.values()]
@@ -332,6 +334,20 @@ class Multiplications:
             for at, place in found.items()
             if all(at == other or same(self.model, at, other) is False for other in others)
         }
+
+    def _is_first(self, init: int, at: MbarrierLocation) -> bool:
+        """Whether an initialisation is executed once, none of the operations on the mbarrier before it, and none after
+        an ``mbarrier.inval``."""
+        sites = self.model.fact(Mbarriers).sites
+        ends = [i for i in sites.get("mbarrier-inval", ()) if self._may_name(i, at)]
+        used = [
+            i for event, each in sites.items() if event not in _ENDS for i in each if self._may_name(i, at)
+        ]
+        return (
+            self.cfg.block_of[init] not in self.cfg.in_cycle
+            and not any(self.model.reaches(i, init) for i in (*used, *ends))
+            and not any(self.model.reaches(end, i) for end in ends for i in used)
+        )
 
     def _elsewhere(self, own: Collection[MbarrierLocation]) -> frozenset[int]:
         """The commits and waits that name none of the mbarriers *own*."""
@@ -419,7 +435,7 @@ class Multiplications:
                 if not (writes or overwrites) or (but_accumulators and writes and overwrites):
                     continue
                 one, two = self._columns(first, a), self._columns(then, b)
-                if one is None or two is None or not symbolically_apart(self.model, one, two, self._repeats):
+                if one is None or two is None or not column_ranges_apart(self.model, one, two, self._repeats):
                     return False
         return True
 

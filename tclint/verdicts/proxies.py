@@ -309,9 +309,21 @@ class Proxies:
             elif term in within:
                 found.add("")
                 pointers += 1
-            elif node[0] in ("load", "unknown", "collective", "allocated", "symbol"):
-                return set()  # it may be a pointer
+            elif node[0] in ("load", "unknown", "collective", "allocated", "symbol") or self._is_distance(
+                term
+            ):
+                return set()  # it may be a pointer, or lead from one to another
         return found if pointers == 1 else set()
+
+    def _is_distance(self, term: int) -> bool:
+        """Whether a number may be computed from the difference of two pointers."""
+        sums = (n[1] for n in map(self.values.node, self.values.subexpressions(term)) if n[0] == "sum")
+        nodes = [[(self.values.node(t), factor) for t, factor in terms] for terms in sums]
+        return any(
+            node[0] == "parameter" and node[2] == _POINTER and factor < 0
+            for terms in nodes
+            for node, factor in terms
+        )
 
     def _ranges_apart(self, pair: Pair, a: Access, b: Access, unfenced: Sequence[State]) -> bool:
         """Whether two accesses of one thread are of different bytes, whatever the iteration of each."""
@@ -341,6 +353,8 @@ class Proxies:
         if form.event in _SIZES:
             return address, _SIZES[form.event]
         if form.event == "issue":
+            if "bytes" not in form.roles and "tensormap" not in form.roles:
+                return None
             size = model.constant_of(site, "bytes") if "bytes" in form.roles else self._box(access)
             return None if size is None or size < 0 else (address, size)
         if match.scope not in ("", "thread") or access.memory is not Memory.SHARED:

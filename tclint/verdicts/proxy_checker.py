@@ -301,12 +301,19 @@ class Fences:
             before = frozenset((Pending(fact.site, stage),))
             return [p.age for p in self.copies.executed(before, at, instruction)] or [READY]
         if stage == ISSUED and event == "commit" and instruction.group == "tcgen05":
-            return (COMMITTED,)
+            return (COMMITTED if self._tracks(instruction, fact.site) else stage,)
         if stage == COMMITTED and event in _WAITS:
             return (READY,)
         if stage in (READY, NARROW, ALLOCATED) and event == "proxy-fence":
             return self._fenced(fact, instruction)
         return (stage,)
+
+    def _tracks(self, commit: Instruction, operation: int) -> bool:
+        """Whether a commit tracks an operation that was issued before: for one CTA, or for a pair (9.7.16.12.1)."""
+        one, other = commit.match, self.instructions[operation].match
+        if one is None or other is None:
+            return False
+        return one.binding.get("cta_group") == other.binding.get("cta_group")
 
     def _fenced(self, fact: Fact, fence: Instruction) -> Iterable[int]:
         """The stages of an access that has been performed, after a fence."""

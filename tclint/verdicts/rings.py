@@ -142,8 +142,14 @@ class Rings:
     # ------------------------------------------------------------ counters
 
     def evaluated(self, value: int, numbers: Numbers, depth: int = 0) -> int | None:
-        """The number that *value* is, given those of counters; None if it depends on anything else."""
-        value = self.values.representative(value)
+        """The number that *value* is, given those of counters; None if it depends on anything else.
+
+        A number as large as one that has wrapped is not known either: it may stand for a negative one.
+        """
+        found = self._evaluated(self.values.representative(value), numbers, depth)
+        return found if found is not None and abs(found) < _LARGEST else None
+
+    def _evaluated(self, value: int, numbers: Numbers, depth: int) -> int | None:
         if value in numbers:
             return numbers[value]
         kind, *parts = self.values.node(value)
@@ -155,8 +161,8 @@ class Rings:
             terms = [(self.evaluated(t, numbers, depth + 1), f) for t, f in parts[0]]
             if any(n is None for n, _ in terms):
                 return None
-            total = int(parts[1]) + sum(n * f for n, f in terms if n is not None)
-            return total if abs(total) < _LARGEST else None
+            total: int = parts[1] + sum(n * f for n, f in terms if n is not None)
+            return total
         if kind == "select":
             chosen = self.evaluated(parts[0], numbers, depth + 1)
             return None if chosen is None else self.evaluated(parts[1 if chosen else 2], numbers, depth + 1)
@@ -172,7 +178,8 @@ class Rings:
             return int(a == b if parts[0] == "eq" else a < b)
         if kind == "op" and parts[0] == "mask":
             inner = self.evaluated(parts[1], numbers, depth + 1)
-            return None if inner is None else inner & parts[2] & 0xFFFFFFFF
+            mask: int = parts[2]
+            return None if inner is None else inner & mask
         return None
 
     def counters(self, value: int) -> set[int]:

@@ -95,6 +95,28 @@ setp.lt.s32 %p1, %r10, %r9;
 {wait()}"""
 
 
+def signed(test: str) -> str:
+    """A loop that copies the stage at 0 after the one at 2048, by a *test* of a negative number with some bits masked."""
+    return f"""mov.b32 %r10, 0;
+mov.b32 %r12, 2048;
+top:
+add.s32 %r18, %r4, %r12;
+{wait()}
+bar.sync 0;
+{copy("%r18")}
+{COMMIT}
+add.s32 %r13, %r12, -4096;
+and.b32 %r14, %r13, -2048;
+{test}
+selp.b32 %r12, 0, 2048, %p2;
+{read("%r4")}
+bar.sync 0;
+add.s32 %r10, %r10, 1;
+setp.lt.s32 %p1, %r10, %r9;
+@%p1 bra top;
+{wait()}"""
+
+
 MATRIX = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r50, %r51, %r52, %r53}, [%r15];"
 PROVED = {
     "waited": f"{copy('%r4')}\n{COMMIT}\n{wait()}\n{read('%r4')}",
@@ -155,6 +177,8 @@ UNKNOWN = {
     "a ring whose stages overlap for other threads": ring(size=1024),
     "a ring whose stages overlap for the warp": ring(size=1024, use=MATRIX),
     "a ring that is read one stage ahead": ring(use="add.s32 %r15, %r15, 2048;\n" + read("%r15")),
+    "a stage that the sign of masked bits selects": signed("setp.lt.s32 %p2, %r14, 0;"),
+    "a stage that negative masked bits select": signed("setp.eq.s32 %p2, %r14, -2048;"),
     "an mbarrier, which only other threads may wait for": (
         f"{copy('%r4')}\ncp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r3+65536];\n{read('%r4')}"
     ),

@@ -106,6 +106,7 @@ PROVED = {
         f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@%p2 bra d;\nbra w;\nd:\n{LD}"
     ),
     "other columns meanwhile": f"{MMA}\n{LD.replace('[%r5]', '[%r5+128]')}\n{COMMIT}\n{wait()}",
+    "columns before it meanwhile": f"{MMA}\n{LD.replace('[%r5]', '[%r5+-1]')}\n{COMMIT}\n{wait()}",
     "two multiplications in the pipeline": f"{MMA}\n{MMA}\n{COMMIT}\n{wait()}",
     "an operand from other columns": f"{MMA}\n{MMA.replace('%rd5', '[%r5+128]')}\n{COMMIT}\n{wait()}"
     .replace(MMA, MMA.replace("%rd5", "[%r5+136]")),
@@ -181,6 +182,13 @@ UNKNOWN = {
     "a ring that always waits for the first one": f"{ring(at='%r8')}\n{wait('%r25', '%r24', 'v')}\n{LD}",
     "another shape": f"{MMA}\n{MMA.replace('%r6', '%r13')}\n{COMMIT}\n{wait()}",
     "another kind": f"{MMA}\n{MMA.replace('f16', 'tf32')}\n{COMMIT}\n{wait()}",
+    "an mbarrier that ends": (
+        f"{MMA}\n{COMMIT}\n{wait()}\nmbarrier.inval.shared::cta.b64 [%r8];\n"
+        f"{MMA}\n{COMMIT}\n{wait('1', label='v')}\n{LD}"
+    ),
+    "another mbarrier of the same name": (
+        f"{{\n.shared .align 8 .b64 done[2];\nmov.u32 %r15, done;\n}}\n{MMA}\n{COMMIT}\n{wait(at='%r15')}\n{LD}"
+    ),
     "an accumulator beside it": f"{MMA}\n{MMA.replace('[%r5]', '[%r5+1]')}\n{COMMIT}\n{wait()}",
     "an unknown accumulator": f"{MMA}\n{MMA.replace('[%r5]', '[%r14]')}\n{COMMIT}\n{wait()}",
     "an operand at the end of its accumulator": f"{MMA}\n{MMA.replace('%rd5', '[%r5+127]')}\n{COMMIT}\n{wait()}",
@@ -189,6 +197,10 @@ UNKNOWN = {
     "a copy over the accumulator": f"{MMA}\n{CP}\n{COMMIT}\n{wait()}",
     "two copies": f"{CP}\n{CP}\n{COMMIT}\n{wait()}",
     "a shift, then a wide copy": f"{SHIFT}\n{CP}\n{COMMIT}\n{wait()}",
+    "columns that reach its first one": f"{MMA}\n{LD.replace('x1', 'x2').replace('{%r10}, [%r5]', '{%r10, %r12}, [%r5+-1]')}\n{COMMIT}\n{wait()}",
+    "columns in other lanes": (
+        f"selp.b32 %r40, 2097153, 4194305, %p5;\nadd.s32 %r40, %r5, %r40;\n{MMA}\n{LD.replace('%r5', '%r40')}\n{COMMIT}\n{wait()}"
+    ),
     "columns at its end": f"{MMA}\n{LD.replace('[%r5]', '[%r5+127]')}\n{COMMIT}\n{wait()}",
     "a pair of CTAs": f"{MMA}\n{COMMIT}\n{wait()}\n{LD}".replace("::1", "::2"),
     "a commit for several CTAs": (
@@ -218,6 +230,14 @@ def test_operations_that_may_be_pending_are_unknown(name: str) -> None:
     found = mma(UNKNOWN[name])
     assert found.status is Status.UNKNOWN
     assert found.reasons
+
+
+def test_a_wait_for_a_phase_before_the_initialisation_completes_nothing() -> None:
+    again = f"{MMA}\n{COMMIT}\n{wait('1', label='v')}\n{LD}"
+    init = "mbarrier.init.shared::cta.b64 [%r8], 1;\n"
+    first = f"{MMA}\n{COMMIT}\n{wait()}\n{LD}"
+    assert mma(f"{first}\n{again}").status is Status.PROVED
+    assert mma(f"{first}\n{init}{again}", start=START.replace(init, "")).status is Status.UNKNOWN
 
 
 DESCRIPTOR = """add.s32 %r30, {0}, {1};

@@ -155,6 +155,15 @@ UNKNOWN = {
         f"st.bulk.weak.shared::cta [%r3+-1024], 2048, 0;\n{STORE}"
     ),
     "bytes in bulk, whose number is unknown": f"st.bulk.weak.shared::cta [%r4], %rd5, 0;\n{STORE}",
+    "numbers that are sent, more than a phase expects": (
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r8], 8;\nld.shared.b32 %r10, [%r3+8];\n"
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r3], {%r9, %r9, %r9, %r9}, [%r8];"
+    ),
+    "a pointer at a distance from another one": (
+        "sub.s64 %rd4, %rd2, %rd1;\nand.b64 %rd4, %rd4, -16;\nadd.s64 %rd4, %rd1, %rd4;\n"
+        f"st.global.b32 [%rd4], %r9;\n{LOAD}"
+    ),
+    "a commit for a pair of CTAs": f"{MMA}\n{COMMIT.replace('group::1', 'group::2')}\n{POLL}\n{FENCE}\n{WRITE}",
     "an mbarrier is invalidated": f"mbarrier.inval.shared::cta.b64 [%r3];\n{LOAD}",
     "a tensor copy of unknown size": f"ld.shared.b32 %r10, [%r4];\n{TENSOR}",
     "a tensor copy that writes more": (

@@ -64,6 +64,23 @@ def test_a_variable_that_is_defined_twice_is_a_gap() -> None:
     assert "defined twice" in reason.what
 
 
+INNER = "{\n.shared .align 8 .b64 a[2];\n.reg .b32 %r1;\nmov.u32 %r1, a;\n}"
+
+
+@pytest.mark.parametrize(
+    ("before", "body", "known"),
+    [
+        (".shared .align 8 .b64 a[2];", INNER, False),
+        ("", f"{INNER}\n{INNER}", False),
+        (".shared .align 8 .b64 b[2];", INNER, True),
+        ("", "{\n.param .b32 a;\n}\n{\n.param .b32 a;\n}", True),
+        (f".func callee()\n{{\n{INNER}\nret;\n}}", f"{INNER}\ncall callee;", False),
+    ],
+)
+def test_a_name_of_several_variables_is_a_gap(before: str, body: str, known: bool) -> None:
+    assert (not list(gaps(last_kernel(before, kernel(f"{body}\nret;"))))) is known
+
+
 def test_an_unknown_instruction_makes_all_but_availability_unknown_at_once() -> None:
     body = f"wgmma.fence.sync.aligned;\n{WGMMA}\nfrobnicate.b32 %r1;\nret;"
     found = {v.hazard: v for v in verdicts(analysed(module(kernel(body), header=HOPPER)))}
