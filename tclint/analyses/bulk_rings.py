@@ -12,12 +12,12 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.values.shared_memory import Access
 
-__all__ = ["WIDEST", "BulkRings", "Filled", "filled_extent", "room", "rows"]
+__all__ = ["SWIZZLE_SPANS", "WIDEST", "BulkRings", "Filled", "filled_extent", "room", "rows"]
 
-_SWIZZLE_SPANS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
+SWIZZLE_SPANS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
 """Bytes that a swizzle mode of a matrix descriptor permutes (9.7.15.5.1.2.2, 9.7.16.4.1): a row has at least as
 many."""
-_UNSWIZZLED = _SWIZZLE_SPANS[0]
+_UNSWIZZLED = SWIZZLE_SPANS[0]
 WIDEST = 128
 """The largest swizzle span: a multiple of it is a multiple of every span."""
 _MODE_SHIFT = 61
@@ -194,5 +194,5 @@ def _matrices(model: KernelModel, site: int) -> Iterator[tuple[Access, int]]:
         descriptor = values.operand(operand, site)
         zeros, ones = values.known_bits(descriptor)
         known = (zeros | ones) >> _MODE_SHIFT & 7 == 7
-        span = _SWIZZLE_SPANS.get(ones >> _MODE_SHIFT & 7 if known else 0, _UNSWIZZLED)
+        span = SWIZZLE_SPANS.get(ones >> _MODE_SHIFT & 7 if known else 0, _UNSWIZZLED)
         yield Access(site, False, model.shared.start(descriptor), _UNSWIZZLED, later=True), span

@@ -27,6 +27,6 @@ def raced_between_barriers(model: KernelModel) -> Iterator[Hit]:
         from tclint.checks._replay_hits import conditional, seen
 
         for hit in seen(model, verdict.run):
-            shown = hit if verdict.equal is None else conditional(hit, verdict.equal)
             # As severe as what static analysis reports of such kernels.
-            yield replace(shown, severity=None, help=_ADD_BARRIER)
+            shown = replace(hit, severity=None, help=_ADD_BARRIER)
+            yield shown if verdict.equal is None else conditional(shown, verdict.equal)

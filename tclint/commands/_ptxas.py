@@ -10,9 +10,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
-
-from tclint._dataclass import dataclass
 
 __all__ = ["Given", "PtxasMissing", "execute", "find", "given", "main", "release"]
 

@@ -101,8 +101,8 @@ class Discharge(Enum):
     DISJOINT = "disjoint"
     """The access and the operation touch different bytes or columns."""
     ORDERED = "ordered"
-    """The ISA orders the two: the use reads what a load fills, or is a wgmma on the same accumulators in the same
-    shape."""
+    """The ISA orders the two: the use reads what a load fills, is a wgmma on the same accumulators in the same shape, or is
+    the second one of a pair of tcgen05 operations in a pipeline."""
     FENCED = "fenced"
     """A fence between the two proxies is executed between the accesses on every path."""
     UNIFORM = "uniform"

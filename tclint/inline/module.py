@@ -45,7 +45,6 @@ _BRACES = re.compile(rb"[\s{}]*[{}][\s{}]*")
 _PLAIN = re.compile(r"[\w.:, \[\]+-]*")
 """Text of a fix that means the same in a string literal, in a template and in PTX."""
 _BARE = frozenset((b"ret", b"exit", b"trap", b"brkpt", b"bra"))
-_QUIET = frozenset(("undefined-register", "undefined-guard", "undefined-label"))
 
 
 def check(

@@ -159,7 +159,7 @@ class IncrementalCache:
             began = perf_counter()
             if recent and began + recent[0].seconds > self.until:
                 self.owing = True
-                return recent[0].moved(function)
+                return recent[0].moved(function).of(facts.on)
             result = check(function)
             known = _Checked(function, facts, called, result, perf_counter() - began)
         else:

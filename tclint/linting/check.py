@@ -21,7 +21,7 @@ from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
-from tclint.findings.spans import Span
+from tclint.findings.spans import Span, span
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
@@ -43,15 +43,13 @@ class Observer(Protocol):
     """What observes the functions of a module besides the checks."""
 
     def __call__(self, module: Module, function: Function, hits: Sequence[Hit]) -> Iterable[Hit]:
-        """The hits that it adds to *hits*."""
+        """The hits that it adds to *hits*; *function* has the callees inlined that these refer to."""
         ...
 
     def executed(self, function: Function) -> Executed | None:
         """The executions of a function that bound its verdicts; None if there are none."""
         ...
 
-
-"""Returns further hits for a function of a module, with the inlined callees that its present hits refer to."""
 
 _NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
@@ -368,9 +366,8 @@ def as_findings(
 def _step(module: Module, mark: Mark, owner: Function | None) -> Step:
     where = mark.function or owner
     assert where is not None
-    instruction = where.instructions[mark.site]
     return Step(
-        Span(where.start + instruction.start, where.start + instruction.end),
+        span(where, mark.site),
         mark.message,
         where.name,
         mark.role,
@@ -384,16 +381,15 @@ def _span(hit: Hit, function: Function | None) -> Span:
         return Span(*hit.span)
     owner = hit.function or function
     assert owner is not None, "a hit without a span needs a function"
-    instruction = owner.instructions[hit.site]
-    return Span(owner.start + instruction.start, owner.start + instruction.end)
+    return span(owner, hit.site)
 
 
 def _parts(source: Source, spans: list[Span]) -> Iterator[str]:
     """The tokens of *spans*, with names numbered by first occurrence: the part of the text that recompiling
     preserves."""
     numbers: dict[str, str] = {}
-    for span in spans:
-        text = source.data[span.start : span.end].decode("latin-1")
+    for at in spans:
+        text = source.data[at.start : at.end].decode("latin-1")
         text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
         tokens = _NAME.findall(text)
         seen_opcode = False

@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from tclint.analyses.bulk_rings import SWIZZLE_SPANS
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Instruction
 from tclint.isa.table import Match
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
 from tclint.verdicts.apart import Range, exact_ranges
-from tclint.verdicts.rings import Numbers, Rings
+from tclint.verdicts.rings import Rings
 
 __all__ = ["Matrices", "largest_expected"]
 
-_WIDTHS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
-"""Swizzling mode -> the bytes of a line of an atom (table 40)."""
 _LINES = 8
 _K_BYTES = 32
 """The bytes of a row along K that one dense multiplication reads (9.7.16.2.1)."""
@@ -50,7 +49,7 @@ def largest_expected(model: KernelModel) -> int | None:
 
 
 class Matrices:
-    """What operations read and other instructions write in one kernel; ``assumed`` collects what the answers rest on."""
+    """What operations read and other instructions write in one kernel, each answer with what it rests on."""
 
     def __init__(self, model: KernelModel, rings: Rings) -> None:
         self.model, self.values, self.rings = model, model.values, rings
@@ -137,9 +136,9 @@ class Matrices:
             "base offset",
         )
         leading, stride, mode, absolute, base = (SHARED[n].read(bits) for n in names)
-        if leading is None or stride is None or mode not in _WIDTHS or absolute != 0 or base != 0:
+        if leading is None or stride is None or mode not in SWIZZLE_SPANS or absolute != 0 or base != 0:
             return None
-        width = _WIDTHS[mode]
+        width = SWIZZLE_SPANS[mode]
         along, across = (rows * size, along_k // size) if mn_major else (along_k, rows)
         if mn_major and mode == 0:
             leading, stride = stride, leading
@@ -198,13 +197,8 @@ class Matrices:
         """The phis on which the addresses of operations and of writes depend."""
         found = set[int]()
         for site in sites:
-            for known in (
-                self.read(site) if self.model.instruction(site).group == "tcgen05" else self.written(site),
-            ):
-                for address, _ in known[0] if known is not None else ():
-                    found |= self.rings.counters(address)
+            reads = self.model.instruction(site).group == "tcgen05"
+            known = self.read(site) if reads else self.written(site)
+            for address, _ in known[0] if known is not None else ():
+                found |= self.rings.counters(address)
         return frozenset(found)
-
-    def numbers(self, known: frozenset[tuple[int, int]]) -> Numbers:
-        """The counters in a state as :class:`Rings` takes them."""
-        return dict(known)

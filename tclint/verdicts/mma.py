@@ -126,7 +126,7 @@ class Multiplications:
             discharge = self._discharge(need, pending, apart, reached)
             why = "" if discharge is not None else self._why(need)
             if discharge is None:
-                reasons.append(Reason(span(function, need.use), why, self._help(need)))
+                reasons.append(Reason(span(function, need.use), why, self._help()))
             else:
                 claims[need] = discharge
             at, use = span(function, need.operation), span(function, need.use)
@@ -471,7 +471,7 @@ class Multiplications:
         }[need.what]
         return f"it {at} a {name} that may be pending on some path of the issuing thread"
 
-    def _help(self, need: Need) -> str:
+    def _help(self) -> str:
         """What would make it known."""
         if not any(self._own(thread) for thread in self.issuers):
             return "no mbarrier of the kernel is known to be signalled by commits of the issuing thread alone"

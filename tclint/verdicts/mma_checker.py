@@ -625,11 +625,8 @@ class _Checker:
             if block in self.graph.exits and progress.executes(state, sites[-1]) is not False:
                 self._require(Need(fact.site, sites[-1], "exit") for fact in pending)
             for edge, then in progress.followed(state, block):
-                if not pending <= states[edge.target].get(then, _MISSING):
-                    raise Refused(
-                        sites[-1], "the certificate omits a state in which a thread leaves this block"
-                    )
-                if then not in states[edge.target]:
+                claimed = states[edge.target].get(then)
+                if claimed is None or not pending <= claimed:
                     raise Refused(
                         sites[-1], "the certificate omits a state in which a thread leaves this block"
                     )
@@ -652,6 +649,3 @@ class _Checker:
                 Discharge.INFEASIBLE,
             ):
                 raise Refused(need.use, "nothing proves that the operation has completed", need)
-
-
-_MISSING: frozenset[Fact] = frozenset()

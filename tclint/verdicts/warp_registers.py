@@ -40,7 +40,8 @@ _NEVER_WAITS = frozenset(
     tmem-dealloc tmem-relinquish mbarrier-init mbarrier-inval mbarrier-arrive mbarrier-expect mbarrier-complete
     mbarrier-pending barrier-arrive elect vote shuffle match redux pdl-launch pdl-wait setmaxnreg""".split()
 )
-"""The events that wait for no thread of another warp that may execute a ``setmaxnreg`` in between."""
+"""The events that wait for no thread of another warp that may execute a ``setmaxnreg`` in between. An allocation of tensor
+memory is one only if it is the first one of its CTA."""
 
 
 class Questions(NamedTuple):
@@ -182,6 +183,8 @@ class Pool:
                 if self._by_all(site, instruction, looping)
                 else "some threads may wait here for a setmaxnreg of others"
             )
+        if instruction.event == "tmem-alloc" and (looping or self._several_allocations):
+            return "an allocation may wait here until another warp of the CTA frees columns"
         if instruction.event and instruction.event not in _NEVER_WAITS:
             return "a thread may wait here for others before a setmaxnreg"
         reads = match is not None and any(verb == "read" for verb, _ in match.form.memory)
@@ -193,6 +196,12 @@ class Pool:
         ):
             return "a loop before a setmaxnreg may wait for what other threads write"
         return ""
+
+    @cached_property
+    def _several_allocations(self) -> bool:
+        """Whether the CTA may hold columns when it allocates others: an allocation waits until enough are free
+        (9.7.16.7.1)."""
+        return sum(each.event == "tmem-alloc" for each in self.instructions) > 1
 
     def _by_all(self, site: int, instruction: Instruction, looping: bool) -> bool:
         """Whether a barrier is one of all threads, which each thread passes once before its own ``setmaxnreg``."""

@@ -92,6 +92,18 @@ def test_a_fix_that_is_at_no_instruction_moves_with_the_text() -> None:
         assert said(known) == said(fresh)
 
 
+def test_a_rule_that_was_turned_off_is_not_in_the_quick_answer() -> None:
+    text = module(before_the_wait("    add.f32 %f5, %f0, %f1;"))
+    past = IncrementalCache()
+    before = {finding.rule.id for finding in check_source(Source(text.encode(), "k.ptx"), past=past).findings}
+    assert "WG001" in before
+    past.until = 0.0
+    edited = Source(text.replace("    ret;", "    nanosleep.u32 1;\n    ret;").encode(), "k.ptx")
+    known = check_source(edited, Selected(rules=Selected().on - {"WG001"}), past=past)
+    assert past.owing
+    assert "WG001" not in {finding.rule.id for finding in known.findings}
+
+
 def test_every_kind_of_edit_is_tried() -> None:
     random, text = Random(1), module(before_the_wait("    add.f32 %f5, %f0, %f1;")).encode()
     seen = {kind for kind, state in islice(edits(text, random), 300) if kind == "undo" or state != text}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.checks.barrier_races import raced_between_barriers
 from tclint.dataflow import GaveUp
-from tclint.findings.scales import Confidence, Method
+from tclint.findings.scales import Confidence, Method, Severity
 from tclint.replay.reasons import Reason
 from tclint.replay.verdict import Replay
 from tests.tools.replay import GIVE, changed
@@ -86,6 +87,44 @@ def test_what_only_a_replay_shows_is_reported_with_that_method() -> None:
     (finding,) = by_rule(lint(tree(orders, orders.replace("bar.sync 0;", ""))), "SM001")
     assert finding.method is Method.REPLAY
     assert "CTA barrier" in str(finding.help)
+
+
+ITEMS = """
+    .reg .pred %p<2>;
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<4>;
+    .shared .align 4 .b8 scratch[4096];
+    ld.param.u64 %rd0, [out];
+    ld.param.u64 %rd1, [items];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, scratch;
+    mad.lo.u32 %r2, %r0, 4, %r1;
+    ld.global.u32 %r3, [%rd1];
+    ld.global.u32 %r4, [%rd1+4];
+    st.shared.u32 [%r2], %r0;
+    setp.ge.s32 %p0, %r3, %r4;
+    @%p0 bra done;
+next:
+    bar.sync 0;
+    add.s32 %r3, %r3, 1;
+    setp.lt.s32 %p1, %r3, %r4;
+    @%p1 bra next;
+done:
+    xor.b32 %r5, %r0, 32;
+    mad.lo.u32 %r5, %r5, 4, %r1;
+    ld.shared.u32 %r6, [%r5];
+    st.global.u32 [%rd0], %r6;
+    ret;
+"""
+"""The barrier is in a loop over an item, which executes it unless the item is empty."""
+
+
+def test_a_race_of_equal_words_is_a_warning_whatever_its_rule_is() -> None:
+    body = kernel(ITEMS, parameters=".param .u64 out, .param .u64 items", directives="", registers="")
+    (hit,) = raced_between_barriers(analysed(module(body)))
+    assert "only if %r3 == %r4" in hit.message
+    assert hit.severity is Severity.WARNING
+    assert "CTA barrier" in hit.help
 
 
 ROWS = """
