@@ -12,8 +12,9 @@ a thread decides, the checker verifies that nothing is missing, and then that
   own. So each ``.dec`` is executed whatever becomes of the ``.inc`` of other warps, and once all are, all ``.inc`` can be
   satisfied at once.
 
-A wait for an mbarrier, a call, and a loop that reads memory may wait for other threads. That other waits end is the class
-of the mbarriers, and not claimed here.
+A wait for an mbarrier, a call, and a loop that reads memory of any kind may wait for other threads; so may an allocation of
+tensor memory, until another warp frees what it has allocated (9.7.16.7.1). That other waits end is the class of the
+mbarriers, and not claimed here.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ LEAST, MOST, STEP = 24, 256, 8
 """The counts that a ``setmaxnreg`` may request are multiples of 8 in this range."""
 WARPGROUP = 128
 _NEVER_WAITS = frozenset(
-    """issue commit wait register-fence memory-fence proxy-fence tcgen05-fence-before tcgen05-fence-after tmem-alloc
+    """issue commit wait register-fence memory-fence proxy-fence tcgen05-fence-before tcgen05-fence-after
     tmem-dealloc tmem-relinquish mbarrier-init mbarrier-inval mbarrier-arrive mbarrier-expect mbarrier-complete
     mbarrier-pending barrier-arrive elect vote shuffle match redux pdl-launch pdl-wait setmaxnreg""".split()
 )
-"""The events that wait for no thread of another warp that may execute a ``setmaxnreg`` in between. An allocation of tensor
-memory is one only if it is the first one of its CTA."""
+"""The events that wait for no thread of another warp that may execute a ``setmaxnreg`` in between."""
+
+_UNLISTED = ("texture", "surface", "fabric")
+"""The families of instructions whose accesses of memory the ISA table does not list."""
 
 
 class Questions(NamedTuple):
@@ -183,25 +186,23 @@ class Pool:
                 if self._by_all(site, instruction, looping)
                 else "some threads may wait here for a setmaxnreg of others"
             )
-        if instruction.event == "tmem-alloc" and (looping or self._several_allocations):
-            return "an allocation may wait here until another warp of the CTA frees columns"
+        if instruction.event == "tmem-alloc":
+            return (
+                "" if self._alone(site, looping) else "it may wait for tensor memory that another warp frees"
+            )
         if instruction.event and instruction.event not in _NEVER_WAITS:
             return "a thread may wait here for others before a setmaxnreg"
-        reads = match is not None and any(verb == "read" for verb, _ in match.form.memory)
-        if (
-            looping
-            and reads
-            and match is not None
-            and not match.space.startswith((".param", ".const", ".local"))
-        ):
+        if looping and _observes(instruction):
             return "a loop before a setmaxnreg may wait for what other threads write"
         return ""
 
-    @cached_property
-    def _several_allocations(self) -> bool:
-        """Whether the CTA may hold columns when it allocates others: an allocation waits until enough are free
-        (9.7.16.7.1)."""
-        return sum(each.event == "tmem-alloc" for each in self.instructions) > 1
+    def _alone(self, site: int, looping: bool) -> bool:
+        """Whether one warp executes an allocation of tensor memory once, and the kernel has no other one."""
+        block, guard = self.of.block_of[site], self.instructions[site].guard
+        threads = self.certificate.before[block] | self.certificate.after[block]
+        threads = narrowed(threads, self.ask.holding, site, guard, not self.instructions[site].negated)
+        only = all(i == site or self.instructions[i].event != "tmem-alloc" for i in self.of.block_of)
+        return only and not looping and T.one_warp(threads) != 0
 
     def _by_all(self, site: int, instruction: Instruction, looping: bool) -> bool:
         """Whether a barrier is one of all threads, which each thread passes once before its own ``setmaxnreg``."""
@@ -226,6 +227,21 @@ class Pool:
                 found.add(b)
                 work += [edge.target for edge in self.graph.successors[b]]
         return frozenset(found)
+
+
+def _observes(instruction: Instruction) -> bool:
+    """Whether a thread may find out by *instruction* what another one has written, in whatever memory.
+
+    An asynchronous operation observes it if its results are registers; other results must be read.
+    """
+    match = instruction.match
+    if match is None or match.form.family in _UNLISTED:
+        return True
+    form = match.form
+    if any(not name.startswith("*") for name in form.async_writes):
+        return True
+    reads = any(verb == "read" for verb, _ in form.memory)
+    return reads and not match.space.startswith((".param", ".const", ".local"))
 
 
 def check(pool: Pool, launch: int) -> tuple[int, ...]:

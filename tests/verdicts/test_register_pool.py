@@ -13,7 +13,7 @@ from tclint.verdicts import verdicts
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.register_pool import RegisterPool
 from tclint.verdicts.warp_registers import Certificate, Pool, check
-from tests.tools.support import kernel, last_kernel
+from tests.tools.support import WGMMA, kernel, last_kernel
 
 ALL = frozenset(Assumption)
 SIZE = ".reqntid 384\n.minnctapersm 1"
@@ -26,7 +26,7 @@ setp.eq.s32 %p, %r, 0;
 @%p bra top;
 ret;
 }"""
-SLOT = ".shared .align 8 .b8 slot[16];"
+SLOT = ".shared .align 8 .b8 slot[16];\n.global .surfref image;\n.global .texref picture;"
 START = """ld.param.u32 %r9, [number];
 ld.param.u64 %rd1, [pointer];
 mov.u32 %r1, %tid.x;
@@ -61,6 +61,15 @@ def pool(body: str, assume: frozenset[Assumption] = ALL, size: str = SIZE) -> Ve
     return found
 
 
+ALLOCATE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3], 512;"
+FIRST_WARP = "setp.lt.u32 %p10, %r1, 32;\n"
+
+
+def repeated(body: str) -> str:
+    """A loop that ends when *body* has cleared %p11 in all lanes."""
+    return f"again:\n{body}\nvote.sync.any.pred %p12, %p11, -1;\n@%p12 bra again;"
+
+
 PROVED = {
     "a producer and two consumers": roles(),
     "a consumer that needs less": roles(consumer=inc(208)),
@@ -78,6 +87,10 @@ PROVED = {
     "a guard": f"@%p1 {dec(40)}\n@!%p1 {inc(232)}",
     "all release": dec(40),
     "a warpgroup that keeps its registers": f"@%p2 bra a;\nret;\na:\n{roles(dec(96), inc(240))}",
+    "an allocation of tensor memory by one warp": roles(
+        before=f"{FIRST_WARP}@!%p10 bra shared;\n{ALLOCATE}\nshared:\n{BARRIER}"
+    ),
+    "tensor memory that is read once": roles(before="tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r8}, [%r9];"),
     "one vote of a warp": roles(before="vote.sync.any.pred %p9, %p5, -1;"),
 }
 UNKNOWN = {
@@ -100,6 +113,30 @@ UNKNOWN = {
     "an mbarrier waited for before the release": roles(f"{WAIT}\n{dec(40)}"),
     "an mbarrier waited for before the request": roles(consumer=f"{WAIT}\n{inc(232)}"),
     "a poll of memory before": roles(f"{POLL}\n{dec(40)}"),
+    "a poll of a surface before": roles(
+        before=repeated("suld.b.1d.b32.trap %r8, [image, {%r9}];\nsetp.eq.s32 %p11, %r8, 0;")
+    ),
+    "a poll of a texture before": roles(
+        before=repeated(
+            "tex.1d.v4.s32.s32 {%r8, %r10, %r11, %r12}, [picture, {%r9}];\nsetp.eq.s32 %p11, %r8, 0;"
+        )
+    ),
+    "a poll of tensor memory before": roles(
+        before=repeated(
+            "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r8}, [%r9];\ntcgen05.wait::ld.sync.aligned;\nsetp.eq.s32 %p11, %r8, 0;"
+        )
+    ),
+    "a poll of the sums of a wgmma before": roles(
+        before=repeated(f"{WGMMA}\nwgmma.wait_group.sync.aligned 0;\nsetp.eq.f32 %p11, %f0, %f1;")
+    ),
+    "an allocation of tensor memory by all warps": roles(before=ALLOCATE),
+    "an allocation of tensor memory in a loop": roles(
+        before=f"{FIRST_WARP}@!%p10 bra shared;\n{repeated(ALLOCATE)}\nshared:"
+    ),
+    "two allocations of tensor memory": roles(
+        f"{dec(40)}\n@%p3 bra end;\n{ALLOCATE}\nend:",
+        before=f"{FIRST_WARP}@!%p10 bra shared;\n{ALLOCATE}\nshared:",
+    ),
     "a call before": roles(f"call waits;\n{dec(40)}"),
     "twice": roles(f"{dec(96)}\n{BARRIER}\n{dec(40)}"),
     "in a loop": f"mov.b32 %r10, 0;\ntop:\n{dec(40)}\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p8, %r10, 4;\n@%p8 bra top;",
