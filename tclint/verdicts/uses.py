@@ -33,15 +33,17 @@ def events(model: KernelModel) -> dict[HazardClass, frozenset[int]]:
     """The reachable instructions for which the kernel uses each class but availability."""
     found: dict[HazardClass, set[int]] = {}
     reachable, block_of = model.cfg.rank, model.cfg.block_of
+    variables = (*model.function.variables.values(), *model.module.variables.values())
+    shares = any(variable.space.startswith(".shared") for variable in variables)
     for use in model.function.uses:
         sites = {site for site in use.sites if block_of[site] in reachable}
-        for hazard in _classes(use.match) if use.match is not None and sites else ():
+        for hazard in _classes(use.match, shares) if use.match is not None and sites else ():
             found.setdefault(hazard, set()).update(sites)
     return {hazard: frozenset(sites) for hazard, sites in found.items()}
 
 
-def _classes(match: Match) -> Iterator[HazardClass]:
-    """The classes that an instruction makes a kernel use."""
+def _classes(match: Match, shares: bool) -> Iterator[HazardClass]:
+    """The classes that an instruction makes a kernel use; a generic address may be one of shared memory if it *shares*."""
     form = match.form
     if form.event == "issue" and form.group in _BY_GROUP:
         yield _BY_GROUP[form.group]
@@ -55,5 +57,8 @@ def _classes(match: Match) -> Iterator[HazardClass]:
         yield HazardClass.TENSOR_MEMORY
     if form.proxy and form.proxy != "tcgen05":
         yield HazardClass.PROXIES
-    if match.space.startswith(".shared") and (form.memory or form.async_reads or form.async_writes):
+    somewhere = shares and not match.space
+    if (somewhere or match.space.startswith(".shared")) and (
+        form.memory or form.async_reads or form.async_writes
+    ):
         yield HazardClass.SHARED_MEMORY

@@ -162,15 +162,6 @@ def test_requests_that_may_block_are_unknown(name: str) -> None:
     assert pool(UNKNOWN[name]).status is Status.UNKNOWN
 
 
-def test_an_allocation_may_wait_for_columns_that_another_warp_frees() -> None:
-    allocate = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 512;"
-    for before, status in ((allocate, Status.PROVED), (allocate + "\n" + allocate, Status.UNKNOWN)):
-        code = kernel(f"{START}\n{roles(before=before)}\nret;", directives=SIZE)
-        model = last_kernel(SLOT, BODY, code, header=".version 8.6\n.target sm_100a\n.address_size 64\n")
-        (found,) = verdicts(model, assume=ALL, only=[HazardClass.REGISTER_POOL])
-        assert found.status is status, found.reasons
-
-
 def test_a_launch_with_an_unknown_count_is_unknown() -> None:
     found = pool(roles(), size=".reqntid 384")
     assert found.status is Status.UNKNOWN

@@ -24,6 +24,11 @@ def test_a_kernel_uses_the_classes_of_its_events() -> None:
     assert "tcgen05-ldst" in used("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];\nret;")
 
 
+def test_a_generic_address_may_be_one_of_shared_memory_where_there_is_any() -> None:
+    assert used("ld.b32 %r1, [%rd1];\nret;") == {"availability"}
+    assert "shared-memory" in used(".shared .b8 tile[16];\nld.b32 %r1, [%rd1];\nret;")
+
+
 def test_an_event_that_is_unreachable_is_not_used() -> None:
     assert used("ret;\nbar.sync 0;\nret;") == {"availability"}
 
