@@ -62,27 +62,24 @@ def test_paths_and_texts_may_be_mixed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @forks
-def test_nothing_is_lost_when_a_worker_is_killed(local: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_lost_when_a_worker_is_killed(
+    local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pool, "_MAX_PENDING_ELSEWHERE", 4)  # some inputs are submitted to the broken executor
-    killed: list[int] = []
+    whole, killed = pool.lint, tmp_path / "killed"
+
+    def lint(source: Any, *arguments: Any) -> Any:
+        if source.path == "3.ptx" and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(source, *arguments)
+
+    monkeypatch.setattr(pool, "lint", lint)
     with forked() as executor:
-
-        def kill() -> None:
-            internals: Any = executor
-            while not internals._processes:
-                time.sleep(0.01)
-            time.sleep(0.1)
-            worker = next(iter(internals._processes))
-            os.kill(worker, signal.SIGKILL)
-            killed.append(worker)
-
-        killer = Thread(target=kill)
-        killer.start()
         report = tclint.check_many(INPUTS, executor=executor)
-        killer.join()
         with pytest.raises(RuntimeError):
             executor.submit(os.getpid)
-    assert killed
+    assert killed.exists()
     assert text(report) == local
 
 
