@@ -427,8 +427,10 @@ class Function:
 
     def _product(self, directive: str) -> int | None:
         numbers = self.directives.get(directive)
-        product = prod(numbers) if numbers else -1
-        return product if 0 <= product <= MAX_CTA_THREADS else None
+        if not numbers or min(numbers) < 0:
+            return None
+        product = prod(numbers)
+        return product if product <= MAX_CTA_THREADS else None
 
     def location(self, index: int) -> Location | None:
         """The source position of the instruction at *index*; None if no ``.loc`` precedes it."""

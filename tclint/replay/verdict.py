@@ -395,6 +395,8 @@ class Replay(ReplayAnswers):
         """
         function = self.model.function
         required, bound = function.directives.get(".reqntid"), function.directives.get(".maxntid")
+        if not function.most_threads:
+            required = bound = None  # no launch can have the shape, if any is stated
         if required:
             yield required, True
             return

@@ -194,3 +194,10 @@ def test_the_size_of_a_cta_in_unknown_dimensions_is_not_made_up() -> None:
     verdict = Replay(analysed(ring)).verdict
     assert isinstance(verdict, GaveUp)
     assert verdict.why is Reason.NO_CTA_SHAPE
+
+
+@pytest.mark.parametrize("shape", ["0", "32, 1, -2147483649", "-32, -1", "1, 4096"])
+def test_a_kernel_whose_shape_no_launch_can_have_is_linted(shape: str) -> None:
+    body = "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 16;\n@%p1 bra on;\nbar.sync 0;\non: ret;"
+    for directive in (".maxntid", ".reqntid"):
+        assert lint(module(kernel(body, directives=f"{directive} {shape}"))).status == "analysed"
