@@ -7,6 +7,7 @@ from dataclasses import field
 from tclint._dataclass import dataclass
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import OVERLAP
 from tclint.analyses.since_barrier import plain
 from tclint.replay.abstract_lanes import broadcast
 from tclint.replay.accesses import LaneAddresses
@@ -69,7 +70,10 @@ class WarpOverlaps:
         """The number of the kind of access; -1: its addresses are unknown, it is not a plain access, or there are too many."""
         key = site, lane_addresses._replace(observed=0)
         if key not in self._numbers:
-            kind = self._kind(*key) if len(self.overlapping) < MAX_KINDS else None
+            kind = self._kind(*key)
+            if kind is not None and len(self.overlapping) >= MAX_KINDS:
+                self.model.ledger.drop(OVERLAP, site, f"more than {MAX_KINDS} kinds of accesses")
+                kind = None
             self._numbers[key] = -1 if kind is None else self._register(kind)
         return self._numbers[key]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.analyses.overlaps import OVERLAP
 from tclint.checks.barrier_races import raced_between_barriers
 from tclint.dataflow import GaveUp
 from tclint.findings.scales import Confidence, Method, Severity
+from tclint.replay import warp_overlaps
 from tclint.replay.reasons import Reason
 from tclint.replay.verdict import Replay
 from tests.tools.replay import GIVE, changed
@@ -194,6 +196,19 @@ def test_the_size_of_a_cta_in_unknown_dimensions_is_not_made_up() -> None:
     verdict = Replay(analysed(ring)).verdict
     assert isinstance(verdict, GaveUp)
     assert verdict.why is Reason.NO_CTA_SHAPE
+
+
+def test_accesses_that_are_too_many_to_be_compared_are_an_open_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = kernel(ITEMS, parameters=".param .u64 out, .param .u64 items", directives="", registers="")
+    assert list(raced_between_barriers(analysed(module(body))))
+    monkeypatch.setattr(warp_overlaps, "MAX_KINDS", 1)
+    model = analysed(module(body))
+    assert not list(raced_between_barriers(model))
+    assert {asked.why for asked in model.ledger.unanswered if asked.question == OVERLAP} == {
+        "more than 1 kinds of accesses"
+    }
 
 
 @pytest.mark.parametrize("shape", ["0", "32, 1, -2147483649", "-32, -1", "1, 4096"])
