@@ -254,7 +254,7 @@ class KernelModel:
         operand = self.instruction(site).role(role)
         if isinstance(operand, Immediate):  # does not need the values of the function
             return operand.value if isinstance(operand.value, int) else None
-        return None if operand is None else self.values.constant_of(self.values.operand(operand, site))
+        return None if operand is None else self.values.constant_operand(operand, site)
 
     def solution(self, analysis: type[A]) -> tuple[A, Results[Any]]:
         """An instance of *analysis* for this function, and its fixpoint; solved once."""

@@ -240,13 +240,10 @@ class SharedByBound(SharedByWarps):
         return threads & self.room if bounded else super().certain_threads(threads, beside)
 
 
-_OWN = (".shared", ".shared::cta")
-
-
 def plain(model: KernelModel, site: int) -> bool:
     """Whether an access to shared memory is plain: neither atomic nor volatile, and to the memory of this CTA."""
     match = model.shared.sites[site]
-    return not strong(match) and match.space in _OWN
+    return not strong(match) and match.own_shared
 
 
 def atomic(model: KernelModel, site: int) -> bool:
@@ -255,7 +252,7 @@ def atomic(model: KernelModel, site: int) -> bool:
     read, written = (
         {name for verb, name in match.form.memory if verb == which} for which in ("read", "write")
     )
-    return bool(read & written) and strong(match) == {".relaxed"} and match.space in _OWN
+    return bool(read & written) and strong(match) == {".relaxed"} and match.own_shared
 
 
 def synchronising_sites(model: KernelModel) -> frozenset[int]:

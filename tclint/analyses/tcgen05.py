@@ -380,7 +380,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
             packed = 1 + any(m in match.modifiers for m in (".pack::16b", ".unpack::16b"))
             return _COLUMNS[match.binding["shape"]] * (match.number("num") or 1) * packed
         count = instruction.role("columns") if instruction.event == "tmem-dealloc" else None
-        return values.constant_of(values.operand(count, site)) if count is not None else None
+        return values.constant_operand(count, site) if count is not None else None
 
     @cached_property
     def _all(self) -> int:

@@ -132,7 +132,7 @@ class _Lanes:
         values, instruction = self.model.values, self.model.instruction(site)
         if instruction.event != "shuffle" or instruction.match is None:
             return False
-        by, bounds = (values.constant_of(values.operand(o, site)) for o in instruction.operands[2:4])
+        by, bounds = (values.constant_operand(o, site) for o in instruction.operands[2:4])
         if by is None or bounds is None:
             return False
         threads = (t for t in range(readers.bit_length()) if readers >> t & 1)

@@ -195,7 +195,7 @@ class _Polls:
 
         def resets(site: int) -> bool:
             value = model.instruction(site).named("b")
-            return value is not None and model.values.constant_of(model.values.operand(value, site)) == 0
+            return value is not None and model.values.constant_operand(value, site) == 0
 
         return [i for i in self._matching(_may_set) if not resets(i)]
 

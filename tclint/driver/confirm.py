@@ -21,7 +21,7 @@ from tclint.executor.run import Execution, prepared
 from tclint.executor.schedule import Schedule
 from tclint.findings.finding import Confirmation, FileReport, Finding, Step
 from tclint.findings.scales import Confidence, Method
-from tclint.findings.spans import Span
+from tclint.findings.spans import Span, span
 from tclint.ir.nodes import Module
 from tclint.syntax.source import Source
 
@@ -217,8 +217,7 @@ class _Entry:
             return
 
     def _span(self, site: int) -> Span:
-        instruction = self.function.instructions[min(site, len(self.function.instructions) - 1)]
-        return Span(self.function.start + instruction.start, self.function.start + instruction.end)
+        return span(self.function, min(site, len(self.function.instructions) - 1))
 
     def _verdict(self, case: _Case) -> Confirmation:
         """The verdict on a finding after the last execution."""

@@ -18,7 +18,8 @@ from tclint.dataflow import GaveUp, LimitExceeded
 from tclint.driver.one import Input
 from tclint.findings.places import source_location
 from tclint.inspect.inputs import chosen, shown
-from tclint.inspect.protocol import (
+from tclint.inspect.protocol import protocol
+from tclint.inspect.protocol.parts import (
     Arrive,
     Barrier,
     BarrierUse,
@@ -31,7 +32,6 @@ from tclint.inspect.protocol import (
     RegionUse,
     Unresolved,
     Wait,
-    protocol,
 )
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.ir.frontend import analyse

@@ -63,6 +63,8 @@ class OperandSpec:
 
 
 _NUMBER = re.compile(r"\d+")
+_FROM_OPERANDS = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
+"""Families of instructions that compute from their operands alone."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,11 @@ class Form:
                 wanted.append((requirement.what, requirement.available))
         return wanted
 
+    @property
+    def from_operands(self) -> bool:
+        """Whether it belongs to a family that computes from its operands alone; others may read a carry or memory."""
+        return self.family in _FROM_OPERANDS
+
     @cached_property
     def valued(self) -> tuple[Requirement, ...]:
         """The requirements that depend on the value or the type of an operand."""
@@ -232,6 +239,19 @@ class Match:
         count."""
         every = self.form.all_lanes_valid
         return WARP if every is not None and target is not None and every.on(target) else self.address_lanes
+
+    @cached_property
+    def own_shared(self) -> bool:
+        """Whether it names shared memory of the CTA that executes it (4.1.3, 5.1.6)."""
+        return self.space in (".shared", ".shared::cta")
+
+    @cached_property
+    def shared_sides(self) -> tuple[str, ...]:
+        """The roles of a copy's addresses in shared memory. If two memories are named, the destination's is the first."""
+        spaces = [m for m in self.modifiers if m == ".global" or m.startswith(".shared")]
+        if ".global" not in spaces:
+            return "source", "destination"
+        return ("source",) if spaces[0] == ".global" else ("destination",)
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[int, int]]:

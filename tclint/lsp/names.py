@@ -15,7 +15,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.findings.finding import FileReport
-from tclint.findings.spans import Span
+from tclint.findings.spans import Span, span
 from tclint.ir.nodes import Function, Memory, Module, registers
 from tclint.syntax import Node, Tree
 
@@ -139,8 +139,7 @@ class Cursor:
 
     def _instruction(self, site: int) -> Span:
         assert self.function is not None
-        instruction = self.function.instructions[site]
-        return Span(self.function.start + instruction.start, self.function.start + instruction.end)
+        return span(self.function, site)
 
     def _mentions(self, wanted: Callable[[int], bool]) -> list[Span]:
         """The first occurrence of the register in each of the *wanted* instructions."""

@@ -381,7 +381,7 @@ class Program:
             and match.form.name == "atom"
             and ".add" in match.modifiers
             and match.space.startswith(".global")
-            and values.constant_of(values.operand(step.instruction.operands[2], site)) == 1
+            and values.constant_operand(step.instruction.operands[2], site) == 1
         )
 
     @cached_property

@@ -23,7 +23,8 @@ from tclint.findings.spans import Span
 from tclint.findings.verdicts import Verdict
 from tclint.inspect.barriers import region_words, sections
 from tclint.inspect.in_flight import CHANNELS
-from tclint.inspect.protocol import Protocol, partitions, protocol
+from tclint.inspect.protocol import partitions, protocol
+from tclint.inspect.protocol.parts import Protocol
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.isa.target import Version

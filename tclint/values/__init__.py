@@ -102,6 +102,8 @@ class Values:
         """Register -> the instructions that write it, in program order."""
         self.operand = registers.operand
         """The value of an operand as an instruction reads it."""
+        self.constant_operand = registers.constant_operand
+        """The same as a number; None if it is not a constant."""
         self.before = registers.before
         """The value of a register just before an instruction."""
         self.after = registers.after

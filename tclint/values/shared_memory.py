@@ -147,16 +147,13 @@ class SharedMemory:
 
     @staticmethod
     def sides(match: Match) -> tuple[str, ...]:
-        """The roles of a copy's addresses in this memory. If two memories are named, the destination's is the first."""
-        spaces = [m for m in match.modifiers if m == ".global" or m.startswith(".shared")]
-        if ".global" not in spaces:
-            return "source", "destination"
-        return ("source",) if spaces[0] == ".global" else ("destination",)
+        """The roles of a copy's addresses in this memory."""
+        return match.shared_sides
 
     def _size(self, site: int) -> int | None:
         """The bytes of a copy if they are a constant, else None."""
         operand = self.function.instructions[site].role("bytes")
-        size = None if operand is None else self.values.constant_of(self.values.operand(operand, site))
+        size = None if operand is None else self.values.constant_operand(operand, site)
         return None if size is None else min(size, _MAX_ADDRESS)
 
     def _matrix_size(self, site: int, match: Match) -> int:
@@ -168,7 +165,7 @@ class SharedMemory:
         if ".col" in match.modifiers:
             rows, row = row, rows
         operand = self.function.instructions[site].named("stride")
-        stride = row if operand is None else self.values.constant_of(self.values.operand(operand, site))
+        stride = row if operand is None else self.values.constant_operand(operand, site)
         return (rows if stride == row else 1) * row * int(match.element[2:]) // 8
 
     # ------------------------------------------------------------ descriptors

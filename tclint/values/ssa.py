@@ -83,6 +83,10 @@ class Registers:
 
     # ------------------------------------------------------------ definitions
 
+    def constant_operand(self, operand: Operand, site: int) -> int | None:
+        """The number that an operand is where an instruction reads it; None if it is not a constant."""
+        return self.table.constant_of(self.operand(operand, site))
+
     def operand(self, operand: Operand | None, at: int) -> int:
         """The value of an operand as the instruction at *at* reads it."""
         if isinstance(operand, int):
@@ -351,7 +355,7 @@ class Registers:
         if form.event == "shuffle" and ".idx" in match.modifiers and form.scope == "lanes":
             chosen, bounds = (
                 self.operand(operands[2], at),
-                self.table.constant_of(self.operand(operands[3], at)),
+                self.constant_operand(operands[3], at),
             )
             # Segments (bits 8 to 12) and a lower bound (bits 0 to 4) make it less than a broadcast (9.7.9.6).
             whole = bounds is not None and bounds & 0x1F1F == 0x1F

@@ -28,8 +28,6 @@ _LEVELS = {
     Scope.WARP: UniformityScope.WARP,
 }
 """Uniformity of the special registers that are not CTA-uniform."""
-_FROM_OPERANDS = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
-"""Families of instructions that compute from their operands alone; the others may read a carry or memory."""
 _LARGE_CTA_SIZES = (256, 512, 1024)
 """Sizes of a CTA with many warps. A kernel need not be correct for every number of threads."""
 MAX_BRANCHES_BEFORE_JOIN = 4
@@ -271,7 +269,7 @@ class Uniformity:
         """The scope in which the result of the instruction at *at* is uniform, if it depends on its operands alone."""
         instruction = self.function.instructions[at]
         match = instruction.match
-        if match is None or match.problem or match.form.event or match.form.family not in _FROM_OPERANDS:
+        if match is None or match.problem or match.form.event or not match.form.from_operands:
             return UniformityScope.UNKNOWN
         worst = UniformityScope.CTA
         for operand in instruction.operands[1:]:

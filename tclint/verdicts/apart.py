@@ -160,7 +160,7 @@ class Bytes:
     def _source(self, copy: int) -> list[Range] | None:
         """The bytes that a bulk copy reads; None if its size is not a constant, as that of a tensor copy never is."""
         address, operand = self.model.value(copy, "source"), self.model.instruction(copy).role("bytes")
-        size = None if operand is None else self.values.constant_of(self.values.operand(operand, copy))
+        size = None if operand is None else self.values.constant_operand(operand, copy)
         return None if address is None or size is None or size < 0 else [(address, size)]
 
     def _ever_apart(self, a: Range, b: Range, passes: Passes) -> bool:

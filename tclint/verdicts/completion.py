@@ -14,12 +14,12 @@ these is not among the assumptions that a proof may name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tclint.analyses.groups import is_move
 from tclint.analyses.model import KernelModel
-from tclint.dataflow import Analysis, GaveUp, Infeasible, PathQuery, find_paths, next_answer, solve
+from tclint.dataflow import GaveUp, Infeasible, PathQuery, find_paths, next_answer, solve
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
@@ -45,6 +45,7 @@ from tclint.verdicts.checker import (
     touches_shared,
     writes_shared,
 )
+from tclint.verdicts.may import May
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import PATH_ASSUMPTIONS, elections, path_assumptions
 from tclint.verdicts.rings import Rings
@@ -76,50 +77,6 @@ _WHAT = {
     "exit": "it has completed before the kernel exits",
     "fence": "a wgmma.fence follows the last access of its registers",
 }
-
-
-class _May(Analysis[State]):
-    """What may be pending, on any path of the control-flow graph: no fact ends at an edge."""
-
-    def __init__(self, transfer: Transfer) -> None:
-        self.transfer_functions = transfer
-
-    def boundary(self) -> State:
-        return frozenset()
-
-    def bottom(self) -> State:
-        return frozenset()
-
-    def join(self, a: State, b: State) -> State:
-        return a if b <= a else a | b
-
-    def affecting_sites(self) -> Iterable[int]:
-        return self.transfer_functions.affecting
-
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
-        return self.transfer_functions.executed(state, at, instruction)
-
-
-class _Unfenced(Analysis[frozenset[int]]):
-    """The registers accessed since the last ``wgmma.fence``, on any path of the control-flow graph."""
-
-    def __init__(self, fences: Fences, instructions: Sequence[Instruction]) -> None:
-        self.fences, self.instructions = fences, instructions
-
-    def boundary(self) -> frozenset[int]:
-        return self.fences.used
-
-    def bottom(self) -> frozenset[int]:
-        return frozenset()
-
-    def join(self, a: frozenset[int], b: frozenset[int]) -> frozenset[int]:
-        return a if b <= a else a | b
-
-    def affecting_sites(self) -> Iterable[int]:
-        return (i for i, each in enumerate(self.instructions) if self.fences.affects(i, each))
-
-    def transfer(self, state: frozenset[int], at: int, instruction: Instruction) -> frozenset[int]:
-        return self.fences.after(state, at, instruction)
 
 
 def bulk_completion(model: KernelModel, assume: Collection[Assumption]) -> Outcome:
@@ -154,9 +111,10 @@ class Completion:
             (range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.cfg.order),
             sources=sources,
         )
-        self.pending = solve(_May(self.transfer), self.cfg)
+        self.pending = solve(May(self.transfer.affecting, self.transfer.executed), self.cfg)
         self.fences = Fences(self.transfer)
-        self.unfenced = solve(_Unfenced(self.fences, self.instructions), self.cfg)
+        affecting = [i for i, each in enumerate(self.instructions) if self.fences.affects(i, each)]
+        self.unfenced = solve(May(affecting, self.fences.after, self.fences.used), self.cfg)
         self.assumed: set[Assumption] = set()
         self._last: tuple[int, State] = -1, frozenset()
         self._answers: dict[Need, bool] = {}

@@ -18,7 +18,6 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.inline import reached
-from tclint.ir.nodes import Operand
 from tclint.values import Values
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Graph, Refused
@@ -72,7 +71,9 @@ class Convergence:
         graph = Graph(blocks, model.cfg.successors, model.cfg.exits)
         by_index = partial(self._by_index, self.everyone)
         self.of = Uniform(
-            self.function, graph, Questions(by_index, self._constant, self._read_only, self._threads)
+            self.function,
+            graph,
+            Questions(by_index, self.values.constant_operand, self._read_only, self._threads),
         )
 
     def outcome(self) -> Outcome:
@@ -228,9 +229,6 @@ class Convergence:
         return found
 
     # ------------------------------------------------------------ values
-
-    def _constant(self, operand: Operand, at: int) -> int | None:
-        return self.values.constant_of(self.values.operand(operand, at))
 
     def _read_only(self, at: int) -> bool:
         """Whether a load is from memory that no thread writes, if that may be assumed."""

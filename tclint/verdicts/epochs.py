@@ -164,7 +164,7 @@ def foreign(instruction: Instruction) -> str:
         return "it accesses shared memory through the async proxy"
     if match.space == "":
         return "its generic address may be in shared memory"
-    if match.space not in (".shared", ".shared::cta"):
+    if not match.own_shared:
         return "it may access the shared memory of another CTA"
     simple = form.name.split(".")[0] in _SIMPLE and "bytes" not in form.roles
     return "" if simple else "which bytes of shared memory it accesses is not known"

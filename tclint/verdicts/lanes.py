@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tclint.analyses.model import KernelModel
-from tclint.ir.nodes import Immediate, Instruction, Operand, Vector, registers, specials
+from tclint.ir.nodes import Immediate, Instruction, Vector, registers, specials
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.verdicts.convergence import index_alone
-from tclint.verdicts.uniform import MOVED, MOVES, PURE
+from tclint.verdicts.uniform import MOVED, MOVES
 
 __all__ = ["EVERY_BIT", "Lanes"]
 
@@ -96,7 +96,7 @@ class Lanes:
             or (form.memory and not match.space.startswith((".const", ".param")))
         ):
             return 0
-        if not form.memory and form.family not in PURE and form.name.split(".")[0] not in MOVES:
+        if not form.memory and not form.from_operands and form.name.split(".")[0] not in MOVES:
             return 0
         if any(not self._same_in_warp(s.name) for s in specials(instruction.operands)):
             return guard & self._by_index(self.values.after(register, at))
@@ -113,7 +113,7 @@ class Lanes:
     def _exchanged(self, register: int, instruction: Instruction, at: int, known: dict[int, int]) -> int:
         """The bits of a result that lanes exchange, if all of the warp take part."""
         match, mask = instruction.match, instruction.role("mask")
-        number = None if mask is None else self._constant(mask, at)
+        number = None if mask is None else self.values.constant_operand(mask, at)
         if (
             match is None
             or number is None
@@ -132,8 +132,8 @@ class Lanes:
         match, lane, width = shuffle.match, shuffle.named("b"), shuffle.named("c")
         if match is None or ".bfly" not in match.modifiers or lane is None or width is None:
             return None
-        step = self._constant(lane, at)
-        whole = self._constant(width, at) == WARP - 1
+        step = self.values.constant_operand(lane, at)
+        whole = self.values.constant_operand(width, at) == WARP - 1
         return step if whole and step is not None and 0 < step < WARP else None
 
     def _butterfly(self, instruction: Instruction, at: int, known: dict[int, int]) -> int:
@@ -155,7 +155,10 @@ class Lanes:
             if step is None or step & (step - 1) or not near or not isinstance(source, int):
                 continue
             mask = shuffle.role("mask")
-            whole = mask is not None and (self._constant(mask, site) or 0) & _ALL_LANES == _ALL_LANES
+            whole = (
+                mask is not None
+                and (self.values.constant_operand(mask, site) or 0) & _ALL_LANES == _ALL_LANES
+            )
             if (
                 whole
                 and node[2] == shuffle.writes[0]
@@ -175,6 +178,3 @@ class Lanes:
                     bits |= step
             self._indexed[value] = bits
         return self._indexed[value]
-
-    def _constant(self, operand: Operand, at: int) -> int | None:
-        return self.values.constant_of(self.values.operand(operand, at))

@@ -32,6 +32,6 @@ def elections(model: KernelModel) -> frozenset[Assumption] | None:
     sites, values = model.sites("elect"), model.values
     for site in sites:
         mask = model.instruction(site).role("mask")
-        if mask is None or values.constant_of(values.operand(mask, site)) is None:
+        if mask is None or values.constant_operand(mask, site) is None:
             return None
     return frozenset((Assumption.ELECT,) if sites else ())

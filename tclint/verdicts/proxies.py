@@ -8,12 +8,12 @@ several virtual addresses name is not considered.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 
 from tclint.analyses.extents import Extents
 from tclint.analyses.model import KernelModel
-from tclint.dataflow import Analysis, Infeasible, PathQuery, find_paths, next_answer, solve
+from tclint.dataflow import Infeasible, PathQuery, find_paths, next_answer, solve
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
@@ -21,6 +21,7 @@ from tclint.values import thread_masks as T
 from tclint.verdicts.apart import exact_ranges, outside, symbolically_apart
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.matrices import largest_expected
+from tclint.verdicts.may import May
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import path_assumptions
 from tclint.verdicts.proxy_checker import (
@@ -67,28 +68,6 @@ _HELP = {
 }
 
 
-class _Unfenced(Analysis[State]):
-    """The accesses that no fence separates from what follows, on any path of the control-flow graph."""
-
-    def __init__(self, fences: Fences) -> None:
-        self.fences = fences
-
-    def boundary(self) -> State:
-        return frozenset()
-
-    def bottom(self) -> State:
-        return frozenset()
-
-    def join(self, a: State, b: State) -> State:
-        return a if b <= a else a | b
-
-    def affecting_sites(self) -> Iterable[int]:
-        return self.fences.affecting
-
-    def transfer(self, state: State, at: int, instruction: Instruction) -> State:
-        return self.fences.executed(state, at)
-
-
 class Proxies:
     """The pairs of accesses in one kernel that go through different proxies, and what separates them."""
 
@@ -98,7 +77,9 @@ class Proxies:
         blocks = [range(block.start, block.end) for block in self.cfg.blocks]
         self.graph = Graph(blocks, self.cfg.successors, self.cfg.exits)
         self.fences = Fences(model.function, [blocks[b] for b in self.cfg.order])
-        self.unfenced = solve(_Unfenced(self.fences), self.cfg)
+        self.unfenced = solve(
+            May(self.fences.affecting, lambda state, at, _: self.fences.executed(state, at)), self.cfg
+        )
         self.assumed: set[Assumption] = set()
         self._found: dict[Pair, bool] = {}
         self._last: tuple[int, State] = -1, frozenset()

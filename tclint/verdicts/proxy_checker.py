@@ -71,7 +71,6 @@ FENCED, PUBLISHED, NEVER = "fenced", "published", "never"
 _GROUP = frozenset(("cp.async",))
 _ELSEWHERE = (".local", ".param", ".const")
 """Private or constant memory."""
-_OWN = (".shared", ".shared::cta")
 """The shared memory of the CTA itself."""
 _WAITS = frozenset(("mbarrier-wait", "barrier-sync", "barrier-wait"))
 
@@ -172,7 +171,7 @@ def _immediate(match: Match) -> Iterator[Access]:
     if ".nc" in match.modifiers or match.space.startswith(_ELSEWHERE):
         return
     for verb, name in () if other else form.memory:
-        writes, own = verb == "write", match.space in _OWN
+        writes, own = verb == "write", match.own_shared
         to_global = form.proxy == "tensormap" and name == form.roles.get("destination")
         if to_global or match.space in ("", ".global"):
             yield Access(Proxy.GENERIC, Memory.GLOBAL, writes, name)
@@ -192,20 +191,10 @@ def _later(match: Match) -> Iterator[Access]:
                 continue
             start = STUCK if proxy is Proxy.GENERIC else ISSUED if form.group == "tcgen05" else READY
             start = OPEN if form.group == "cp.async" else start
-            shared = name.endswith("desc") or name in map(form.roles.get, _sides(match))
-            own = match.binding.get("cta_group") != ".cta_group::2" and not (
-                writes and match.space not in _OWN
-            )
+            shared = name.endswith("desc") or name in map(form.roles.get, match.shared_sides)
+            own = match.binding.get("cta_group") != ".cta_group::2" and not (writes and not match.own_shared)
             memory = Memory.SHARED if shared else Memory.GLOBAL
             yield Access(proxy, memory, writes, name, own, start)
-
-
-def _sides(match: Match) -> tuple[str, ...]:
-    """The roles of the addresses of a copy that are in shared memory; the destination is named first."""
-    spaces = [m for m in match.modifiers if m == ".global" or m.startswith(".shared")]
-    if ".global" not in spaces:
-        return "source", "destination"
-    return ("source",) if spaces[0] == ".global" else ("destination",)
 
 
 def _by_map(match: Match) -> Iterator[Access]:
@@ -324,7 +313,7 @@ class Fences:
         space = match.space
         if space and not space.startswith(f".{fact.memory.value}"):
             return (fact.stage,)
-        if space in _OWN and not self.own(fact.site):
+        if match.own_shared and not self.own(fact.site):
             return (NARROW,)
         return ()
 

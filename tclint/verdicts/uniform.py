@@ -44,7 +44,6 @@ from tclint.verdicts.checker import Graph, Refused
 __all__ = [
     "MOVED",
     "MOVES",
-    "PURE",
     "Collective",
     "Holding",
     "Level",
@@ -59,10 +58,8 @@ __all__ = [
 _ALL_LANES = 0xFFFFFFFF
 _BARRIERS = 16
 """The number of CTA barriers (9.7.13.1)."""
-PURE = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
-"""The families of instructions that compute from their operands alone."""
 MOVES = ("mov", "cvta", "mapa")
-"""The first words of such instructions in other families."""
+"""The first words of instructions in other families that compute from their operands alone."""
 
 
 class Level(IntEnum):
@@ -260,7 +257,7 @@ class Uniform:
                 return Level.NONE
             level = self._operands(instruction, at, levels)
             return level if level is Level.NONE or constant or self.ask.read_only(at) else Level.NONE
-        if form.family in PURE or form.name.split(".")[0] in MOVES:
+        if form.from_operands or form.name.split(".")[0] in MOVES:
             return self._operands(instruction, at, levels)
         return Level.NONE
 

@@ -7,7 +7,8 @@ import pytest
 from tclint.analyses.model import KernelModel
 from tclint.analyses.pretty import ValuePrinter
 from tclint.inspect import region_order
-from tclint.inspect.protocol import MbarrierRing, Multicast, Protocol, protocol
+from tclint.inspect.protocol import protocol
+from tclint.inspect.protocol.parts import MbarrierRing, Multicast, Protocol
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.syntax.source import Source

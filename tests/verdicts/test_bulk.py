@@ -7,8 +7,8 @@ import pytest
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.ir.nodes import Instruction
 from tclint.verdicts import verdicts
-from tclint.verdicts.checker import State
-from tclint.verdicts.completion import _May
+from tclint.verdicts.checker import Pending, State
+from tclint.verdicts.may import May
 from tclint.verdicts.uses import uses
 from tests.tools.support import HOPPER, analysed, kernel, last_kernel, module
 
@@ -154,12 +154,12 @@ def test_priorities_of_a_cache_have_no_source_and_no_result() -> None:
 def test_a_prover_that_takes_a_wait_for_sources_for_one_for_results_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    follows = _May.transfer
+    follows = May.transfer
 
-    def completes(self: _May, state: State, at: int, instruction: Instruction) -> State:
+    def completes(self: May[Pending], state: State, at: int, instruction: Instruction) -> State:
         return frozenset() if instruction.event == "wait" else follows(self, state, at, instruction)
 
-    monkeypatch.setattr(_May, "transfer", completes)
+    monkeypatch.setattr(May, "transfer", completes)
     found = bulk(UNKNOWN["the result is read after a wait for the source"])
     assert found.status is Status.UNKNOWN
     assert all(

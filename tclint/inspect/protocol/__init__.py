@@ -16,53 +16,13 @@ from dataclasses import replace
 from tclint.analyses.model import KernelModel
 from tclint.inspect.protocol.events import Events
 from tclint.inspect.protocol.order import Successions
-from tclint.inspect.protocol.parts import (
-    Arrive,
-    Barrier,
-    BarrierUse,
-    Bytes,
-    Changing,
-    Delivered,
-    Event,
-    Init,
-    MbarrierRing,
-    Multicast,
-    Next,
-    Protocol,
-    Region,
-    RegionUse,
-    Role,
-    Unresolved,
-    UseOrdering,
-    Wait,
-)
+from tclint.inspect.protocol.parts import Changing, Protocol
 from tclint.inspect.protocol.regions import Regions
 from tclint.inspect.protocol.rings import Rings
 from tclint.inspect.protocol.sites import Sites, partitions
 from tclint.inspect.protocol.unresolved import Reasons
 
-__all__ = [
-    "Arrive",
-    "Barrier",
-    "BarrierUse",
-    "Bytes",
-    "Changing",
-    "Delivered",
-    "Event",
-    "Init",
-    "MbarrierRing",
-    "Multicast",
-    "Next",
-    "Protocol",
-    "Region",
-    "RegionUse",
-    "Role",
-    "Unresolved",
-    "UseOrdering",
-    "Wait",
-    "partitions",
-    "protocol",
-]
+__all__ = ["partitions", "protocol"]
 
 
 def protocol(model: KernelModel) -> Protocol:

@@ -16,8 +16,6 @@ from tclint.values.shared_memory import Access
 
 __all__ = ["Regions"]
 
-_MAX_NAME = 1000
-"""Characters of the name of a variable."""
 _MAX_ADDRESS_VALUES = 64
 """Subexpressions of an address that are searched for the variable on which it is based."""
 
@@ -61,7 +59,7 @@ class Regions:
         variable = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), None)
         exact = variable is not None
         variable = self.variable(access.address) if variable is None else variable
-        base = None if variable is None else self.sites.words.text(variable, _MAX_NAME)
+        base = None if variable is None else self.sites.base(variable)
         if base is None or variable is None:
             return Touch(access, proxy, None, None, None, False, access.address)
         size = self.model.size(variable)

@@ -12,9 +12,6 @@ from tclint.inspect.protocol.sites import Sites
 
 __all__ = ["Rings"]
 
-_MAX_NAME = 1000
-"""Characters of the name of a variable."""
-
 
 class Rings:
     """The rings of mbarriers, in the order of their initialisation, described."""
@@ -45,7 +42,7 @@ class Rings:
         first = ring.stages[0]
         return MbarrierRing(
             name=self.sites.objects.ring(ring),
-            base=self.sites.words.text(ring.stages[0].base, _MAX_NAME) or "?",
+            base=self.sites.base(ring.stages[0].base) or "?",
             offset=offsets[0],
             stride=next(iter(steps)) if len(steps) == 1 else None,
             offsets=offsets,

@@ -39,6 +39,8 @@ _KINDS = {
 """The event kinds of the ISA table that are part of a protocol, and their names here. For ``issue``, see `_issued`."""
 _SETUP = frozenset(("init", "inval", "fence", "proxy fence", "pdl wait", "pdl launch"))
 """Events that do not define a role, since any thread may execute them."""
+_MAX_NAME = 1000
+"""Characters of the name of a variable."""
 _MAX_MULTICAST_CTAS = 16
 """Bits of a CTA mask."""
 _ALL = "all threads"
@@ -79,6 +81,10 @@ class Sites:
         self.words = ValuePrinter(model.values)
         """Values as expressions; it names what loops change."""
         self.objects = model.fact(ObjectNames)
+
+    def base(self, value: int) -> str | None:
+        """The base of an address as text; None if it has no name."""
+        return self.words.text(value, _MAX_NAME)
 
     @cached_property
     def kinds(self) -> dict[int, str]:
