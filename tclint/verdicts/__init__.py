@@ -4,14 +4,21 @@ A class is *proved* if its obligations are listed and each is discharged, and a 
 the analyses accepts the list. The absence of findings proves nothing, and whatever is not understood makes the class
 *unknown*, with the reason. It runs only when it is asked for.
 
-``uses`` says which classes a kernel uses, ``gaps`` what is not known of it at all; ``completion`` proves that registers,
-columns and copied bytes are used after their operation has completed, ``convergence`` that threads execute collective
-instructions together, ``parties`` that those do which a barrier counts, ``mma`` that threads wait for the ``tcgen05``
-operations that they issue and that complete on mbarriers, ``proxies`` that fences separate the accesses of one thread
-through different proxies, ``shared_order`` that CTA barriers order accesses of shared memory, ``register_pool`` that
-``setmaxnreg`` gets what it requests, ``availability`` that the target and the version have all that the module uses;
-``checker``, ``uniform``, ``parties``, ``mma_checker``, ``proxy_checker``, ``epochs`` and ``warp_registers`` accept or
-refuse. Imports ``analyses`` and what is below it.
+``uses`` says which classes a kernel uses, ``gaps`` what is not known of it at all. Each class has a prover, which lists
+the obligations and claims what discharges them, and a checker, which accepts or refuses the claims:
+
+    availability                            availability    (the tables of the ISA)
+    wgmma, tcgen05-ldst, cp-async, bulk     completion      checker
+    tcgen05-mma                             mma             mma_checker
+    proxies                                 proxies         proxy_checker
+    convergence                             convergence     uniform; parties for barriers that count some of the threads
+    shared-memory                           shared_order    epochs
+    register-pool                           register_pool   warp_registers
+
+Several provers ask which bytes an operation and an access have in common: ``apart``, with ``rings`` for stages of a ring
+buffer, ``matrices`` for descriptors, ``across_threads`` for two threads, and ``lanes`` for what a warp stores twice.
+``may`` is their analysis, ``paths`` what they assume of a path, ``outcome`` what they return. Imports ``analyses`` and
+what is below it.
 
 Change this package when a kernel that is right is *unknown*, or to prove another class.
 """
