@@ -22,7 +22,6 @@ NO_PTX = (
     " or nvcc --keep; CUTE_DSL_KEEP_PTX=1 for CuTe DSL; an existing TRITON_CACHE_DIR for Triton and Inductor"
 )
 _TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
-_DIGITS = re.compile(rb"sm_(\d+)[af]?")
 _MAX_OBJECT = 1 << 30
 """Mapped files larger than this are not searched."""
 
@@ -69,15 +68,18 @@ def _modules(path: Path) -> list[str]:
 
 
 def _best(modules: Iterable[str], entry: re.Pattern[str], capability: list[int]) -> str | None:
-    """Of the modules with the kernel, that with the highest target which the GPU runs."""
+    """Of the modules with the kernel that the GPU runs, that with the highest target."""
     level = capability[0] * 10 + capability[1]
-
-    def rank(text: str) -> tuple[bool, int, bool]:
+    found: list[tuple[int, bool, str]] = []
+    for text in modules:
         target = _TARGET.search(text)
-        number = int(target[1]) if target else 0
-        return not level or number <= level, number, bool(target and target[2])
-
-    return max((text for text in modules if entry.search(text)), key=rank, default=None)
+        if target is None or not entry.search(text):
+            continue
+        number, specific = int(target[1]), bool(target[2])
+        same = number == level or (target[2] == "f" and number // 10 == level // 10)
+        if not level or (number <= level and (same or not specific)):
+            found.append((number, specific, text))
+    return max(found, default=(0, False, None))[2]
 
 
 def _beside_cubin(cubins: list[Path], kernel: str, environment: dict[str, str]) -> tuple[str, str] | None:
