@@ -12,7 +12,7 @@ from tclint.commands._common import write, write_notes
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-class _Bytes(click.ParamType):
+class _Bytes(click.ParamType[int]):
     """A number of bytes: ``4096``, ``512M``, ``2GiB``."""
 
     name = "bytes"

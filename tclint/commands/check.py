@@ -290,7 +290,8 @@ def _refuse_unexecutable(config: Config) -> None:
         raise click.UsageError("--launch requires --confirm or --execute.")
     if config.executes:
         need_numpy()
-        from tclint.executor.launch import LaunchError, read
+        from tclint.executor.launch import LaunchError
+        from tclint.executor.recorded import read
 
         try:
             if config.launch:
