@@ -7,12 +7,14 @@ kernel. It is created under another name and renamed when it is complete.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tclint._dataclass import dataclass
+from tclint.syntax.source import SourceError
 
 __all__ = [
     "DESCRIPTION",
@@ -27,11 +29,15 @@ __all__ = [
 VERSION = 1
 """The version of the format that is read and written."""
 DESCRIPTION = "launch.json"
+MAP_SIZE = 128
+"""Bytes of a tensor map."""
+_BITS = (8, 16, 32, 32, 64, 64, 16, 32, 64, 16, 32, 32, 32, 4, 8, 8)
+"""Bits of an element in shared memory, in the order of CUDA's enumeration; the last two types are padded there."""
 
 Three = tuple[int, int, int]
 
 
-class RecordingError(ValueError):
+class RecordingError(SourceError):
     """A folder is not a recorded launch that can be used; the message names the folder."""
 
 
@@ -72,6 +78,14 @@ class RecordedMap:
     swizzle: int
     fill: int
 
+    @property
+    def box_bytes(self) -> int | None:
+        """The bytes that one copy through the map completes on an mbarrier; None if they are unknown."""
+        if self.mode != "tile" or self.type >= len(_BITS) or not self.box:
+            return None
+        rows = prod(-(-n // step) for n, step in zip(self.box[1:], self.element_strides[1:], strict=True))
+        return -(-self.box[0] * _BITS[self.type] // 8) * rows
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:
@@ -94,6 +108,26 @@ class Recording:
     ptx: Path | None
     end: str
     """``done``, ``unfinished`` for a kernel that hung, or the name of the error with which the launch failed."""
+
+    def require_kernel(self, name: str, sizes: Sequence[int] | None) -> None:
+        """Raises :class:`RecordingError` unless the parameters have these *sizes*.
+
+        They are those of the kernel in the input *name*; None if it has no such kernel.
+        """
+        if sizes is None:
+            _fail(self.path, f"a launch of {self.kernel}, which {name} does not contain")
+        if list(sizes) != [size for _, size in self.layout]:
+            recorded = ", ".join(str(size) for _, size in self.layout)
+            given = ", ".join(map(str, sizes))
+            _fail(
+                self.path,
+                f"{self.kernel} has parameters of {recorded or 0} bytes; in {name}, of {given or 0} bytes",
+            )
+
+    def map_at(self, parameter: int, offset: int) -> RecordedMap | None:
+        """The tensor map that begins at this offset of a parameter; None if there is none."""
+        data = self.values[parameter][offset : offset + MAP_SIZE] if parameter < len(self.layout) else b""
+        return next((found for found in self.maps if found.data == data), None)
 
     @property
     def values(self) -> tuple[bytes, ...]:
@@ -201,7 +235,7 @@ class _Reader:
 
     def _map(self, table: dict[str, Any]) -> RecordedMap:
         data = self._bytes(table, "bytes")
-        if len(data) != 128:
+        if len(data) != MAP_SIZE:
             _fail(self.path, f"{DESCRIPTION}: a tensor map of {len(data)} bytes")
 
         def count(key: str) -> int:
