@@ -59,7 +59,7 @@ class Invocation:
     unevaluated: tuple[str, ...] = ()
     """Buffers whose expected contents are an expression, which is not evaluated."""
     notes: list[str] = field(default_factory=list)
-    """What limits the meaning of a recorded launch."""
+    """What is known of a recorded launch besides differences."""
 
     @property
     def code(self) -> int:
@@ -144,10 +144,15 @@ def _given(
     result.executions += executions
     file.write(arrays)
     if file.recorded is not None:
-        result.notes = list(_limits(file.recorded, module))
+        result.notes += [text for text in _limits(file.recorded, module) if text not in result.notes]
     result.unevaluated = file.unevaluated
     if len(executions) == len(file.launches) and executions[-1].end == "done":
-        result.differences += [f"{text} ({how})" for text in differences(file, arrays)]
+        found = [f"{text} ({how})" for text in differences(file, arrays)]
+        result.differences += found
+        if file.recorded is not None and file.expected and not found:
+            changed = sum(allocation.after is not None for allocation in file.recorded.allocations)
+            what = f"within {file.tolerance:g} as {file.element_type}" if file.element_type else "byte for byte"
+            result.notes.append(f"{changed} of {len(file.buffers)} allocations change, as on the GPU, {what} ({how})")
 
 
 def _limits(recorded: Recording, module: Module) -> Iterator[str]:
