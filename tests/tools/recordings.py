@@ -42,12 +42,12 @@ def write_recording(
     ptx: str,
     kernel: str,
     values: list[bytes],
-    buffers: dict[int, tuple[bytes, bytes | None]],
+    memory: dict[int, tuple[bytes, bytes | None]],
     **changes: Any,
 ) -> Path:
     """A folder with a launch of one CTA of 64 threads.
 
-    *values* are the parameters, each at its natural alignment; *buffers* the contents of memory before and after the
+    *values* are the parameters, each at its natural alignment; *memory* has the contents of memory before and after the
     launch by address, with None for unchanged; *changes* replace keys of the description.
     """
     folder.mkdir()
@@ -57,7 +57,7 @@ def write_recording(
         layout.append([len(data), len(value)])
         data += value
     described = []
-    for number, (address, (before, after)) in enumerate(buffers.items()):
+    for number, (address, (before, after)) in enumerate(memory.items()):
         entry = {"address": address, "size": len(before), "before": f"buffer_{number}.before"}
         (folder / entry["before"]).write_bytes(before)  # type: ignore[operator]
         if after is not None:
