@@ -67,7 +67,7 @@ static struct {
     size_t name_count;
     int log, pipe[2];
     CUpti_SubscriberHandle subscriber;
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .log = -1, .pipe = {-1, -1}};
+} state = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .log = -1, .pipe = {-1, -1}};
 
 static _Thread_local bool inside; /* calls that this library makes are not looked at */
 static _Thread_local CUstream recording; /* of the launch between its two callbacks */
@@ -228,31 +228,22 @@ static const struct image *image_of_function(const void *function) {
     return NULL;
 }
 
+struct wanted {
+    const char *pattern;
+    bool glob, found;
+};
+
+static void compare_section(void *user, const char *name) {
+    struct wanted *wanted = user;
+    if (strncmp(name, ".text.", 6) == 0)
+        wanted->found |= wanted->glob ? fnmatch(wanted->pattern, name + 6, 0) == 0 : !strcmp(wanted->pattern, name + 6);
+}
+
 /* Whether a cubin contains the code of a kernel: a section `.text.NAME`. */
-static bool contains(const unsigned char *cubin, size_t size, const char *pattern, bool glob) {
-    Elf64_Ehdr header;
-    if (size < sizeof header)
-        return false;
-    memcpy(&header, cubin, sizeof header);
-    if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_shentsize != sizeof(Elf64_Shdr) ||
-        header.e_shoff > size || (size - header.e_shoff) / sizeof(Elf64_Shdr) < header.e_shnum ||
-        header.e_shstrndx >= header.e_shnum)
-        return false;
-    Elf64_Shdr names, section;
-    memcpy(&names, cubin + header.e_shoff + header.e_shstrndx * sizeof names, sizeof names);
-    if (names.sh_offset > size || names.sh_size > size - names.sh_offset)
-        return false;
-    for (unsigned n = 0; n < header.e_shnum; n++) {
-        memcpy(&section, cubin + header.e_shoff + n * sizeof section, sizeof section);
-        if (section.sh_name >= names.sh_size)
-            continue;
-        const char *name = (const char *)cubin + names.sh_offset + section.sh_name;
-        if (!memchr(name, 0, names.sh_size - section.sh_name) || strncmp(name, ".text.", 6) != 0)
-            continue;
-        if (glob ? fnmatch(pattern, name + 6, 0) == 0 : strcmp(pattern, name + 6) == 0)
-            return true;
-    }
-    return false;
+static bool contains(const void *cubin, size_t size, const char *pattern, bool glob) {
+    struct wanted wanted = {pattern, glob, false};
+    each_section(cubin, size, compare_section, &wanted);
+    return wanted.found;
 }
 
 /* ------------------------------------------------------------------ tensor maps */
@@ -332,12 +323,24 @@ static bool chosen(const struct launch *launch) {
     return ++state.matches == config.nth;
 }
 
+/* The module of the kernel, which the driver would otherwise load during the launch. */
+static CUmodule loaded_module(const struct launch *launch) {
+    CUfunction function = launch->function;
+    CUmodule module = NULL;
+    if (launch->is_kernel && driver.cuKernelGetFunction(&function, (CUkernel)launch->function) != CUDA_SUCCESS)
+        return NULL;
+    if (driver.cuFuncLoad(function) != CUDA_SUCCESS || driver.cuFuncGetModule(&module, function) != CUDA_SUCCESS)
+        return NULL;
+    return module;
+}
+
 static void begin_launch(struct launch *launch) {
     pthread_mutex_lock(&state.lock);
     bool wanted = chosen(launch);
     if (wanted) {
-        state.claimed = true;
         launch->is_kernel = recall(&state.kernels, launch->function) != NULL;
+        launch->module = loaded_module(launch);
+        state.claimed = true;
         launch->image = image_of_function(launch->function);
         if (state.cubin && contains(state.cubin, state.cubin_size, launch->name, false)) {
             launch->cubin = state.cubin;
@@ -471,7 +474,7 @@ static void remember_call(CUpti_CallbackId id, const void *parameters) {
 
 static void module_loaded(const CUpti_ModuleResourceData *module) {
     if (!module || !module->pCubin || state.claimed ||
-        !contains((const unsigned char *)module->pCubin, module->cubinSize, config.pattern, true))
+        !contains(module->pCubin, module->cubinSize, config.pattern, true))
         return;
     void *copy = malloc(module->cubinSize);
     if (!copy)
@@ -484,14 +487,12 @@ static void module_loaded(const CUpti_ModuleResourceData *module) {
 
 static void CUPTIAPI called(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data) {
     (void)user;
-    if (inside)
-        return;
-    inside = true;
-    if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
+    if (domain == CUPTI_CB_DOMAIN_RESOURCE) { /* also of a module that this library makes the driver load */
         pthread_mutex_lock(&state.lock);
         module_loaded(((const CUpti_ResourceData *)data)->resourceDescriptor);
         pthread_mutex_unlock(&state.lock);
-    } else {
+    } else if (!inside) {
+        inside = true;
         const CUpti_CallbackData *call = data;
         const CUresult *result = call->functionReturnValue;
         if (call->callbackSite == CUPTI_API_ENTER) {
@@ -503,8 +504,8 @@ static void CUPTIAPI called(void *user, CUpti_CallbackDomain domain, CUpti_Callb
             remember_call(id, call->functionParams);
             pthread_mutex_unlock(&state.lock);
         }
+        inside = false;
     }
-    inside = false;
 }
 
 static const CUpti_CallbackId WATCHED[] = {
