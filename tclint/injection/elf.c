@@ -11,8 +11,9 @@ static bool section_at(const unsigned char *elf, size_t size, unsigned index, El
     if (size < sizeof header)
         return false;
     memcpy(&header, elf, sizeof header);
-    if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_shentsize != sizeof *section || header.e_shoff > size ||
-        (size - header.e_shoff) / sizeof *section <= index || index >= header.e_shnum)
+    if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_shentsize != sizeof *section || index >= header.e_shnum)
+        return false;
+    if (header.e_shoff > size || (size - header.e_shoff) / sizeof *section <= index)
         return false;
     memcpy(section, elf + header.e_shoff + index * sizeof *section, sizeof *section);
     return section->sh_type == SHT_NOBITS ||

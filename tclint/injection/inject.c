@@ -285,7 +285,7 @@ static void im2col(const cuTensorMapEncodeIm2col_params *p) {
     remember_map(&map, p->tensorMap, p->globalAddress, p->globalDim, p->globalStrides, p->elementStrides);
 }
 
-#if CUDA_VERSION >= 12080
+#if CUDA_VERSION >= 13000
 static void im2col_wide(const cuTensorMapEncodeIm2colWide_params *p) {
     struct map map = {.mode = "im2col-wide", .type = p->tensorDataType, .rank = p->tensorRank,
                       .interleave = p->interleave, .swizzle = p->swizzle, .fill = p->oobFill,
@@ -438,18 +438,22 @@ static void remember_call(CUpti_CallbackId id, const void *parameters) {
     switch (id) {
     case EACH(cuTensorMapEncodeTiled): tiled(parameters); break;
     case EACH(cuTensorMapEncodeIm2col): im2col(parameters); break;
-#if CUDA_VERSION >= 12080
+#if CUDA_VERSION >= 13000
     case EACH(cuTensorMapEncodeIm2colWide): im2col_wide(parameters); break;
 #endif
     case EACH(cuModuleLoad): remember_image(*AS(cuModuleLoad)->module, NULL, AS(cuModuleLoad)->fname); break;
-    case EACH(cuModuleLoadData): remember_image(*AS(cuModuleLoadData)->module, AS(cuModuleLoadData)->image, NULL); break;
+    case EACH(cuModuleLoadData):
+        remember_image(*AS(cuModuleLoadData)->module, AS(cuModuleLoadData)->image, NULL);
+        break;
     case EACH(cuModuleLoadDataEx):
         remember_image(*AS(cuModuleLoadDataEx)->module, AS(cuModuleLoadDataEx)->image, NULL);
         break;
     case EACH(cuModuleLoadFatBinary):
         remember_image(*AS(cuModuleLoadFatBinary)->module, AS(cuModuleLoadFatBinary)->fatCubin, NULL);
         break;
-    case EACH(cuLibraryLoadData): remember_image(*AS(cuLibraryLoadData)->library, AS(cuLibraryLoadData)->code, NULL); break;
+    case EACH(cuLibraryLoadData):
+        remember_image(*AS(cuLibraryLoadData)->library, AS(cuLibraryLoadData)->code, NULL);
+        break;
     case EACH(cuLibraryLoadFromFile):
         remember_image(*AS(cuLibraryLoadFromFile)->library, NULL, AS(cuLibraryLoadFromFile)->fileName);
         break;
@@ -512,7 +516,7 @@ static const CUpti_CallbackId WATCHED[] = {
     EACH(cuLaunchKernel), EACH(cuLaunchKernel_ptsz), EACH(cuLaunchKernelEx), EACH(cuLaunchKernelEx_ptsz),
     EACH(cuLaunchCooperativeKernel), EACH(cuLaunchCooperativeKernel_ptsz), EACH(cuGraphLaunch),
     EACH(cuGraphLaunch_ptsz), EACH(cuTensorMapEncodeTiled), EACH(cuTensorMapEncodeIm2col),
-#if CUDA_VERSION >= 12080
+#if CUDA_VERSION >= 13000
     EACH(cuTensorMapEncodeIm2colWide),
 #endif
     EACH(cuModuleLoad), EACH(cuModuleLoadData), EACH(cuModuleLoadDataEx), EACH(cuModuleLoadFatBinary),

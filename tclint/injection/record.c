@@ -492,7 +492,8 @@ bool record_before(const struct launch *launch) {
         if (*buffer->problem)
             report(buffer);
         else if (buffer->size > config.limit - state.copied)
-            failed(buffer, "it exceeds the limit of %" PRIu64 " bytes", config.limit);
+            failed(buffer, "%" PRIu64 " of at most %" PRIu64 " bytes are left", config.limit - state.copied,
+                   config.limit);
         else {
             copy_before(launch, buffer);
             state.copied += buffer->size;

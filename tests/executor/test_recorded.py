@@ -88,10 +88,10 @@ def test_an_address_outside_the_recorded_memory_is_a_fault(tmp_path: Path) -> No
 
 
 def test_memory_above_the_limit_is_named(tmp_path: Path) -> None:
-    buffers = [{"address": LOW, "size": 8, "problem": "it exceeds the limit of 4 bytes"}]
+    buffers = [{"address": LOW, "size": 8, "problem": "4 of at most 4 bytes are left"}]
     folder = doubled(tmp_path, buffers=buffers)
     assert invoke(str(folder)) == (
-        2, f"{folder}: the 8 bytes at {LOW:#x} are not recorded: it exceeds the limit of 4 bytes",
+        2, f"{folder}: the 8 bytes at {LOW:#x} are not recorded: 4 of at most 4 bytes are left",
     )  # fmt: skip
 
 
