@@ -84,7 +84,6 @@ struct launch {
     size_t cubin_size;
     const struct map *maps;
     size_t map_count;
-    bool maps_lost; /* more maps were made than are kept */
 };
 
 /* Append a line to the log of this process, for the command that reports. */

@@ -66,6 +66,7 @@ static struct {
     char *names[MAX_NAMES];
     size_t name_count;
     int log, pipe[2];
+    pid_t process;
     CUpti_SubscriberHandle subscriber;
 } state = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .log = -1, .pipe = {-1, -1}};
 
@@ -334,29 +335,43 @@ static CUmodule loaded_module(const struct launch *launch) {
     return module;
 }
 
-static void begin_launch(struct launch *launch) {
+/* Whether to record this launch; if so, what is known of it, which no other thread changes from now on. */
+static bool claim(struct launch *launch) {
+    static struct map maps[MAX_MAPS];
+    static struct image image;
     pthread_mutex_lock(&state.lock);
     bool wanted = chosen(launch);
     if (wanted) {
         launch->is_kernel = recall(&state.kernels, launch->function) != NULL;
         launch->module = loaded_module(launch);
         state.claimed = true;
-        launch->image = image_of_function(launch->function);
+        const struct image *found = image_of_function(launch->function);
+        if (found) {
+            image = *found;
+            launch->image = &image;
+        }
         if (state.cubin && contains(state.cubin, state.cubin_size, launch->name, false)) {
             launch->cubin = state.cubin;
             launch->cubin_size = state.cubin_size;
         }
-        launch->maps = state.maps;
+        memcpy(maps, state.maps, sizeof maps);
+        launch->maps = maps;
         launch->map_count = state.map_count < MAX_MAPS ? state.map_count : MAX_MAPS;
-        launch->maps_lost = state.map_count > MAX_MAPS;
-        note("recording %s", launch->name);
-        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* another thread may be building a graph */
-        driver.cuThreadExchangeStreamCaptureMode(&mode);
-        is_recording = record_before(launch);
-        recording = launch->stream;
-        driver.cuThreadExchangeStreamCaptureMode(&mode);
     }
     pthread_mutex_unlock(&state.lock);
+    return wanted;
+}
+
+/* Other threads may launch meanwhile: what runs on the GPU may wait for what they launch. */
+static void begin_launch(struct launch *launch) {
+    if (!claim(launch))
+        return;
+    note("recording %s", launch->name);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* another thread may be building a graph */
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    is_recording = record_before(launch);
+    recording = launch->stream;
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 static void end_launch(CUresult result) {
@@ -597,6 +612,7 @@ EXPORT int tclint_begin(const char *folder, const char *pattern, uint64_t nth, u
     config.nth = nth;
     config.limit = limit;
     config.seconds = seconds;
+    state.process = getpid();
     state.claimed = false;
     state.matches = state.captured = state.graphs = state.name_count = 0;
     mkdir(config.folder, 0777);
@@ -616,6 +632,8 @@ EXPORT int tclint_begin(const char *folder, const char *pattern, uint64_t nth, u
 
 /* Record no further launch. */
 EXPORT void tclint_end(void) {
+    if (getpid() != state.process) /* a copy of the program that fork() made */
+        return;
     pthread_mutex_lock(&state.lock);
     state.claimed = true;
     if (state.log >= 0) {

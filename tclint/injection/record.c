@@ -392,7 +392,7 @@ static void write_geometry(const struct launch *launch) {
         fputs(n ? ",\n" : "\n", state.json);
         json_map(&launch->maps[n]);
     }
-    fprintf(state.json, "], \"maps_lost\": %s", launch->maps_lost ? "true" : "false");
+    fputc(']', state.json);
 }
 
 /* The code of the kernel: the image that the program gave to the driver, and the cubin that the driver chose. */
