@@ -57,6 +57,7 @@ class Options(TypedDict, total=False):
     per_entry_ignores: Mapping[str, Iterable[str]]
     baseline: str
     jobs: int
+    max_input: int
     cache: bool
     confirm: bool
     confirm_seconds: int
@@ -206,7 +207,7 @@ def _many(
             yield _text(*one)
         else:
             paths.append(os.fspath(one))
-            yield from found(paths[-1:], "<stdin>", exclusions)
+            yield from found(paths[-1:], "<stdin>", exclusions, config.max_bytes)
 
 
 def _text(name: str, text: str | bytes) -> Input:
@@ -235,7 +236,7 @@ def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Repor
 
     exclusions = Exclusions(config)
     names = [os.fspath(path) for path in paths]
-    report = _report(inputs(names, "<stdin>", exclusions), config, names)
+    report = _report(inputs(names, "<stdin>", exclusions, config.max_bytes), config, names)
     return replace(report, summary=replace(report.summary, excluded=len(exclusions.paths)))
 
 

@@ -168,7 +168,7 @@ def command(
     chosen = files(paths, stdin_filename or STDIN_NAME, exclusions)
     if shard is not None:
         chosen = inputs.shard(chosen, *shard)
-    sources = read(chosen)
+    sources = read(chosen, config.max_bytes)
     known = _baseline(config)
     fixing = None
     if fix or diff:

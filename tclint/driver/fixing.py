@@ -297,7 +297,12 @@ class Fixing:
         """Records the diff, or writes the file; returns the reason if that is impossible, else an empty string."""
         if source.member is not None:
             return "it is a module of a container"
-        raw = b"" if is_stdin else read_bytes(name)
+        if not is_stdin and not os.path.isfile(name):
+            return "it is not a regular file"
+        try:
+            raw = b"" if is_stdin else read_bytes(name, self.config.max_bytes)
+        except SourceError as error:
+            return f"the file {error}"
         begin = raw.find(source.data)
         if not is_stdin and (
             begin not in (0, len(_BYTE_ORDER_MARK)) or raw[begin + len(source.data) :].strip(b"\0")
@@ -327,7 +332,7 @@ def _store(path: str, old: bytes, new: bytes) -> str:
         return str(error)
     try:
         with locked(path):  # otherwise two runs may both find it unchanged, and the fixes of one are lost
-            if read_bytes(target) != old:
+            if read_bytes(target, len(old)) != old:
                 return "the file has changed since it was read"
             os.replace(temporary, target)
     except OutputError as error:

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._read import read_file
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.moved import moved_to, subjects
 from tclint.findings.places import region
@@ -213,8 +214,7 @@ def read(path: str | os.PathLike[str]) -> Baseline:
 
     path = os.fspath(path)
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            document = json.load(file)
+        document = json.loads(read_file(path).decode("utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"cannot read the baseline {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

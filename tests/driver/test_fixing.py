@@ -396,8 +396,8 @@ def test_two_runs_do_not_both_replace_a_file(wrong: Path, monkeypatch: pytest.Mo
     answers: list[str] = []
     other = Thread(target=lambda: answers.append(fixing._store(str(wrong), WRONG.encode(), b"theirs")))
 
-    def slow(path: str) -> bytes:
-        data = read(path)
+    def slow(path: str, limit: int) -> bytes:
+        data = read(path, limit)
         if other.ident is None:
             other.start()
             other.join(0.3)
