@@ -1,6 +1,6 @@
 """Bounded reading of files: none is read without a limit, and none that is not regular unless the caller permits it.
 
-A file in an untrusted folder may be endless (a link to ``/dev/zero``) or block whoever opens it (a FIFO without a writer).
+A file in an untrusted folder may be endless (a link to ``/dev/zero``) or block the process that opens it (a FIFO without a writer).
 All errors are OSErrors whose ``strerror`` is a phrase for the user.
 """
 

@@ -73,15 +73,23 @@ class Report:
     """The result for some inputs. ``str()`` of it is the output of ``tclint check``."""
 
     files: tuple[FileReport, ...]
-    """A report for each module, with the findings that are shown and those that a comment suppresses."""
+    """A report for each module, with the findings that are shown and those that a comment suppresses.
+
+    A module with a finding that was merged into one of another kernel has it too, with ``duplicate_of`` set.
+    """
     summary: Summary
     """The counts, including those of hidden findings."""
     config: Config
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings that are shown, ordered by file and line."""
-        return tuple(f for report in self.files for f in report.findings if f.suppressed is None)
+        """The findings that are shown, each defect once, ordered by file and line."""
+        return tuple(
+            finding
+            for report in self.files
+            for finding in report.findings
+            if finding.suppressed is None and finding.duplicate_of is None
+        )
 
     @property
     def problems(self) -> tuple[Problem, ...]:
