@@ -740,7 +740,10 @@ def parse_toml(text: str, path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # of which TOMLDecodeError is one, and an endless number another
         raise TableError(f"{path.name}: {error}") from error
 
 
