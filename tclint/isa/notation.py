@@ -7,7 +7,7 @@ braces, then the operands::
 
 A choice is a key of the form's ``where`` table. A spelling in that table may contain ``{8..256/8}`` (a range with a
 step) or ``{a,b}``; both are expanded when the table is loaded. Modifiers match in any order, as in ptxas, except that
-types, layouts and state spaces keep theirs (``cvt.f16.f32`` is not ``cvt.f32.f16``), and that the first modifiers belong
+types, layouts and the like keep theirs (``cvt.f16.f32`` is not ``cvt.f32.f16``), and that the first modifiers belong
 to the name of many instructions (there is no ``cp.bulk.async``). Several choices over the same spellings are filled from
 left to right.
 """
@@ -28,14 +28,18 @@ class NotationError(ValueError):
     """A syntax line or a spelling of the ISA table violates the notation."""
 
 
-TYPE = re.compile(r"\.(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:p\d)?(?:x\d)?|s2f6(?:x2)?)")
-"""A modifier that is the type of an operand."""
+TYPE = re.compile(r"\.(?!b1024)(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:p\d)?(?:x\d)?|s2f6(?:x2)?)")
+"""A modifier that is the type of an operand; ``.b1024`` is the size of a tensor map."""
 _ORDERED = (
     TYPE,
     re.compile(r"\.(?:row|col)"),
     re.compile(r"\.(?:global|shared|local|const|param)(?:::\w+)?"),
+    re.compile(r"\.b\dx16(?:_p\d+)?"),
+    re.compile(r"\.(?:and|xor|popc)"),
+    re.compile(r"\.L2::evict_\w+"),
 )
-"""The kinds of modifiers that keep their order among themselves: types, layouts of matrices, state spaces."""
+"""The kinds of modifiers that keep their order among themselves: types, layouts of matrices, state spaces, formats of
+packed elements, the operations on single bits, priorities in the cache."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
