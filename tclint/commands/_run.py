@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import field, replace
 from pathlib import Path
 
 from tclint._dataclass import dataclass
+from tclint._json import to_json
 from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchError, LaunchFile, beside, triton_beside
@@ -282,4 +282,4 @@ def render_json(result: Invocation) -> str:
         "path": result.source.path, "assumed": result.assumed or None, "launches": launches,
         "notes": result.notes, "differences": result.differences,
     }  # fmt: skip
-    return json.dumps(found, indent=2) + "\n"
+    return to_json(found)

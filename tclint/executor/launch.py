@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tclint._dataclass import dataclass
+from tclint._read import read_file
 from tclint.executor.formats import encode
 from tclint.executor.tensor_maps import SIZE, TensorMap
 from tclint.executor.tensor_maps import TYPES as MAP_TYPES
 from tclint.ir.nodes import MAX_CLUSTER_CTAS, MAX_CTA_THREADS, Function
-from tclint.isa.table import TableError, read_toml
+from tclint.isa.table import TableError, parse_toml
 from tclint.recording import Recording
 
 __all__ = [
@@ -280,7 +281,7 @@ def read(path: Path | str) -> LaunchFile:
     """
     path = Path(path)
     try:
-        document = read_toml(path)
+        document = parse_toml(read_file(path, special=True).decode(), path)
     except TableError as error:
         raise LaunchError(f"{path}: {str(error).removeprefix(path.name + ': ')}") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -656,8 +657,8 @@ class Metadata:
 def triton_launch(path: Path) -> Metadata:
     """The metadata in a ``.json`` of Triton's cache. Raises :class:`LaunchError`."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        found = json.loads(read_file(path).decode())
+    except (OSError, ValueError, RecursionError) as error:
         raise LaunchError(f"{path}: {error}") from error
     if not isinstance(found, dict) or "num_warps" not in found:
         raise LaunchError(f"{path}: not the metadata of a Triton kernel")

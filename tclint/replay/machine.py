@@ -189,6 +189,8 @@ class Machine(ThreadGroupScheduler):
         The completion of a copy does not release what its thread did before. But it is later in time, so no access
         that follows the completion can come before that.
         """
+        if happens_before(observed, agent, number):
+            return True
         known = self._time_closures.get(observed)
         if known is None:
             known, work = observed, [*difference(BOTTOM, observed)]
