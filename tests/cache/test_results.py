@@ -317,7 +317,9 @@ def test_all_installed_files_that_decide_answers_are_in_the_digest() -> None:
     ]
     others = {os.path.splitext(pattern)[1] for pattern in installed} - {*program_module.SUFFIXES}
     assert others == {
+        ".c",
         ".css",
+        ".h",
         ".html",
         ".js",
         ".typed",
