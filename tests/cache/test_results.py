@@ -323,4 +323,4 @@ def test_all_installed_files_that_decide_answers_are_in_the_digest() -> None:
         ".html",
         ".js",
         ".typed",
-    }  # the page of tclint show, and a note for type checkers
+    }  # the page of tclint show, the injection library, and a note for type checkers
