@@ -45,11 +45,8 @@ def completes_nothing(model: KernelModel) -> Iterator[Hit]:
             continue
         before = states.before(wait)
         if not in_flight.waited_for(before, instruction):
-            younger = any(model.instruction(o.site).group == group for o in before)
-            why = (
-                f"no more than {depth(instruction)} groups are pending on any path to it"
-                if younger
-                else f"no {_NAMES[group]} is in flight on any path to it"
+            why = _nothing(
+                group, depth(instruction), any(model.instruction(o.site).group == group for o in before)
             )
         elif repeated.before(done.before(wait), wait):
             why = "an earlier wait has completed all that it waits for, and nothing was committed since"
@@ -59,9 +56,22 @@ def completes_nothing(model: KernelModel) -> Iterator[Hit]:
             site=wait,
             message=f"completes nothing: {why}",
             steps=(Mark(wait, "waits for nothing"),),
-            help="remove the wait",
+            help="remove the wait, or leave fewer groups pending if it is meant to complete one"
+            if depth(instruction) > 0
+            else "remove the wait",
             fixes=(Repair("delete the wait", (without(wait),), proves=(_CLASSES[group],)),),
         )
+
+
+def _nothing(group: str, groups: int, pending: bool) -> str:
+    """Why a wait that may leave *groups* pending completes nothing; *pending*: something of the *group* may be."""
+    if not pending:
+        return f"no {_NAMES[group]} is in flight on any path to it"
+    if groups > 0:
+        return (
+            f"no more than {groups} {'group is' if groups == 1 else 'groups are'} pending on any path to it"
+        )
+    return "an earlier wait has completed the sources of all copies on any path to it"
 
 
 @check(CO008, needs="cp", analyses=(InFlight,))
@@ -82,7 +92,7 @@ def waits_for_the_newest(model: KernelModel) -> Iterator[Hit]:
     for wait in waits:
         pending = in_flight.waited_for(states.before(wait), model.instruction(wait))
         newest = [o.site for o in pending if o.age == 0]
-        if newest and all(o.age != OPEN for o in pending):
+        if newest and all(o.age != OPEN for o in pending) and not _waits_again(model, wait):
             yield CO008.hit(
                 site=wait,
                 message="waits for the newest group too, which nothing uses before the next wait",
@@ -97,3 +107,16 @@ def waits_for_the_newest(model: KernelModel) -> Iterator[Hit]:
                     proves=("cp-async", "shared-memory"),
                 ),
             )
+
+
+def _waits_again(model: KernelModel, wait: int) -> bool:
+    """Whether another wait follows *wait* in its block before any access to memory, so that it gains nothing to shorten
+    this one."""
+    end = model.cfg.blocks[model.cfg.block_of[wait]].end
+    for i in range(wait + 1, end):
+        match = model.instruction(i).match
+        if match is not None and match.form.event == "wait" and match.form.group == "cp.async":
+            return True
+        if match is None or match.form.memory or match.form.event == "issue":
+            return False
+    return False

@@ -38,3 +38,12 @@ def test_a_hit_that_depends_on_a_proof_is_dropped_where_it_fails() -> None:
     newest = example.code.replace("ld.shared.u32 %r7, [%r6];", "ld.shared.u32 %r7, [%r8];")
     assert newest != example.code
     assert "CO008" not in [rule for rule, _ in found(lint(newest, selected=FAMILY))]
+
+
+def test_a_wait_that_another_one_follows_is_not_said_to_wait_for_too_much() -> None:
+    (example,) = all_rules()["CO008"].examples
+    wait = "cp.async.wait_group 0;\n"
+    twice = example.code.replace(f"{wait}    ld.shared", f"{wait}    {wait}    ld.shared")
+    assert twice != example.code
+    notes = [f for f in lint(twice, selected=FAMILY).findings if f.rule.id == "CO008"]
+    assert not notes
