@@ -25,7 +25,7 @@ ALL, UNCLEAR = -1, -2
 
 
 class Operation(NamedTuple):
-    """An operation that may be in flight."""
+    """An operation that may be in flight, or a group that may be."""
 
     site: int
     age: int
@@ -56,9 +56,9 @@ def waits_for_sources(wait: Instruction) -> bool:
 class InFlight(Analysis[State]):
     """The operations of all :data:`GROUPS` that may be in flight, with every age that they may have.
 
-    A kernel is taken to begin without any. What a function that is not inlined leaves in flight is not followed. The
-    commit of a ``wgmma`` group counts as an operation of it: ``ptxas`` waits for an empty group too, and inserts a wait
-    where there is none (C7517).
+    A kernel is taken to begin without any. What a function that is not inlined leaves in flight is not followed. A commit
+    counts as an operation of its group, which may be empty: ``ptxas`` inserts a wait for an empty group of ``wgmma`` where
+    there is none (C7517), and kernels that change tensor maps commit a bulk group for copies that belong to none.
     """
 
     by_opcode = True
@@ -85,8 +85,8 @@ class InFlight(Analysis[State]):
             return state | {Operation(at, OPEN)}
         mine = frozenset(o for o in state if self.instructions[o.site].group == instruction.group)
         if instruction.event == "commit":
-            empty = {Operation(at, 0)} if instruction.group == "wgmma" else set()
-            return (state - mine) | {o._replace(age=min(o.age + 1, self.oldest)) for o in mine} | empty
+            older = {o._replace(age=min(o.age + 1, self.oldest)) for o in mine}
+            return (state - mine) | older | {Operation(at, 0)}
         completed = frozenset(o for o in mine if _completes(instruction, o))
         read = {o._replace(read=True) for o in completed} if waits_for_sources(instruction) else set()
         return (state - completed) | read
