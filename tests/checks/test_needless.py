@@ -1,4 +1,4 @@
-"""The notes about synchronisation that is not needed: what is told, and above all what is not."""
+"""The notes about synchronisation that is not needed, and above all where there is none."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PRELUDE = """\
 """
 
 
-def told(
+def noted_at(
     body: str, *, wanted: int | None = None, header: str = HOPPER, before: str = "", **options: str
 ) -> None:
-    """The notes of the family on a kernel with *body* are where ``// want RULE`` says so; *wanted* tells how many."""
+    """The notes of the family on a kernel with *body* are where ``// want RULE`` states it; *wanted* is their number."""
     text = module(before, kernel(f"{PRELUDE}{body}\nret;", **options), header=header)
     report = lint(text, selected=Selected(rules=subjects(FAMILY)))
     assert report.status == "analysed", report.problems
@@ -71,7 +71,7 @@ def test_the_rules_are_off_by_default() -> None:
     ],
 )
 def test_a_wait_that_completes_nothing_is_noted(body: str) -> None:
-    told(body, wanted=1)
+    noted_at(body, wanted=1)
 
 
 NEEDED_WAITS = [
@@ -104,15 +104,15 @@ NEEDED_WAITS = [
 
 @pytest.mark.parametrize("body", NEEDED_WAITS)
 def test_a_wait_that_completes_something_on_some_path_is_not_noted(body: str) -> None:
-    told(body)
+    noted_at(body)
 
 
 def test_a_wait_for_loads_of_tensor_memory_is_noted_only_if_none_is_pending() -> None:
     load = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r9];\n"
     wait = "tcgen05.wait::ld.sync.aligned;"
     new = {"header": HOPPER.replace("8.0", "8.6").replace("sm_90a", "sm_100a")}
-    told(f"{load}{wait}\n{wait} // want CO001", wanted=1, **new)
-    told(f"tcgen05.wait::st.sync.aligned; // want CO001\n{load}{wait}", wanted=1, **new)
+    noted_at(f"{load}{wait}\n{wait} // want CO001", wanted=1, **new)
+    noted_at(f"tcgen05.wait::st.sync.aligned; // want CO001\n{load}{wait}", wanted=1, **new)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_nothing_is_noted_in_a_function_whose_callers_may_have_issued() -> None:
     ],
 )
 def test_a_proxy_fence_with_nothing_since_the_last_one_is_noted(body: str) -> None:
-    told(body, wanted=1)
+    noted_at(body, wanted=1)
 
 
 @pytest.mark.parametrize(
@@ -171,13 +171,13 @@ def test_a_proxy_fence_with_nothing_since_the_last_one_is_noted(body: str) -> No
     ],
 )
 def test_a_proxy_fence_after_an_access_or_a_synchronisation_is_not_noted(between: str) -> None:
-    told(f"{COPY}st.shared.u32 [tile], %r0;\n{FENCE}{between}\n{FENCE}")
+    noted_at(f"{COPY}st.shared.u32 [tile], %r0;\n{FENCE}{between}\n{FENCE}")
 
 
 def test_a_proxy_fence_after_a_narrower_or_a_guarded_one_is_not_noted() -> None:
-    told(f"st.shared.u32 [tile], %r0;\nst.global.u32 [%rd0], %r0;\n{FENCE}fence.proxy.async;")
-    told(f"st.shared.u32 [tile], %r0;\n@%p0 {FENCE}{FENCE}")
-    told(f"st.shared.u32 [tile], %r0;\n@%p1 bra join;\n{FENCE}join:\n{FENCE}")
+    noted_at(f"st.shared.u32 [tile], %r0;\nst.global.u32 [%rd0], %r0;\n{FENCE}fence.proxy.async;")
+    noted_at(f"st.shared.u32 [tile], %r0;\n@%p0 {FENCE}{FENCE}")
+    noted_at(f"st.shared.u32 [tile], %r0;\n@%p1 bra join;\n{FENCE}join:\n{FENCE}")
 
 
 WIDE = "fence.proxy.async;"
@@ -207,7 +207,7 @@ def test_a_proxy_fence_for_all_spaces_is_noted_where_no_write_to_global_memory_p
     body: str, noted: bool
 ) -> None:
     fence = f"{WIDE} // want CO004" if noted else WIDE
-    told("st.shared.u32 [tile], %r0;\n" + body.format(f=fence))
+    noted_at("st.shared.u32 [tile], %r0;\n" + body.format(f=fence))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_proxy_fence_for_all_spaces_is_noted_where_no_write_to_global_memory_p
 )
 def test_a_memory_fence_is_noted_where_all_that_it_orders_is_in_shared_memory(body: str, noted: bool) -> None:
     fence = "fence.acq_rel.gpu;" + (" // want CO005" if noted else "")
-    told(body.format(f=fence))
+    noted_at(body.format(f=fence))
 
 
 # ---------------------------------------------------------------- calls, polls, and waits that are early
@@ -239,9 +239,11 @@ def test_a_memory_fence_is_noted_where_all_that_it_orders_is_in_shared_memory(bo
 def test_a_call_of_the_driver_is_noted_only_beside_wgmma() -> None:
     declared = ".extern .func (.param .b64 result) malloc(.param .b64 size);\n"
     call = "{ .param .b64 p0; .param .b64 p1; st.param.b64 [p0], %rd0; call.uni (p1), malloc, (p0); }"
-    told(f"{call} // want CO002\n{MULTIPLY}wgmma.wait_group.sync.aligned 0;", before=declared, wanted=1)
-    told(call, before=declared)
-    told(f"call.uni other;\n{MULTIPLY}wgmma.wait_group.sync.aligned 0;", before=".func other() { ret; }\n")
+    noted_at(f"{call} // want CO002\n{MULTIPLY}wgmma.wait_group.sync.aligned 0;", before=declared, wanted=1)
+    noted_at(call, before=declared)
+    noted_at(
+        f"call.uni other;\n{MULTIPLY}wgmma.wait_group.sync.aligned 0;", before=".func other() { ret; }\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -264,12 +266,12 @@ def test_a_call_of_the_driver_is_noted_only_beside_wgmma() -> None:
 )
 def test_a_poll_is_noted_where_its_loop_does_nothing_else(loop: str, noted: bool) -> None:
     test = "mbarrier.test_wait.parity.shared::cta.b64 %p2, [full], 0;"
-    told(loop.format(t=test + " // want CO007" if noted else test))
+    noted_at(loop.format(t=test + " // want CO007" if noted else test))
 
 
 def test_a_poll_is_not_noted_where_there_is_no_try_wait() -> None:
     poll = "again:\nmbarrier.test_wait.shared.b64 %p2, [full], %rd0;\n@!%p2 bra again;"
-    told(poll, header=HOPPER.replace("sm_90a", "sm_80"))
+    noted_at(poll, header=HOPPER.replace("sm_90a", "sm_80"))
 
 
 @pytest.mark.parametrize(
@@ -289,4 +291,4 @@ def test_an_early_wait_for_earlier_grids_is_noted_where_all_threads_wait_before_
     body: str, noted: bool
 ) -> None:
     wait = "griddepcontrol.wait;"
-    told(body.format(w=wait + " // want CO006" if noted else wait))
+    noted_at(body.format(w=wait + " // want CO006" if noted else wait))
