@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SYSTEM_CALLS", "needs_no_declaration"]
+__all__ = ["SYSTEM_CALLS", "is_instruction", "needs_no_declaration"]
 
 SYSTEM_CALLS = frozenset({"__assertfail", "__nv_ptx_builtin_ocg_fmax3", "free", "malloc", "vprintf"})
 """The functions that the CUDA driver provides without a body in any module (PTX interoperability guide, "System
@@ -16,3 +16,8 @@ _OPTIX = "_optix_"
 def needs_no_declaration(callee: str) -> bool:
     """Whether a module may call *callee* without declaring it."""
     return callee.startswith(_OPTIX)
+
+
+def is_instruction(callee: str) -> bool:
+    """Whether ptxas compiles a call of *callee* to an instruction."""
+    return callee.startswith("__nv_ptx_builtin_")
