@@ -7,8 +7,7 @@ is removed or changes its meaning, not when one is added.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -16,8 +15,8 @@ from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import GaveUp, LimitExceeded
 from tclint.driver.one import Input
-from tclint.findings.places import source_location
 from tclint.inspect.inputs import chosen, shown
+from tclint.inspect.locations import Locations
 from tclint.inspect.protocol import protocol
 from tclint.inspect.protocol.parts import (
     Arrive,
@@ -125,44 +124,6 @@ def _replayed(model: KernelModel) -> Iterator[Unresolved]:
         yield Unresolved(sites, f"not replayed{' for all launches' if replay.runs else ''}: {verdict.why}")
 
 
-class _Locations:
-    """The locations of the instructions of one function."""
-
-    def __init__(self, shown: Shown, kernel: Kernel) -> None:
-        assert shown.source is not None
-        assert shown.module is not None
-        self._source, self._module, self._function = shown.source, shown.module, kernel.body
-
-    def line(self, site: int) -> int:
-        function = self._function
-        return self._source.position(function.start + function.instructions[site].start).line
-
-    def lines(self, sites: Iterable[int]) -> list[int]:
-        return list(dict.fromkeys(self.line(i) for i in sites))
-
-    def source(self, site: int) -> tuple[str, int] | None:
-        found = source_location(self._module, self._function.location(site))
-        return (found.file, found.line) if found is not None else None
-
-    def words(self, sites: Sequence[int]) -> str:
-        """``line 12, 15 (ring.cu:7)``."""
-        text = few(list(map(str, self.lines(sites))))
-        sources = dict.fromkeys(filter(None, map(self.source, sites)))
-        first = next(iter(sources), None)
-        return f"line {text}" + (f" ({os.path.basename(first[0])}:{first[1]})" if first else "")
-
-    def json(self, sites: Iterable[int]) -> list[dict[str, Any]]:
-        found = []
-        for site in sites:
-            source = self.source(site)
-            location: dict[str, Any] = {"line": self.line(site), "source": None}
-            if source is not None:
-                location["source"] = {"file": source[0], "line": source[1]}
-            if location not in found:
-                found.append(location)
-        return found
-
-
 # ---------------------------------------------------------------- text
 
 
@@ -214,9 +175,10 @@ def sections(found: Protocol) -> Iterator[Section]:
 class _Text:
     def __init__(self, shown: Shown, kernel: Kernel, style: Style) -> None:
         self._kernel = kernel
-        self._locations = _Locations(shown, kernel)
-        self._style = style
         assert shown.source is not None
+        assert shown.module is not None
+        self._locations = Locations(shown.source, shown.module, kernel.body)
+        self._style = style
         self._line = shown.source.position(kernel.function.start).line
 
     def kernel(self, where: str) -> Iterator[str]:
@@ -539,8 +501,9 @@ def _multicast(found: Multicast | None) -> dict[str, Any] | None:
 class _Json:
     def __init__(self, shown: Shown, kernel: Kernel) -> None:
         assert shown.source is not None
+        assert shown.module is not None
         self._kernel = kernel
-        self._locations = _Locations(shown, kernel)
+        self._locations = Locations(shown.source, shown.module, kernel.body)
         self._line = shown.source.position(kernel.function.start).line
 
     def kernel(self) -> dict[str, Any]:
