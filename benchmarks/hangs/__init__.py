@@ -6,7 +6,7 @@
 
 *prepare* plants the deadlocks, compiles each kernel twice and puts all that a launch needs into FOLDER. The second
 build stores the line of each wait before it waits, by every thread, to memory of the host: after a hang, that is where
-the threads stand. *collect* passes these lines, and nothing else of the launch, to ``tclint hang``.
+the threads are. *collect* passes these lines, and nothing else of the launch, to ``tclint hang``.
 """
 
 from __future__ import annotations

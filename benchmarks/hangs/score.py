@@ -49,7 +49,7 @@ Record = dict[str, Any]
 def positions(text: str, marks: list[int], block: int) -> list[Position]:
     """The positions of the threads of a hang, by the line that each stored last.
 
-    A barrier is for whole warps: lanes whose last line is a barrier that other lanes of their warp have left stand
+    A barrier is for whole warps: lanes whose last line is a barrier that other lanes of their warp have left are
     somewhere after it, which the marks do not show.
     """
     lines = text.splitlines()
@@ -69,7 +69,7 @@ def positions(text: str, marks: list[int], block: int) -> list[Position]:
 
 
 def explained(plant: Plant, at: list[Position]) -> Explanation:
-    """What ``tclint hang`` makes of a planted kernel whose threads stand at the positions *at*."""
+    """What ``tclint hang`` makes of a planted kernel whose threads are at the positions *at*."""
     source = Source.from_bytes(hangs.planted(plant).encode(), f"{plant.kernel}.ptx")
     module, _ = analyse(source)
     return explain(source, module, chosen(source, module, None, at), at)
@@ -80,7 +80,7 @@ def cycle_shown(plant: Plant, found: Explanation) -> bool:
     if found.chain is None or not found.decided:
         return False
     waiters = (found.waiters[n] for n in found.chain.waiters)
-    shown = {found.locations.line(found.standings[waiter.standing].site) for waiter in waiters}
+    shown = {found.locations.line(found.stops[waiter.stop].site) for waiter in waiters}
     return shown >= {hangs.line_of(plant.kernel, tag) for tag in plant.waits}
 
 

@@ -1,4 +1,4 @@
-"""``tclint hang``: why the threads of a hang wait, from where they stand."""
+"""``tclint hang``: why the threads of a hang wait, from where they are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "places",
     multiple=True,
     metavar="POSITIONS",
-    help="Where threads stand: a line of the PTX (72), of its source (kernel.cu:41), or an offset in the machine code"
+    help="Where threads are: a line of the PTX (72), of its source (kernel.cu:41), or an offset in the machine code"
     " (kernel+0x1a0); with a number of warps (72x4) or for one warp of a CTA (0:3=72). Several, separated by commas.",
 )
 @click.option(
@@ -60,10 +60,10 @@ def command(
     output_format: str,
     color: str,
 ) -> int:
-    """Explain a hang from where its threads stand.
+    """Explain a hang from where its threads are.
 
     Shows which threads wait for which phase of which barrier, which operations would complete it, where the threads of
-    these stand, and the cycle of waits with its cause. KERNEL is a PTX file or - for standard input.
+    these are, and the cycle of waits with its cause. KERNEL is a PTX file or - for standard input.
 
     Exit code: 0 explained, 1 not decided, 2 usage error, or positions that do not fit the kernel.
     """

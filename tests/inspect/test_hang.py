@@ -43,7 +43,7 @@ def chain(found: Explanation) -> list[tuple[int, str]]:
     """The line and the object of each wait of the chain."""
     assert found.chain is not None
     waiters = [found.waiters[n] for n in found.chain.waiters]
-    return [(found.locations.line(found.standings[w.standing].site), w.object.name) for w in waiters]
+    return [(found.locations.line(found.stops[w.stop].site), w.object.name) for w in waiters]
 
 
 def causes(found: Explanation) -> list[tuple[str, str]]:
@@ -81,7 +81,7 @@ def test_threads_at_no_position_no_longer_arrive() -> None:
     assert (kind, what) == ("gone", "warp 1 no longer arrives at mbarrier pong")
 
 
-def test_threads_that_stand_before_an_arrival_may_still_arrive() -> None:
+def test_threads_before_an_arrival_may_still_arrive() -> None:
     found = hang(planted("handoff-second-stops"), "0:0=41, 0:1=55")
     statuses = {share.status for waiter in found.waiters for share in waiter.shares}
     assert Status.RUNNING in statuses

@@ -3,7 +3,7 @@
 - ``positions``: positions as they are given;
 - ``debugger``: the tables of cuda-gdb;
 - ``machine_code``: from offsets to lines;
-- ``standing``: from positions to instructions and threads;
+- ``stops``: from positions to instructions and threads;
 - ``waits``: what threads wait for, and which operations would complete it;
 - ``cycle``: the chain of waits;
 - ``causes``: what is wrong with the objects of the chain;

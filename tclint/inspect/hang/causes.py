@@ -9,7 +9,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.checks._wording import agreeing, times
 from tclint.inspect.hang.cycle import Chain, End, gone
-from tclint.inspect.hang.standing import Standing
+from tclint.inspect.hang.stops import Stop
 from tclint.inspect.hang.waits import Object, Status, Waiter, Waits
 from tclint.inspect.protocol.parts import MbarrierRing, Protocol
 from tclint.replay.sync import Mbarrier
@@ -78,10 +78,10 @@ class _Causes:
         yield from self._first_phases()
 
     def _site(self, waiter: Waiter) -> int:
-        return self._standing(waiter).site
+        return self._stop(waiter).site
 
-    def _standing(self, waiter: Waiter) -> Standing:
-        return self.waits.standings[waiter.standing]
+    def _stop(self, waiter: Waiter) -> Stop:
+        return self.waits.stops[waiter.stop]
 
     def _nothing(self, waiter: Waiter) -> Iterator[Cause]:
         """No instruction would complete the wait."""
@@ -124,7 +124,7 @@ class _Causes:
     def _multicast(self, waiter: Waiter) -> Iterator[Cause]:
         """CTAs of a cluster wait for bytes that no copy sends to them."""
         size = prod(self.model.function.cluster or (0,))
-        ranks = {cta % size for cta in self._standing(waiter).ctas} if size else set[int]()
+        ranks = {cta % size for cta in self._stop(waiter).ctas} if size else set[int]()
         copies = [operation.site for operation in waiter.operations if operation.deed == "copy"]
         sent = [self.waits.sites.multicast(site) for site in copies]
         reached = [None if each is None or each.ctas is None else set(each.ctas) for each in sent]
@@ -183,7 +183,7 @@ class _Causes:
 
     def _gone(self, waiter: Waiter) -> Iterator[Cause]:
         """Threads that would complete the wait do not execute the operation any more."""
-        object_, threads = waiter.object, gone(waiter, self.waits.standings)
+        object_, threads = waiter.object, gone(waiter, self.waits.stops)
         blocked = any(share.status is Status.BLOCKED for share in waiter.shares)
         if not threads or (blocked and object_.kind == "mbarrier" and not self._needs_all(object_)):
             return
@@ -191,7 +191,7 @@ class _Causes:
         for operation in waiter.operations:
             late = [s for s in operation.shares if s.status in (Status.PASSED, Status.ABSENT)]
             sites += [operation.site] if late else []
-            past += [self.waits.standings[s.at].site for s in late if s.at >= 0]
+            past += [self.waits.stops[s.at].site for s in late if s.at >= 0]
         verbs = ("gives up", "give up") if object_.kind == "registers" else ("arrives at", "arrive at")
         who = agreeing(self.model.describe_threads(threads), *(f"no longer {verb}" for verb in verbs))
         what = f"{who} {object_.name}"

@@ -9,7 +9,7 @@ from functools import reduce
 from operator import or_
 
 from tclint._dataclass import dataclass
-from tclint.inspect.hang.standing import Standing
+from tclint.inspect.hang.stops import Stop
 from tclint.inspect.hang.waits import Share, Status, Waiter
 
 __all__ = ["Chain", "End", "chain", "gone"]
@@ -39,7 +39,7 @@ class Chain:
     end: End
 
 
-def chain(waiters: Sequence[Waiter], standings: Sequence[Standing]) -> Chain | None:
+def chain(waiters: Sequence[Waiter], stops: Sequence[Stop]) -> Chain | None:
     """What the hang comes down to; None if no thread waits.
 
     A chain that ends is preferred to a cycle: without its end, the other waits would complete. Of several, the one with
@@ -50,7 +50,7 @@ def chain(waiters: Sequence[Waiter], standings: Sequence[Standing]) -> Chain | N
     ends = [
         n
         for n, waiter in enumerate(waiters)
-        if not waiter.next or (waiter.next == (n,) and gone(waiter, standings))
+        if not waiter.next or (waiter.next == (n,) and gone(waiter, stops))
     ]
     decided = [n for n in ends if not waiters[n].open]
     if decided:
@@ -67,19 +67,19 @@ def chain(waiters: Sequence[Waiter], standings: Sequence[Standing]) -> Chain | N
     return Chain(tuple(shortest), End.UNDECIDED)
 
 
-def gone(waiter: Waiter, standings: Sequence[Standing]) -> int:
+def gone(waiter: Waiter, stops: Sequence[Stop]) -> int:
     """The threads that execute no more operation that would complete the wait, and have not arrived."""
     found = 0
     for share in waiter.shares:
         if share.status in _PAST:
-            others = (s for s in waiter.shares if s.status not in _PAST and _together(share, s, standings))
+            others = (s for s in waiter.shares if s.status not in _PAST and _together(share, s, stops))
             found |= share.threads & ~reduce(or_, (s.threads for s in others), 0)
     return found
 
 
-def _together(a: Share, b: Share, standings: Sequence[Standing]) -> bool:
+def _together(a: Share, b: Share, stops: Sequence[Stop]) -> bool:
     """Whether two shares may be about the same CTA: threads of different CTAs have the same numbers."""
-    one, other = (standings[s.at].ctas if s.at >= 0 else frozenset[int]() for s in (a, b))
+    one, other = (stops[s.at].ctas if s.at >= 0 else frozenset[int]() for s in (a, b))
     return not one or not other or not one.isdisjoint(other)
 
 

@@ -14,7 +14,7 @@ from tclint.inspect.hang.causes import Cause, causes
 from tclint.inspect.hang.cycle import Chain, End, chain
 from tclint.inspect.hang.machine_code import LineTable
 from tclint.inspect.hang.positions import Position, PositionError
-from tclint.inspect.hang.standing import RUNNING, Standing, Standings, kind_of
+from tclint.inspect.hang.stops import RUNNING, Stop, Stops, kind_of
 from tclint.inspect.hang.waits import Waiter, Waits
 from tclint.inspect.locations import Locations
 from tclint.inspect.protocol import protocol
@@ -42,7 +42,7 @@ class Explanation:
     locations: Locations
     model: KernelModel
     protocol: Protocol
-    standings: tuple[Standing, ...]
+    stops: tuple[Stop, ...]
     waiters: tuple[Waiter, ...]
     chain: Chain | None
     causes: tuple[Cause, ...]
@@ -122,7 +122,7 @@ def explain(
     table: LineTable | None = None,
     shape: tuple[int, ...] | None = None,
 ) -> Explanation:
-    """Explains a hang of *function* whose threads stand at *positions*, in CTAs of *shape* if that is known.
+    """Explains a hang of *function* whose threads are at *positions*, in CTAs of *shape* if that is known.
 
     *table* has the lines of offsets. Raises PositionError, also if the kernel has no wait, and LimitExceeded.
     """
@@ -133,33 +133,33 @@ def explain(
     if all(kind_of(model, site) == RUNNING for site in range(len(body.instructions))):
         raise PositionError(f"{function.name} has no instruction that waits")
     locations, sites = Locations(source, module, body), Sites(model)
-    resolver = Standings(sites, locations, _first(source, function), _last(source, function), function.name)
-    standings = tuple(resolver.all(positions, table))
+    resolver = Stops(sites, locations, _first(source, function), _last(source, function), function.name)
+    stops = tuple(resolver.all(positions, table))
     found = protocol(model)
-    waits = Waits(sites, standings)
+    waits = Waits(sites, stops)
     waiters = tuple(waits.waiters)
-    hang = chain(waiters, standings)
-    states, not_replayed = _states(model, standings, waiters)
+    hang = chain(waiters, stops)
+    states, not_replayed = _states(model, stops, waiters)
     shown = causes(waits, found, waiters, hang, states) if hang is not None else []
-    findings, about = _findings(source, function, locations, waiters, standings, shown)
+    findings, about = _findings(source, function, locations, waiters, stops, shown)
     return Explanation(
-        source, module, body, locations, model, found, standings, waiters, hang, tuple(shown), states, not_replayed,
+        source, module, body, locations, model, found, stops, waiters, hang, tuple(shown), states, not_replayed,
         tuple(findings), about,
     )  # fmt: skip
 
 
 def _states(
-    model: KernelModel, standings: Sequence[Standing], waiters: Sequence[Waiter]
+    model: KernelModel, stops: Sequence[Stop], waiters: Sequence[Waiter]
 ) -> tuple[dict[int, Stuck], str]:
     """The state of each waiter in a replay whose threads are blocked at exactly the same instructions."""
     replay = model.fact(Replay)
-    wanted = {standings[waiter.standing].site for waiter in waiters}
+    wanted = {stops[waiter.stop].site for waiter in waiters}
     runs: list[ReplayRun] = [run for run in (replay.run, *replay.runs) if run is not None]
     for run in runs:
         if {stuck.site for stuck in run.deadlocks} != wanted:
             continue
         by_site = {stuck.site: stuck for stuck in run.deadlocks}
-        return {n: by_site[standings[w.standing].site] for n, w in enumerate(waiters)}, ""
+        return {n: by_site[stops[w.stop].site] for n, w in enumerate(waiters)}, ""
     verdict = replay.verdict
     return {}, str(verdict.why) if isinstance(verdict, GaveUp) else ""
 
@@ -169,13 +169,13 @@ def _findings(
     function: Function,
     locations: Locations,
     waiters: Sequence[Waiter],
-    standings: Sequence[Standing],
+    stops: Sequence[Stop],
     shown: Sequence[Cause],
 ) -> tuple[list[Finding], int]:
     """The errors and warnings of the kernel, and how many of them, which come first, are about the hang."""
     report = check_source(source, Selected(entry=(function.name,)))
     found = [f for f in report.findings if f.severity is not Severity.INFO and f.suppressed is None]
-    lines = {locations.line(standing.site) for standing in standings}
+    lines = {locations.line(stop.site) for stop in stops}
     for waiter in waiters:
         lines.update(locations.line(operation.site) for operation in waiter.operations)
         if waiter.object.ring is not None:

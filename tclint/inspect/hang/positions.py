@@ -1,4 +1,4 @@
-"""Where the warps of a hang stand: as a person types it, or as a program lists it."""
+"""Where the warps of a hang are: as a person types it, or as a program lists it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PositionError(ValueError):
 
 
 class Position(NamedTuple):
-    """A position in the code, and the warps that stand there."""
+    """A position in the code, and the warps that are there."""
 
     line: int = 0
     """A line of the PTX, or of *file*; 0: *offset* is the position."""
@@ -37,9 +37,9 @@ class Position(NamedTuple):
     warp: int | None = None
     """The numbers of a CTA in its grid and of a warp in that CTA; None: not given."""
     lanes: int = 0xFFFFFFFF
-    """The lanes of the warp that stand there."""
+    """The lanes of the warp that are there."""
     warps: int = 0
-    """How many warps stand there; 0: not given."""
+    """How many warps are there; 0: not given."""
 
     def __str__(self) -> str:
         offset = f"{self.offset:#x}"

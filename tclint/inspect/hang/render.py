@@ -14,7 +14,7 @@ from typing import Any
 from tclint.findings.finding import Finding
 from tclint.inspect.hang.cycle import End
 from tclint.inspect.hang.explain import Explanation
-from tclint.inspect.hang.standing import RUNNING, Standing
+from tclint.inspect.hang.stops import RUNNING, Stop
 from tclint.inspect.hang.waits import Share, Status, Waiter
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.replay.sync import Barrier, Mbarrier
@@ -45,7 +45,7 @@ class _Text:
         where = source.path if source.member is None else f"{source.path}({source.member})"
         yield self._style(BOLD, f"kernel {short_name(found.function.name)}") + f"  {where}:{line}"
         yield ""
-        yield from self._table("positions", map(self._position, found.standings))
+        yield from self._table("positions", map(self._position, found.stops))
         for waiter in found.waiters:
             yield ""
             yield from self._waiter(waiter)
@@ -66,39 +66,39 @@ class _Text:
         yield self._style(CYAN, title)
         yield from (f"  {line}" for line in columns(rows))
 
-    def _position(self, standing: Standing) -> Cells:
-        what = self._model.name(standing.site)
-        if standing.kind == RUNNING:
+    def _position(self, stop: Stop) -> Cells:
+        what = self._model.name(stop.site)
+        if stop.kind == RUNNING:
             what += ", not a wait"
-        if standing.surprising:
+        if stop.surprising:
             what += ", where these threads were not expected"
-        return self._who(standing), what, self._locations.words((standing.site,))
+        return self._who(stop), what, self._locations.words((stop.site,))
 
-    def _who(self, standing: Standing) -> str:
-        who = self._model.describe_threads(standing.threads) + self._of(standing)
-        if standing.warps and not standing.ctas:
-            who += f" ({standing.warps} warp{'s' if standing.warps > 1 else ''})"
+    def _who(self, stop: Stop) -> str:
+        who = self._model.describe_threads(stop.threads) + self._of(stop)
+        if stop.warps and not stop.ctas:
+            who += f" ({stop.warps} warp{'s' if stop.warps > 1 else ''})"
         return who
 
     def _those(self, share: Share) -> str:
         """The threads of a share, in words."""
-        where = self._of(self._found.standings[share.at]) if share.at >= 0 else ""
+        where = self._of(self._found.stops[share.at]) if share.at >= 0 else ""
         return self._model.describe_threads(share.threads) + where
 
-    def _of(self, standing: Standing) -> str:
-        """The CTAs of a standing, if the positions name more than one."""
-        if len({cta for each in self._found.standings for cta in each.ctas}) < 2:
+    def _of(self, stop: Stop) -> str:
+        """The CTAs of a stop, if the positions name more than one."""
+        if len({cta for each in self._found.stops for cta in each.ctas}) < 2:
             return ""
-        numbers = [str(cta) for cta in sorted(standing.ctas)]
+        numbers = [str(cta) for cta in sorted(stop.ctas)]
         return f" of CTA{'s' if len(numbers) > 1 else ''} {few(numbers)}" if numbers else ""
 
-    def _at(self, standing: Standing) -> str:
-        return self._locations.words((standing.site,))
+    def _at(self, stop: Stop) -> str:
+        return self._locations.words((stop.site,))
 
     def _waiter(self, waiter: Waiter) -> Iterator[str]:
-        standing = self._found.standings[waiter.standing]
+        stop = self._found.stops[waiter.stop]
         what = ", ".join((waiter.object.name, *self._phase(waiter)))
-        yield self._style(BOLD, f"wait of {self._who(standing)} at {self._at(standing)}") + f" for {what}"
+        yield self._style(BOLD, f"wait of {self._who(stop)} at {self._at(stop)}") + f" for {what}"
         rows = [
             (
                 operation.deed,
@@ -116,7 +116,7 @@ class _Text:
     def _phase(self, waiter: Waiter) -> Iterator[str]:
         """The parity that the threads wait for, and the phase if a replay knows it."""
         index = self._found.waiters.index(waiter)
-        wait = self._found.wait(self._found.standings[waiter.standing].site)
+        wait = self._found.wait(self._found.stops[waiter.stop].site)
         if wait is not None and not wait[1].token:
             yield f"parity {wait[1].parity or 'unknown'}"
         state = self._found.states.get(index)
@@ -127,8 +127,8 @@ class _Text:
             yield f"in a replay {what.arrived} of {what.wanted} threads have arrived"
 
     def _names(self) -> Iterator[Cells]:
-        """What the names in the parities of the waits stand for."""
-        waits = [self._found.wait(standing.site) for standing in self._found.standings]
+        """What the names in the parities of the waits are for."""
+        waits = [self._found.wait(stop.site) for stop in self._found.stops]
         words = {
             word for wait in waits if wait is not None for word in re.findall(r"\w+", wait[1].parity or "")
         }
@@ -137,8 +137,8 @@ class _Text:
                 yield name.name, name.meaning, f"loop from line {self._locations.line(name.site)}"
 
     def _share(self, share: Share) -> str:
-        """Where some threads of an operation stand, in words."""
-        line = self._locations.line(self._found.standings[share.at].site) if share.at >= 0 else 0
+        """Where some threads of an operation are, in words."""
+        line = self._locations.line(self._found.stops[share.at].site) if share.at >= 0 else 0
         return {
             Status.ARRIVED: "arrived",
             Status.BLOCKED: f"only after the wait at line {line}",
@@ -159,10 +159,8 @@ class _Text:
         yield self._style(YELLOW if chain.end is End.UNDECIDED else RED, title)
         rows: list[Cells] = []
         for n in chain.waiters:
-            standing = found.standings[found.waiters[n].standing]
-            rows.append(
-                (f"{self._who(standing)} at {self._at(standing)}", f"for {found.waiters[n].object.name}")
-            )
+            stop = found.stops[found.waiters[n].stop]
+            rows.append((f"{self._who(stop)} at {self._at(stop)}", f"for {found.waiters[n].object.name}"))
         yield from (f"  {line}" for line in columns(rows))
         last = found.waiters[chain.waiters[-1]]
         yield f"  {_end(chain.end, last, again=cycle and len(chain.waiters) > 1)}"
@@ -220,7 +218,7 @@ class _Json:
             "kernel": found.function.name,
             "line": source.position(found.function.start).line,
             "decided": found.decided,
-            "positions": [self._standing(standing) for standing in found.standings],
+            "positions": [self._stop(stop) for stop in found.stops],
             "waits": [self._waiter(n, waiter) for n, waiter in enumerate(found.waiters)],
             "chain": None if chain is None else {"end": chain.end.value, "waits": list(chain.waiters)},
             "causes": [
@@ -236,22 +234,22 @@ class _Json:
             "not_replayed": found.not_replayed or None,
         }
 
-    def _standing(self, standing: Standing) -> dict[str, Any]:
+    def _stop(self, stop: Stop) -> dict[str, Any]:
         return {
-            "given": list(standing.given),
-            "kind": standing.kind,
-            "instruction": self._model.name(standing.site),
-            "threads": self._model.describe_threads(standing.threads),
-            "expected": not standing.surprising,
-            "ctas": sorted(standing.ctas),
-            "place": self._locations.json((standing.site,))[0],
+            "given": list(stop.given),
+            "kind": stop.kind,
+            "instruction": self._model.name(stop.site),
+            "threads": self._model.describe_threads(stop.threads),
+            "expected": not stop.surprising,
+            "ctas": sorted(stop.ctas),
+            "place": self._locations.json((stop.site,))[0],
         }
 
     def _waiter(self, number: int, waiter: Waiter) -> dict[str, Any]:
-        wait = self._found.wait(self._found.standings[waiter.standing].site)
+        wait = self._found.wait(self._found.stops[waiter.stop].site)
         state = self._found.states.get(number)
         return {
-            "position": waiter.standing,
+            "position": waiter.stop,
             "threads": self._model.describe_threads(waiter.threads),
             "kind": waiter.object.kind,
             "object": waiter.object.name if waiter.object.known else None,

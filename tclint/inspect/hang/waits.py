@@ -1,6 +1,6 @@
-"""Who waits for what, which operations would complete it, and where the threads of these stand.
+"""Which threads wait for what, which operations would complete it, and where the threads of these are.
 
-The only premise is that the kernel hangs: the threads stay where they stand. Then an operation that its threads reach
+The only premise is that the kernel hangs: the threads stay where they are. Then an operation that its threads reach
 only after a wait is not executed before that wait completes.
 """
 
@@ -13,7 +13,7 @@ from functools import cached_property
 from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.setmaxnreg import raises
-from tclint.inspect.hang.standing import RUNNING, Standing
+from tclint.inspect.hang.stops import RUNNING, Stop
 from tclint.inspect.protocol.sites import Sites
 from tclint.values import thread_masks as T
 
@@ -24,17 +24,17 @@ class Status(Enum):
     """Whether threads can still execute an operation that would complete a wait."""
 
     ARRIVED = "arrived"
-    """They have executed it: they stand at the barrier, or at the wait that follows it on every path."""
+    """They have executed it: they are at the barrier, or at the wait that follows it on every path."""
     BLOCKED = "blocked"
-    """Only after another wait, at which they stand."""
+    """Only after another wait, at which they are."""
     OWN = "own"
     """Only after the wait that it would complete."""
     RUNNING = "running"
-    """They stand before it at an instruction that is not a wait: they may still execute it."""
+    """They are before it at an instruction that is not a wait: they may still execute it."""
     PASSED = "passed"
-    """They stand at an instruction from which no path leads to it."""
+    """They are at an instruction from which no path leads to it."""
     ABSENT = "absent"
-    """They stand at none of the positions: they have exited, or the list is incomplete."""
+    """They are at none of the positions: they have exited, or the list is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Object:
     """What threads wait for."""
 
     kind: str
-    """As :attr:`Standing.kind`."""
+    """As :attr:`Stop.kind`."""
     name: str
     ring: Ring | None = None
     """The mbarrier, or the ring of which it is a stage; None if it is unresolved or something else."""
@@ -59,12 +59,12 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Some of the threads that may execute an operation, and where they stand."""
+    """Some of the threads that may execute an operation, and where they are."""
 
     status: Status
     threads: int
     at: int = -1
-    """The index of their :class:`Standing`; -1: none."""
+    """The index of their :class:`Stop`; -1: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Operation:
 class Waiter:
     """Threads at a wait, with one object that they wait for."""
 
-    standing: int
+    stop: int
     object: Object
     threads: int
     operations: tuple[Operation, ...]
@@ -106,11 +106,11 @@ class Waiter:
 
 
 class Waits:
-    """The waits at which the threads of one kernel stand."""
+    """The waits at which the threads of one kernel are."""
 
-    def __init__(self, sites: Sites, standings: Sequence[Standing]) -> None:
+    def __init__(self, sites: Sites, stops: Sequence[Stop]) -> None:
         self.sites, self.model = sites, sites.model
-        self.standings = standings
+        self.stops = stops
         self._mbarriers = sites.model.fact(Mbarriers)
 
     @cached_property
@@ -118,8 +118,8 @@ class Waits:
         """The waiters, each with the operations that would complete its wait."""
         found = [
             Waiter(index, object_, threads, tuple(self._operations(index, object_, threads)))
-            for index, standing in enumerate(self.standings)
-            for object_, threads in self._objects(standing)
+            for index, stop in enumerate(self.stops)
+            for object_, threads in self._objects(stop)
         ]
         return [self._linked(waiter, found) for waiter in found]
 
@@ -127,28 +127,28 @@ class Waits:
         """*waiter* with those that follow it; itself only if no other one does."""
         blocking = {share.at for share in waiter.shares if share.status is Status.BLOCKED}
         own = any(share.status is Status.OWN for share in waiter.shares)
-        after = [n for n, other in enumerate(every) if other.standing in blocking]
+        after = [n for n, other in enumerate(every) if other.stop in blocking]
         if not after and own:
             after = [every.index(waiter)]
-        return Waiter(waiter.standing, waiter.object, waiter.threads, waiter.operations, tuple(after))
+        return Waiter(waiter.stop, waiter.object, waiter.threads, waiter.operations, tuple(after))
 
     # ------------------------------------------------------------ objects
 
-    def _objects(self, standing: Standing) -> Iterator[tuple[Object, int]]:
-        """What the threads of a standing wait for, each with those of them that do."""
-        if standing.kind == RUNNING:
+    def _objects(self, stop: Stop) -> Iterator[tuple[Object, int]]:
+        """What the threads of a stop wait for, each with those of them that do."""
+        if stop.kind == RUNNING:
             return
-        if standing.kind == "barrier":
-            for number, threads in self._numbers(standing.site):
-                if here := threads & standing.threads:
+        if stop.kind == "barrier":
+            for number, threads in self._numbers(stop.site):
+                if here := threads & stop.threads:
                     yield self._barrier(number), here
             return
-        if standing.kind == "mbarrier":
-            rings = sorted(self._mbarriers.rings_at(standing.site), key=lambda ring: min(ring.inits))
+        if stop.kind == "mbarrier":
+            rings = sorted(self._mbarriers.rings_at(stop.site), key=lambda ring: min(ring.inits))
             for ring in rings:
-                yield Object("mbarrier", f"mbarrier {self.sites.objects.ring(ring)}", ring), standing.threads
+                yield Object("mbarrier", f"mbarrier {self.sites.objects.ring(ring)}", ring), stop.threads
             if not rings:
-                yield Object("mbarrier", "an mbarrier whose address is unresolved"), standing.threads
+                yield Object("mbarrier", "an mbarrier whose address is unresolved"), stop.threads
             return
         names = {
             "cluster": "the cluster barrier",
@@ -156,7 +156,7 @@ class Waits:
             "registers": "registers of the CTA",
             "grid": "the grids before this one",
         }
-        yield Object(standing.kind, names[standing.kind]), standing.threads
+        yield Object(stop.kind, names[stop.kind]), stop.threads
 
     @staticmethod
     def _barrier(number: int | None) -> Object:
@@ -188,7 +188,7 @@ class Waits:
             released = [i for i in self.model.sites("setmaxnreg") if not raises(self.model.instruction(i))]
             found = [(i, "release", True, self.sites.threads(i)) for i in released]
         elif object_.kind == "lanes":
-            site = self.standings[waiting].site
+            site = self.stops[waiting].site
             found = [(site, "sync", True, self.sites.threads(site) & T.whole(threads, 32))]
         for site, deed, certain, who in sorted(found):
             shares = tuple(self._shares(waiting, object_, site, deed, who))
@@ -216,20 +216,20 @@ class Waits:
                     if number is None or number == object_.number or object_.number is None:
                         yield site, deed, number is not None, threads
 
-    # ------------------------------------------------------------ where its threads stand
+    # ------------------------------------------------------------ where its threads are
 
-    def _shares(self, waiting: int, object_: Object, site: int, deed: str, who: int) -> Iterator[Share]:
-        """Where the threads *who* of an operation stand."""
-        ctas, local = self.standings[waiting].ctas, not self._leaves(object_, site)
+    def _shares(self, waiting: int, object_: Object, site: int, deed: str, threads: int) -> Iterator[Share]:
+        """Where the *threads* of an operation are."""
+        ctas, local = self.stops[waiting].ctas, not self._leaves(object_, site)
         seen = 0
-        for index, standing in enumerate(self.standings):
-            apart = local and ctas and standing.ctas and ctas.isdisjoint(standing.ctas)
-            threads = who & standing.threads
-            if apart or not threads:
+        for index, stop in enumerate(self.stops):
+            apart = local and ctas and stop.ctas and ctas.isdisjoint(stop.ctas)
+            here = threads & stop.threads
+            if apart or not here:
                 continue
-            seen |= threads
-            yield Share(self._status(waiting, object_, site, deed, index), threads, index)
-        if absent := who & ~seen:
+            seen |= here
+            yield Share(self._status(waiting, object_, site, deed, index), here, index)
+        if absent := threads & ~seen:
             yield Share(Status.ABSENT, absent)
 
     def _leaves(self, object_: Object, site: int) -> bool:
@@ -240,8 +240,8 @@ class Waits:
         return remote or ".multicast" in self.model.instruction(site).opcode
 
     def _status(self, waiting: int, object_: Object, site: int, deed: str, index: int) -> Status:
-        """Whether threads that stand at the standing *index* can still execute the operation at *site*."""
-        model, here = self.model, self.standings[index]
+        """Whether threads that are at the stop *index* can still execute the operation at *site*."""
+        model, here = self.model, self.stops[index]
         if deed == "sync" and here.site == site:
             return Status.ARRIVED
         if object_.kind == here.kind == "cluster" and self.arrived(site, here.site):

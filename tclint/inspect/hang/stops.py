@@ -1,4 +1,4 @@
-"""From positions to instructions: which threads stand at which wait, or at an instruction that is not a wait."""
+"""From positions to instructions: which threads are at which wait, or at an instruction that is not a wait."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tclint.inspect.locations import Locations
 from tclint.inspect.protocol.sites import Sites
 from tclint.values import thread_masks as T
 
-__all__ = ["RUNNING", "Standing", "Standings", "kind_of"]
+__all__ = ["RUNNING", "Stop", "Stops", "kind_of"]
 
 RUNNING = "running"
 """The kind of an instruction that waits for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Threads that stand at one instruction."""
+class Stop:
+    """Threads that are at one instruction."""
 
     site: int
     kind: str
     """What the instruction waits for: ``mbarrier``, ``barrier``, ``cluster``, ``lanes``, ``registers``, ``grid``, or
     :data:`RUNNING`."""
     threads: int
-    """The threads of a CTA that stand here, or may if the positions do not name warps."""
+    """The threads of a CTA that are here, or may if the positions do not name warps."""
     ctas: frozenset[int]
-    """The CTAs whose threads stand here; empty: not given."""
+    """The CTAs whose threads are here; empty: not given."""
     warps: int
     """How many warps were counted here; 0: not given."""
     given: tuple[str, ...]
@@ -42,7 +42,7 @@ class Standing:
 
 
 def kind_of(model: KernelModel, site: int) -> str:
-    """What an instruction waits for, as in :attr:`Standing.kind`."""
+    """What an instruction waits for, as in :attr:`Stop.kind`."""
     instruction = model.instruction(site)
     match = instruction.match
     if match is None or match.problem:
@@ -56,7 +56,7 @@ def kind_of(model: KernelModel, site: int) -> str:
     )
 
 
-class Standings:
+class Stops:
     """Resolves positions in one kernel."""
 
     def __init__(self, sites: Sites, locations: Locations, first: int, last: int, name: str) -> None:
@@ -65,13 +65,13 @@ class Standings:
         self._lines = first, last
         self._name = name
 
-    def all(self, positions: Iterable[Position], table: LineTable | None) -> list[Standing]:
-        """The threads that stand at each instruction, in program order. Raises PositionError."""
+    def all(self, positions: Iterable[Position], table: LineTable | None) -> list[Stop]:
+        """The threads that are at each instruction, in program order. Raises PositionError."""
         found: dict[int, list[Position]] = {}
         for position in positions:
             for site in self._sites_of(position, table):
                 found.setdefault(site, []).append(position)
-        return [self._standing(site, at) for site, at in sorted(found.items())]
+        return [self._stop(site, at) for site, at in sorted(found.items())]
 
     def _sites_of(self, position: Position, table: LineTable | None) -> list[int]:
         """The instruction of a position, or the copies of it that were inlined."""
@@ -132,7 +132,7 @@ class Standings:
             waits = [i for i in self.model.sites("mbarrier-wait") if cfg.block_of[i] in body]
             yield from waits if len(waits) == 1 else ()
 
-    def _standing(self, site: int, positions: Sequence[Position]) -> Standing:
+    def _stop(self, site: int, positions: Sequence[Position]) -> Stop:
         may = self.sites.threads(site)
         named = 0
         for position in positions:
@@ -141,7 +141,7 @@ class Standings:
         every = all(position.warp is not None for position in positions)
         threads = named & may or named if every else may
         ctas = frozenset(p.cta for p in positions if p.cta is not None) if every else frozenset()
-        return Standing(
+        return Stop(
             site=site,
             kind=kind_of(self.model, site),
             threads=threads,
