@@ -111,6 +111,24 @@ def test_a_copy_that_does_not_reach_a_cta_is_a_cause() -> None:
     assert ("bytes", "no copy to mbarrier full reaches CTA 1 of the cluster") in causes(found)
 
 
+def test_bytes_that_no_copy_completes_are_a_cause() -> None:
+    assert ("bytes", "a phase of mbarrier full[4] expects 1024 bytes, and copies complete 0") in causes(
+        hang(planted("ring-copy-missing"), "54, 72")
+    )
+
+
+def test_bytes_that_other_threads_expect_are_not_a_cause() -> None:
+    expects = "    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 128; // expect"
+    ready = "    mbarrier.init.shared::cta.b64 [%r4], 1; // loaded"
+    text = hangs.text_of("relay")
+    assert expects in text
+    other = text.replace(expects, "    mbarrier.arrive.shared::cta.b64 _, [%r4];").replace(
+        ready, f"{ready.split(';')[0]}; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r4], 128;"
+    )
+    other = other.replace("setp.lt.u32 %p5, %r10, %r3;\n    @%p5 bra $load;", "bra.uni $end;", 1)
+    assert not any(kind == "bytes" for kind, _ in causes(hang(other, "53, 65")))
+
+
 def test_a_barrier_that_counts_more_threads_than_use_it() -> None:
     found = hang(planted("pairs-upper-skipped"), "0:0=35, 0:1=35, 0:2=35, 0:3=28")
     assert chain(found) == [(35, "barrier 0"), (28, "barrier 2")]
@@ -220,6 +238,14 @@ cycle of waits
 
 def test_the_text_of_a_small_hang() -> None:
     assert render_text(hang(planted("handoff-crosswise"), "41 53")).startswith(TEXT)
+
+
+def test_the_page_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ring.ptx").write_text(planted("ring-release-missing"), encoding="utf-8")
+    code, out = invoke("hang", "ring.ptx", "--at", "0:0=72,0:1=72,0:2=72,0:3=72,0:4=54")
+    assert code == 0
+    assert f"```text\n{out}```" in (ROOT / "docs" / "hang.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

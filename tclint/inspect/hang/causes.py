@@ -114,10 +114,18 @@ class _Causes:
             yield Cause("count", what, (object_.name,), tuple(ring.inits))
 
     def _bytes(self, object_: Object, ring: Ring) -> Iterator[Cause]:
-        """The bytes that a phase expects differ from those that copies complete."""
-        for delivered in self._described[ring].delivered or ():
+        """The bytes that a phase expects differ from those that copies complete.
+
+        Some threads may expect bytes that others copy: then only a phase without any copy, or without any
+        expectation, is known to be wrong, and only if no operation is on an unresolved mbarrier.
+        """
+        found = self._described[ring].delivered or ()
+        whole = not self._mbarriers.unresolved
+        for delivered in found:
             expected, copied = delivered.expected, delivered.copied
-            if expected is not None and copied is not None and expected != copied:
+            none = whole and not (any(d.copies for d in found) and any(d.expects for d in found))
+            comparable = none or (delivered.expects and delivered.copies)
+            if comparable and None not in (expected, copied) and expected != copied:
                 what = f"a phase of {object_.name} expects {expected} bytes, and copies complete {copied}"
                 yield Cause("bytes", what, (object_.name,), (*delivered.expects, *delivered.copies))
 
