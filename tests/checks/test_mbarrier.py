@@ -663,6 +663,43 @@ def test_the_computed_address_of_an_mbarrier_that_is_never_initialised_is_shown(
 
 
 END = "@!%p0 mbarrier.inval.shared::cta.b64 [full];"
+ENDED = f"{MAKE}\n{END}"
+UNKNOWN = "ld.shared.u32 %r20, [tile];\nmbarrier.arrive.shared::cta.b64 _, [%r20];"
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    {
+        "a use may name it": (f"{ENDED}\n{SIGNAL}\n{UNKNOWN}", 1),
+        "made again": (f"{ENDED}\n{MAKE}\n{SIGNAL}\n{UNKNOWN}", 0),
+        "another made later": (
+            f"{ENDED}\n@!%p0 mbarrier.init.shared::cta.b64 [ring], 1;\n{SIGNAL}\n{UNKNOWN}",
+            1,
+        ),
+        "one that is unknown made later": (
+            f"{ENDED}\nld.shared.u32 %r21, [tile+4];\n@!%p0 mbarrier.init.shared::cta.b64 [%r21], 1;\n{SIGNAL}\n{UNKNOWN}",
+            0,
+        ),
+        "not at once": (f"{MAKE}\n{SIGNAL}\n{UNKNOWN}\n{SIGNAL}\n{END}", 0),
+        "by another thread": (f"{MAKE}\n{END.replace('@!%p0', '@%p0')}\n{SIGNAL}\n{UNKNOWN}", 0),
+        "only another is used": (f"{TWO}\n{ENDED}\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring];", 0),
+    }.values(),
+)
+def test_an_mbarrier_that_is_invalidated_at_once_is_reported_where_a_use_may_name_it(
+    body: str, count: int
+) -> None:
+    hits = [hit for hit in found(body, "MB009") if "no thread can have used" in hit.message]
+    assert len(hits) == count
+    for hit in hits:
+        assert hit.confidence is Confidence.MEDIUM
+        assert [step.message[:11] for step in hit.steps] == ["initialised", "invalidated", "uses an mba"]
+
+
+def test_an_invalidated_mbarrier_whose_use_is_known_is_reported_once() -> None:
+    (hit,) = found(f"{ENDED}\n{SIGNAL}\n{ARRIVE}", "MB009")
+    assert hit.message.endswith("after it was invalidated by mbarrier.inval")
+
+
 PUBLISH = "fence.mbarrier_init.release.cluster;"
 
 
