@@ -33,7 +33,7 @@ from tclint.findings.scales import Method, Severity
 from tclint.replay.interface import Faulty
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.verdict import Replay
-from tclint.values import PathCondition
+from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint
 
@@ -150,23 +150,31 @@ def _too_early(known: MbarrierObjects) -> Iterator[Hit]:
         return
     replay = model.fact(Replay)
     unmade = None if isinstance(replay.verdict, Faulty) else replay.uninitialised
-    place = None if unmade is None else _named_in_replay(known, unmade)
+    place = None if unmade is None else _only(known.named.get(unmade.site)) or _named_in_replay(known, unmade)
     if unmade is None or place is None:
         return
     site, makers = unmade.site, sorted(known.makers(place))
-    if any(model.reaches(i, site) or not model.reaches(site, i) for i in makers):
+    apart = [i for i in makers if _excluded(model, i, site)]
+    if any(model.reaches(i, site) or not model.reaches(site, i) for i in makers if i not in apart):
         return
-    made = makers or known.neighbours(place)
+    makers = [i for i in makers if i not in apart]
+    made = makers or apart or known.neighbours(place)
     yield MB009.hit(
         site=site,
         message=f"{model.name(site)} uses the mbarrier {known.words(place)}, which "
         + (
             "is not initialised yet: its mbarrier.init follows the use"
             if makers
-            else "is never initialised: no mbarrier.init names it"
+            else "is never initialised: "
+            + ("only other CTAs execute its mbarrier.init" if apart else "no mbarrier.init names it")
         ),
         steps=(
-            Mark(made[0], "initialised here" if makers else "initialises another mbarrier"),
+            Mark(
+                made[0],
+                "initialised here" + " in other CTAs" * (not makers)
+                if makers or apart
+                else "initialises another mbarrier",
+            ),
             *(() if makers else known.addressed(place, site)),
             Mark(site, "used before that" if makers else "reaches the mbarrier that was never initialised"),
         ),
@@ -174,6 +182,33 @@ def _too_early(known: MbarrierObjects) -> Iterator[Hit]:
         method=Method.REPLAY,
         about=frozenset((site,)),
     )
+
+
+def _only(named: frozenset[MbarrierLocation] | None) -> MbarrierLocation | None:
+    """The one mbarrier that a use names; None if it may name others."""
+    return min(named) if named is not None and len(named) == 1 else None
+
+
+def _excluded(model: KernelModel, init: int, use: int) -> bool:
+    """Whether no CTA executes both: a branch that its threads take alike, and once, leads to one of them only."""
+    cfg, block_of = model.cfg, model.cfg.block_of
+
+    def leads(target: int, site: int) -> bool:
+        return block_of[site] == target or model.reaches(cfg.blocks[target].start, site)
+
+    for block in range(len(cfg.blocks)):
+        edges = cfg.successors[block]
+        if (
+            len(edges) < 2
+            or block in cfg.in_cycle
+            or not all(cfg.dominates(block, block_of[i]) for i in (init, use))
+        ):
+            continue
+        predicate = model.reachability.edge_predicate(edges[0])
+        alike = predicate is not None and model.values.uniformity(predicate) <= UniformityScope.CTA
+        if alike and not any(leads(edge.target, init) and leads(edge.target, use) for edge in edges):
+            return True
+    return False
 
 
 def _named_in_replay(known: MbarrierObjects, unmade: UninitialisedMbarrier) -> MbarrierLocation | None:

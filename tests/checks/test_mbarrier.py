@@ -662,6 +662,30 @@ def test_the_computed_address_of_an_mbarrier_that_is_never_initialised_is_shown(
     assert [step.object for step in shown] == ["[ring+16]"] * steps
 
 
+@pytest.mark.parametrize(
+    ("index", "other", "count"),
+    [("%ctaid.x", "", 1), ("%ctaid.x", MAKE, 0), ("%tid.x", "", 0)],
+    ids=["only another CTA makes it", "every CTA makes it", "another thread may make it"],
+)
+def test_an_mbarrier_that_only_other_ctas_initialise(index: str, other: str, count: int) -> None:
+    """What one CTA initialises is in its own shared memory."""
+    body = f"""mov.u32 %r5, {index};
+    setp.ne.u32 %p3, %r5, 0;
+    @%p3 bra other;
+    {MAKE}
+    bra made;
+other:
+    {other}
+    @!%p0 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], 16;
+    @!%p0 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [full], 16;
+made:
+    {SIGNAL}
+    {ARRIVE}
+    {WAIT}"""
+    hits = [h for h in found(body, "MB009", directives=".reqntid 128") if "only other CTAs" in h.message]
+    assert len(hits) == count
+
+
 END = "@!%p0 mbarrier.inval.shared::cta.b64 [full];"
 ENDED = f"{MAKE}\n{END}"
 UNKNOWN = "ld.shared.u32 %r20, [tile];\nmbarrier.arrive.shared::cta.b64 _, [%r20];"
