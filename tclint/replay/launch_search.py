@@ -218,7 +218,7 @@ class LaunchSearch:
                 reached.update(
                     (at, phase)
                     for at, phase in machine.completed_phases.items()
-                    if phase > reached.get(at, 0)
+                    if phase > reached.get(at, 0) and not machine.oversized
                 )
                 times, excess = int(not error.excess), error.excess
                 if machine.iteration_counts == iteration_counts:

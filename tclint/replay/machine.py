@@ -140,6 +140,8 @@ class Machine(ThreadGroupScheduler):
         """How often each atomic increment has read its counter."""
         self._begun_arrays: set[tuple[int, tuple[int, ...]]] = set()
         """The accesses that may leave their array in a later iteration, by the threads that have made them."""
+        self.oversized = False
+        """Copies have more bytes than an mbarrier counts, so the phases that they complete show nothing."""
         self._split_waiters: list[Stuck] | None = None
         """The blocked threads when a split barrier was first released; None: none was."""
 
@@ -725,6 +727,7 @@ class Machine(ThreadGroupScheduler):
         if self.program.depends_on_launch(step.site, role) and any(
             b is not None and b > MAX_COUNT for b in broadcast(bytes_, len(group.threads))
         ):
+            self.oversized = True
             return 0, True
         return bytes_, False
 

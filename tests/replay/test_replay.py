@@ -531,7 +531,7 @@ more:
     assert what(last(changed("[%r4], 33;", "[%r4], 34;", asserted)).run) == {"stuck"}
 
 
-def summed(expected: str, more: str = "") -> set[str]:
+def summed(expected: str, shift: int = 4, later: str = "") -> set[str]:
     """What goes wrong where two copies of a size that the launch decides complete on an mbarrier that expects a sum."""
     run = replay(f""".version 8.0
 .target sm_90
@@ -551,7 +551,7 @@ def summed(expected: str, more: str = "") -> set[str]:
     setp.ne.u32 %p0, %r0, 0;
     @%p0 bra ready;
     mbarrier.init.shared::cta.b64 [full], 1;
-    shl.b32 %r1, %r1, 4;
+    shl.b32 %r1, %r1, {shift};
     add.u32 %r2, %r1, 16;
     mov.u32 %r3, tile;
     mov.u32 %r4, 0;
@@ -559,7 +559,6 @@ def summed(expected: str, more: str = "") -> set[str]:
     setp.eq.u32 %p3, %r7, 0;
     @%p3 bra single;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3+32768], [%in], %r2, [full];
-    {more}
     mov.u32 %r4, %r2;
 single:
     {expected}
@@ -569,6 +568,7 @@ ready:
 wait:
     mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], 0;
     @!%p2 bra wait;
+    {later}
     ret;
 }}
 """).run
@@ -579,6 +579,19 @@ def test_the_expected_sum_of_the_bytes_of_copies_need_not_be_known() -> None:
     assert summed("add.u32 %r5, %r1, %r4;") == set()
     assert summed("add.u32 %r5, %r1, %r4;\n    add.u32 %r5, %r5, 16;") == {"stuck"}
     assert summed("add.u32 %r5, %r1, %r4;\n    sub.u32 %r5, %r5, 16;") == {"stuck"}
+
+
+def test_a_phase_of_more_bytes_than_an_mbarrier_counts_does_not_excuse_one_of_fewer() -> None:
+    """The sizes that are tried first are too large, and are reduced for the sake of a loop."""
+    loop = """ld.param.u32 %r8, [size];
+    mov.u32 %r6, 0;
+again:
+    bar.sync 0;
+    add.u32 %r6, %r6, 1;
+    setp.lt.u32 %p4, %r6, %r8;
+    @%p4 bra again;"""
+    assert summed("add.u32 %r5, %r1, %r4;", 12, loop) == set()
+    assert summed("add.u32 %r5, %r1, %r4;\n    add.u32 %r5, %r5, 16;", 12, loop) == {"stuck"}
 
 
 def test_expected_bytes_that_are_not_a_sum_of_those_of_copies_are_made_up() -> None:
