@@ -151,8 +151,12 @@ def _given(
         result.differences += found
         if file.recorded is not None and file.expected and not found:
             changed = sum(allocation.after is not None for allocation in file.recorded.allocations)
-            what = f"within {file.tolerance:g} as {file.element_type}" if file.element_type else "byte for byte"
-            result.notes.append(f"{changed} of {len(file.buffers)} allocations change, as on the GPU, {what} ({how})")
+            what = (
+                f"within {file.tolerance:g} as {file.element_type}" if file.element_type else "byte for byte"
+            )
+            result.notes.append(
+                f"{changed} of {len(file.buffers)} allocations change, as on the GPU, {what} ({how})"
+            )
 
 
 def _limits(recorded: Recording, module: Module) -> Iterator[str]:

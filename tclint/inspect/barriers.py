@@ -6,9 +6,7 @@ is removed or changes its meaning, not when one is added.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
