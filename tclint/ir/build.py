@@ -442,7 +442,7 @@ class _Builder:
                 self.names.append((len(self.instructions), guard_name, True))
             else:
                 guard = register
-        operands: list[Any] = [known.get(part) for part in parts]
+        operands: list[Any] = [*map(known.get, parts)]
         if None in operands:
             key = ""
             constants = self.constants
