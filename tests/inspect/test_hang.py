@@ -78,7 +78,12 @@ def test_threads_at_no_position_no_longer_arrive() -> None:
     assert found.chain is not None
     assert found.chain.end is End.GONE
     ((kind, what),) = causes(found)
-    assert (kind, what) == ("gone", "warp 1 no longer arrives at mbarrier pong")
+    assert (kind, what) == ("gone", "warp 1 no longer arrives at mbarrier pong: exited, or not listed")
+
+
+def test_threads_past_an_arrival_are_listed() -> None:
+    found = hang(planted("handoff-second-stops"), "0:0=41, 0:1=63")
+    assert ("gone", "warp 1 no longer arrives at mbarrier pong") in causes(found)
 
 
 def test_threads_before_an_arrival_may_still_arrive() -> None:
