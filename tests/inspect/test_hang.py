@@ -169,6 +169,12 @@ def test_a_program_counter_in_a_poll_loop_is_at_its_wait() -> None:
     )
 
 
+def test_threads_that_a_line_is_not_for_are_named_as_such() -> None:
+    found = hang(planted("ring-empty-count"), "0:1=54, 0:0=72")
+    assert [bool(stop.surprising) for stop in found.stops] == [True, False]
+    assert "where these threads were not expected" in render_text(found)
+
+
 def test_the_finding_of_check_is_shown_with_the_hang() -> None:
     found = hang(planted("ring-empty-count"), "54, 72")
     assert [finding.rule.id for finding in found.findings[: found.about]] == ["MB016"]
@@ -288,6 +294,7 @@ IDLE = module(kernel("    ret;"), header=HOPPER)
         ("", ["--at", "54x"], "'54x' is not a position"),
         ("", ["--at", "0:4=54x3"], "names one warp and counts several"),
         ("", ["--at", "0"], "lines begin at 1"),
+        ("", ["--at", "0:5=54"], "0:5=54: a CTA of ring has 5 warps"),
         ("", ["--from", "absent.txt"], "absent.txt: No such file or directory"),
         (IDLE, ["--at", "12"], "k has no instruction that waits"),
         (".version 8.0\n.target sm_90a\n", ["--at", "1"], "has no function with a body"),
