@@ -41,7 +41,7 @@ def causes(
 
     *states* are those of the waiters, by index, in a replay that ends as the hang does.
     """
-    return list(_Causes(waits, rings, waiters, chain, states).all())
+    return list(dict.fromkeys(_Causes(waits, rings, waiters, chain, states).all()))
 
 
 class _Causes:
