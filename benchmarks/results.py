@@ -41,6 +41,7 @@ PARTS: dict[str, str] = {
     "headers": "benchmarks.headers",
     "mutation": "benchmarks.mutation",
     "verdicts": "benchmarks.verdict_score",
+    "needless": "benchmarks.needless",
     "locations": "benchmarks.locations",
     "scoreboards": "benchmarks.studies.scoreboards",
     "lost_waits": "benchmarks.studies.lost_waits",
