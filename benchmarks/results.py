@@ -47,6 +47,7 @@ PARTS: dict[str, str] = {
     "lost_waits": "benchmarks.studies.lost_waits",
     "hardware": "benchmarks.hardware",
     "sanitizer": "benchmarks.sanitizer",
+    "hangs": "benchmarks.hangs.score",
     "executor": "benchmarks.executor",
     "peers": "benchmarks.peers",
     "speed": "benchmarks.speed",

@@ -49,6 +49,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "grid_control": ("griddepcontrol",),
     "lane_races": (SHARED,),
     "mbarrier": ("mbarrier",),
+    "mbarrier_lifetime": ("mbarrier.inval",),
     "mbarrier_objects": ("mbarrier",),
     "mbarrier_order": ("mbarrier",),
     "mbarrier_parity": ("mbarrier",),

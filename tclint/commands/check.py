@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,8 @@ if TYPE_CHECKING:
 @click.option(
     "--launch",
     metavar="FILE",
-    help="Launch file for --confirm and --execute. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed launch.",
+    help="Launch file for --confirm and --execute. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed"
+    " launch. A folder of tclint capture also gives the replays of that kernel their numbers.",
 )
 @click.option(
     "--fix",
@@ -130,8 +132,8 @@ def command(
     --verdict states for each kernel which classes of hazards are violated, proved, bounded by replays, or unknown, and
     --require fails unless they are proved or bounded; docs/verdicts.md describes both.
 
-    Exit code: 0 clean, 1 findings at or above --fail-on or a requirement that is not met, 2 usage error, an input that could not be analysed, or a
-    comment that suppresses nothing. With --fix, only the remaining findings count; with --diff, it is 1 if anything
+    Exit code: 0 clean, 1 findings at or above --fail-on or a requirement that is not met, 2 usage error, an input that
+    could not be analysed, a file that --fix could not write, or a comment that suppresses nothing. With --fix, only the remaining findings count; with --diff, it is 1 if anything
     would change.
     """
     from dataclasses import replace
@@ -152,7 +154,7 @@ def command(
     if statistics and output_format not in ("text", "concise"):
         raise click.UsageError(f"--statistics requires the format text or concise, not {output_format}.")
     resolved = resolve(configs, isolated, options)
-    config = replace(resolved.config, launch=launch, cache=resolved.config.cache and not timings)
+    config = replace(resolved.config, launch=launch, cache=resolved.config.cache and not (timings or launch))
     if show_settings:
         write(settings.show(resolved))
         return CLEAN
@@ -160,6 +162,7 @@ def command(
         raise click.UsageError("Missing argument 'PATH...'.")
     refuse_unused(stdin_filename, paths)
     _refuse_unexecutable(config)
+    _refuse_ineffective(fix, diff, unsafe_fixes, output_format, outputs, statistics, timings)
     try:
         targets = parse(outputs)
     except OutputError as error:
@@ -168,7 +171,7 @@ def command(
     chosen = files(paths, stdin_filename or STDIN_NAME, exclusions)
     if shard is not None:
         chosen = inputs.shard(chosen, *shard)
-    sources = read(chosen)
+    sources = read(chosen, config.max_bytes)
     known = _baseline(config)
     fixing = None
     if fix or diff:
@@ -188,10 +191,12 @@ def command(
     if shard is None:  # else the function may be in another part
         _refuse_unmatched(config, found)
     shown, summary = presented(found, config.selected, paths, known, config.arch)
+    fixed, fixed_duplicates = fixing.counts() if fixing is not None else ({}, 0)
     summary = replace(
         summary,
         excluded=len(exclusions.paths),
-        fixed=fixing.fixed if fixing is not None else {},
+        fixed=fixed,
+        fixed_duplicates=fixed_duplicates,
         unmet=unmet(shown, config.require),
     )
     context = Context(
@@ -209,7 +214,7 @@ def command(
     terminal = replace(context, color=use_color(color), width=width(), links=use_links())
     text = statistics_of(shown, summary) if statistics else renderer(output_format)(shown, terminal)
     if fixing is not None and fixing.stdin is not None:
-        write(fixing.stdin.decode())
+        write(fixing.stdin)
     write(text, sys.stdout if fixing is None or fixing.stdin is None else sys.stderr)
     if fixing is not None:
         write_notes(fixing.notes)
@@ -221,7 +226,8 @@ def command(
     if timings:
         write(timings_of(item.seconds for item in checked), sys.stderr)
         write(gave_up_of(found, each=debug()), sys.stderr)
-    return exit_code(shown, config.failing, summary.unmet)
+    code = exit_code(shown, config.failing, summary.unmet)
+    return FAILURE if fixing is not None and fixing.unwritten else code
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:
@@ -248,14 +254,15 @@ def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
 
     for _ in sources:
         pass
-    _refuse_unmatched(fixing.config, fixing.reports)
-    write("".join(fixing.diffs))
+    _refuse_unmatched(fixing.config, fixing.after)
+    write("".join(fixing.diffs).encode("utf-8", "surrogateescape"))
     fixing.notes = [*fixing.problems, *fixing.notes]
-    changed = sum(fixing.fixed.values())
-    if changed:
-        fixing.notes.append(f"Would fix {count(changed, 'finding')}.")
+    if fixing.diffs:
+        fixed, duplicates = fixing.counts()
+        merged = f", and {count(duplicates, 'duplicate')}" if duplicates else ""
+        fixing.notes.append(f"Would fix {count(sum(fixed.values()), 'finding')}{merged}.")
     write_notes(fixing.notes)
-    return FAILURE if fixing.problems else FINDINGS if changed else CLEAN
+    return FAILURE if fixing.problems or fixing.unwritten else FINDINGS if fixing.diffs else CLEAN
 
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
@@ -263,6 +270,29 @@ def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
     names = {name: None for report in reports for name in report.entries}
     if names and not any(config.selected.wants(name) for name in names):
         raise no_function(config.entry, names)
+
+
+def _refuse_ineffective(
+    fix: bool,
+    diff: bool,
+    unsafe_fixes: bool,
+    output_format: str,
+    outputs: tuple[str, ...],
+    statistics: bool,
+    timings: bool,
+) -> None:
+    """Raises UsageError for an option that would change nothing, since it was given for a reason."""
+    if unsafe_fixes and not (fix or diff):
+        raise click.UsageError("--unsafe-fixes requires --fix or --diff.")
+    unused = {
+        f"--output-format {output_format}": output_format != "text",
+        "--output": bool(outputs),
+        "--statistics": statistics,
+        "--timings": timings,
+    }
+    for option, given in unused.items():
+        if diff and given:
+            raise click.UsageError(f"--diff shows changes only, so {option} has no effect.")
 
 
 def _baseline(config: Config) -> Baseline | None:
@@ -286,11 +316,13 @@ def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
 
 
 def _refuse_unexecutable(config: Config) -> None:
-    if config.launch and not config.executes:
-        raise click.UsageError("--launch requires --confirm or --execute.")
+    recorded = config.launch is not None and os.path.isdir(config.launch)
+    if config.launch and not (config.executes or recorded):
+        raise click.UsageError("--launch requires --confirm or --execute, or a folder of tclint capture.")
     if config.executes:
         need_numpy()
-        from tclint.executor.launch import LaunchError, read
+        from tclint.executor.launch import LaunchError
+        from tclint.executor.recorded import read
 
         try:
             if config.launch:
