@@ -136,7 +136,6 @@ class Report:
             width=width,
             locate=Locator.of(locate, self.files),
             fail_on=self.config.failing,
-            rules=self.config.rules,
             baseline=self.config.baseline is not None,
         )
         return renderer(output_format)(self.files, context)

@@ -198,7 +198,6 @@ def command(
         summary,
         locate=Locator.of(locate, shown),
         fail_on=config.failing,
-        rules=config.rules,
         baseline=known is not None,
     )
     try:

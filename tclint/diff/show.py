@@ -295,9 +295,7 @@ def _sarif(found: Sequence[Difference], config: Config) -> str:
     reports = [report for difference in found if (report := _report(difference)) is not None]
     shown, summary = present(reports, Selected(min_confidence=Confidence.LOW))
     locate = Locator.of("auto", shown)
-    return renderer("sarif")(
-        shown, Context(summary, locate=locate, fail_on=config.failing, rules=config.rules, baseline=True)
-    )
+    return renderer("sarif")(shown, Context(summary, locate=locate, fail_on=config.failing, baseline=True))
 
 
 def _report(difference: Difference) -> FileReport | None:

@@ -90,8 +90,6 @@ class Context:
     locate: Locator = field(default_factory=Locator)
     fail_on: Severity | None = Severity.WARNING
     """The lowest severity that fails the run."""
-    rules: frozenset[str] | None = None
-    """The ids of the enabled rules; None if no setting selects any."""
     baseline: bool = False
     """Whether findings were compared with a baseline, in which case every shown finding is new."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tclint._version import __version__
 from tclint.commands import _cli
 from tclint.driver.inputs import inputs
 from tclint.findings import rules
@@ -221,6 +222,8 @@ def test_standard_input(run: Run) -> None:
         ),
         (["explain"], "Name at least one rule, or use --all"),
         (["explain", "--all", "WG001"], "--all cannot be combined with rules"),
+        (["explain", "--short", "WG001", "--output-format", "json"], "--short cannot be combined"),
+        (["explain", "WG1"], "unknown rule WG1; did you mean WG001?"),
         (["rules", "WX"], "unknown rule 'WX'"),
         (["isa", "wgma"], "unknown instruction 'wgma' in the table of PTX ISA 9.5; did you mean wgmma?"),
     ],
@@ -417,6 +420,20 @@ def test_rules_of_a_family_and_all_pages(run: Run) -> None:
     assert (code, [document["id"] for document in json.loads(out)]) == (0, list(rules.all_rules()))
     assert run("isa", "wgmma.wait_group")[1].startswith("wgmma.wait_group: Waits")
     assert json.loads(run("schema")[1])["title"] == "Configuration of tclint-ptx"
+
+
+def test_the_short_page_of_a_rule(run: Run) -> None:
+    code, out, _ = run("explain", "--short", "wg001")
+    assert (code, out.splitlines()[0]) == (0, f"WG001 {RULE.name}: error, confidence high")
+    assert "## Example" not in out
+
+
+def test_the_version_for_people_and_for_programs(run: Run) -> None:
+    code, out, _ = run("version", "--output-format", "json")
+    facts = json.loads(out)
+    assert (code, facts["version"], facts["rules"]) == (0, __version__, len(rules.all_rules()))
+    assert {"ptx_isa", "json_schema", "python", "platform", "extras"} <= facts.keys()
+    assert run("version")[1].splitlines()[0] == f"tclint {__version__}"
 
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
