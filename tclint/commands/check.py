@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tclint._dataclass import dataclass
 from tclint.commands import CLEAN, FAILURE, FINDINGS
 from tclint.commands._common import (
     STDIN,
@@ -31,15 +33,27 @@ from tclint.report.formats import formats
 
 if TYPE_CHECKING:
     from tclint.config.config import Config
+    from tclint.config.settings import Settings
     from tclint.driver.fixing import Fixing
     from tclint.driver.one import Input
+    from tclint.driver.pool import Checked
     from tclint.findings.finding import FileReport
     from tclint.report.baseline import Baseline
     from tclint.report.locate import Mode
+    from tclint.report.summary import Summary
+
+_FOR_PEOPLE = ("text", "concise")
+"""The formats that --statistics and --max-findings shorten; a program wants all there is."""
+_CONTRADICTIONS = (
+    ("--quiet", "--verbose"),
+    ("--fix", "--add-ignore"),
+    ("--watch", "--diff"),
+    ("--statistics", "--max-findings"),
+)
 
 
 @click.command(cls=SettingsCommand)
-@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
 @stdin_filename_option
 @click.option(
     "--output-format",
@@ -54,6 +68,12 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="FORMAT=FILE",
     help="Also write a report to a file, such as sarif=tclint.sarif; may be repeated.",
+)
+@click.option(
+    "-o",
+    "--output-file",
+    metavar="FILE",
+    help="Write the findings to a file instead of standard output.",
 )
 @click.option(
     "--locate",
@@ -76,15 +96,32 @@ if TYPE_CHECKING:
 @click.option(
     "--unsafe-fixes", is_flag=True, help="Also apply fixes that may change what the program computes."
 )
-@click.option("--diff", is_flag=True, help="Show the changes of --fix as a unified diff without making them.")
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Show the changes of --fix or --add-ignore as a unified diff without making them.",
+)
+@click.option(
+    "--add-ignore",
+    is_flag=True,
+    help="Add a comment that suppresses it to the statement of each finding.",
+)
 @color_option
 @click.option("--statistics", is_flag=True, help="Show counts per rule only.")
+@click.option(
+    "--max-findings",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Show the first N findings, and count the others.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Show the findings and nothing else.")
 @click.option(
     "--timings",
     is_flag=True,
     help="Print to stderr how long each stage took and how often the analyses gave up, with the reason; implies --no-cache.",
 )
 @verbose_option
+@click.option("--watch", is_flag=True, help="Check again whenever an input or the configuration changes.")
 @click.option(
     "--shard",
     metavar="I/N",
@@ -93,36 +130,20 @@ if TYPE_CHECKING:
 )
 @click.option("--show-settings", is_flag=True, help="Print the settings and the origin of each, then exit.")
 def command(
-    paths: tuple[str, ...],
-    stdin_filename: str | None,
-    output_format: str,
-    outputs: tuple[str, ...],
-    locate: Mode,
-    launch: str | None,
-    fix: bool,
-    unsafe_fixes: bool,
-    diff: bool,
-    color: str,
-    statistics: bool,
-    timings: bool,
-    verbose: bool,
-    shard: tuple[int, int] | None,
-    configs: tuple[str, ...],
-    isolated: bool,
-    show_settings: bool,
-    **options: Any,
+    paths: tuple[str, ...], configs: tuple[str, ...], isolated: bool, show_settings: bool, **given: Any
 ) -> int:
     """Lint PTX files, and the inline assembly of CUDA C++ and Python.
 
-    A PATH is a file, a folder (all *.ptx, *.ptx.gz and *.ptx.zst files below it, and files matching --include), a
+    A PATH is a file, a folder (by default the working folder; all *.ptx, *.ptx.gz and *.ptx.zst files below it and files
+    matching --include), a
     pattern such as 'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted from a fatbin, cubin,
     object, library or executable with NVIDIA's cuobjdump.
 
     RULES are ids, names, families, id prefixes, or ALL, separated by commas.
 
     A comment '// tclint: ignore[RULES] reason' suppresses the findings of its statement, and one with
-    ignore-entry[RULES], before or in a function, those of the function. To hide all present findings, use tclint
-    baseline.
+    ignore-entry[RULES], before or in a function, those of the function. --add-ignore writes such comments. To hide all
+    present findings without changing a file, use tclint baseline.
 
     If nothing is reported, the last line counts the findings that are hidden and the kernels in which the analyses left
     questions open. --pedantic shows findings of low confidence, and --timings counts the open questions.
@@ -132,95 +153,211 @@ def command(
 
     Exit code: 0 clean, 1 findings at or above --fail-on or a requirement that is not met, 2 usage error, an input that could not be analysed, or a
     comment that suppresses nothing. With --fix, only the remaining findings count; with --diff, it is 1 if anything
-    would change.
+    would change. With --add-ignore it is 0 or 2, and with --watch that of an interrupted run.
     """
+    asked = Asked(paths=paths or (os.curdir,), **{name: given.pop(name) for name in Asked.__slots__[1:]})
+    asked.refuse_contradictions()
+    if show_settings:
+        from tclint.config import settings
+
+        write(settings.show(resolve(configs, isolated, given)))
+        return CLEAN
+
+    def once() -> int:
+        return _checked(asked, resolve(configs, isolated, given))
+
+    if asked.watch:
+        from tclint.commands._watch import observed, watch
+
+        watch(once, lambda: observed(asked, configs, isolated, given))
+    return once()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of a run that are not settings."""
+
+    paths: tuple[str, ...]
+    stdin_filename: str | None
+    output_format: str
+    outputs: tuple[str, ...]
+    output_file: str | None
+    locate: Mode
+    launch: str | None
+    fix: bool
+    unsafe_fixes: bool
+    diff: bool
+    add_ignore: bool
+    color: str
+    statistics: bool
+    max_findings: int | None
+    quiet: bool
+    timings: bool
+    verbose: bool
+    watch: bool
+    shard: tuple[int, int] | None
+
+    def refuse_contradictions(self) -> None:
+        """Raises UsageError."""
+        given = {
+            f"--{name.replace('_', '-')}"
+            for name in self.__slots__
+            if getattr(self, name) is not None and getattr(self, name) is not False
+        }
+        for name in ("--statistics", "--max-findings"):
+            if name in given and self.output_format not in _FOR_PEOPLE:
+                raise click.UsageError(
+                    f"{name} requires the format text or concise, not {self.output_format}."
+                )
+        for first, second in _CONTRADICTIONS:
+            if {first, second} <= given:
+                raise click.UsageError(f"{first} cannot be combined with {second}.")
+        if self.watch and STDIN in self.paths:
+            raise click.UsageError("--watch needs files: standard input is read only once.")
+        refuse_unused(self.stdin_filename, self.paths)
+        if STDIN in self.paths and len(self.paths) > 1 and not self.diff and (self.fix or self.add_ignore):
+            raise click.UsageError(
+                f"With --{'fix' if self.fix else 'add-ignore'}, standard input must be the only path, since it is"
+                " written to standard output."
+            )
+
+    def files(self) -> dict[str, str]:
+        """File -> format of the reports to write. Raises UsageError."""
+        from tclint.report.formats._files import OutputError, parse
+
+        own = [] if self.output_file is None else [f"{self.output_format}={self.output_file}"]
+        try:
+            return parse([*self.outputs, *own])
+        except OutputError as error:
+            raise usage(f"--output{'' if self.outputs else '-file'}: {error}") from None
+
+
+def _checked(asked: Asked, resolved: Settings) -> int:
+    """Checks once and writes the reports; returns the exit code."""
     from dataclasses import replace
 
     from tclint.commands._progress import shown_on
-    from tclint.config import settings
     from tclint.driver import inputs
     from tclint.driver.inputs import Exclusions, files, read
-    from tclint.driver.one import debug
     from tclint.driver.pool import reports
     from tclint.report.fold import presented
-    from tclint.report.formats import renderer
-    from tclint.report.formats._files import OutputError, parse, refuse_inputs
-    from tclint.report.formats._files import write as write_files
-    from tclint.report.locate import Locator
-    from tclint.report.summary import Context, exit_code, gave_up_of, statistics_of, timings_of, unmet
+    from tclint.report.summary import exit_code, unmet
 
-    if statistics and output_format not in ("text", "concise"):
-        raise click.UsageError(f"--statistics requires the format text or concise, not {output_format}.")
-    resolved = resolve(configs, isolated, options)
-    config = replace(resolved.config, launch=launch, cache=resolved.config.cache and not timings)
-    if show_settings:
-        write(settings.show(resolved))
-        return CLEAN
-    if not paths:
-        raise click.UsageError("Missing argument 'PATH...'.")
-    refuse_unused(stdin_filename, paths)
+    config = replace(resolved.config, launch=asked.launch, cache=resolved.config.cache and not asked.timings)
     _refuse_unexecutable(config)
-    try:
-        targets = parse(outputs)
-    except OutputError as error:
-        raise usage(f"--output: {error}") from None
+    targets = asked.files()
     exclusions = Exclusions(config)
-    chosen = files(paths, stdin_filename or STDIN_NAME, exclusions)
-    if shard is not None:
-        chosen = inputs.shard(chosen, *shard)
+    chosen = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
+    if asked.shard is not None:
+        chosen = inputs.shard(chosen, *asked.shard)
     sources = read(chosen)
     known = _baseline(config)
-    fixing = None
-    if fix or diff:
-        from tclint.driver.fixing import Fixing
-
-        _refuse_unfixable(paths, diff)
-        fixing = Fixing(config, unsafe_fixes, diff, known)
-        sources = fixing.fixed_inputs(sources, stdin_filename or STDIN_NAME)
-    if fixing is not None and diff:
-        return _show(fixing, sources)
+    fixing = _fixing(asked, config, known)
+    if fixing is not None:
+        sources = fixing.fixed_inputs(sources, asked.stdin_filename or STDIN_NAME)
+        if asked.diff or asked.add_ignore:
+            return _show(fixing, sources)
     notes: list[str] = []
-    checked = list(shown_on(sys.stderr, reports(sources, config, notes.append), len(chosen)))
-    if verbose:
+    made = reports(sources, config, notes.append)
+    checked = list(made if asked.quiet else shown_on(sys.stderr, made, len(chosen)))
+    if asked.verbose:
         write_notes(notes)
     found = [item.report for item in checked]
     _refuse_unreadable(found)
-    if shard is None:  # else the function may be in another part
+    if asked.shard is None:  # else the function may be in another part
         _refuse_unmatched(config, found)
-    shown, summary = presented(found, config.selected, paths, known, config.arch)
+    shown, summary = presented(found, config.selected, asked.paths, known, config.arch)
     summary = replace(
         summary,
         excluded=len(exclusions.paths),
         fixed=fixing.fixed if fixing is not None else {},
         unmet=unmet(shown, config.require),
     )
+    _write(asked, config, targets, shown, summary, fixing)
+    if asked.timings:
+        _write_timings(checked)
+    return exit_code(shown, config.failing, summary.unmet)
+
+
+def _write(
+    asked: Asked,
+    config: Config,
+    targets: dict[str, str],
+    shown: Sequence[FileReport],
+    summary: Summary,
+    fixing: Fixing | None,
+) -> None:
+    """Writes the reports to the files *targets* and to standard output. Raises ClickException."""
+    from dataclasses import replace
+
+    from tclint.report.formats import renderer
+    from tclint.report.formats._files import OutputError, refuse_inputs
+    from tclint.report.formats._files import write as write_files
+    from tclint.report.locate import Locator
+    from tclint.report.summary import Context, first_of, statistics_of
+
     context = Context(
         summary,
-        locate=Locator.of(locate, shown),
+        locate=Locator.of(asked.locate, shown),
         fail_on=config.failing,
-        baseline=known is not None,
+        baseline=config.baseline is not None,
     )
+    texts = {path: renderer(name)(shown, context) for path, name in targets.items()}
+    context = replace(context, quiet=asked.quiet)
+    if asked.output_file is None:
+        context = replace(context, color=use_color(asked.color), width=width(), links=use_links())
+    if asked.statistics:
+        text = statistics_of(shown, context)
+    elif asked.max_findings is not None:
+        listed, more = first_of(shown, asked.max_findings)
+        text = renderer(asked.output_format)(
+            listed, replace(context, summary=replace(summary, unlisted=more))
+        )
+    else:
+        text = renderer(asked.output_format)(shown, context)
+    if asked.output_file is not None:
+        texts[asked.output_file] = text
     try:
-        refuse_inputs(targets, [report.path for report in shown])
-        write_files({path: renderer(name)(shown, context) for path, name in targets.items()})
+        refuse_inputs(texts, [report.path for report in shown])
+        write_files(texts)
     except OutputError as error:
         raise click.ClickException(str(error)) from None
-    terminal = replace(context, color=use_color(color), width=width(), links=use_links())
-    text = statistics_of(shown, summary) if statistics else renderer(output_format)(shown, terminal)
-    if fixing is not None and fixing.stdin is not None:
-        write(fixing.stdin.decode())
-    write(text, sys.stdout if fixing is None or fixing.stdin is None else sys.stderr)
+    fixed_stdin = None if fixing is None else fixing.stdin
+    if fixed_stdin is not None:
+        write(fixed_stdin.decode())
+    if asked.output_file is None:
+        write(text, sys.stdout if fixed_stdin is None else sys.stderr)
     if fixing is not None:
         write_notes(fixing.notes)
+    if asked.quiet:
+        return
     write_notes(summary.notes)
-    if summary.unmet and (output_format != "text" or statistics):  # the text has them
+    if summary.unmet and (asked.output_format != "text" or asked.statistics):  # the text has them
         from tclint.report.formats._verdicts import unmet_words
 
         write_notes([f"error: {unmet_words(one)}" for one in summary.unmet])
-    if timings:
-        write(timings_of(item.seconds for item in checked), sys.stderr)
-        write(gave_up_of(found, each=debug()), sys.stderr)
-    return exit_code(shown, config.failing, summary.unmet)
+
+
+def _write_timings(checked: Sequence[Checked]) -> None:
+    from tclint.driver.one import debug
+    from tclint.report.summary import gave_up_of, timings_of
+
+    write(timings_of(item.seconds for item in checked), sys.stderr)
+    write(gave_up_of([item.report for item in checked], each=debug()), sys.stderr)
+
+
+def _fixing(asked: Asked, config: Config, known: Baseline | None) -> Fixing | None:
+    """What changes the inputs, if anything was asked for that does."""
+    if asked.add_ignore:
+        from tclint.driver.fixing import Fixing
+        from tclint.driver.suppressing import add_ignores
+
+        return Fixing(config, asked.unsafe_fixes, asked.diff, known, add_ignores, "suppress")
+    if asked.fix or asked.diff:
+        from tclint.driver.fixing import Fixing
+
+        return Fixing(config, asked.unsafe_fixes, asked.diff, known)
+    return None
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:
@@ -234,27 +371,24 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     raise click.BadParameter(f"'{text}' is not of the form I/N with I from 1 to N, such as 1/4.")
 
 
-def _refuse_unfixable(paths: tuple[str, ...], diff: bool) -> None:
-    if STDIN in paths and len(paths) > 1 and not diff:
-        raise click.UsageError(
-            "With --fix, standard input must be the only path, since it is written to standard output."
-        )
-
-
 def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
-    """Writes the diffs to standard output and everything else to standard error; returns the exit code."""
+    """Writes what --diff or --add-ignore did: diffs to standard output, everything else to standard error; returns the
+    exit code."""
     from tclint.report.summary import count
 
     for _ in sources:
         pass
     _refuse_unmatched(fixing.config, fixing.reports)
     write("".join(fixing.diffs))
+    if fixing.stdin is not None:
+        write(fixing.stdin.decode())
     fixing.notes = [*fixing.problems, *fixing.notes]
     changed = sum(fixing.fixed.values())
-    if changed:
-        fixing.notes.append(f"Would fix {count(changed, 'finding')}.")
+    if changed or not fixing.diff:
+        done = f"Would {fixing.verb}" if fixing.diff else f"{fixing.verb.capitalize()}ed"
+        fixing.notes.append(f"{done} {count(changed, 'finding')}.")
     write_notes(fixing.notes)
-    return FAILURE if fixing.problems else FINDINGS if changed else CLEAN
+    return FAILURE if fixing.problems else FINDINGS if changed and fixing.diff else CLEAN
 
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:

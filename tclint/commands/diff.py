@@ -11,7 +11,13 @@ from tclint.commands._common import Choice, color_option, usage, use_color, writ
 from tclint.commands._settings import SettingsCommand, resolve
 
 
-@click.command(cls=SettingsCommand)
+@click.command(
+    cls=SettingsCommand,
+    unused=(
+        *("fail_on", "exclude", "force_exclude", "include", "baseline", "jobs"),
+        *("verdict", "require", "assume"),
+    ),
+)
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @click.option(

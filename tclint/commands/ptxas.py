@@ -35,7 +35,7 @@ class _DropIn(SettingsCommand):
         return super().parse_args(ctx, [*args[:end], _END, *args[end + (_END in args) :]])
 
 
-@click.command(cls=_DropIn, options_metavar="[OPTIONS --]")
+@click.command(cls=_DropIn, unused=("include", "arch", "jobs"), options_metavar="[OPTIONS --]")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="PTXAS_ARGUMENTS...")
 @click.option(
     "--refuse",

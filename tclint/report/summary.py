@@ -75,6 +75,8 @@ class Summary:
     """What comments and the baseline should name instead of the former rule of a finding."""
     unmet: tuple[Unmet, ...] = ()
     """What kernels lack of the requirements."""
+    unlisted: int = 0
+    """Shown findings that are only counted, because of ``--max-findings``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class Context:
     color: bool = False
     width: int = 120
     """Columns of the terminal; without one, a width that reads well."""
+    quiet: bool = False
+    """Whether people want the findings without the tally."""
     links: bool = False
     """Whether the terminal probably supports hyperlinks (OSC 8)."""
     locate: Locator = field(default_factory=Locator)
@@ -152,6 +156,18 @@ def present(
     return shown, summary
 
 
+def first_of(reports: Iterable[FileReport], limit: int) -> tuple[list[FileReport], int]:
+    """The reports with the first *limit* findings that no comment suppresses, and the number of the others."""
+    listed: list[FileReport] = []
+    left, more = limit, 0
+    for report in reports:
+        findings = [finding for finding in report.findings if finding.suppressed is None]
+        listed.append(replace(report, findings=tuple(findings[:left])))
+        more += len(findings[left:])
+        left -= len(findings[:left])
+    return listed, more
+
+
 def _added(counts: list[AsmCount]) -> AsmCount:
     return AsmCount(
         sum(one.strings for one in counts),
@@ -208,6 +224,8 @@ def tally(summary: Summary) -> str:
             parts.append(f"{count(summary.folded, 'duplicate')} merged")
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
+    if summary.unlisted:
+        parts.append(f"{summary.unlisted} of them not shown (--max-findings)")
     if summary.fixable:
         parts.append(f"{summary.fixable} fixable with --fix")
     if summary.unsafe_fixable:
@@ -229,8 +247,9 @@ def tally(summary: Summary) -> str:
     return "; ".join(parts) + "."
 
 
-def statistics_of(reports: Iterable[FileReport], summary: Summary) -> str:
+def statistics_of(reports: Iterable[FileReport], context: Context) -> str:
     """Errors of inputs, the number of findings of each rule with the most frequent first, and the tally."""
+    summary = context.summary
     problems = [
         f"{displayed_name(report)}{f':{problem.line}' if problem.line else ''}: error: {problem.message}"
         for report in reports
@@ -240,7 +259,12 @@ def statistics_of(reports: Iterable[FileReport], summary: Summary) -> str:
     width = len(str(max(summary.by_rule.values(), default=0)))
     counted = sorted(summary.by_rule.items(), key=lambda item: (-item[1], item[0]))
     rows = [f"{number:>{width}}  {id}  {rules[id].name}" for id, number in counted]
-    return "\n".join([*problems, *rows, tally(summary)]) + "\n"
+    return "".join(f"{line}\n" for line in (*problems, *rows, *closing(context)))
+
+
+def closing(context: Context) -> list[str]:
+    """The tally as the last line of a report for people, unless they want none."""
+    return [] if context.quiet else [tally(context.summary)]
 
 
 def timings_of(seconds: Iterable[Mapping[str, float]]) -> str:

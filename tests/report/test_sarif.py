@@ -100,7 +100,10 @@ def test_a_rule_that_is_off_by_default_is_not_enabled() -> None:
 
 
 def test_a_few_results_take_less_than_200_kilobytes() -> None:
-    few = [replace(FULL, rule=all_rules()[id], variants=()) for id in ("WG001", "WG002", "MB016", "TC001", "SU001")]
+    few = [
+        replace(FULL, rule=all_rules()[id], variants=())
+        for id in ("WG001", "WG002", "MB016", "TC001", "SU001")
+    ]
     assert len(json.dumps(log(report(KERNEL, *few)), indent=2)) < 200_000
 
 
