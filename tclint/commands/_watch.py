@@ -26,7 +26,7 @@ _Stamps = dict[str, tuple[int, int, int] | None]
 def watch(once: Callable[[], int], observed: Callable[[], Iterable[str]]) -> NoReturn:
     """Calls *once*, and again whenever one of the files *observed* is changed, made or removed, until interrupted.
 
-    An error of a run is shown, and the next change may mend it.
+    An error of a run is shown, and the next change may fix it.
     """
     while True:
         before = _stamps(observed())  # before the run, so that a change during it is not missed

@@ -1,7 +1,7 @@
 """``tclint check --add-ignore``: a comment at the statement of each finding, which suppresses it.
 
 A comment follows its statement: in the list of an ``ignore`` that is there, at the end of the line, or directly after
-the statement if the line goes on with a part of another one. As with a fix, the new text is checked, and a comment is
+the statement if a part of another one follows in the line. As with a fix, the new text is checked, and a comment is
 kept only if it suppresses its finding.
 """
 
