@@ -17,6 +17,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "shard",
         "toolkit",
         "arch",
+        "compile",
     ),
     "Which rules and findings": (
         "select",

@@ -7,14 +7,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from tclint.commands._common import STDIN_NAME, write, write_notes
-
-if TYPE_CHECKING:
-    from tclint.commands.check import Asked
 
 _POLL_SECONDS = 0.5
 _SHARE = 10
@@ -46,7 +43,9 @@ def watch(once: Callable[[], int], observed: Callable[[], Iterable[str]]) -> NoR
             wait = max(_POLL_SECONDS, _SHARE * (monotonic() - began))
 
 
-def observed(asked: Asked, configs: tuple[str, ...], isolated: bool, given: dict[str, Any]) -> Iterator[str]:
+def observed(
+    paths: tuple[str, ...], configs: tuple[str, ...], isolated: bool, given: dict[str, Any]
+) -> Iterator[str]:
     """The inputs of a run, and the files that decide its settings, whether they exist or not."""
     from tclint.commands._settings import layers
     from tclint.config import settings
@@ -58,15 +57,13 @@ def observed(asked: Asked, configs: tuple[str, ...], isolated: bool, given: dict
     yield from (
         str(folder / name) for folder in (here, *here.parents) for name in (settings.FILE, settings.PROJECT)
     )
-    if asked.launch is not None:
-        yield asked.launch
     try:
         config = settings.resolve(layers(configs, isolated, given)).config
     except SettingsError:
         return  # the run reports it
     if config.baseline is not None:
         yield config.baseline
-    yield from (path for path, _ in files(asked.paths, STDIN_NAME, Exclusions(config)))
+    yield from (path for path, _ in files(paths, STDIN_NAME, Exclusions(config)))
 
 
 def _stamps(paths: Iterable[str]) -> _Stamps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,15 +44,28 @@ if TYPE_CHECKING:
 
 _FOR_PEOPLE = ("text", "concise")
 """The formats that --statistics and --max-findings shorten; a program wants all there is."""
+_NVCC = "nvcc"
+"""Where the context of the command has the arguments for nvcc."""
 _CONTRADICTIONS = (
     ("--quiet", "--verbose"),
     ("--fix", "--add-ignore"),
     ("--watch", "--diff"),
+    ("--compile", "--fix"),
+    ("--compile", "--add-ignore"),
     ("--statistics", "--max-findings"),
 )
 
 
-@click.command(cls=SettingsCommand)
+class _Check(SettingsCommand):
+    """With ``--compile``, what follows ``--`` belongs to nvcc."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--compile" in args and "--" in args else len(args)
+        ctx.meta[_NVCC] = tuple(args[end + 1 :])
+        return super().parse_args(ctx, args[:end])
+
+
+@click.command(cls=_Check)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @stdin_filename_option
 @click.option(
@@ -123,21 +136,34 @@ _CONTRADICTIONS = (
 @verbose_option
 @click.option("--watch", is_flag=True, help="Check again whenever an input or the configuration changes.")
 @click.option(
+    "--compile",
+    is_flag=True,
+    help="Check the PTX that nvcc makes of CUDA C++, and not only its strings; arguments for nvcc follow '--'.",
+)
+@click.option(
     "--shard",
     metavar="I/N",
     callback=lambda _context, _option, text: _shard(text),
     help="Check only the I-th of N parts of the files, of about equal sizes, for jobs that run side by side.",
 )
 @click.option("--show-settings", is_flag=True, help="Print the settings and the origin of each, then exit.")
+@click.pass_context
 def command(
-    paths: tuple[str, ...], configs: tuple[str, ...], isolated: bool, show_settings: bool, **given: Any
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    configs: tuple[str, ...],
+    isolated: bool,
+    show_settings: bool,
+    **given: Any,
 ) -> int:
     """Lint PTX files, and the inline assembly of CUDA C++ and Python.
 
     A PATH is a file, a folder (by default the working folder; all *.ptx, *.ptx.gz and *.ptx.zst files below it and files
     matching --include), a
     pattern such as 'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted from a fatbin, cubin,
-    object, library or executable with NVIDIA's cuobjdump.
+    object, library or executable with NVIDIA's cuobjdump. Of CUDA C++ and Python, only the strings with PTX are checked;
+    'tclint check --compile kernel.cu -- -arch=sm_90a' checks what nvcc makes of CUDA C++.
 
     RULES are ids, names, families, id prefixes, or ALL, separated by commas.
 
@@ -155,7 +181,8 @@ def command(
     comment that suppresses nothing. With --fix, only the remaining findings count; with --diff, it is 1 if anything
     would change. With --add-ignore it is 0 or 2, and with --watch that of an interrupted run.
     """
-    asked = Asked(paths=paths or (os.curdir,), **{name: given.pop(name) for name in Asked.__slots__[1:]})
+    own = {name: given.pop(name) for name in Asked.__slots__ if name in given}
+    asked = Asked(paths=paths or (os.curdir,), nvcc_arguments=ctx.meta[_NVCC], **own)
     asked.refuse_contradictions()
     if show_settings:
         from tclint.config import settings
@@ -169,7 +196,8 @@ def command(
     if asked.watch:
         from tclint.commands._watch import observed, watch
 
-        watch(once, lambda: observed(asked, configs, isolated, given))
+        beside = () if asked.launch is None else (asked.launch,)
+        watch(once, lambda: (*beside, *observed(asked.paths, configs, isolated, given)))
     return once()
 
 
@@ -195,6 +223,8 @@ class Asked:
     timings: bool
     verbose: bool
     watch: bool
+    compile: bool
+    nvcc_arguments: tuple[str, ...]
     shard: tuple[int, int] | None
 
     def refuse_contradictions(self) -> None:
@@ -250,7 +280,7 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     chosen = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
     if asked.shard is not None:
         chosen = inputs.shard(chosen, *asked.shard)
-    sources = read(chosen)
+    sources = _compiled(chosen, asked.nvcc_arguments) if asked.compile else read(chosen)
     known = _baseline(config)
     fixing = _fixing(asked, config, known)
     if fixing is not None:
@@ -344,6 +374,15 @@ def _write_timings(checked: Sequence[Checked]) -> None:
 
     write(timings_of(item.seconds for item in checked), sys.stderr)
     write(gave_up_of([item.report for item in checked], each=debug()), sys.stderr)
+
+
+def _compiled(chosen: list[tuple[str, str]], arguments: tuple[str, ...]) -> Iterator[Input]:
+    """The inputs of a run with --compile. Raises ClickException if there is no nvcc."""
+    from tclint.driver.compiling import MISSING, compiled, find_nvcc
+
+    if (nvcc := find_nvcc()) is None:
+        raise click.ClickException(f"--compile needs nvcc, but {MISSING}")
+    return compiled(chosen, nvcc, arguments)
 
 
 def _fixing(asked: Asked, config: Config, known: Baseline | None) -> Fixing | None:

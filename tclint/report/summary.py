@@ -174,6 +174,7 @@ def _added(counts: list[AsmCount]) -> AsmCount:
         sum(one.unknown for one in counts),
         sum(one.unsure for one in counts),
         sum(one.modules for one in counts),
+        sum(one.cpp for one in counts),
     )
 
 
@@ -306,15 +307,18 @@ def _executed(summary: Summary) -> Iterator[str]:
 def _inline(summary: Summary) -> Iterator[str]:
     """What was not checked of inline assembly, so that an empty report is not taken for more than it is."""
     asm = summary.asm
-    if asm.strings:
+    if asm.strings or asm.cpp:
         checked = "syntax, operands and availability" if summary.arch else "syntax and operands"
         yield f"{count(asm.strings, 'asm string')} checked for {checked} only"
+    if asm.strings:
         if asm.unknown:
             yield f"{asm.unknown} of them with statements known only to the preprocessor or to Python"
         if summary.arch and asm.unsure:
             yield f"unknown whether {asm.unsure} of them are compiled for {summary.arch}"
         if not summary.arch:
             yield "use --arch sm_XX to check availability too"
+    if asm.cpp:
+        yield "use --compile to check all PTX that nvcc makes of CUDA C++"
 
 
 def _hidden(summary: Summary) -> Iterator[str]:
