@@ -18,6 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "toolkit",
         "arch",
         "compile",
+        "ptxas",
     ),
     "Which rules and findings": (
         "select",
