@@ -97,6 +97,13 @@ class Context:
     baseline: bool = False
     """Whether findings were compared with a baseline, in which case every shown finding is new."""
 
+    def fails(self, finding: Finding) -> bool:
+        """Whether *finding* makes the exit code 1 or 2."""
+        if finding.suppressed is not None:
+            return False
+        wrong = finding.rule.family == "suppression"
+        return wrong or (self.fail_on is not None and finding.severity >= self.fail_on)
+
 
 def present(
     reports: Iterable[FileReport],
