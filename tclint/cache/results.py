@@ -34,7 +34,7 @@ SIZE = "TCLINT_CACHE_SIZE"
 OFF = "TCLINT_NO_CACHE"
 """The environment variable that turns the cache off."""
 
-NEUTRAL = frozenset("fail_on exit_zero exclude force_exclude include baseline jobs cache".split())
+NEUTRAL = frozenset("fail_on exit_zero exclude force_exclude include baseline jobs cache max_input".split())
 """The settings that decide which inputs there are, or what becomes of their reports, but nothing in a report."""
 _EXECUTING = frozenset("confirm confirm_seconds execute execute_steps launch".split())
 """The settings of runs that execute kernels."""

@@ -116,13 +116,14 @@ def width() -> int:
     return get_terminal_size((_TEXT_WIDTH, 24)).columns
 
 
-def write(text: str, stream: TextIO | None = None) -> None:
+def write(text: str | bytes, stream: TextIO | None = None) -> None:
     """Writes *text* to *stream*, by default standard output.
 
     If the reader of a pipe has gone away, the command ends without a message, but with the exit code of a failure.
     """
     stream = stream or sys.stdout
-    data = memoryview(text.encode(stream.encoding or "utf-8", "replace"))
+    encoded = text.encode(stream.encoding or "utf-8", "replace") if isinstance(text, str) else text
+    data = memoryview(encoded)
     try:
         # Without buffering (PYTHONUNBUFFERED), a pipe or a full disk may accept only a part of the data.
         while data:

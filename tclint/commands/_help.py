@@ -63,6 +63,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "refuse",
         "prune",
         "jobs",
+        "max-input",
         "cache",
         "config",
         "isolated",

@@ -71,7 +71,7 @@ def command(
     _known(path, prune)  # refuses an invalid one before the analysis
     chosen = files(paths, stdin_filename or STDIN_NAME, Exclusions(config))
     notes: list[str] = []
-    made = reports(read(chosen), config, notes.append)
+    made = reports(read(chosen, config.max_bytes), config, notes.append)
     found = [item.report for item in shown_on(sys.stderr, made, len(chosen))]
     if verbose:
         write_notes(notes)

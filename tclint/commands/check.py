@@ -99,7 +99,8 @@ class _Check(SettingsCommand):
 @click.option(
     "--launch",
     metavar="FILE",
-    help="Launch file for --confirm and --execute. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed launch.",
+    help="Launch file for --confirm and --execute. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed"
+    " launch. A folder of tclint capture also gives the replays of that kernel their numbers.",
 )
 @click.option(
     "--fix",
@@ -177,9 +178,10 @@ def command(
     --verdict states for each kernel which classes of hazards are violated, proved, bounded by replays, or unknown, and
     --require fails unless they are proved or bounded; docs/verdicts.md describes both.
 
-    Exit code: 0 clean, 1 findings at or above --fail-on or a requirement that is not met, 2 usage error, an input that could not be analysed, or a
-    comment that suppresses nothing. With --fix, only the remaining findings count; with --diff, it is 1 if anything
-    would change. With --add-ignore it is 0 or 2, and with --watch that of an interrupted run.
+    Exit code: 0 clean, 1 findings at or above --fail-on or a requirement that is not met, 2 usage error, an input that
+    could not be analysed, a file that --fix could not write, or a comment that suppresses nothing. With --fix, only the
+    remaining findings count; with --diff, it is 1 if anything would change. With --add-ignore it is 0 or 2, and with
+    --watch that of an interrupted run.
     """
     own = {name: given.pop(name) for name in Asked.__slots__ if name in given}
     asked = Asked(paths=paths or (os.curdir,), nvcc_arguments=ctx.meta[_NVCC], **own)
@@ -273,14 +275,15 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     from tclint.report.fold import presented
     from tclint.report.summary import exit_code, unmet
 
-    config = replace(resolved.config, launch=asked.launch, cache=resolved.config.cache and not asked.timings)
+    cached = resolved.config.cache and not (asked.timings or asked.launch)
+    config = replace(resolved.config, launch=asked.launch, cache=cached)
     _refuse_unexecutable(config)
     targets = asked.files()
     exclusions = Exclusions(config)
     chosen = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
     if asked.shard is not None:
         chosen = inputs.shard(chosen, *asked.shard)
-    sources = _compiled(chosen, asked.nvcc_arguments) if asked.compile else read(chosen)
+    sources = _compiled(chosen, asked, config) if asked.compile else read(chosen, config.max_bytes)
     known = _baseline(config)
     fixing = _fixing(asked, config, known)
     if fixing is not None:
@@ -297,16 +300,19 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     if asked.shard is None:  # else the function may be in another part
         _refuse_unmatched(config, found)
     shown, summary = presented(found, config.selected, asked.paths, known, config.arch)
+    fixed, fixed_duplicates = fixing.counts() if fixing is not None else ({}, 0)
     summary = replace(
         summary,
         excluded=len(exclusions.paths),
-        fixed=fixing.fixed if fixing is not None else {},
+        fixed=fixed,
+        fixed_duplicates=fixed_duplicates,
         unmet=unmet(shown, config.require),
     )
     _write(asked, config, targets, shown, summary, fixing)
     if asked.timings:
         _write_timings(checked)
-    return exit_code(shown, config.failing, summary.unmet)
+    code = exit_code(shown, config.failing, summary.unmet)
+    return FAILURE if fixing is not None and fixing.unwritten else code
 
 
 def _write(
@@ -354,7 +360,7 @@ def _write(
         raise click.ClickException(str(error)) from None
     fixed_stdin = None if fixing is None else fixing.stdin
     if fixed_stdin is not None:
-        write(fixed_stdin.decode())
+        write(fixed_stdin)
     if asked.output_file is None:
         write(text, sys.stdout if fixed_stdin is None else sys.stderr)
     if fixing is not None:
@@ -376,13 +382,13 @@ def _write_timings(checked: Sequence[Checked]) -> None:
     write(gave_up_of([item.report for item in checked], each=debug()), sys.stderr)
 
 
-def _compiled(chosen: list[tuple[str, str]], arguments: tuple[str, ...]) -> Iterator[Input]:
+def _compiled(chosen: list[tuple[str, str]], asked: Asked, config: Config) -> Iterator[Input]:
     """The inputs of a run with --compile. Raises ClickException if there is no nvcc."""
     from tclint.driver.compiling import MISSING, compiled, find_nvcc
 
     if (nvcc := find_nvcc()) is None:
         raise click.ClickException(f"--compile needs nvcc, but {MISSING}")
-    return compiled(chosen, nvcc, arguments)
+    return compiled(chosen, nvcc, asked.nvcc_arguments, config.max_bytes)
 
 
 def _fixing(asked: Asked, config: Config, known: Baseline | None) -> Fixing | None:
@@ -417,17 +423,18 @@ def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
 
     for _ in sources:
         pass
-    _refuse_unmatched(fixing.config, fixing.reports)
-    write("".join(fixing.diffs))
+    _refuse_unmatched(fixing.config, fixing.after)
+    write("".join(fixing.diffs).encode("utf-8", "surrogateescape"))
     if fixing.stdin is not None:
-        write(fixing.stdin.decode())
+        write(fixing.stdin)
     fixing.notes = [*fixing.problems, *fixing.notes]
-    changed = sum(fixing.fixed.values())
-    if changed or not fixing.diff:
+    if fixing.diffs or not fixing.diff:
+        fixed, duplicates = fixing.counts()
+        merged = f", and {count(duplicates, 'duplicate')}" if duplicates else ""
         done = f"Would {fixing.verb}" if fixing.diff else f"{fixing.verb.capitalize()}ed"
-        fixing.notes.append(f"{done} {count(changed, 'finding')}.")
+        fixing.notes.append(f"{done} {count(sum(fixed.values()), 'finding')}{merged}.")
     write_notes(fixing.notes)
-    return FAILURE if fixing.problems else FINDINGS if changed and fixing.diff else CLEAN
+    return FAILURE if fixing.problems or fixing.unwritten else FINDINGS if fixing.diffs else CLEAN
 
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
@@ -458,11 +465,13 @@ def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
 
 
 def _refuse_unexecutable(config: Config) -> None:
-    if config.launch and not config.executes:
-        raise click.UsageError("--launch requires --confirm or --execute.")
+    recorded = config.launch is not None and os.path.isdir(config.launch)
+    if config.launch and not (config.executes or recorded):
+        raise click.UsageError("--launch requires --confirm or --execute, or a folder of tclint capture.")
     if config.executes:
         need_numpy()
-        from tclint.executor.launch import LaunchError, read
+        from tclint.executor.launch import LaunchError
+        from tclint.executor.recorded import read
 
         try:
             if config.launch:

@@ -59,6 +59,7 @@ def command(
     """
     from tclint.api import report_on
     from tclint.driver.compiling import MISSING, find_nvcc, kept
+    from tclint.syntax.source import SourceError
 
     config = resolve(configs, isolated, options).config
     if config.executes:
@@ -70,7 +71,10 @@ def command(
             code = subprocess.run(run.command, check=False).returncode
         except OSError as error:
             raise click.ClickException(f"cannot run {nvcc}: {error.strerror or error}") from None
-        found = [_module(name, data) for name, data in run.modules()]
+        try:
+            found = [_module(name, data) for name, data in run.modules(config.max_bytes)]
+        except SourceError as error:
+            raise click.ClickException(f"a module of nvcc {error}") from None
     code = _SIGNALLED - code if code < 0 else code
     if not found:
         return code

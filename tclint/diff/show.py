@@ -6,11 +6,11 @@ removed or changes its meaning, not when one is added.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tclint._json import to_json
 from tclint.config.config import Config
 from tclint.diff.compare import STATUSES, OpChange, OpPair, Status
 from tclint.diff.pairs import Difference, Found, How, Kernel, total
@@ -202,7 +202,7 @@ def _json(found: Sequence[Difference]) -> str:
             "went": sum(len(difference.went) for difference in found),
         },
     }
-    return json.dumps(document, indent=2) + "\n"
+    return to_json(document)
 
 
 def _file_object(difference: Difference) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from tclint.driver.cuda_tools import candidates
 from tclint.driver.inputs import read
 from tclint.driver.one import Input
 from tclint.inline.hosts import CPP
-from tclint.syntax.source import Source, SourceError
+from tclint.syntax.source import Source, SourceError, read_bytes
 
 __all__ = ["MISSING", "Kept", "compiled", "find_nvcc", "kept"]
 
@@ -40,20 +39,22 @@ def find_nvcc() -> str | None:
     return next(candidates("nvcc"), None)
 
 
-def compiled(chosen: Iterable[tuple[str, str]], nvcc: str, arguments: Sequence[str]) -> Iterator[Input]:
+def compiled(
+    chosen: Iterable[tuple[str, str]], nvcc: str, arguments: Sequence[str], limit: int
+) -> Iterator[Input]:
     """What :func:`tclint.driver.inputs.read` yields, but for CUDA C++ its modules as *nvcc* compiles them."""
     for path, name in chosen:
         if not path.lower().endswith(CPP):
-            yield from read([(path, name)])
+            yield from read([(path, name)], limit)
             continue
         try:
-            for source in _modules(path, name, nvcc, arguments):
+            for source in _modules(path, name, nvcc, arguments, limit):
                 yield name, source
         except SourceError as error:
             yield name, error
 
 
-def _modules(path: str, name: str, nvcc: str, arguments: Sequence[str]) -> Iterator[Source]:
+def _modules(path: str, name: str, nvcc: str, arguments: Sequence[str], limit: int) -> Iterator[Source]:
     """The PTX modules of the source at *path*. Raises SourceError, after the modules that there are."""
     with TemporaryDirectory(prefix="tclint-") as folder:
         command = [*_without_result(arguments), "-fatbin", "-o", os.path.join(folder, "made.fatbin"), path]
@@ -66,7 +67,7 @@ def _modules(path: str, name: str, nvcc: str, arguments: Sequence[str]) -> Itera
                 stdin=subprocess.DEVNULL,
                 check=False,
             )
-            found = list(run.modules())
+            found = list(run.modules(limit))
         for member, data in found:
             source = Source.from_bytes(data, name)
             source.container, source.member = name, member
@@ -95,11 +96,11 @@ class Kept(NamedTuple):
     before: frozenset[str]
     """What is in the folder already, if the call names one of its own."""
 
-    def modules(self) -> Iterator[tuple[str, bytes]]:
-        """The name and the text of each module that was kept."""
+    def modules(self, limit: int) -> Iterator[tuple[str, bytes]]:
+        """The name and the text of each module that was kept. Raises SourceError if one has more than *limit* bytes."""
         for name in sorted(os.listdir(self.folder)):
             if name.endswith(".ptx") and name not in self.before:
-                yield name, Path(self.folder, name).read_bytes()
+                yield name, read_bytes(os.path.join(self.folder, name), limit)
 
 
 @contextmanager

@@ -4,13 +4,13 @@
 
 A fix is kept only if its finding is gone and no new finding appears. Otherwise the text is left unchanged, and the
 reason is reported. Overlapping edits are never applied together. A file is replaced atomically, keeping its
-permissions, and only if its content has not changed since it was read.
+permissions, and only if its content has not changed since it was read. A file with another hard link is left as it is, since
+replacing it would separate the two.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -64,6 +64,8 @@ class Fixed:
     source: Source
     report: FileReport
     """The findings that remain and are shown."""
+    before: FileReport | None = None
+    """The findings that were shown before anything was fixed."""
     fixed: tuple[Finding, ...] = ()
     """The findings that are gone, each with its span in the last text that had it."""
     refused: tuple[Refused, ...] = ()
@@ -85,7 +87,7 @@ class _Fixer:
         self.known = known
         self.source = source
         self.past = IncrementalCache()
-        self.report = shown(source, config, known, self.past)
+        self.report = self.before = shown(source, config, known, self.past)
         self.fixed: list[Finding] = []
         self.refused: dict[str, Refused] = {}
 
@@ -96,7 +98,7 @@ class _Fixer:
                 break
         left = {finding.fingerprint for finding in self.report.findings}
         refused = (refusal for name, refusal in self.refused.items() if name in left)
-        return Fixed(self.source, self.report, tuple(self.fixed), tuple(refused))
+        return Fixed(self.source, self.report, self.before, tuple(self.fixed), tuple(refused))
 
     def _todo(self) -> list[tuple[Finding, list[Fix]]]:
         """The findings with fixes that may be applied, safe fixes first."""
@@ -176,7 +178,8 @@ def tried(
             return f"the fix causes {finding.rule.id} in line {source.position(finding.span.start).line}"
     if any(_key(finding, edits) in after for finding, _ in chosen):
         return "the fix does not remove the finding"
-    return Fixed(source, then, tuple(finding for key, finding in before.items() if key not in after))
+    gone = tuple(finding for key, finding in before.items() if key not in after)
+    return Fixed(source, then, report, gone)
 
 
 def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | None = None) -> FileReport:
@@ -267,14 +270,17 @@ class Fixing:
     """What changes a text; it has the parameters of :func:`apply_fixes`."""
     verb: str = "fix"
     """What it does with a finding; with an ending, also what was done with it."""
-    fixed: Counter[Severity] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     """What was not fixed, and why."""
     diffs: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """Errors of inputs or parts of them that could not be analysed."""
-    reports: list[FileReport] = field(default_factory=list)
-    """The findings that remain in each input that could be read."""
+    unwritten: bool = False
+    """Whether a file that could be fixed could not be written."""
+    before: list[FileReport] = field(default_factory=list)
+    """The findings in each input that could be read."""
+    after: list[FileReport] = field(default_factory=list)
+    """The findings that remain in it."""
     stdin: bytes | None = None
     """The fixed standard input, to be written to standard output; None if there is none."""
 
@@ -287,6 +293,20 @@ class Fixing:
             else:
                 yield name, self._one(name, item, name == stdin_name)
 
+    def counts(self) -> tuple[dict[Severity, int], int]:
+        """How many findings are gone, by severity, and how many duplicates of findings.
+
+        They are counted as ``check`` counts findings, each defect once: a source line that many kernels were compiled from
+        is fixed once the last of them is.
+        """
+        from tclint.report.fold import fold
+
+        before, after = (fold(*present(r, self.config.selected))[1] for r in (self.before, self.after))
+        fixed = {each: number - after.by_severity[each] for each, number in before.by_severity.items()}
+        return {each: number for each, number in fixed.items() if number > 0}, max(
+            before.folded - after.folded, 0
+        )
+
     def _one(self, name: str, source: Source, is_stdin: bool) -> Source:
         try:
             result = self.make(source, self.config, self.unsafe, self.known)
@@ -297,7 +317,6 @@ class Fixing:
             if is_stdin:
                 self.stdin = source.data
             return source
-        self.reports.append(result.report)
         where = displayed_name(result.report)
         self.problems += [f"{where}:{p.line}: error: {p.message}" for p in result.report.problems]
         for finding, reason in result.refused:
@@ -305,33 +324,43 @@ class Fixing:
             self.notes.append(f"{where}:{line}: {finding.rule.id} was not {self.verb}ed: {reason}")
         if is_stdin and not self.diff:
             self.stdin = result.source.data
-        if not result.fixed:
-            return source
-        reason = self._keep(name, source, result.source, is_stdin)
+        reason = self._keep(name, source, result.source, is_stdin) if result.fixed else ""
         if reason:
             self.notes.append(
                 f"{where}: {count(len(result.fixed), 'finding')} could be {self.verb}ed, but {reason}"
             )
-            return source
-        self.fixed.update(finding.severity for finding in result.fixed)
-        return source if self.diff else result.source
+        before = result.before or result.report
+        self.before.append(before)
+        self.after.append(before if reason else result.report)
+        return source if reason or self.diff else result.source
 
     def _keep(self, name: str, source: Source, fixed: Source, is_stdin: bool) -> str:
         """Records the diff, or writes the file; returns the reason if that is impossible, else an empty string."""
         if source.member is not None:
             return "it is a module of a container"
-        raw = b"" if is_stdin else read_bytes(name)
+        if not is_stdin and not os.path.isfile(name):
+            return "it is not a regular file"
+        if not is_stdin and os.stat(name).st_nlink > 1:
+            return "it has another hard link, which would keep the old text"
+        try:
+            raw = b"" if is_stdin else read_bytes(name, self.config.max_bytes)
+        except SourceError as error:
+            self.unwritten = True
+            return f"the file {error}"
         begin = raw.find(source.data)
         if not is_stdin and (
             begin not in (0, len(_BYTE_ORDER_MARK)) or raw[begin + len(source.data) :].strip(b"\0")
         ):
             if raw.startswith((GZIP, ZSTD)):
                 return "the file is compressed"
+            self.unwritten = True
             return "the file has changed since it was read"
         if self.diff:
             self.diffs.append(_diff(name, source.data, fixed.data))
         elif not is_stdin:
-            return _store(name, raw, raw[:begin] + fixed.data + raw[begin + len(source.data) :])
+            reason = _store(name, raw, raw[:begin] + fixed.data + raw[begin + len(source.data) :])
+            self.unwritten = self.unwritten or bool(reason)
+            return reason
         return ""
 
 
@@ -350,7 +379,7 @@ def _store(path: str, old: bytes, new: bytes) -> str:
         return str(error)
     try:
         with locked(path):  # otherwise two runs may both find it unchanged, and the fixes of one are lost
-            if read_bytes(target) != old:
+            if read_bytes(target, len(old)) != old:
                 return "the file has changed since it was read"
             os.replace(temporary, target)
     except OutputError as error:

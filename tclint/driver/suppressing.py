@@ -57,7 +57,7 @@ def add_ignores(source: Source, config: Config, unsafe: bool = False, known: Bas
         wanted
     ):  # something new, such as a comment without use
         return Fixed(source, before, refused=tuple(Refused(finding, _USELESS) for finding in found))
-    return Fixed(text, after, tuple(wanted), tuple(Refused(finding, _USELESS) for finding in refused))
+    return Fixed(text, after, before, tuple(wanted), tuple(Refused(finding, _USELESS) for finding in refused))
 
 
 class _Comments:

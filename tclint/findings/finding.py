@@ -173,6 +173,8 @@ class Finding:
     source_location: SourceLocation | None = None
     variants: tuple[Variant, ...] = ()
     """The findings that were folded into this one (:mod:`tclint.report.fold`)."""
+    duplicate_of: Variant | None = None
+    """The finding of another kernel into which it was folded, and which has it among its ``variants``."""
     fixes: tuple[Fix, ...] = ()
     suppressed: str | None = None
     """The reason given in the comment that suppresses it; None if none does."""

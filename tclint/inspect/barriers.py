@@ -6,13 +6,13 @@ is removed or changes its meaning, not when one is added.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._json import to_json
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import GaveUp, LimitExceeded
 from tclint.driver.one import Input
@@ -514,7 +514,7 @@ def _about(found: Protocol, event: Event) -> str:
 def render_json(shown: Iterable[Shown]) -> str:
     """All inputs as one object."""
     document = {"schema": SCHEMA, "files": [_file(one) for one in shown]}
-    return json.dumps(document, indent=2) + "\n"
+    return to_json(document)
 
 
 def _file(shown: Shown) -> dict[str, Any]:

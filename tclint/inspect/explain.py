@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from tclint._json import to_json
 from tclint.findings.rules import Rule, all_rules, first_sentence, manual_reference, nearest, words_of
 from tclint.isa.table import Form, OperandSpec, Table, split_opcode
 from tclint.isa.target import KNOWN, dotted
@@ -150,7 +150,7 @@ def rules_json(rules: Iterable[Rule]) -> str:
         }
         for rule in rules
     ]
-    return json.dumps(documents, indent=2, ensure_ascii=False) + "\n"
+    return to_json(documents)
 
 
 # ---------------------------------------------------------------- instructions

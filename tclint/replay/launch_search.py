@@ -128,8 +128,11 @@ class LaunchSearch:
             hypotheses.CANCELLED_CLUSTERS.value,
             dict.fromkeys(hypothesis.large, hypotheses.MANY_TILES.value),
         )
+        if recorded := self.program.recorded_words:
+            values = values._replace(others={**values.others, **recorded}, recorded=recorded)
         if hypothesis.roles:
-            counts = {w: 0 if w.high else hypothesis.roles for w in self.program.dispatching_words}
+            guessed = self.program.dispatching_words - recorded.keys()
+            counts = {w: 0 if w.high else hypothesis.roles for w in guessed}
             values = values._replace(others={**values.others, **counts}, roles_vary=True)
         if self._grid is None:
             return values
@@ -140,7 +143,9 @@ class LaunchSearch:
 
     @cached_property
     def _grid(self) -> int | None:
-        """The number of clusters, or of CTAs without clusters, if the stride of a loop states it."""
+        """The number of clusters, or of CTAs without clusters, along x, if it is recorded or the stride of a loop states it."""
+        if self.program.model.recorded is not None:
+            return max(self.program.model.recorded.grid[0] // self.cluster[0], 1)
         strides = self.program.strides
         clusters, ctas = strides.get("%clusterid.x"), strides.get("%ctaid.x")
         return clusters or (max(ctas // self.cluster[0], 1) if ctas else None)

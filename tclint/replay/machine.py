@@ -189,6 +189,8 @@ class Machine(ThreadGroupScheduler):
         The completion of a copy does not release what its thread did before. But it is later in time, so no access
         that follows the completion can come before that.
         """
+        if happens_before(observed, agent, number):
+            return True
         known = self._time_closures.get(observed)
         if known is None:
             known, work = observed, [*difference(BOTTOM, observed)]
@@ -1028,6 +1030,8 @@ class Machine(ThreadGroupScheduler):
         address, destination = self._role(group, step, "mbarrier"), self._role(group, step, "destination")
         size, ctas = self._size(group, step), self._role(group, step, "mask", _ALL)
         tensor_map = self._role(group, step, "tensormap")
+        if size is None and ".tile" in step.instruction.opcode and "::gather4" not in step.instruction.opcode:
+            size = self.launch.copied_bytes(tensor_map)
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
         match = step.instruction.match

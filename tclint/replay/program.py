@@ -625,6 +625,28 @@ class Program:
             )
         return self._load_words[step.site]
 
+    @cached_property
+    def recorded_words(self) -> dict[LaunchWord, int]:
+        """The words of the parameters that the kernel loads, in a recorded launch; none without one."""
+        recorded, values, words = self.model.recorded, self.model.values, dict[LaunchWord, int]()
+        names = {p.name: n for n, p in enumerate(self.model.function.parameters)}
+        for site, instruction in enumerate(self.instructions if recorded is not None else ()):
+            operand = next((o for o in instruction.operands if isinstance(o, Memory)), None)
+            if (
+                operand is None
+                or instruction.match is None
+                or not instruction.match.space.startswith(".param")
+            ):
+                continue
+            base, offset = values.linear(values.operand(operand, site))
+            node = values.node(base[0][0]) if len(base) == 1 and base[0][1] == 1 else ("", "")
+            assert recorded is not None
+            if node[0] == "symbol" and node[1] in names and offset >= 0:
+                data = recorded.values[names[node[1]]]
+                for at in range(offset & -4, min(offset + 64, len(data)), 4):  # no load is longer
+                    words[LaunchWord(base, at >> 2)] = int.from_bytes(data[at : at + 4], "little")
+        return words
+
     def buffer(self, step: Step) -> int:
         """A number for the pointers of the launch from which the address of a load is computed: that of the buffer."""
         if step.site not in self._buffers:

@@ -53,6 +53,8 @@ class Summary:
     """The entries of the baseline whose finding this run looked for and did not find."""
     fixed: Mapping[Severity, int] = field(default_factory=dict)
     """Findings that ``--fix`` fixed; the other counts do not include them."""
+    fixed_duplicates: int = 0
+    """Duplicates of findings that ``--fix`` fixed; ``folded`` does not include them."""
     fixable: int = 0
     """Shown findings with a safe fix that can be applied to a file."""
     unsafe_fixable: int = 0
@@ -164,11 +166,11 @@ def present(
 
 
 def first_of(reports: Iterable[FileReport], limit: int) -> tuple[list[FileReport], int]:
-    """The reports with the first *limit* findings that no comment suppresses, and the number of the others."""
+    """The reports with the first *limit* findings, each defect once, that no comment suppresses; the number of the others."""
     listed: list[FileReport] = []
     left, more = limit, 0
     for report in reports:
-        findings = [finding for finding in report.findings if finding.suppressed is None]
+        findings = [f for f in report.findings if f.suppressed is None and f.duplicate_of is None]
         listed.append(replace(report, findings=tuple(findings[:left])))
         more += len(findings[left:])
         left -= len(findings[:left])
@@ -228,8 +230,8 @@ def tally(summary: Summary) -> str:
         if fixed:
             remaining = sum(summary.by_severity.values())
             parts = [f"Found {', '.join(found)} ({fixed} fixed, {remaining} remaining)"]
-        if summary.folded:
-            parts.append(f"{count(summary.folded, 'duplicate')} merged")
+        if merged := summary.folded + summary.fixed_duplicates:
+            parts.append(f"{count(merged, 'duplicate')} merged")
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
     if summary.unlisted:

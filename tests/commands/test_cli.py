@@ -621,7 +621,7 @@ def test_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(sys, "stdin", stdin)
         return str(next(iter(inputs(["-"], "<stdin>")))[1])
 
-    def broken() -> bytes:
+    def broken(count: int) -> bytes:
         raise OSError(5, "Input/output error")
 
     assert error_from(None) == "cannot be read: it is closed"

@@ -504,6 +504,7 @@ def test_json_is_schema_1() -> None:
             "inlined_at": [{"file": "gemm.cu", "line": 50, "column": None, "inlined_at": []}],
         },
         "variants": [],
+        "duplicate_of": None,
         "fixes": [
             {
                 "message": "insert a wait",
@@ -547,6 +548,7 @@ def test_json_is_schema_1() -> None:
         "gone": [],
         "excluded": 0,
         "fixed": 0,
+        "fixed_duplicates": 0,
         "fixable": 0,
         "unsafe_fixable": 0,
         "asm": {"strings": 0, "unknown": 0, "unsure": 0, "modules": 0, "cpp": 0, "arch": None},

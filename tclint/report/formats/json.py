@@ -6,11 +6,11 @@ concerns the whole input.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from tclint._json import to_json
 from tclint.findings.finding import (
     Confirmation,
     FileReport,
@@ -32,6 +32,7 @@ SCHEMA = 1
 OUTCOMES = ("clean", "findings", "not-analysed")
 """By exit code."""
 SUPPRESSED = True
+DUPLICATES = True
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
@@ -42,7 +43,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
         "files": [_file(report, context) for report in reports],
         "summary": _summary(context.summary),
     }
-    return json.dumps(document, indent=2) + "\n"
+    return to_json(document)
 
 
 def _file(report: FileReport, context: Context) -> dict[str, Any]:
@@ -126,6 +127,7 @@ def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str
         "fingerprint": finding.fingerprint,
         "source_location": _source_location(finding.source_location),
         "variants": [asdict(variant) for variant in finding.variants],
+        "duplicate_of": asdict(finding.duplicate_of) if finding.duplicate_of is not None else None,
         "fixes": [_fix(report, finding, fix) for fix in finding.fixes],
         "verify": _verification(report, finding),
         "suppressed": finding.suppressed,
@@ -212,6 +214,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "gone": [asdict(entry) for entry in summary.gone],
         "excluded": summary.excluded,
         "fixed": sum(summary.fixed.values()),
+        "fixed_duplicates": summary.fixed_duplicates,
         "fixable": summary.fixable,
         "unsafe_fixable": summary.unsafe_fixable,
         "asm": {**asdict(summary.asm), "arch": summary.arch},

@@ -18,6 +18,7 @@ from tclint.findings.places import displayed_name
 from tclint.report.formats._details import details, where
 from tclint.report.summary import Context
 
+DUPLICATES = True
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -6,7 +6,6 @@ are serialised here. No other module uses it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -20,17 +19,18 @@ from urllib.parse import quote
 import attrs
 import sarif_om as om
 
+from tclint._json import clean, to_json
 from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation
 from tclint.findings.places import region
 from tclint.findings.rules import Rule, docs_url, url
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.spans import Span
-from tclint.report.formats._details import clean, parties, step_words, variant_notes
+from tclint.report.formats._details import listed, parties, step_words, variant_notes
 from tclint.report.locate import calls
 from tclint.report.summary import Context
 
-SUPPRESSED = True
-"""Suppressed findings are wanted: a result has a property for it."""
+SUPPRESSED = DUPLICATES = True
+"""Suppressed findings and duplicates are wanted: a result has a property for either."""
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _HOME = "https://pypi.org/project/tclint-ptx/"
@@ -67,7 +67,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
     rules = {finding.rule.id: finding.rule for report in reports for finding in report.findings}
     ordered = [rules[id] for id in sorted(rules)]
     log = om.SarifLog(version="2.1.0", schema_uri=_SCHEMA, runs=[_Run(ordered, context).of(reports)])
-    return json.dumps(_encoded(log), indent=2) + "\n"
+    return to_json(_encoded(log))
 
 
 class _Run:
@@ -106,7 +106,11 @@ class _Run:
                     ],
                 )
             ],
-            results=[self._result(report, finding) for report in reports for finding in report.findings],
+            results=[
+                self._result(report, finding)
+                for report, found in listed(reports, self._context)
+                for finding, _ in found
+            ],
             properties=self._verdicts(reports),
         )
 
@@ -181,6 +185,12 @@ class _Run:
         )
         if self._context.baseline:  # baselined findings are left out: GitHub would open an alert for each
             result.baseline_state = "new"
+        if (first := finding.duplicate_of) is not None:
+            result.properties["tclint/duplicateOf"] = {
+                **asdict(first),
+                "path": self._artifact(first.path).uri,
+                "entry": clean(first.entry) if first.entry else None,
+            }
         if finding.doubt:
             result.properties["tclint/doubt"] = finding.doubt
         if finding.help_source is not None:
@@ -238,7 +248,8 @@ class _Run:
                     yield numbered(self._line(call), "the source line or a call through which it was inlined")
         for _, step in parties(finding):
             yield numbered(self._span(report, step.span), f"in the deadlock: {step_words(step)}")
-        for variant in finding.variants[:_MAX_VARIANTS]:
+        first = () if finding.duplicate_of is None else (finding.duplicate_of,)
+        for variant in (*first, *finding.variants[:_MAX_VARIANTS]):
             entry = f" in {variant.entry}" if variant.entry else ""
             location = self._at(variant.path, line=variant.line, column=variant.column)
             yield numbered(location, f"the same defect{entry}")
