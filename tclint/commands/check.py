@@ -241,6 +241,10 @@ class Asked:
                 raise click.UsageError(
                     f"{name} requires the format text or concise, not {self.output_format}."
                 )
+        if self.unsafe_fixes and not (self.fix or self.diff):
+            raise click.UsageError("--unsafe-fixes requires --fix or --diff.")
+        if self.diff or self.add_ignore:
+            self._refuse_ineffective()
         for first, second in _CONTRADICTIONS:
             if {first, second} <= given:
                 raise click.UsageError(f"{first} cannot be combined with {second}.")
@@ -252,6 +256,21 @@ class Asked:
                 f"With --{'fix' if self.fix else 'add-ignore'}, standard input must be the only path, since it is"
                 " written to standard output."
             )
+
+    def _refuse_ineffective(self) -> None:
+        """Raises UsageError for an option about findings in a run that only shows or makes changes."""
+        ineffective = {
+            f"--output-format {self.output_format}": self.output_format != "text",
+            "--output": bool(self.outputs),
+            "--output-file": self.output_file is not None,
+            "--statistics": self.statistics,
+            "--max-findings": self.max_findings is not None,
+            "--timings": self.timings,
+        }
+        reason = "--diff shows changes only" if self.diff else "--add-ignore shows no findings"
+        for option, given in ineffective.items():
+            if given:
+                raise click.UsageError(f"{reason}, so {option} has no effect.")
 
     def files(self) -> dict[str, str]:
         """File -> format of the reports to write. Raises UsageError."""
