@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,8 @@ if TYPE_CHECKING:
 @click.option(
     "--launch",
     metavar="FILE",
-    help="Launch file for --confirm and --execute. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed launch.",
+    help="Launch file for --confirm and --execute. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed"
+    " launch. A folder of tclint capture also gives the replays of that kernel their numbers.",
 )
 @click.option(
     "--fix",
@@ -152,7 +154,7 @@ def command(
     if statistics and output_format not in ("text", "concise"):
         raise click.UsageError(f"--statistics requires the format text or concise, not {output_format}.")
     resolved = resolve(configs, isolated, options)
-    config = replace(resolved.config, launch=launch, cache=resolved.config.cache and not timings)
+    config = replace(resolved.config, launch=launch, cache=resolved.config.cache and not (timings or launch))
     if show_settings:
         write(settings.show(resolved))
         return CLEAN
@@ -314,11 +316,13 @@ def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
 
 
 def _refuse_unexecutable(config: Config) -> None:
-    if config.launch and not config.executes:
-        raise click.UsageError("--launch requires --confirm or --execute.")
+    recorded = config.launch is not None and os.path.isdir(config.launch)
+    if config.launch and not (config.executes or recorded):
+        raise click.UsageError("--launch requires --confirm or --execute, or a folder of tclint capture.")
     if config.executes:
         need_numpy()
-        from tclint.executor.launch import LaunchError, read
+        from tclint.executor.launch import LaunchError
+        from tclint.executor.recorded import read
 
         try:
             if config.launch:

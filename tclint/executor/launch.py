@@ -24,6 +24,7 @@ from tclint.executor.tensor_maps import SIZE, TensorMap
 from tclint.executor.tensor_maps import TYPES as MAP_TYPES
 from tclint.ir.nodes import MAX_CLUSTER_CTAS, MAX_CTA_THREADS, Function
 from tclint.isa.table import TableError, parse_toml
+from tclint.recording import Recording
 
 __all__ = [
     "TYPES", "Argument", "Buffer", "Expectation", "Launch", "LaunchError", "LaunchFile", "MapSpec", "MapValue", "Metadata", "Pointer",
@@ -85,6 +86,8 @@ class Buffer:
     """The file with the contents, instead of ``values``: ``.npy``, or raw bytes under any other name."""
     output: Path | None = None
     """The file that the contents are written to after the launches, in the same two formats."""
+    address: int | None = None
+    """The address in a recorded launch; None for one that may be anywhere."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -167,6 +170,12 @@ class LaunchFile:
     """Buffers whose expected contents are an expression, which only the benchmarks of tclint evaluate."""
     tolerance: float = 0.0
     """The largest difference from an expected value, relative to that value if it is larger than 1."""
+    recorded: Recording | None = None
+    """The launch of a program that this is; None for a file that someone wrote."""
+    element_type: str = ""
+    """A key of :data:`TYPES`, as which the results of a recorded launch are compared; empty for bytes."""
+    encoded: Mapping[bytes, bytes] = field(default_factory=dict)
+    """The 128 bytes of a tensor map as the driver wrote them -> as the executor reads them."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -185,7 +194,7 @@ class LaunchFile:
     def _array(self, name: str, index: int, number: int) -> Array:
         buffer = self.buffers[name]
         if buffer.file:
-            return np.array(_opened(buffer, self.path, name), order="C")
+            return self.translated(np.array(_opened(buffer, self.path, name), order="C"))
         if buffer.values is None:
             return np.full(buffer.size, _POISON, np.uint8).view(buffer.dtype).reshape(buffer.shape)
         if isinstance(buffer.values, tuple):
@@ -196,6 +205,16 @@ class LaunchFile:
                 return _stored(buffer.type, generator.integers(int(low), int(high) + 1, buffer.shape))
             return _stored(buffer.type, generator.uniform(low, high, buffer.shape))
         return np.full(buffer.shape, _stored(buffer.type, np.array(buffer.values)))
+
+    def translated(self, data: Array) -> Array:
+        """*data*, with the tensor maps in it as the executor reads them."""
+        rows = data.reshape(-1).view(np.uint8)
+        words = rows[: len(rows) // SIZE * SIZE].view(np.uint64)[::8]  # maps are aligned to 64 bytes
+        for theirs, ours in self.encoded.items():
+            for at in np.flatnonzero(words == np.frombuffer(theirs[:8], np.uint64)).tolist():
+                if rows[64 * at : 64 * at + SIZE].tobytes() == theirs:
+                    rows[64 * at : 64 * at + SIZE] = np.frombuffer(ours, np.uint8)
+        return data
 
     def parameters(self, launch: Launch, addresses: Mapping[str, int]) -> tuple[bytes, ...]:
         """The bytes of each parameter, given the *addresses* of the allocations in :attr:`sizes`."""

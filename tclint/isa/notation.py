@@ -7,7 +7,7 @@ braces, then the operands::
 
 A choice is a key of the form's ``where`` table. A spelling in that table may contain ``{8..256/8}`` (a range with a
 step) or ``{a,b}``; both are expanded when the table is loaded. Modifiers match in any order, as in ptxas, except that
-types, layouts and state spaces keep theirs (``cvt.f16.f32`` is not ``cvt.f32.f16``), and that the first modifiers belong
+types, layouts and the like keep theirs (``cvt.f16.f32`` is not ``cvt.f32.f16``), and that the first modifiers belong
 to the name of many instructions (there is no ``cp.bulk.async``). Several choices over the same spellings are filled from
 left to right.
 """
@@ -28,14 +28,18 @@ class NotationError(ValueError):
     """A syntax line or a spelling of the ISA table violates the notation."""
 
 
-TYPE = re.compile(r"\.(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:p\d)?(?:x\d)?|s2f6(?:x2)?)")
-"""A modifier that is the type of an operand."""
+TYPE = re.compile(r"\.(?!b1024)(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:p\d)?(?:x\d)?|s2f6(?:x2)?)")
+"""A modifier that is the type of an operand; ``.b1024`` is the size of a tensor map."""
 _ORDERED = (
     TYPE,
     re.compile(r"\.(?:row|col)"),
     re.compile(r"\.(?:global|shared|local|const|param)(?:::\w+)?"),
+    re.compile(r"\.b\dx16(?:_p\d+)?"),
+    re.compile(r"\.(?:and|xor|popc)"),
+    re.compile(r"\.L2::evict_\w+"),
 )
-"""The kinds of modifiers that keep their order among themselves: types, layouts of matrices, state spaces."""
+"""The kinds of modifiers that keep their order among themselves: types, layouts of matrices, state spaces, formats of
+packed elements, the operations on single bits, priorities in the cache."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -109,6 +113,26 @@ class Syntax:
 
     def bind(self, modifiers: tuple[str, ...]) -> dict[str, str] | None:
         """Slot name -> the spelling of *modifiers* that fills it; None if they do not match this line."""
+        taken = self._fill(modifiers, whole=True)
+        if taken is None:
+            return None
+        return {s.name: t for s, t in zip(self.slots, taken, strict=True) if t is not None}
+
+    def continuations(self, modifiers: tuple[str, ...]) -> dict[str, int]:
+        """The modifiers that may follow *modifiers*, each with the index of its slot; empty if none may."""
+        taken = self._fill(modifiers, whole=False)
+        if taken is None:
+            return {}
+        found: dict[str, int] = {}
+        for index, slot in enumerate(self.slots):
+            if taken[index] is None:
+                for spelling in slot.spellings:
+                    if spelling not in found and self._fill((*modifiers, spelling), whole=False) is not None:
+                        found[spelling] = index
+        return found
+
+    def _fill(self, modifiers: tuple[str, ...], *, whole: bool) -> list[str | None] | None:
+        """The spelling in each slot; None if *modifiers* do not fit, or if a *whole* opcode lacks one."""
         slots = self.slots
         if len(modifiers) > len(slots):
             return None
@@ -120,7 +144,9 @@ class Syntax:
 
         def place(k: int) -> bool:
             if k == len(modifiers):
-                return all(t is not None or s.optional for t, s in zip(taken, slots, strict=True))
+                return not whole or all(
+                    t is not None or s.optional for t, s in zip(taken, slots, strict=True)
+                )
             kind = _order(modifiers[k])
             before = first[kind] if kind >= 0 else 0
             for index in range(before, len(slots)):
@@ -137,9 +163,7 @@ class Syntax:
                 first[kind] = before
             return False
 
-        if not place(0):
-            return None
-        return {s.name: t for s, t in zip(slots, taken, strict=True) if t is not None}
+        return taken if place(0) else None
 
 
 @cache

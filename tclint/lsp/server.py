@@ -21,10 +21,12 @@ from pygls.exceptions import JsonRpcException, JsonRpcParseError
 from pygls.lsp.server import LanguageServer
 
 from tclint._version import __version__
+from tclint.analyses.model import KernelModel
 from tclint.config.config import Config
 from tclint.config.settings import FILE, PROJECT
 from tclint.findings.selection import SettingsError
-from tclint.ir.nodes import Module
+from tclint.findings.spans import Span
+from tclint.ir.nodes import Function, Module
 from tclint.lsp.configuration import SECTION, Configuration
 from tclint.lsp.diagnostics import diagnostics, of_error
 from tclint.lsp.document import Document, Lint, Superseded
@@ -97,6 +99,15 @@ class Server(LanguageServer):
         workspace = self.client_capabilities.workspace
         wanted = workspace.diagnostics if workspace is not None else None
         return wanted is not None and bool(wanted.refresh_support)
+
+    @property
+    def shows_markdown(self) -> bool:
+        """Whether the client shows the documentation of a completion as Markdown."""
+        capabilities = self.client_capabilities.text_document
+        completion = capabilities.completion if capabilities is not None else None
+        item = completion.completion_item if completion is not None else None
+        formats = item.documentation_format if item is not None else None
+        return types.MarkupKind.Markdown in (formats or ())
 
     @property
     def patience(self) -> float:
@@ -290,3 +301,19 @@ class Server(LanguageServer):
             return work(place, text)
 
         return await self.look(params.text_document.uri, look)
+
+    async def in_range(
+        self,
+        uri: str,
+        place: types.Range,
+        work: Callable[[Module, Text, Span, Callable[[Function], KernelModel]], R],
+    ) -> R | None:
+        """The result of *work* on a range of a document, with the models of its functions; None if it is not open."""
+        opened = self.documents.get(uri)
+        config = (self.config(opened) if opened is not None else None) or Config()
+
+        def look(document: Document, text: Text, tree: Tree, module: Module) -> R:
+            span = Span(text.offset(place.start), text.offset(place.end))
+            return work(module, text, span, lambda function: document.model(module, function, config))
+
+        return await self.look(uri, look)

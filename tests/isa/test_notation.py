@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tclint.isa.notation import NotationError, expand, parse_syntax
+from tclint.isa.table import table
 
 
 @pytest.mark.parametrize(
@@ -142,3 +143,22 @@ def test_layouts_and_state_spaces_keep_their_order() -> None:
     spaces = parse_syntax("cp.shared::cta.global.ca [d], [a]", {})
     assert spaces.bind((".ca", ".shared::cta", ".global")) is not None
     assert spaces.bind((".global", ".ca", ".shared::cta")) is None
+
+
+@pytest.mark.parametrize(
+    ("opcode", "known"),
+    [
+        ("tensormap.replace.tile.rank.b32.b1024", True),
+        ("tensormap.b32.replace.tile.rank.b1024", False),
+        ("shfl.b32.up", True),
+        ("vote.pred.all", True),
+        ("createpolicy.range.b64.L2::evict_first.L2::evict_last", False),
+        ("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.popc.and", False),
+        ("ldmatrix.sync.aligned.m16n16.x1.trans.shared::cta.b6x16_p32.b8x16", False),
+        ("ldmatrix.b8x16.sync.aligned.m16n16.x1.b6x16_p32.trans.shared::cta", True),
+    ],
+)
+def test_what_is_not_a_type_of_an_operand_moves_and_pairs_of_one_kind_keep_their_order(
+    opcode: str, known: bool
+) -> None:
+    assert bool(table().candidates(opcode)) == known

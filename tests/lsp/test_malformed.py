@@ -1,4 +1,4 @@
-"""Malformed messages: each request gets an error, nothing is logged with a traceback, and the server goes on."""
+"""Malformed messages: each request gets an error, nothing is logged with a traceback, and the server continues."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ HEADERS = [
 ]  # fmt: skip
 
 
-def test_a_malformed_message_is_an_error_and_the_server_goes_on() -> None:
+def test_a_malformed_message_is_an_error_and_the_server_continues() -> None:
     found, log = answers(sent(INITIALIZE, OPEN, *(message for message, _, _ in MALFORMED)))
     errors = [(each["id"], each["error"]["code"]) for each in found if "error" in each]
     assert errors == [(number, code) for _, number, code in MALFORMED]
