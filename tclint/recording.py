@@ -54,6 +54,8 @@ class Allocation:
     """The file with its contents after the launch; None if they are unchanged or were not recorded."""
     problem: str = ""
     """Why something of it was not recorded."""
+    variable: str = ""
+    """The name of the variable of the module that it is; empty for any other memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,7 @@ class _Reader:
         )
         problem = str(table.get("problem", ""))
         address = self._take(table, "address", lambda v: _is_count(v) and v + size <= 1 << 57)
-        return Allocation(address, size, before, after, problem)
+        return Allocation(address, size, before, after, problem, str(table.get("variable", "")))
 
     def _map(self, table: dict[str, Any]) -> RecordedMap:
         data = self._bytes(table, "bytes")

@@ -102,10 +102,10 @@ def test_overlapping_allocations_are_named(tmp_path: Path) -> None:
 
 
 def test_memory_that_is_not_recorded_is_named_where_it_is_needed(folder: Path) -> None:
-    change(folder, buffers=[{"address": 4096, "size": 8, "problem": "it exceeds the limit of 4 bytes"}])
+    change(folder, buffers=[{"address": 4096, "size": 8, "problem": "4 of at most 4 bytes are left"}])
     found = read_recording(folder)
     with pytest.raises(
-        RecordingError, match="the 8 bytes at 0x1000 are not recorded: it exceeds the limit of 4 bytes"
+        RecordingError, match="the 8 bytes at 0x1000 are not recorded: 4 of at most 4 bytes are left"
     ):
         found.require_memory()
 

@@ -12,12 +12,12 @@ from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchError, LaunchFile, beside, triton_beside
 from tclint.executor.recorded import read
-from tclint.executor.results import differences
+from tclint.executor.results import differences, made_maps
 from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import schedule
 from tclint.executor.trace import Trace
 from tclint.executor.unwritten import Outcome, observe_unwritten
-from tclint.ir.nodes import Module
+from tclint.ir.nodes import Memory, Module, Symbol
 from tclint.recording import Recording, RecordingError, read_recording
 from tclint.syntax.source import Source
 
@@ -149,6 +149,9 @@ def _given(
     if len(executions) == len(file.launches) and executions[-1].end == "done":
         found = [f"{text} ({how})" for text in differences(file, arrays)]
         result.differences += found
+        if maps := made_maps(file, arrays):
+            these, are = ("maps", "are") if maps > 1 else ("map", "is")
+            result.notes.append(f"{maps} tensor {these} that the kernel made {are} not compared ({how})")
         if file.recorded is not None and file.expected and not found:
             changed = sum(allocation.after is not None for allocation in file.recorded.allocations)
             what = (
@@ -164,13 +167,19 @@ def _limits(recorded: Recording, module: Module) -> Iterator[str]:
     if recorded.end != "done":
         what = "did not end" if recorded.end == "unfinished" else f"failed with {recorded.end}"
         yield f"on the GPU, the launch {what}: there are no results to compare"
-    names = [
-        v.name
-        for v in module.variables.values()
-        if v.space in (".global", ".const") and not v.initial and v.size
-    ]
-    if names:
-        yield f"the contents of variables are not recorded: {', '.join(names)} begin as zeros"
+    known = {allocation.variable for allocation in recorded.allocations}
+    if names := [name for name in _used_variables(module, recorded.kernel) if name not in known]:
+        yield f"the contents of variables are not recorded: {', '.join(names)} begin as the PTX initialises them"
+
+
+def _used_variables(module: Module, kernel: str) -> list[str]:
+    """The variables that a program can write before it launches *kernel*, and that it may access."""
+    functions = [f for f in module.functions if f.name == kernel or not f.entry]
+    operands = [o for f in functions for instruction in f.instructions for o in instruction.operands]
+    symbols = {o.base if isinstance(o, Memory) else o for o in operands if isinstance(o, Memory | Symbol)}
+    used = {symbol.name for symbol in symbols if isinstance(symbol, Symbol)}
+    found = [v for v in module.variables.values() if v.space in (".global", ".const") and v.name in used]
+    return [v.name for v in found if not v.name.startswith("$")]  # those are strings of the program
 
 
 def _assumed(result: Invocation, module: Module, how: str, options: Options, trace: Trace | None) -> None:

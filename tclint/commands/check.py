@@ -162,6 +162,7 @@ def command(
         raise click.UsageError("Missing argument 'PATH...'.")
     refuse_unused(stdin_filename, paths)
     _refuse_unexecutable(config)
+    _refuse_ineffective(fix, diff, unsafe_fixes, output_format, outputs, statistics, timings)
     try:
         targets = parse(outputs)
     except OutputError as error:
@@ -269,6 +270,29 @@ def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
     names = {name: None for report in reports for name in report.entries}
     if names and not any(config.selected.wants(name) for name in names):
         raise no_function(config.entry, names)
+
+
+def _refuse_ineffective(
+    fix: bool,
+    diff: bool,
+    unsafe_fixes: bool,
+    output_format: str,
+    outputs: tuple[str, ...],
+    statistics: bool,
+    timings: bool,
+) -> None:
+    """Raises UsageError for an option that would change nothing, since it was given for a reason."""
+    if unsafe_fixes and not (fix or diff):
+        raise click.UsageError("--unsafe-fixes requires --fix or --diff.")
+    unused = {
+        f"--output-format {output_format}": output_format != "text",
+        "--output": bool(outputs),
+        "--statistics": statistics,
+        "--timings": timings,
+    }
+    for option, given in unused.items():
+        if diff and given:
+            raise click.UsageError(f"--diff shows changes only, so {option} has no effect.")
 
 
 def _baseline(config: Config) -> Baseline | None:

@@ -152,6 +152,26 @@ def tried(
 
     The edits of the fixes must not overlap. With the *past* of that text, only functions that they change are analysed.
     """
+    made = _tried(report, chosen, config, known, past)
+    return made if isinstance(made, Fixed) else made.reason
+
+
+class _Failed(NamedTuple):
+    """Fixes that do not hold together."""
+
+    reason: str
+    suspects: Sequence[tuple[Finding, Fix]]
+    """Those of the fixes that remove nothing, or are next to a new finding; the others may hold without them."""
+
+
+def _tried(
+    report: FileReport,
+    chosen: Sequence[tuple[Finding, Fix]],
+    config: Config,
+    known: Baseline | None = None,
+    past: IncrementalCache | None = None,
+) -> Fixed | _Failed:
+    """See :func:`tried`."""
     old = report.source
     assert old is not None  # set by shown
     edits = {edit for _, fix in chosen for edit in fix.edits}
@@ -160,22 +180,28 @@ def tried(
     before = {_key(finding, edits): finding for finding in report.findings}
     after = {_key(finding): finding for finding in then.findings}
     if len(then.problems) > len(report.problems):
-        return f"the fix causes an error: {then.problems[-1].message}"
-    for key, finding in after.items():
-        if key not in before:
-            return f"the fix causes {finding.rule.id} in line {source.position(finding.span.start).line}"
-    if any(_key(finding, edits) in after for finding, _ in chosen):
-        return "the fix does not remove the finding"
+        return _Failed(f"the fix causes an error: {then.problems[-1].message}", chosen)
+    if new := [finding for key, finding in after.items() if key not in before]:
+        line = source.position(new[0].span.start).line
+        beside = [_nearest(chosen, finding.span.start, edits) for finding in new]
+        return _Failed(f"the fix causes {new[0].rule.id} in line {line}", beside)
+    if idle := [pair for pair in chosen if _key(pair[0], edits) in after]:
+        return _Failed("the fix does not remove the finding", idle)
     gone = tuple(finding for key, finding in before.items() if key not in after)
     return Fixed(source, then, report, gone)
+
+
+def _nearest(chosen: Sequence[tuple[Finding, Fix]], start: int, edits: Iterable[Edit]) -> tuple[Finding, Fix]:
+    """The fix that changes the text nearest to the offset *start* in the text to which all *edits* have been applied."""
+    return min(chosen, key=lambda pair: min(abs(_moved(e.span.start, edits) - start) for e in pair[1].edits))
 
 
 def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | None = None) -> FileReport:
     """*report* without the fixes that fail verification, so that a reader can apply any one of them without checking.
 
-    The best fix of each finding is tried together with the others. If that fails, and for alternative fixes, each is
-    tried alone. Hidden findings are left as they are, since they are not shown. So are notes: their code works, and
-    verifying their fixes would double the time for a kernel.
+    The best fix of each finding is tried together with the others. If that fails, it is tried without those to which the
+    failure points. What remains, and alternative fixes, are tried alone. Hidden findings are left as they are, since they
+    are not shown. So are notes: their code works, and verifying their fixes would double the time for a kernel.
 
     Only the rules of these findings are checked, with those whose findings decide whether theirs are reported: the
     others cost most of a run, and :func:`apply_fixes` checks all rules before it keeps a fix.
@@ -187,17 +213,34 @@ def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | 
     config = _about(config, seen)
     good: list[tuple[Finding, Fix]] = []
     best = compatible((finding, list(finding.fixes)) for finding in seen)
-    if isinstance(tried(before, best, config, past=past), Fixed):
+    made = _tried(before, best, config, past=past)
+    done = best if isinstance(made, Fixed) or len(best) == 1 else []
+    if isinstance(made, Fixed):
         good += best
-    others = [(f, fix) for f in seen for fix in f.fixes if not any(f is g and fix is x for g, x in good)]
-    for pair in others[:_MAX_SINGLE_TRIALS]:
-        if past is not None and before.source is not None:
-            past.builds.build(before.source.data)  # one edit away from the next text, and from the last one
-        if isinstance(tried(before, [pair], config, past=past), Fixed):
-            good.append(pair)
-    kept = {id(f): tuple(x for x in f.fixes if any(f is g and x is y for g, y in good)) for f in seen}
+    else:
+        unsuspected = [(f, fix) for f, fix in best if not _among(f, fix, made.suspects)]
+        if len(unsuspected) > 1 and _hold_alone(before, unsuspected, config, past):
+            good += unsuspected
+            done = unsuspected
+    others = [(f, fix) for f in seen for fix in f.fixes if not _among(f, fix, done)]
+    good += [pair for pair in others[:_MAX_SINGLE_TRIALS] if _hold_alone(before, [pair], config, past)]
+    kept = {id(f): tuple(x for x in f.fixes if _among(f, x, good)) for f in seen}
     findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
     return replace(report, findings=findings)
+
+
+def _among(finding: Finding, fix: Fix, pairs: Iterable[tuple[Finding, Fix]]) -> bool:
+    """Whether *pairs* has this very *fix* of *finding*: equal ones of other findings do not count."""
+    return any(finding is other and fix is one for other, one in pairs)
+
+
+def _hold_alone(
+    before: FileReport, pairs: Sequence[tuple[Finding, Fix]], config: Config, past: IncrementalCache | None
+) -> bool:
+    """Whether fixes hold without those that were tried last."""
+    if past is not None and before.source is not None:
+        past.builds.build(before.source.data)  # one edit away from the next text, and from the last one
+    return isinstance(tried(before, pairs, config, past=past), Fixed)
 
 
 def _about(config: Config, findings: Iterable[Finding]) -> Config:
@@ -231,9 +274,14 @@ def _clash(a: Edit, b: Edit) -> bool:
 
 def _key(finding: Finding, edits: Iterable[Edit] = ()) -> _Key:
     """The identity of a finding, in the text to which *edits* have been applied."""
-    start = finding.span.start
-    moved = sum(len(e.text.encode()) - (e.span.end - e.span.start) for e in edits if e.span.end <= start)
-    return finding.rule.id, finding.entry, start + moved
+    return finding.rule.id, finding.entry, _moved(finding.span.start, edits)
+
+
+def _moved(start: int, edits: Iterable[Edit]) -> int:
+    """The offset *start* in the text to which *edits* have been applied."""
+    return start + sum(
+        len(e.text.encode()) - (e.span.end - e.span.start) for e in edits if e.span.end <= start
+    )
 
 
 # ---------------------------------------------------------------- files

@@ -39,7 +39,7 @@ def _recorded(path: Path) -> LaunchFile:
         raise LaunchError(str(error)) from None
     buffers, expected = {}, {}
     for number, allocation in enumerate(found.allocations):
-        name = f"buffer_{number}"
+        name = allocation.variable or f"buffer_{number}"
         buffers[name] = Buffer("u8", (allocation.size,), file=allocation.before, address=allocation.address)
         if found.end == "done" and not allocation.problem:
             expected[name] = allocation.after or allocation.before

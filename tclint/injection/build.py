@@ -19,7 +19,7 @@ from tclint.driver.cuda_tools import packaged
 __all__ = ["CaptureError", "cupti_libraries", "injection_library"]
 
 _HERE = Path(__file__).parent
-_SOURCES = ("inject.c", "record.c")
+_SOURCES = ("inject.c", "record.c", "elf.c")
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,defs")
 _LIBRARIES = ("-ldl", "-lpthread")
 _EXTRA = "pip install 'tclint-ptx[capture]'"

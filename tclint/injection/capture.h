@@ -20,11 +20,15 @@
     F(cuEventDestroy_v2, (CUevent)) \
     F(cuEventQuery, (CUevent)) \
     F(cuEventRecord, (CUevent, CUstream)) \
+    F(cuFuncGetModule, (CUmodule *, CUfunction)) \
     F(cuFuncGetParamInfo, (CUfunction, size_t, size_t *, size_t *)) \
+    F(cuFuncLoad, (CUfunction)) \
     F(cuGetErrorName, (CUresult, const char **)) \
+    F(cuKernelGetFunction, (CUfunction *, CUkernel)) \
     F(cuKernelGetParamInfo, (CUkernel, size_t, size_t *, size_t *)) \
     F(cuMemGetAddressRange_v2, (CUdeviceptr *, size_t *, CUdeviceptr)) \
     F(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t)) \
+    F(cuModuleGetGlobal_v2, (CUdeviceptr *, size_t *, CUmodule, const char *)) \
     F(cuPointerGetAttribute, (void *, CUpointer_attribute, CUdeviceptr)) \
     F(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus *)) \
     F(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *))
@@ -74,12 +78,12 @@ struct launch {
     unsigned grid[3], block[3], cluster[3], shared;
     bool cooperative, dependent;
     void **parameters, **extra;
+    CUmodule module; /* NULL if it is not known */
     const struct image *image; /* NULL if it is not known */
     const void *cubin;
     size_t cubin_size;
     const struct map *maps;
     size_t map_count;
-    bool maps_lost; /* more maps were made than are kept */
 };
 
 /* Append a line to the log of this process, for the command that reports. */
@@ -87,6 +91,10 @@ void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Copy bytes that may not be readable: false instead of a signal. */
 bool read_safely(void *to, const void *from, size_t size);
+
+/* Call *act* with the name of each section of an ELF file, or of each variable, that is within its bounds. */
+void each_section(const void *elf, size_t size, void (*act)(void *, const char *), void *user);
+void each_variable(const void *elf, size_t size, void (*act)(void *, const char *), void *user);
 
 /* Record the state before the launch: false, after a note, if nothing is to be recorded. */
 bool record_before(const struct launch *launch);

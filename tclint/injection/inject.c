@@ -66,8 +66,9 @@ static struct {
     char *names[MAX_NAMES];
     size_t name_count;
     int log, pipe[2];
+    pid_t process;
     CUpti_SubscriberHandle subscriber;
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .log = -1, .pipe = {-1, -1}};
+} state = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .log = -1, .pipe = {-1, -1}};
 
 static _Thread_local bool inside; /* calls that this library makes are not looked at */
 static _Thread_local CUstream recording; /* of the launch between its two callbacks */
@@ -228,31 +229,22 @@ static const struct image *image_of_function(const void *function) {
     return NULL;
 }
 
+struct wanted {
+    const char *pattern;
+    bool glob, found;
+};
+
+static void compare_section(void *user, const char *name) {
+    struct wanted *wanted = user;
+    if (strncmp(name, ".text.", 6) == 0)
+        wanted->found |= wanted->glob ? fnmatch(wanted->pattern, name + 6, 0) == 0 : !strcmp(wanted->pattern, name + 6);
+}
+
 /* Whether a cubin contains the code of a kernel: a section `.text.NAME`. */
-static bool contains(const unsigned char *cubin, size_t size, const char *pattern, bool glob) {
-    Elf64_Ehdr header;
-    if (size < sizeof header)
-        return false;
-    memcpy(&header, cubin, sizeof header);
-    if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_shentsize != sizeof(Elf64_Shdr) ||
-        header.e_shoff > size || (size - header.e_shoff) / sizeof(Elf64_Shdr) < header.e_shnum ||
-        header.e_shstrndx >= header.e_shnum)
-        return false;
-    Elf64_Shdr names, section;
-    memcpy(&names, cubin + header.e_shoff + header.e_shstrndx * sizeof names, sizeof names);
-    if (names.sh_offset > size || names.sh_size > size - names.sh_offset)
-        return false;
-    for (unsigned n = 0; n < header.e_shnum; n++) {
-        memcpy(&section, cubin + header.e_shoff + n * sizeof section, sizeof section);
-        if (section.sh_name >= names.sh_size)
-            continue;
-        const char *name = (const char *)cubin + names.sh_offset + section.sh_name;
-        if (!memchr(name, 0, names.sh_size - section.sh_name) || strncmp(name, ".text.", 6) != 0)
-            continue;
-        if (glob ? fnmatch(pattern, name + 6, 0) == 0 : strcmp(pattern, name + 6) == 0)
-            return true;
-    }
-    return false;
+static bool contains(const void *cubin, size_t size, const char *pattern, bool glob) {
+    struct wanted wanted = {pattern, glob, false};
+    each_section(cubin, size, compare_section, &wanted);
+    return wanted.found;
 }
 
 /* ------------------------------------------------------------------ tensor maps */
@@ -294,7 +286,7 @@ static void im2col(const cuTensorMapEncodeIm2col_params *p) {
     remember_map(&map, p->tensorMap, p->globalAddress, p->globalDim, p->globalStrides, p->elementStrides);
 }
 
-#if CUDA_VERSION >= 12080
+#if CUDA_VERSION >= 13000
 static void im2col_wide(const cuTensorMapEncodeIm2colWide_params *p) {
     struct map map = {.mode = "im2col-wide", .type = p->tensorDataType, .rank = p->tensorRank,
                       .interleave = p->interleave, .swizzle = p->swizzle, .fill = p->oobFill,
@@ -332,28 +324,54 @@ static bool chosen(const struct launch *launch) {
     return ++state.matches == config.nth;
 }
 
-static void begin_launch(struct launch *launch) {
+/* The module of the kernel, which the driver would otherwise load during the launch. */
+static CUmodule loaded_module(const struct launch *launch) {
+    CUfunction function = launch->function;
+    CUmodule module = NULL;
+    if (launch->is_kernel && driver.cuKernelGetFunction(&function, (CUkernel)launch->function) != CUDA_SUCCESS)
+        return NULL;
+    if (driver.cuFuncLoad(function) != CUDA_SUCCESS || driver.cuFuncGetModule(&module, function) != CUDA_SUCCESS)
+        return NULL;
+    return module;
+}
+
+/* Whether to record this launch; if so, what is known of it, which no other thread changes from now on. */
+static bool claim(struct launch *launch) {
+    static struct map maps[MAX_MAPS];
+    static struct image image;
     pthread_mutex_lock(&state.lock);
     bool wanted = chosen(launch);
     if (wanted) {
-        state.claimed = true;
         launch->is_kernel = recall(&state.kernels, launch->function) != NULL;
-        launch->image = image_of_function(launch->function);
+        launch->module = loaded_module(launch);
+        state.claimed = true;
+        const struct image *found = image_of_function(launch->function);
+        if (found) {
+            image = *found;
+            launch->image = &image;
+        }
         if (state.cubin && contains(state.cubin, state.cubin_size, launch->name, false)) {
             launch->cubin = state.cubin;
             launch->cubin_size = state.cubin_size;
         }
-        launch->maps = state.maps;
+        memcpy(maps, state.maps, sizeof maps);
+        launch->maps = maps;
         launch->map_count = state.map_count < MAX_MAPS ? state.map_count : MAX_MAPS;
-        launch->maps_lost = state.map_count > MAX_MAPS;
-        note("recording %s", launch->name);
-        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* another thread may be building a graph */
-        driver.cuThreadExchangeStreamCaptureMode(&mode);
-        is_recording = record_before(launch);
-        recording = launch->stream;
-        driver.cuThreadExchangeStreamCaptureMode(&mode);
     }
     pthread_mutex_unlock(&state.lock);
+    return wanted;
+}
+
+/* Other threads may launch meanwhile: what runs on the GPU may wait for what they launch. */
+static void begin_launch(struct launch *launch) {
+    if (!claim(launch))
+        return;
+    note("recording %s", launch->name);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* another thread may be building a graph */
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    is_recording = record_before(launch);
+    recording = launch->stream;
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 static void end_launch(CUresult result) {
@@ -435,18 +453,22 @@ static void remember_call(CUpti_CallbackId id, const void *parameters) {
     switch (id) {
     case EACH(cuTensorMapEncodeTiled): tiled(parameters); break;
     case EACH(cuTensorMapEncodeIm2col): im2col(parameters); break;
-#if CUDA_VERSION >= 12080
+#if CUDA_VERSION >= 13000
     case EACH(cuTensorMapEncodeIm2colWide): im2col_wide(parameters); break;
 #endif
     case EACH(cuModuleLoad): remember_image(*AS(cuModuleLoad)->module, NULL, AS(cuModuleLoad)->fname); break;
-    case EACH(cuModuleLoadData): remember_image(*AS(cuModuleLoadData)->module, AS(cuModuleLoadData)->image, NULL); break;
+    case EACH(cuModuleLoadData):
+        remember_image(*AS(cuModuleLoadData)->module, AS(cuModuleLoadData)->image, NULL);
+        break;
     case EACH(cuModuleLoadDataEx):
         remember_image(*AS(cuModuleLoadDataEx)->module, AS(cuModuleLoadDataEx)->image, NULL);
         break;
     case EACH(cuModuleLoadFatBinary):
         remember_image(*AS(cuModuleLoadFatBinary)->module, AS(cuModuleLoadFatBinary)->fatCubin, NULL);
         break;
-    case EACH(cuLibraryLoadData): remember_image(*AS(cuLibraryLoadData)->library, AS(cuLibraryLoadData)->code, NULL); break;
+    case EACH(cuLibraryLoadData):
+        remember_image(*AS(cuLibraryLoadData)->library, AS(cuLibraryLoadData)->code, NULL);
+        break;
     case EACH(cuLibraryLoadFromFile):
         remember_image(*AS(cuLibraryLoadFromFile)->library, NULL, AS(cuLibraryLoadFromFile)->fileName);
         break;
@@ -471,7 +493,7 @@ static void remember_call(CUpti_CallbackId id, const void *parameters) {
 
 static void module_loaded(const CUpti_ModuleResourceData *module) {
     if (!module || !module->pCubin || state.claimed ||
-        !contains((const unsigned char *)module->pCubin, module->cubinSize, config.pattern, true))
+        !contains(module->pCubin, module->cubinSize, config.pattern, true))
         return;
     void *copy = malloc(module->cubinSize);
     if (!copy)
@@ -484,14 +506,12 @@ static void module_loaded(const CUpti_ModuleResourceData *module) {
 
 static void CUPTIAPI called(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data) {
     (void)user;
-    if (inside)
-        return;
-    inside = true;
-    if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
+    if (domain == CUPTI_CB_DOMAIN_RESOURCE) { /* also of a module that this library makes the driver load */
         pthread_mutex_lock(&state.lock);
         module_loaded(((const CUpti_ResourceData *)data)->resourceDescriptor);
         pthread_mutex_unlock(&state.lock);
-    } else {
+    } else if (!inside) {
+        inside = true;
         const CUpti_CallbackData *call = data;
         const CUresult *result = call->functionReturnValue;
         if (call->callbackSite == CUPTI_API_ENTER) {
@@ -503,15 +523,15 @@ static void CUPTIAPI called(void *user, CUpti_CallbackDomain domain, CUpti_Callb
             remember_call(id, call->functionParams);
             pthread_mutex_unlock(&state.lock);
         }
+        inside = false;
     }
-    inside = false;
 }
 
 static const CUpti_CallbackId WATCHED[] = {
     EACH(cuLaunchKernel), EACH(cuLaunchKernel_ptsz), EACH(cuLaunchKernelEx), EACH(cuLaunchKernelEx_ptsz),
     EACH(cuLaunchCooperativeKernel), EACH(cuLaunchCooperativeKernel_ptsz), EACH(cuGraphLaunch),
     EACH(cuGraphLaunch_ptsz), EACH(cuTensorMapEncodeTiled), EACH(cuTensorMapEncodeIm2col),
-#if CUDA_VERSION >= 12080
+#if CUDA_VERSION >= 13000
     EACH(cuTensorMapEncodeIm2colWide),
 #endif
     EACH(cuModuleLoad), EACH(cuModuleLoadData), EACH(cuModuleLoadDataEx), EACH(cuModuleLoadFatBinary),
@@ -592,6 +612,7 @@ EXPORT int tclint_begin(const char *folder, const char *pattern, uint64_t nth, u
     config.nth = nth;
     config.limit = limit;
     config.seconds = seconds;
+    state.process = getpid();
     state.claimed = false;
     state.matches = state.captured = state.graphs = state.name_count = 0;
     mkdir(config.folder, 0777);
@@ -611,6 +632,8 @@ EXPORT int tclint_begin(const char *folder, const char *pattern, uint64_t nth, u
 
 /* Record no further launch. */
 EXPORT void tclint_end(void) {
+    if (getpid() != state.process) /* a copy of the program that fork() made */
+        return;
     pthread_mutex_lock(&state.lock);
     state.claimed = true;
     if (state.log >= 0) {

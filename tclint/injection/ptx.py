@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from getpass import getuser
 from glob import glob
 from hashlib import sha256
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -130,15 +131,19 @@ def _kept(entry: re.Pattern[str], environment: dict[str, str]) -> tuple[str, str
 
 
 def _objects(launch: dict[str, Any]) -> Iterator[Path]:
-    """The mapped files that contain device code."""
+    """The mapped files that contain device code, and the name with which a program of nvcc registers the kernel."""
+    kernel = launch["kernel"].encode()
     for name in launch.get("objects", ()):
         path = Path(name)
         try:
             if path.stat().st_size <= _MAX_OBJECT and not path.name.startswith(
                 ("libcuda.", "libcupti", "libnvrtc")
             ):
-                data = path.read_bytes()
-                if data.startswith(b"\x7fELF") and b".nv_fatbin" in data:
+                with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+                    wanted = (
+                        data[:4] == b"\x7fELF" and data.find(b".nv_fatbin") >= 0 and data.find(kernel) >= 0
+                    )
+                if wanted:
                     yield path
-        except OSError:
+        except (OSError, ValueError):  # an empty file cannot be mapped
             continue

@@ -22,6 +22,7 @@ struct buffer {
     size_t size;
     bool copied, changed;
     char problem[256];
+    const char *variable; /* the name of a variable of the module, else NULL */
 };
 
 static struct {
@@ -238,6 +239,11 @@ static void add_allocation(CUdeviceptr address) {
         return;
     struct buffer *buffer = &state.buffers[state.buffer_count++];
     *buffer = (struct buffer){.address = base, .size = size};
+    for (const struct buffer *other = state.buffers; other != buffer; other++)
+        if (other->address - base < size) {
+            state.buffer_count--; /* the variables of a module, which are recorded one by one */
+            return;
+        }
     CUdevice here = 0;
     int there = 0;
     if (driver.cuCtxGetDevice(&here) == CUDA_SUCCESS &&
@@ -245,6 +251,17 @@ static void add_allocation(CUdeviceptr address) {
         there != (int)here)
         snprintf(buffer->problem, sizeof buffer->problem, "it belongs to GPU %d, and the launch to GPU %d", there,
                  (int)here);
+}
+
+/* Add a variable of the module, which the program may have written before the launch. */
+static void add_variable(void *user, const char *name) {
+    const struct launch *launch = user;
+    CUdeviceptr address = 0;
+    size_t size = 0;
+    if (driver.cuModuleGetGlobal_v2(&address, &size, launch->module, name) != CUDA_SUCCESS || !size || known(address) ||
+        state.buffer_count == MAX_BUFFERS)
+        return;
+    state.buffers[state.buffer_count++] = (struct buffer){.address = address, .size = size, .variable = name};
 }
 
 /* Add what the aligned words of *data* point to, and the tensors of the maps that are in it. */
@@ -261,7 +278,7 @@ static void search(const struct launch *launch, const unsigned char *data, size_
         if (word && (all || (word + near >= low && word <= high + near && word >= (CUdeviceptr)1 << 32)))
             add_allocation(word);
     }
-    for (size_t at = 0; at + 128 <= size; at += 64)
+    for (size_t at = 0; at + 128 <= size; at += all ? 16 : 64) /* the driver's parameters begin at any offset */
         for (size_t n = 0; n < launch->map_count; n++)
             if (memcmp(data + at, launch->maps[n].bytes, 128) == 0)
                 add_allocation(launch->maps[n].address);
@@ -314,8 +331,8 @@ static void copy_after(struct buffer *buffer) {
     char name[NAME], before[NAME];
     CUdeviceptr base = 0;
     size_t extent = 0;
-    if (driver.cuMemGetAddressRange_v2(&base, &extent, buffer->address) != CUDA_SUCCESS || base != buffer->address ||
-        extent != buffer->size) {
+    if (!buffer->variable && (driver.cuMemGetAddressRange_v2(&base, &extent, buffer->address) != CUDA_SUCCESS ||
+                              base != buffer->address || extent != buffer->size)) {
         failed(buffer, "it was freed while the kernel ran");
         return;
     }
@@ -375,7 +392,7 @@ static void write_geometry(const struct launch *launch) {
         fputs(n ? ",\n" : "\n", state.json);
         json_map(&launch->maps[n]);
     }
-    fprintf(state.json, "], \"maps_lost\": %s", launch->maps_lost ? "true" : "false");
+    fputc(']', state.json);
 }
 
 /* The code of the kernel: the image that the program gave to the driver, and the cubin that the driver chose. */
@@ -398,6 +415,10 @@ static void write_buffers(void) {
         const struct buffer *buffer = &state.buffers[n];
         fprintf(state.json, "%s{\"address\": %llu, \"size\": %zu", n ? ",\n" : "\n",
                 (unsigned long long)buffer->address, buffer->size);
+        if (buffer->variable) {
+            fputs(", \"variable\": ", state.json);
+            json_text(buffer->variable);
+        }
         if (buffer->copied) {
             buffer_file(name, buffer, "before");
             fprintf(state.json, ", \"before\": \"%s\"", name);
@@ -463,13 +484,16 @@ bool record_before(const struct launch *launch) {
     }
     if (!begin(launch) || !read_parameters(launch))
         return false;
+    if (launch->module && launch->cubin)
+        each_variable(launch->cubin, launch->cubin_size, add_variable, (void *)launch);
     search(launch, state.parameters, (state.parameter_bytes + 7) & ~(size_t)7);
     for (size_t n = 0; n < state.buffer_count; n++) { /* copying one may add further ones */
         struct buffer *buffer = &state.buffers[n];
         if (*buffer->problem)
             report(buffer);
         else if (buffer->size > config.limit - state.copied)
-            failed(buffer, "it exceeds the limit of %" PRIu64 " bytes", config.limit);
+            failed(buffer, "%" PRIu64 " of at most %" PRIu64 " bytes are left", config.limit - state.copied,
+                   config.limit);
         else {
             copy_before(launch, buffer);
             state.copied += buffer->size;

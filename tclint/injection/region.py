@@ -42,12 +42,13 @@ def capture(
     limit: int = LIMIT,
     seconds: float = SECONDS,
 ) -> Iterator[Region]:
-    """Record launch number *nth* of the kernels that match the glob *kernel* in the ``with`` block to the folder *name*.
+    """Record launch number *nth* of the kernels that match the glob *kernel* in a ``with`` block to the folder *name*.
 
     The options are those of ``tclint capture``: *limit* is in bytes, and a launch that takes longer than *seconds* is
     recorded without results. The driver reports only modules that it loads from the first block on, so the PTX of a
-    kernel that was launched before is looked for by the name of the kernel. Raises :class:`CaptureError` if nothing
-    can be recorded, or if no such launch was recorded by the end of the block.
+    kernel that was launched before is looked for by the name of the kernel. Raises
+    :class:`~tclint.injection.build.CaptureError` if nothing can be recorded, or if no such launch was recorded by the
+    end of the block.
     """
     folder, wanted = Path(name), Wanted(kernel, nth, limit, seconds)
     path = injection_library()

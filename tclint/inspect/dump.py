@@ -32,6 +32,7 @@ from tclint.ir.nodes import (
     Instruction,
     Memory,
     Module,
+    Negated,
     Not,
     Operand,
     Pair,
@@ -234,6 +235,8 @@ def _operand(function: Function, operand: Operand) -> str:
         return operand.name
     if isinstance(operand, Not):
         return "!" + function.registers[operand.register].name
+    if isinstance(operand, Negated):
+        return "-" + function.registers[operand.register].name
     if isinstance(operand, Memory):
         base = _operand(function, operand.base) + (f"{operand.offset:+}" if operand.offset else "")
         return f"[{', '.join([base, *(_operand(function, extra) for extra in operand.extras)])}]"

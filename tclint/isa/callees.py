@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["ASSERTION", "SYSTEM_CALLS", "needs_no_declaration"]
+__all__ = ["ASSERTION", "SYSTEM_CALLS", "is_instruction", "needs_no_declaration"]
+
 
 ASSERTION = "__assertfail"
 """The function that reports a failed assertion. It ends the launch and does not return."""
@@ -18,3 +19,8 @@ _OPTIX = "_optix_"
 def needs_no_declaration(callee: str) -> bool:
     """Whether a module may call *callee* without declaring it."""
     return callee.startswith(_OPTIX)
+
+
+def is_instruction(callee: str) -> bool:
+    """Whether ptxas compiles a call of *callee* to an instruction."""
+    return callee.startswith("__nv_ptx_builtin_")

@@ -501,10 +501,12 @@ class Machine(ThreadGroupScheduler):
         cta, offset = location
         if cta in self.alive and self._split_waiters is None and self.program.follows_memory:
             phase = mbarrier.phase if mbarrier is not None else 0
-            made = site, writes, (cta, lanes), offset, size, agent, number
             self.accesses.append(
-                Access(*made, clock, group, group.waited, mbarrier, phase, box, lane_addresses)
-            )
+                Access(
+                    site, writes, (cta, lanes), offset, size, agent, number, clock, group, group.waited,
+                    mbarrier, phase, box, lane_addresses,
+                )
+            )  # fmt: skip
 
     # ------------------------------------------------------------ lanes
 

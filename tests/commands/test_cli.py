@@ -379,8 +379,12 @@ def test_dump_calls_the_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     stages.tree = tree  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tclint.inspect.dump", stages)
     monkeypatch.setattr("tclint.inspect.dump", stages, raising=False)
-    write(a="fine")
-    assert run("dump", "tree", "a.ptx", "--dot", "--entry", "gemm") == (0, "fine True gemm\n", "")
+    header = ".version 8.0 .target sm_90 .address_size 64"
+    Path("a.ptx").write_text(header)
+    assert run("dump", "tree", "a.ptx", "--dot", "--entry", "gemm") == (0, f"{header} True gemm\n", "")
+    Path("b.ptx").write_text(f"{header} }}")
+    code, out, err = run("dump", "tree", "b.ptx")
+    assert (code, out, err.startswith("error: b.ptx:1: ")) == (2, f"{header} }} False None\n", True)
     assert run("dump", "tree", "a.ptx", "--entry", "absent") == (
         2,
         "",

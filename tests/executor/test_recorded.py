@@ -88,10 +88,10 @@ def test_an_address_outside_the_recorded_memory_is_a_fault(tmp_path: Path) -> No
 
 
 def test_memory_above_the_limit_is_named(tmp_path: Path) -> None:
-    buffers = [{"address": LOW, "size": 8, "problem": "it exceeds the limit of 4 bytes"}]
+    buffers = [{"address": LOW, "size": 8, "problem": "4 of at most 4 bytes are left"}]
     folder = doubled(tmp_path, buffers=buffers)
     assert invoke(str(folder)) == (
-        2, f"{folder}: the 8 bytes at {LOW:#x} are not recorded: it exceeds the limit of 4 bytes",
+        2, f"{folder}: the 8 bytes at {LOW:#x} are not recorded: 4 of at most 4 bytes are left",
     )  # fmt: skip
 
 
@@ -120,10 +120,35 @@ def test_a_recording_without_ptx_asks_for_it(tmp_path: Path) -> None:
 
 def test_a_variable_that_the_program_may_have_written_is_named(tmp_path: Path) -> None:
     folder = doubled(tmp_path)
-    text = DOUBLE.replace(".visible .entry", ".const .align 4 .b8 table[16];\n.visible .entry")
+    text = TABLE.replace("ADDED", "")
     (folder / "kernel.ptx").write_text(text)
-    assert "the contents of variables are not recorded: table begin as zeros" in invoke(str(folder))[1]
+    assert "not recorded" not in invoke(str(folder))[1]  # nothing accesses it
+    (folder / "kernel.ptx").write_text(TABLE.replace("ADDED", "ld.const.f32 %f2, [table+4];"))
+    assert "the contents of variables are not recorded: table begin as" in invoke(str(folder))[1]
 
+
+def test_a_recorded_variable_has_the_contents_that_the_program_wrote(tmp_path: Path) -> None:
+    values = [pointer(LOW), pointer(HIGH), (64).to_bytes(4, "little")]
+    buffers = {
+        LOW: (bytes(256), (2 * NUMBERS + 7).tobytes()),
+        HIGH: (NUMBERS.tobytes(), None),
+        NEAR_SHARED: (np.array([1, 7], np.float32).tobytes(), None),
+    }
+    text = TABLE.replace("ADDED", "ld.const.f32 %f1, [table+4];\n    add.f32 %f2, %f2, %f1;")
+    folder = write_recording(tmp_path / "folder", text, "double", values, buffers)
+    path = folder / "launch.json"
+    found = json.loads(path.read_text())
+    found["buffers"][2]["variable"] = "table"
+    path.write_text(json.dumps(found))
+    code, output = invoke(str(folder))
+    assert (code, "not recorded" in output) == (0, False)
+
+
+TABLE = DOUBLE.replace(
+    ".visible .entry", ".const .align 4 .f32 table[2] = {0f3F800000, 0f3F800000};\n.visible .entry"
+)
+TABLE = TABLE.replace("    st.global", "    ADDED\n    st.global")
+"""The kernel with a variable that it may access."""
 
 TILES = module(
     """
@@ -135,6 +160,7 @@ TILES = module(
     .shared .align 128 .b8 tile[4096];
     .shared .align 8 .b64 full;
     mov.b64 %rd0, map;
+    cvta.param.u64 %rd0, %rd0;
     ld.param.u64 %rd1, [table];
     mov.u32 %r0, %tid.x;
     setp.ne.u32 %p0, %r0, 0;
@@ -200,6 +226,28 @@ def test_a_tensor_map_in_memory_is_translated_too(tmp_path: Path) -> None:
 def test_a_tensor_map_that_cannot_be_executed_is_named(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="a tensor map that cannot be executed: mode im2col-wide"):
         read(tiles(tmp_path, mode="im2col-wide"))
+
+
+def test_the_address_of_a_parameter_is_no_generic_address(tmp_path: Path) -> None:
+    code, output = invoke(str(tiles(tmp_path, TILES.replace("    cvta.param.u64 %rd0, %rd0;", ""))))
+    assert (code, "not a generic address, cvta.param is missing" in output) == (2, True)
+
+
+def test_a_tensor_map_that_the_kernel_makes_is_not_compared(tmp_path: Path) -> None:
+    # The kernel copies the map into memory, where the GPU has the bytes of the driver's format.
+    body = "".join(
+        f"    ld.param.u64 %rd1, [map+{n}];\n    st.global.u64 [%rd0+{n}], %rd1;\n" for n in range(0, 128, 8)
+    )
+    text = module(
+        ".visible .entry made(.param .align 64 .b8 map[128], .param .u64 to)\n{\n    .reg .b64 %rd<2>;\n"
+        f"    ld.param.u64 %rd0, [to];\n{body}    ret;\n}}\n",
+        header=HOPPER,
+    )
+    after = bytes(range(100, 228)) + bytes(128)  # as if tensormap.replace had changed the map
+    buffers = {LOW: (bytes(256), after), HIGH: (bytes(256), None)}
+    folder = write_recording(tmp_path / "folder", text, "made", [MADE, pointer(LOW)], buffers, maps=[MAP])
+    code, output = invoke(str(folder))
+    assert (code, "1 tensor map that the kernel made is not compared" in output) == (0, True)
 
 
 def test_replays_of_a_recorded_launch_know_the_box_of_a_tensor_map(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A program under ``tclint capture``, with a driver whose GPU is the processor: what is recorded, and what is refused."""
+"""A program under ``tclint capture``, with a driver whose GPU is the processor: what is recorded, what is refused."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from tclint.injection.build import CaptureError
 from tclint.injection.program import Captured, Wanted, record
+from tests.injection.conftest import compiled
 from tests.tools.recordings import DOUBLE
 
 WithStub = Callable[..., Path]
@@ -23,13 +24,15 @@ WithStub = Callable[..., Path]
 def capture(with_stub: WithStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Captured]:
     """Records a launch of the program that launches *kernels*.
 
-    Functions `without` which the driver is, and a `setting` of the stub to 1, make it fail.
+    Functions `without` which the driver is, and a `setting` of the stub, make it fail.
     """
 
-    def run(*kernels: str, without: tuple[str, ...] = (), setting: str = "", **wanted: Any) -> Captured:
+    def run(
+        *kernels: str, without: tuple[str, ...] = (), setting: str = "", value: str = "1", **wanted: Any
+    ) -> Captured:
         stub = with_stub(*without)
         if setting:
-            monkeypatch.setenv(setting, "1")
+            monkeypatch.setenv(setting, value)
         ptx = tmp_path / "double.ptx"
         ptx.write_text(DOUBLE)
         return record([str(stub / "host"), str(ptx), *kernels], tmp_path / "folder", Wanted(**wanted))
@@ -89,7 +92,7 @@ def test_an_allocation_above_the_limit_is_named(capture: Callable[..., Captured]
     found = capture("double", limit=1000)
     (problem,) = found.problems
     assert re.fullmatch(
-        r"the allocation of 4096 bytes at 0x[0-9a-f]+ is not recorded: it exceeds the limit of 1000 bytes",
+        r"the allocation of 4096 bytes at 0x[0-9a-f]+ is not recorded: 1000 of at most 1000 bytes are left",
         problem,
     )
     to, source = found.launch["buffers"]
@@ -164,6 +167,29 @@ def test_a_tensor_map_is_recorded_by_what_was_made_of_it(capture: Callable[..., 
     assert launch["cluster"] == [2, 1, 1]
     # Only the map leads to this allocation.
     assert [buffer["address"] for buffer in launch["buffers"]] == [found["address"]]
+
+
+def test_a_variable_of_the_module_is_recorded(capture: Callable[..., Captured], tmp_path: Path) -> None:
+    source, cubin = tmp_path / "cubin.c", tmp_path / "cubin"
+    code = 'int table[4], other; __attribute__((section(".text.double"))) int f(void) { return table[0] + other; }'
+    source.write_text(code)
+    compiled("-c", source, "-o", cubin)
+    found = capture("double", setting="STUB_CUBIN", value=str(cubin))
+    named = [buffer for buffer in found.launch["buffers"] if "variable" in buffer]
+    assert [(buffer["variable"], buffer["size"]) for buffer in named] == [("table", 16)]
+    assert (tmp_path / "folder" / named[0]["before"]).read_bytes() == bytes.fromhex(
+        "01000000020000000300000004000000"
+    )
+    assert (tmp_path / "folder/cubin").read_bytes() == cubin.read_bytes()
+
+
+@pytest.mark.parametrize("end", range(0, 1000, 97))
+def test_a_damaged_cubin_is_survived(capture: Callable[..., Captured], tmp_path: Path, end: int) -> None:
+    test_data = tmp_path / "whole"
+    (tmp_path / "cubin.c").write_text('__attribute__((section(".text.double"))) int f(void) { return 1; }')
+    compiled("-c", tmp_path / "cubin.c", "-o", test_data)
+    (tmp_path / "cubin").write_bytes(test_data.read_bytes()[:end] + b"\xff" * 64)
+    assert capture("double", setting="STUB_CUBIN", value=str(tmp_path / "cubin")).problems == ()
 
 
 def test_a_program_that_does_not_use_cuda_is_named(with_stub: WithStub, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tclint.findings.finding import FileReport
-from tclint.findings.places import displayed_name
+from tclint.findings.places import displayed_name, unreported
 from tclint.report.formats._details import where
 from tclint.report.formats._style import printable
 from tclint.report.summary import Context, count, tally
@@ -19,7 +19,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
 
 def _lines(report: FileReport, context: Context) -> Iterator[str]:
     path = displayed_name(report)
-    for problem in report.problems:
+    for problem in unreported(report):
         at = f"{path}:{problem.line}" if problem.line else path
         yield _one_line(f"{at}: error: {problem.message}")
     for finding in report.findings:
