@@ -1,5 +1,7 @@
 """``tclint check --fix``: applies the fixes of findings, and verifies each of them by checking the new text.
 
+:class:`Fixing` also writes what another function makes of a text, such as the comments of ``--add-ignore``.
+
 A fix is kept only if its finding is gone and no new finding appears. Otherwise the text is left unchanged, and the
 reason is reported. Overlapping edits are never applied together. A file is replaced atomically, keeping its
 permissions, and only if its content has not changed since it was read. A file with another hard link is left as it is, since
@@ -9,7 +11,7 @@ replacing it would separate the two.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +31,17 @@ from tclint.syntax.source import GZIP, ZSTD, Source, SourceError, read_bytes
 if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
 
-__all__ = ["Fixed", "Fixing", "Refused", "apply_fixes", "compatible", "shown", "tried", "verified_fixes"]
+__all__ = [
+    "Fixed",
+    "Fixing",
+    "Refused",
+    "apply_fixes",
+    "compatible",
+    "moved",
+    "shown",
+    "tried",
+    "verified_fixes",
+]
 
 _MAX_PASSES = 10
 """Passes over the remaining findings. A fix may become possible only after another one."""
@@ -152,6 +164,26 @@ def tried(
 
     The edits of the fixes must not overlap. With the *past* of that text, only functions that they change are analysed.
     """
+    made = _tried(report, chosen, config, known, past)
+    return made if isinstance(made, Fixed) else made.reason
+
+
+class _Failed(NamedTuple):
+    """Fixes that do not hold together."""
+
+    reason: str
+    suspects: Sequence[tuple[Finding, Fix]]
+    """Those of the fixes that remove nothing, or are next to a new finding; the others may hold without them."""
+
+
+def _tried(
+    report: FileReport,
+    chosen: Sequence[tuple[Finding, Fix]],
+    config: Config,
+    known: Baseline | None = None,
+    past: IncrementalCache | None = None,
+) -> Fixed | _Failed:
+    """See :func:`tried`."""
     old = report.source
     assert old is not None  # set by shown
     edits = {edit for _, fix in chosen for edit in fix.edits}
@@ -160,22 +192,28 @@ def tried(
     before = {_key(finding, edits): finding for finding in report.findings}
     after = {_key(finding): finding for finding in then.findings}
     if len(then.problems) > len(report.problems):
-        return f"the fix causes an error: {then.problems[-1].message}"
-    for key, finding in after.items():
-        if key not in before:
-            return f"the fix causes {finding.rule.id} in line {source.position(finding.span.start).line}"
-    if any(_key(finding, edits) in after for finding, _ in chosen):
-        return "the fix does not remove the finding"
+        return _Failed(f"the fix causes an error: {then.problems[-1].message}", chosen)
+    if new := [finding for key, finding in after.items() if key not in before]:
+        line = source.position(new[0].span.start).line
+        beside = [_nearest(chosen, finding.span.start, edits) for finding in new]
+        return _Failed(f"the fix causes {new[0].rule.id} in line {line}", beside)
+    if idle := [pair for pair in chosen if _key(pair[0], edits) in after]:
+        return _Failed("the fix does not remove the finding", idle)
     gone = tuple(finding for key, finding in before.items() if key not in after)
     return Fixed(source, then, report, gone)
+
+
+def _nearest(chosen: Sequence[tuple[Finding, Fix]], start: int, edits: Iterable[Edit]) -> tuple[Finding, Fix]:
+    """The fix that changes the text nearest to the offset *start* in the text to which all *edits* have been applied."""
+    return min(chosen, key=lambda pair: min(abs(moved(e.span.start, edits) - start) for e in pair[1].edits))
 
 
 def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | None = None) -> FileReport:
     """*report* without the fixes that fail verification, so that a reader can apply any one of them without checking.
 
-    The best fix of each finding is tried together with the others. If that fails, and for alternative fixes, each is
-    tried alone. Hidden findings are left as they are, since they are not shown. So are notes: their code works, and
-    verifying their fixes would double the time for a kernel.
+    The best fix of each finding is tried together with the others. If that fails, it is tried without those to which the
+    failure points. What remains, and alternative fixes, are tried alone. Hidden findings are left as they are, since they
+    are not shown. So are notes: their code works, and verifying their fixes would double the time for a kernel.
 
     Only the rules of these findings are checked, with those whose findings decide whether theirs are reported: the
     others cost most of a run, and :func:`apply_fixes` checks all rules before it keeps a fix.
@@ -187,17 +225,34 @@ def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | 
     config = _about(config, seen)
     good: list[tuple[Finding, Fix]] = []
     best = compatible((finding, list(finding.fixes)) for finding in seen)
-    if isinstance(tried(before, best, config, past=past), Fixed):
+    made = _tried(before, best, config, past=past)
+    done = best if isinstance(made, Fixed) or len(best) == 1 else []
+    if isinstance(made, Fixed):
         good += best
-    others = [(f, fix) for f in seen for fix in f.fixes if not any(f is g and fix is x for g, x in good)]
-    for pair in others[:_MAX_SINGLE_TRIALS]:
-        if past is not None and before.source is not None:
-            past.builds.build(before.source.data)  # one edit away from the next text, and from the last one
-        if isinstance(tried(before, [pair], config, past=past), Fixed):
-            good.append(pair)
-    kept = {id(f): tuple(x for x in f.fixes if any(f is g and x is y for g, y in good)) for f in seen}
+    else:
+        unsuspected = [(f, fix) for f, fix in best if not _among(f, fix, made.suspects)]
+        if len(unsuspected) > 1 and _hold_alone(before, unsuspected, config, past):
+            good += unsuspected
+            done = unsuspected
+    others = [(f, fix) for f in seen for fix in f.fixes if not _among(f, fix, done)]
+    good += [pair for pair in others[:_MAX_SINGLE_TRIALS] if _hold_alone(before, [pair], config, past)]
+    kept = {id(f): tuple(x for x in f.fixes if _among(f, x, good)) for f in seen}
     findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
     return replace(report, findings=findings)
+
+
+def _among(finding: Finding, fix: Fix, pairs: Iterable[tuple[Finding, Fix]]) -> bool:
+    """Whether *pairs* has this very *fix* of *finding*: equal ones of other findings do not count."""
+    return any(finding is other and fix is one for other, one in pairs)
+
+
+def _hold_alone(
+    before: FileReport, pairs: Sequence[tuple[Finding, Fix]], config: Config, past: IncrementalCache | None
+) -> bool:
+    """Whether fixes hold without those that were tried last."""
+    if past is not None and before.source is not None:
+        past.builds.build(before.source.data)  # one edit away from the next text, and from the last one
+    return isinstance(tried(before, pairs, config, past=past), Fixed)
 
 
 def _about(config: Config, findings: Iterable[Finding]) -> Config:
@@ -231,9 +286,14 @@ def _clash(a: Edit, b: Edit) -> bool:
 
 def _key(finding: Finding, edits: Iterable[Edit] = ()) -> _Key:
     """The identity of a finding, in the text to which *edits* have been applied."""
-    start = finding.span.start
-    moved = sum(len(e.text.encode()) - (e.span.end - e.span.start) for e in edits if e.span.end <= start)
-    return finding.rule.id, finding.entry, start + moved
+    return finding.rule.id, finding.entry, moved(finding.span.start, edits)
+
+
+def moved(offset: int, edits: Iterable[Edit]) -> int:
+    """*offset* in the text to which *edits* have been applied."""
+    return offset + sum(
+        len(e.text.encode()) - (e.span.end - e.span.start) for e in edits if e.span.end <= offset
+    )
 
 
 # ---------------------------------------------------------------- files
@@ -241,7 +301,7 @@ def _key(finding: Finding, edits: Iterable[Edit] = ()) -> _Key:
 
 @dataclass(slots=True)
 class Fixing:
-    """A run with ``--fix`` or ``--diff``, which passes inputs through and fixes them."""
+    """A run with ``--fix``, ``--diff`` or ``--add-ignore``, which passes inputs through and changes them."""
 
     config: Config
     unsafe: bool = False
@@ -249,6 +309,10 @@ class Fixing:
     """Collect the changes in ``diffs`` and change nothing."""
     known: Baseline | None = None
     """Findings in it are not fixed."""
+    make: Callable[[Source, Config, bool, Baseline | None], Fixed] = apply_fixes
+    """What changes a text; it has the parameters of :func:`apply_fixes`."""
+    verb: str = "fix"
+    """What it does with a finding; with an ending, also what was done with it."""
     notes: list[str] = field(default_factory=list)
     """What was not fixed, and why."""
     diffs: list[str] = field(default_factory=list)
@@ -288,7 +352,7 @@ class Fixing:
 
     def _one(self, name: str, source: Source, is_stdin: bool) -> Source:
         try:
-            result = apply_fixes(source, self.config, self.unsafe, self.known)
+            result = self.make(source, self.config, self.unsafe, self.known)
         except Exception as error:
             if debug():
                 raise
@@ -300,12 +364,14 @@ class Fixing:
         self.problems += [f"{where}:{p.line}: error: {p.message}" for p in result.report.problems]
         for finding, reason in result.refused:
             line = result.source.position(finding.span.start).line
-            self.notes.append(f"{where}:{line}: {finding.rule.id} was not fixed: {reason}")
+            self.notes.append(f"{where}:{line}: {finding.rule.id} was not {self.verb}ed: {reason}")
         if is_stdin and not self.diff:
             self.stdin = result.source.data
         reason = self._keep(name, source, result.source, is_stdin) if result.fixed else ""
         if reason:
-            self.notes.append(f"{where}: {count(len(result.fixed), 'finding')} could be fixed, but {reason}")
+            self.notes.append(
+                f"{where}: {count(len(result.fixed), 'finding')} could be {self.verb}ed, but {reason}"
+            )
         before = result.before or result.report
         self.before.append(before)
         self.after.append(before if reason else result.report)

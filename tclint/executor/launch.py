@@ -7,6 +7,7 @@ Lists of sizes are ordered as in numpy, the outermost dimension first; those of 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from math import prod
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tclint._dataclass import dataclass
-from tclint._read import read_file
+from tclint._read import read_file, size_words
 from tclint.executor.formats import encode
 from tclint.executor.tensor_maps import SIZE, TensorMap
 from tclint.executor.tensor_maps import TYPES as MAP_TYPES
@@ -57,6 +58,8 @@ _POISON = 0xFF
 """Fills buffers that a kernel must write; NaN if it is read as a floating-point number."""
 MAX_SHARED_BYTES = 232448
 """Dynamic shared memory that a CTA can have on any target (227 KiB)."""
+MAX_BUFFER_BYTES = 4 * 2**30
+"""What all buffers of a launch file may have together, since a short file can ask for any amount of memory."""
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 
@@ -249,11 +252,13 @@ def _opened(buffer: Buffer, path: Path, name: str) -> Array:
     file, key = buffer.file, f"buffers.{name}.file"
     assert file is not None
     try:
+        if not file.is_file():
+            _fail(path, f"{file.name}: No such file", key)
         if file.suffix != ".npy":
             if file.stat().st_size != buffer.size:
                 _fail(path, f"{file.name} has {file.stat().st_size} bytes, not {buffer.size}", key)
             return np.memmap(file, buffer.dtype, "r", shape=buffer.shape)
-        found: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+        found = load_array(file)
     except (OSError, ValueError) as error:
         if isinstance(error, LaunchError):
             raise
@@ -264,6 +269,21 @@ def _opened(buffer: Buffer, path: Path, name: str) -> Array:
         _fail(path, f"{file.name} holds {found.dtype}, not {buffer.dtype}", key)
     if found.shape != buffer.shape:
         _fail(path, f"{file.name} has shape {list(found.shape)}, not {list(buffer.shape)}", key)
+    return found
+
+
+def load_array(file: Path) -> Array:
+    """The array in an ``.npy`` file, mapped into memory. Raises OSError, and ValueError for any other contents."""
+    if not file.is_file():
+        raise FileNotFoundError("No such file")
+    try:
+        found = np.load(file, mmap_mode="r", allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            raise TypeError("it is an archive")
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - numpy has Python's tokenizer and parser read the header
+        raise ValueError(f"not an .npy file: {error}") from None
     return found
 
 
@@ -357,6 +377,14 @@ class _Table:
             self.fail("unknown key", key)
 
 
+def _below(file: Path, folder: Path) -> bool:
+    """Whether a path is below a folder once links are followed: a launch file may be from a stranger."""
+    try:
+        return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
+    except ValueError:  # a NUL in the name
+        return False
+
+
 def _whole(value: Any) -> bool:
     """Whether a value of the file is an integer; TOML's booleans are Python integers."""
     return isinstance(value, int) and not isinstance(value, bool)
@@ -379,6 +407,8 @@ class _Reader:
         ptx = top.file("ptx")
         for name, table in top.tables("buffers").items():
             self.buffers[name] = self._buffer(name, table)
+            if sum(buffer.size for buffer in self.buffers.values()) > MAX_BUFFER_BYTES:
+                table.fail(f"the buffers have more than {size_words(MAX_BUFFER_BYTES)}", "shape")
         for name, table in top.tables("maps").items():
             if name in self.buffers:
                 table.fail("a buffer has the same name")
@@ -415,13 +445,17 @@ class _Reader:
         return found, tuple(expressions)
 
     def _buffer(self, name: str, table: _Table) -> Buffer:
-        type = table.take("type", f"one of {', '.join(TYPES)}", lambda value: value in TYPES)
+        type = table.take(
+            "type", f"one of {', '.join(TYPES)}", lambda value: isinstance(value, str) and value in TYPES
+        )
         shape = table.integers("shape")
         if not shape or min(shape) < 1:
             table.fail("a size below 1" if shape else "no dimensions", "shape")
         values, seed = self._values(table, type), table.integer("seed", None)
         buffer = Buffer(type, shape, values, seed, table.file("file"), table.file("output"))
         table.end()
+        if buffer.output and not _below(buffer.output, self.path.parent):
+            table.fail("not a file below the folder of the launch file", "output")
         if buffer.file and buffer.values is not None:
             table.fail("values and file are mutually exclusive", "values")
         if buffer.seed is not None and not isinstance(buffer.values, tuple):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from tclint.executor.formats import decode
-from tclint.executor.launch import TYPES, Buffer, Expectation, LaunchError, LaunchFile
+from tclint.executor.launch import TYPES, Buffer, Expectation, LaunchError, LaunchFile, load_array
 from tclint.executor.memory import Array
 from tclint.executor.tensor_maps import SIZE
 from tclint.executor.tensor_maps import decode as tensor_map
@@ -113,7 +113,7 @@ def _wanted(file: LaunchFile, name: str, expected: Expectation) -> Array:
     if isinstance(expected, int | float):
         return np.full(buffer.shape, expected, np.float64)
     try:
-        wanted: Array = np.load(expected, allow_pickle=False)
+        wanted = load_array(expected)
     except (OSError, ValueError) as error:
         raise LaunchError(f"{file.path}: {expected.name}: {error}: expected.{name}") from None
     if wanted.dtype.kind == "V" and wanted.dtype.itemsize == buffer.dtype.itemsize:

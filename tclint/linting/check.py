@@ -169,6 +169,13 @@ def _check(
         problems += [Problem(line, limit) for limit in limits]
         off = selected.ignored(source.path, function.name) if all_hits else ()
         hits = tuple(without_subsumed(all_hits, selected.min_confidence, off, selected.strict))
+        if any(hit.provided or any(fix.proves for fix in hit.fixes) for hit in hits):
+            from tclint.linting.proofs import (
+                proved_hits,  # no run without rules that are off by default needs it
+            )
+
+            hits = tuple(proved_hits(source, module, whole, hits, past.pause))
+            tick("proofs of edits")
         if observer is not None:
             hits = (*hits, *(hit for hit in observer(module, whole, hits) if hit.subject in on))
             tick("execute")
@@ -246,7 +253,7 @@ def _kernel_hits(
     """The hits of the rules that are *on* in a function, and the messages of the checks that exceeded a limit."""
     hits: list[Hit] = []
     limits: list[str] = []
-    for kernel_check in kernel_checks(model.function.uses):
+    for kernel_check in kernel_checks(model.function.uses, on):
         if on.isdisjoint(kernel_check.subjects):
             continue
         try:

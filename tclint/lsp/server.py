@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import Any, BinaryIO, TypeVar
+from typing import Protocol as Structural
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcParseError
 from pygls.lsp.server import LanguageServer
-from pygls.protocol import LanguageServerProtocol, lsp_method
 
 from tclint._version import __version__
 from tclint.analyses.model import KernelModel
@@ -30,6 +31,7 @@ from tclint.lsp.configuration import SECTION, Configuration
 from tclint.lsp.diagnostics import diagnostics, of_error
 from tclint.lsp.document import Document, Lint, Superseded
 from tclint.lsp.names import Cursor
+from tclint.lsp.protocol import Messages, Protocol, log_plainly
 from tclint.lsp.text import Text
 from tclint.syntax import Tree
 
@@ -39,40 +41,18 @@ _log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-class At(Protocol):
+class At(Structural):
     """The parameters of a request about a position."""
 
     text_document: types.TextDocumentIdentifier
     position: types.Position
 
 
-class _Protocol(LanguageServerProtocol):
-    """Leaves the texts to the server: pygls would split lines at characters that are not line endings in the protocol."""
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
-    def lsp_text_document__did_open(
-        self, params: types.DidOpenTextDocumentParams
-    ) -> Generator[Any, Any, None]:
-        yield self.fm.features[types.TEXT_DOCUMENT_DID_OPEN], (params,), None
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
-    def lsp_text_document__did_change(
-        self, params: types.DidChangeTextDocumentParams
-    ) -> Generator[Any, Any, None]:
-        yield self.fm.features[types.TEXT_DOCUMENT_DID_CHANGE], (params,), None
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
-    def lsp_text_document__did_close(
-        self, params: types.DidCloseTextDocumentParams
-    ) -> Generator[Any, Any, None]:
-        yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
-
-
 class Server(LanguageServer):
     """The documents of one client."""
 
     def __init__(self) -> None:
-        super().__init__("tclint", __version__, protocol_cls=_Protocol)
+        super().__init__("tclint", __version__, protocol_cls=Protocol)
         self.documents: dict[str, Document] = {}
         self.configuration = Configuration()
         self._worker = ThreadPoolExecutor(1, "tclint")
@@ -85,6 +65,22 @@ class Server(LanguageServer):
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---------------------------------------------------------------- the client
+
+    def serve(self, stream: BinaryIO) -> None:
+        """Answers the messages in *stream* on standard output until its end."""
+        log_plainly()
+        self.start_io(Messages(stream, self._refuse))  # type: ignore[arg-type]
+
+    def _refuse(self, error: JsonRpcException) -> None:
+        assert isinstance(self.protocol, Protocol)
+        self.protocol.refuse(error)
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Logs an error, and answers a message that could not be decoded."""
+        if source is JsonRpcException and isinstance(error, ValueError | RecursionError):
+            self._refuse(JsonRpcParseError("a message that is not JSON in UTF-8"))
+        else:
+            _log.error("%s: %s", type(error).__name__, error)
 
     @property
     def encoding(self) -> str:

@@ -140,6 +140,8 @@ class Machine(ThreadGroupScheduler):
         """How often each atomic increment has read its counter."""
         self._begun_arrays: set[tuple[int, tuple[int, ...]]] = set()
         """The accesses that may leave their array in a later iteration, by the threads that have made them."""
+        self.oversized = False
+        """Copies have more bytes than an mbarrier counts, so the phases that they complete show nothing."""
         self._split_waiters: list[Stuck] | None = None
         """The blocked threads when a split barrier was first released; None: none was."""
 
@@ -499,10 +501,12 @@ class Machine(ThreadGroupScheduler):
         cta, offset = location
         if cta in self.alive and self._split_waiters is None and self.program.follows_memory:
             phase = mbarrier.phase if mbarrier is not None else 0
-            made = site, writes, (cta, lanes), offset, size, agent, number
             self.accesses.append(
-                Access(*made, clock, group, group.waited, mbarrier, phase, box, lane_addresses)
-            )
+                Access(
+                    site, writes, (cta, lanes), offset, size, agent, number, clock, group, group.waited,
+                    mbarrier, phase, box, lane_addresses,
+                )
+            )  # fmt: skip
 
     # ------------------------------------------------------------ lanes
 
@@ -662,7 +666,7 @@ class Machine(ThreadGroupScheduler):
     ) -> None:
         instruction = step.instruction
         address = self._role(group, step, "mbarrier")
-        count, tx, given = self._role(group, step, "count", 1), *self._tx(group, step)
+        count, tx, given = self._role(group, step, "count", 1), *self._bytes(group, step, "tx")
         relaxed = _relaxed(instruction)
         if not relaxed:
             self.epochs.end(group)
@@ -707,22 +711,32 @@ class Machine(ThreadGroupScheduler):
     def _on_mbarrier_expect(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
     ) -> None:
-        address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
+        address, (tx, given) = self._role(group, step, "mbarrier"), self._bytes(group, step, "tx")
         operands = address, self._ctas(group, step), tx
         for (at, mask, bytes_), who in self._by_operands(step, positions, *operands).items():
             for mbarrier in self._signalled(step, at, mask):
                 mbarrier.expect(None if given else bytes_ * len(who))
                 self._check_tx(step, mbarrier)
 
-    def _tx(self, group: ThreadGroup, step: Step) -> tuple[Lanes, bool]:
-        """The bytes of an expect_tx or complete_tx, and whether the launch decides them; then the bytes are 0."""
-        given = self.program.depends_on_launch(step.site, "tx")
-        return 0 if given else self._role(group, step, "tx", 0), given
+    def _bytes(self, group: ThreadGroup, step: Step, role: str) -> tuple[Lanes, bool]:
+        """The bytes of a copy, an expect_tx or a complete_tx, and whether they are made up; then the bytes are 0.
+
+        No kernel is made for a launch with more bytes than an mbarrier counts.
+        """
+        if self.program.makes_up_bytes(step.site, role):
+            return 0, True
+        bytes_ = self._role(group, step, role, 0)
+        if self.program.depends_on_launch(step.site, role) and any(
+            b is not None and b > MAX_COUNT for b in broadcast(bytes_, len(group.threads))
+        ):
+            self.oversized = True
+            return 0, True
+        return bytes_, False
 
     def _on_mbarrier_complete(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
     ) -> None:
-        address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
+        address, (tx, given) = self._role(group, step, "mbarrier"), self._bytes(group, step, "tx")
         operands = address, self._ctas(group, step), tx
         for (at, mask, bytes_), who in self._by_operands(step, positions, *operands).items():
             for mbarrier in self._signalled(step, at, mask):
@@ -1084,9 +1098,8 @@ class Machine(ThreadGroupScheduler):
         assert match is not None
         if "bytes" not in match.form.roles:
             return transferred(match)
-        return (
-            None if self.program.depends_on_launch(step.site, "bytes") else self._role(group, step, "bytes")
-        )
+        bytes_, made_up = self._bytes(group, step, "bytes")
+        return None if made_up else bytes_
 
     def _ranks(self, step: Step, mask: int) -> list[int]:
         """The CTAs of the cluster in a mask."""

@@ -493,3 +493,31 @@ def test_only_fixes_that_hold_are_offered() -> None:
     note = replace(first, fixes=(idle,), severity=Severity.INFO)
     for untried in (quiet, note):
         assert verified_fixes(replace(report, findings=(untried,)), Config()).findings == (untried,)
+
+
+def test_fixes_beside_one_that_fails_are_verified_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    text = module(*(before_the_wait(USE, name) for name in "abcd"), header=HOPPER)
+    report = shown(Source(text.encode(), "k.ptx"), Config())
+    first, *others = (f for f in report.findings if f.fixes)
+    idle = Fix("say nothing", (Edit(Span(0, 0), "// nothing\n"),), True)
+    wrong = _changed(text, ".version", ".version 8.0\n.version")
+    real, trials = fixing.lint, list[Source]()
+
+    def counted(source: Source, config: Config, **kwargs: object) -> object:
+        trials.append(source)
+        return real(source, config, **kwargs)
+
+    monkeypatch.setattr(fixing, "lint", counted)
+    spoiled = replace(report, findings=(replace(first, fixes=(idle,)), *others))
+    assert [f.fixes for f in verified_fixes(spoiled, Config()).findings] == [(), *(f.fixes for f in others)]
+    assert len(trials) == 3  # all, all but the first, the first
+    trials.clear()
+    broken = replace(report, findings=(replace(first, fixes=(wrong,)), *others))
+    assert [f.fixes for f in verified_fixes(broken, Config()).findings] == [(), *(f.fixes for f in others)]
+    assert len(trials) == 5  # an error points to none of them, so each is tried alone
+    trials.clear()
+    alone = replace(report, findings=(replace(first, fixes=(idle,)),))
+    assert [f.fixes for f in verified_fixes(alone, Config()).findings] == [()]
+    assert len(trials) == 1

@@ -9,6 +9,7 @@ from typing import Any
 
 from tclint._json import clean, to_json
 from tclint.findings.finding import FileReport, Finding
+from tclint.findings.places import unreported
 from tclint.findings.scales import Severity
 from tclint.report.formats._details import listed, variant_notes
 from tclint.report.locate import Target
@@ -37,7 +38,7 @@ def _entries(
 ) -> Iterator[dict[str, Any]]:
     path = context.locate.relative(report.path)
     member = [f"in member {report.member}"] if report.member else []
-    for problem in report.problems:
+    for problem in unreported(report):
         yield _entry(
             "tclint-problem",
             "; ".join([problem.message, *member]),
