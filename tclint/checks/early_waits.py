@@ -102,7 +102,7 @@ def waits_long_before_the_use(model: KernelModel) -> Iterator[Hit]:
         pending = in_flight.waited_for(states.before(wait), instruction)
         if not pending or instruction.guard >= 0:
             continue
-        used = {r for o in pending for r in _registers(model.instruction(o.site))}
+        used = _derived(model, {r for o in pending for r in _registers(model.instruction(o.site))})
         first = _first_dependent(model, wait, used)
         if first - wait > LONG:
             yield CO009.hit(
@@ -120,6 +120,17 @@ def _registers(operation: Instruction) -> Iterator[int]:
     """The registers that an operation on tensor memory reads or writes."""
     for operand in operation.operands:
         yield from registers(operand)
+
+
+def _derived(model: KernelModel, work: set[int]) -> set[int]:
+    """The registers *work*, and all that may be computed from them, since compilers move copies of them before the wait."""
+    found = set[int]()
+    while work:
+        register = work.pop()
+        if register not in found:
+            found.add(register)
+            work.update(w for i in model.readers.get(register, ()) for w in model.instruction(i).writes)
+    return found
 
 
 def _first_dependent(model: KernelModel, wait: int, used: set[int]) -> int:

@@ -521,7 +521,7 @@ class _Builder:
             )
 
     def predicate(self, name: str) -> int | None:
-        """A register without a definition for the special register *name*, which guards an instruction; None if it is no
+        """A register without a definition for the special register *name*, which guards an instruction; None if it is not a
         predicate."""
         special = SPECIAL_REGISTERS.get(name)
         if special is None or special.type != ".pred":

@@ -246,6 +246,19 @@ def test_a_call_of_the_driver_is_noted_only_beside_wgmma() -> None:
     )
 
 
+def test_a_wait_for_tensor_memory_is_noted_only_if_no_copy_of_a_register_is_used_soon() -> None:
+    new = HOPPER.replace("8.0", "8.6").replace("sm_90a", "sm_100a")
+    load = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r9];\n"
+    other = "add.u32 %r3, %r0, %r3;\n" * 33
+    wait = "tcgen05.wait::ld.sync.aligned;"
+    use = "st.global.u32 [%rd0], %r1;"
+    noted_at(f"{load}{wait} // want CO009\n{other}{use}", header=new, wanted=1)
+    noted_at(f"{load}{wait}\nadd.u32 %r2, %r1, 1;\n{other}{use}", header=new)
+    noted_at(f"{load}mov.b32 %r2, %r1;\n{wait}\nadd.u32 %r4, %r2, 1;\n{other}{use}", header=new)
+    noted_at(f"{load}{wait}\nbar.sync 0;\n{other}{use}", header=new)
+    noted_at(f"{load}{wait}\nst.shared.u32 [tile], %r0;\n{other}{use}", header=new)
+
+
 @pytest.mark.parametrize(
     ("loop", "noted"),
     [
