@@ -102,6 +102,14 @@ def test_a_cycle_that_no_thread_can_enter_has_no_first_phase() -> None:
     assert "each wait of the cycle is for phase 0 at first" in what
 
 
+def test_two_waits_that_are_both_passed_at_first_may_miss_a_phase() -> None:
+    text = planted("handoff-second-parity")
+    ((kind, what),) = causes(hang(text, "41, 53"))
+    assert (kind, what.partition(",")[0]) == ("first-phase", "both waits of the cycle are passed at first")
+    step = "    add.u32 %r6, %r6, 1;"
+    assert causes(hang(text.replace(step, f"    bar.sync 1, 64; {step.strip()}"), "41, 53")) == []
+
+
 def test_a_cycle_that_works_has_no_cause() -> None:
     assert causes(hang(hangs.text_of("ring"), "54, 72")) == []
 

@@ -103,8 +103,8 @@ class _Causes:
             sites = (*stage.inits, *self._mbarriers.arriving_at(stage))
             if count is None or arrivals is None or not self._mbarriers.arriving_at(stage):
                 continue
-            if not arrivals.usual(count):
-                most = arrivals.most
+            most = arrivals.most
+            if count < arrivals.least or (most is not None and count > most):
                 got = str(arrivals.least) if most == arrivals.least else f"{arrivals.least} to {most}"
                 what = f"a phase of {object_.name} needs {times(count)} and receives {got}"
                 yield Cause("count", what, (object_.name,), sites)
@@ -252,13 +252,25 @@ class _Causes:
             yield Cause("first-phase", what, names, tuple(dict.fromkeys((*sites, *operations))))
             return
         before = [self._leading(w, s) for w, s in zip(self._members, (*sites[1:], sites[0]), strict=True)]
-        if len(sites) == 2 and sum(map(bool, firsts)) + sum(map(bool, before)) > 1:
+        passes = sum(map(bool, firsts)) + sum(map(bool, before))
+        if len(sites) == 2 and passes > 1 and not self._others(sites):
             what = (
                 "both waits of the cycle are passed at first, so threads may be two phases apart and miss one"
             )
             passed = [site for site, first in zip(sites, firsts, strict=True) if first]
             operations = [site for found in before for site in found]
             yield Cause("first-phase", what, names, tuple(dict.fromkeys((*passed, *operations))))
+
+    def _others(self, waits: Sequence[int]) -> bool:
+        """Whether the loops of *waits* have other waits, which may keep the threads in step."""
+        cfg, loops = self.model.cfg, self.waits.sites.loops
+        for wait in waits:
+            around = [body for body in loops.values() if cfg.block_of[wait] in body]
+            body = min(around, key=len, default=frozenset())
+            for kind in ("mbarrier-wait", "barrier-sync", "barrier-wait"):
+                if any(cfg.block_of[i] in body for i in self.model.sites(kind) if i not in waits):
+                    return True
+        return False
 
     def _early(self, waiter: Waiter, waits: Sequence[int]) -> list[int]:
         """The operations that complete the first phase before any of *waits* is passed; empty if some follow these."""
